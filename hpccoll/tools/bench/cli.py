@@ -12,7 +12,20 @@ from typing import Any
 
 from hpccoll import config, detect
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import compare, control, files, job, record, results, sizes, start, startup, table, training
+from hpccoll.tools.bench import (
+    clocks,
+    compare,
+    control,
+    files,
+    job,
+    record,
+    results,
+    sizes,
+    start,
+    startup,
+    table,
+    training,
+)
 from hpccoll.tools.bench.bar import Bar
 from hpccoll.tools.bench.collectives import COLLECTIVES
 from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
@@ -86,6 +99,10 @@ def _how(group: Any) -> None:
     group.add_argument("--most", type=int, default=Limits.most, help="samples at most, per case and library (1000)")
     group.add_argument("--least", type=int, default=Limits.least, help="samples at least (10)")
     group.add_argument("--warmup", type=int, default=Limits.warmup, help="calls before the first sample (5)")
+    group.add_argument(
+        "--synchronise", choices=("barrier", clocks.NAME), default=Limits.synchronise,
+        help="start a sample after a barrier, or at an agreed time of synchronised clocks (barrier)",
+    )  # fmt: skip
 
 
 def _start(group: Any) -> None:
@@ -152,7 +169,8 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
-        Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup),
+        Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup,
+               arguments.synchronise),
         arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
         arguments.model, arguments.compute, read_control(arguments),
     )  # fmt: skip
@@ -288,7 +306,7 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
     words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
     words += ["--net", arguments.net] if arguments.net else []
     words += [word for arm in arguments.arm for word in ("--arm", arm)]
-    for name in ("width", "seconds", "most", "least", "warmup", "model", "compute", "tensors"):
+    for name in ("width", "seconds", "most", "least", "warmup", "synchronise", "model", "compute", "tensors"):
         words += [f"--{name}", str(getattr(arguments, name))]
     words += [f"--virtual={arguments.virtual}"]
     words += ["--progress"] if sys.stderr.isatty() else []

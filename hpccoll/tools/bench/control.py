@@ -168,7 +168,7 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
             library.net, ranks.size, int(launch["nodes"]), 4 * count,
         )  # fmt: skip
         samples = np.array(one.samples)
-        facts = {"version": library.version, "verified": True, "ended": one.ended}
+        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts}
         counts = np.full(len(samples), one.calls, np.int32)
         cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, {}, facts))
     return cases

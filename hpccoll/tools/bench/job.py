@@ -211,7 +211,7 @@ def measured(point: Point, opened: list[Library], ranks: Ranks, launch: Facts, l
             ranks.size, int(launch["nodes"]), point.nbytes,
         )  # fmt: skip
         samples = np.array(one.samples)
-        facts = {"version": library.version, "verified": True, "ended": one.ended}
+        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts}
         numbers = np.zeros(len(samples), np.int32)
         cases.append(Case(key, samples, numbers, np.full(len(samples), one.calls, np.int32), {}, facts))
     return cases

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hpccoll.tools.bench import statistics
+from hpccoll.tools.bench import clocks, statistics
 from hpccoll.tools.bench.ranks import Ranks
+from hpccoll.tools.bench.results import Facts
 
 BLOCK = 5
 """Samples before the next contestant's turn."""
@@ -42,6 +43,8 @@ class Limits:
     """Samples at least."""
     warmup: int = 5
     """Calls before the first sample."""
+    synchronise: str = "barrier"
+    """How the ranks start a sample together: after a barrier, or at an agreed time of synchronised clocks."""
 
 
 @dataclass
@@ -53,6 +56,8 @@ class Timed:
     calls: int = 1
     ended: str = ""
     """`narrow` or `limit` when it has ended."""
+    facts: Facts = field(default_factory=dict)
+    """How good the synchronised clocks were."""
 
     def judge(self, limits: Limits) -> None:
         """End if the interval is narrow enough, or at a limit."""
@@ -68,12 +73,16 @@ def in_turn(calls: Sequence[Callable[[], object]], ranks: Ranks, limits: Limits)
     timed = [Timed(call) for call in calls]
     for one in timed:
         _warm_up(one, ranks, limits.warmup)
+    clock = clocks.Clock(ranks) if limits.synchronise == clocks.NAME else None
     first = 0
     while active := [one for one in timed if not one.ended]:
         for one in active[first % len(active) :] + active[: first % len(active)]:
-            one.samples += _block(one, ranks)
+            one.samples += _block_by_clock(one, clock) if clock else _block(one, ranks)
             one.judge(limits)
         first += 1  # nobody always follows the same neighbour
+    facts = clock.facts() if clock else {}
+    for one in timed:
+        one.facts = facts
     return timed
 
 
@@ -92,6 +101,18 @@ def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
         if longest > TRIED:
             break
     one.calls = max(1, min(MOST_CALLS, int(FILL / max(slowest, 1e-7))))
+
+
+def _block_by_clock(one: Timed, clock: clocks.Clock) -> list[float]:
+    """A few samples, from the agreed start to the end on the last rank; none where a rank came late for the start."""
+    found, call, calls = [], one.call, range(one.calls)
+    for _ in range(BLOCK):
+        moment, late = clock.start()
+        for _ in calls:
+            call()
+        if (seconds := clock.ended(moment, late)) is not None:
+            found.append(seconds / len(calls))
+    return found
 
 
 def _block(one: Timed, ranks: Ranks) -> list[float]:

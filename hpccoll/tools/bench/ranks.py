@@ -30,6 +30,12 @@ class Ranks(Protocol):
     def share(self, value: Any) -> list[Any]:
         """Give the values of all ranks, on all of them."""
 
+    def send(self, value: float, peer: int) -> None:
+        """Send a number to one rank."""
+
+    def receive(self, peer: int) -> float:
+        """Wait for a number from one rank."""
+
 
 class MpiRanks:
     """Ranks of MPI_COMM_WORLD, on a communicator of their own."""
@@ -54,6 +60,16 @@ class MpiRanks:
         values: list[Any] = self._comm.allgather(value)
         return values
 
+    def send(self, value: float, peer: int) -> None:
+        """See Ranks.send."""
+        self._comm.Send(np.array([value]), peer)
+
+    def receive(self, peer: int) -> float:
+        """See Ranks.receive."""
+        found = np.empty(1)
+        self._comm.Recv(found, peer)
+        return float(found[0])
+
 
 class WorldRanks:
     """Ranks of a World that has no MPI."""
@@ -73,6 +89,16 @@ class WorldRanks:
     def share(self, value: Any) -> list[Any]:
         """See Ranks.share."""
         return hpccoll.allgather_object(value, world=self._world)
+
+    def send(self, value: float, peer: int) -> None:
+        """See Ranks.send."""
+        hpccoll.send(np.array([value]), peer, world=self._world)
+
+    def receive(self, peer: int) -> float:
+        """See Ranks.receive."""
+        found = np.empty(1)
+        hpccoll.recv(found, peer, world=self._world)
+        return float(found[0])
 
 
 def of(world: hpccoll.World) -> Ranks:

@@ -149,7 +149,7 @@ def measured(
         )  # fmt: skip
         samples = np.array(one.samples)
         parts = {"compute": np.full(len(samples), compute), "exposed communication": samples - compute}
-        facts = {"version": library.version, "verified": True, "ended": one.ended, "trace": which.source}
+        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts, "trace": which.source}
         counts = np.full(len(samples), one.calls, np.int32)
         cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, parts, facts))
     return cases

@@ -49,9 +49,12 @@ def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
 
 def test_it_starts_itself_several_times(tmp_path: Path) -> None:
     words = ("allreduce", "barrier", "-np", 2, "--launches", 2, "--sizes", "8,64", "--json", *QUICK)
+    words += ("--synchronise", "clocks")
     status, out, err = hpccoll(*words, "--against", "memcpy", "--out", tmp_path / "a.h5")
     assert status == 0, err
     found = files.read(tmp_path / "a.h5")
+    assert all(0 < case.facts["clock error"] < 1 and case.facts["clock drift"] < 1 for case in found.cases.values())
+    assert {launch["limits"]["synchronise"] for launch in found.launches} == {"clocks"}
     assert len(found.launches) == 2 and all(set(case.launch) == {0, 1} for case in found.cases.values())
     assert {case["library"] for case in json.loads(out)["cases"]} == {"hpccoll", "memcpy"}
 

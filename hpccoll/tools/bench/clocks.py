@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One clock for all ranks, so that they start a sample at one moment instead of leaving a barrier one by one.
+
+Each rank exchanges messages with rank 0; half of the fastest round trip bounds the error of the offset between their
+clocks (Cristian 1989, "Probabilistic clock synchronization"). Ranks agree on a start a little ahead; a sample for which
+one of them came late is dropped (the window scheme of Hunold and Carpen-Amarie 2015, "On the Impact of Synchronizing
+Clocks and Processes on Benchmarking MPI Collectives"). A clock that drifts is found by a second measurement.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from hpccoll.tools.bench.ranks import Ranks
+from hpccoll.tools.bench.results import Facts, ResultsError
+
+NAME = "clocks"
+EXCHANGES = 30
+"""Round trips per rank, of which the fastest counts."""
+LEAD, MOST_LEAD = 200e-6, 20e-3
+"""Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
+MOST_LATE = 500
+"""Samples that may be dropped one after the other."""
+
+
+class Clock:
+    """The clock of rank 0, as this rank knows it. All ranks make it, and call its methods, together.
+
+    :param read: this rank's own clock, in seconds
+    """
+
+    def __init__(self, ranks: Ranks, read: Callable[[], float] = time.perf_counter) -> None:
+        self.ranks, self.read = ranks, read
+        self.offset, self.error = self._measured()
+        self.lead, self.late, self._in_a_row = LEAD, 0, 0
+
+    def _measured(self) -> tuple[float, float]:
+        """How far this clock is ahead of rank 0's, and half of the fastest round trip."""
+        found = (0.0, 0.0)
+        for peer in range(1, self.ranks.size):
+            if self.ranks.rank == 0:
+                for _ in range(EXCHANGES):
+                    self.ranks.receive(peer)
+                    self.ranks.send(self.read(), peer)
+            elif self.ranks.rank == peer:
+                found = min((self._exchange() for _ in range(EXCHANGES)), key=lambda one: one[1])
+        return found
+
+    def _exchange(self) -> tuple[float, float]:
+        """One round trip to rank 0: the offset, and half of the trip."""
+        sent = self.read()
+        self.ranks.send(sent, 0)
+        theirs = self.ranks.receive(0)
+        half = (self.read() - sent) / 2
+        return sent + half - theirs, half
+
+    def now(self) -> float:
+        """The time of rank 0's clock."""
+        return self.read() - self.offset
+
+    def start(self) -> tuple[float, bool]:
+        """Wait for the moment on which the ranks agree.
+
+        :returns: the moment, and whether this rank is late for it
+        """
+        moment = float(self.ranks.slowest(np.array([self.now() + self.lead]))[0])
+        late = self.now() > moment
+        while self.now() < moment:
+            pass
+        return moment, late
+
+    def ended(self, moment: float, late: bool) -> float | None:
+        """The time since the start on the rank that ended last; None if a rank was late for the start.
+
+        :raises ResultsError: on all ranks: they are late again and again
+        """
+        last, missed = self.ranks.slowest(np.array([self.now() - moment, float(late)]))
+        if not missed:
+            self._in_a_row = 0
+            return float(last)
+        self.late, self._in_a_row = self.late + 1, self._in_a_row + 1
+        self.lead = min(2 * self.lead, MOST_LEAD)
+        if self._in_a_row > MOST_LATE:
+            raise ResultsError(
+                f"--synchronise clocks: a rank came late for {MOST_LATE} starts that were agreed "
+                f"{self.lead * 1e3:g} ms before: the machine is too loaded for it; use --synchronise barrier"
+            )
+        return None
+
+    def facts(self) -> Facts:
+        """How good the clock was: the errors of the offsets, their change since the beginning, samples dropped."""
+        offset, error = self._measured()
+        worst = self.ranks.slowest(np.array([max(self.error, error), abs(offset - self.offset)]))
+        return {"clock error": float(worst[0]), "clock drift": float(worst[1]), "late starts": self.late}
