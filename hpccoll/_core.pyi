@@ -78,6 +78,8 @@ class Plan:
         self, number: int, segment: Segment | None, said: list[tuple[int, int, list[int] | None, int]]
     ) -> None: ...
 
+def group_plan(parts: list[Plan], places: list[list[int]]) -> Plan: ...
+
 @final
 class Segment:
     @staticmethod

@@ -58,7 +58,7 @@ def allreduce_init(
         array([8., 8.])
 
     :param x: an array in host memory with the same shape and dtype on all ranks, which every start reads; or a list of
-        arrays of one dtype, which is a group
+        arrays, which is a group
     :param op: one of the reductions
     :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
     :param prescale: as of `allreduce`
@@ -246,15 +246,31 @@ def _name() -> str:
 
 
 def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any) -> Plan:
-    """Agree on a plan with all ranks of the World, and make it."""
+    """Agree on a plan with all ranks of the World, and make it: for a group a plan per dtype, which are one."""
     world = current(world)
+    plan = world.core.plan(operation, x, out, "plan", **options)
+    tensors = plan.says()[0]["tensors"]
+    dtypes = [tensor.partition("[")[0] for tensor in tensors.split()]
+    if len(set(dtypes)) < 2:
+        return _agree(operation, plan, world, tensors)
+    places = [[i for i, other in enumerate(dtypes) if other == dtype] for dtype in dict.fromkeys(dtypes)]
+    parts = []
+    for place in places:
+        some = [x[i] for i in place]
+        to = None if out is None else some if out is x else [out[i] for i in place]
+        parts.append(_agree(operation, world.core.plan(operation, some, to, "plan", **options), world, tensors))
+    return _core.group_plan(parts, places)
+
+
+def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
+    """Make a plan with all ranks. `tensors`: of the whole group, which the ranks compare."""
     base, own = world.base, world.core
-    plan = own.plan(operation, x, out, "plan", **options)
 
     def exchange(what: str, value: Any) -> list[Any]:
         return objects.allgather(own, value, f"hpccoll.{what}")
 
-    reports = exchange("plan", (*plan.says(), base.loop.plan_numbers, base.generation))
+    agreed_on, own_part = plan.says()
+    reports = exchange("plan", (agreed_on | {"tensors": tensors}, own_part, base.loop.plan_numbers, base.generation))
     if len(reports) < world.size:
         raise errors.MismatchError(f"{operation}_init: {world.size - len(reports)} ranks have joined: no plan is made")
     _compare([what for what, *_ in reports])

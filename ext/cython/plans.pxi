@@ -296,7 +296,7 @@ cdef class Plan:
     cdef inline int begin(self, bint waits) except -1:
         cdef int status
         if self.active or self.c is NULL or self.set.closed or self.set.loop.closed:
-            self.refuse()
+            return self.begin_unready(waits)
         if self.fills is not None:
             for stand_in, x in self.fills:
                 stand_in[...] = x
@@ -306,7 +306,8 @@ cdef class Plan:
         self.active = True
         return 0
 
-    cdef int refuse(self) except -1:
+    cdef int begin_unready(self, bint waits) except -1:
+        """Say why it cannot be started; a group, which is no plan itself, starts its plans."""
         if self.set.closed or self.set.loop.closed or self.set.loop.forked:
             self.set.refuse()
         if self.c is NULL:

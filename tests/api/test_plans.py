@@ -66,6 +66,43 @@ def test_all_operations_several_times(everywhere, rows):
     everywhere(program)
 
 
+def test_a_group_of_several_dtypes(everywhere):
+    def program(world):
+        arrays = [np.empty(5), np.empty(9, np.int32), np.empty((2, 3), np.float32), np.empty(1), np.empty(3, np.int32)]
+        out = [np.empty_like(x) for x in arrays]
+        plan = hpccoll.allreduce_init(arrays, out=out, world=world)
+        root = hpccoll.reduce_init(arrays, world.size - 1, hpccoll.MAX, world=world)
+        in_place = hpccoll.allreduce_init([x.copy() for x in arrays[:2]], world=world)
+        for step in range(3):
+            for k, x in enumerate(arrays):
+                x[...] = world.rank + 10 * k + step
+            hpccoll.start_all([plan, root])
+            assert plan.active and root.active
+            while not plan.test():
+                pass
+            results, most = hpccoll.wait_all([plan, root])
+            assert all(a is b for a, b in zip(results, out, strict=True)) and not plan.active
+            for k, x in enumerate(arrays):
+                assert (out[k] == sum(rank + 10 * k + step for rank in range(world.size))).all()
+                assert world.rank != world.size - 1 or (most[k] == world.size - 1 + 10 * k + step).all(), (k, x)
+            assert most is None or len(most) == 5
+            assert [x.dtype for x in in_place()] == [x.dtype for x in arrays[:2]]
+        plan.start()
+        with pytest.raises(errors.InvalidArgumentError, match="started and is not over"):
+            plan.start()
+        plan.wait()
+        plan.free()
+        with pytest.raises(errors.InvalidArgumentError, match="was freed"):
+            plan.start()
+        root.free()
+        if world.size > 1:
+            mixed = [np.ones(1), np.ones(1, np.int32 if world.rank else np.float64)]
+            with pytest.raises(errors.MismatchError, match=r"float64\[1\] float64\[1\].*float64\[1\] int32\[1\]"):
+                hpccoll.allreduce_init(mixed, world=world)
+
+    everywhere(program)
+
+
 def test_messages_around_a_ring(everywhere):
     def program(world):
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
