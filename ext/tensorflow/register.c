@@ -21,6 +21,11 @@ HC_TF_FUNCTIONS(X)
 
 static char problem[512];
 
+/* OpDefBuilder::SetIsDistributedCommunication(), a C++ method that the C interface lacks. Without it TensorFlow turns
+ * the UnavailableError of a lost rank into an InternalError with the same text. NULL: not found. */
+#define DISTRIBUTED "_ZN10tensorflow12OpDefBuilder29SetIsDistributedCommunicationEv"
+static void *(*set_distributed)(void *);
+
 static int look_up(void) {
     void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
     if (!library) {
@@ -34,6 +39,7 @@ static int look_up(void) {
     }
     HC_TF_FUNCTIONS(X)
 #undef X
+    *(void **)&set_distributed = dlsym(library, DISTRIBUTED);
     return 0;
 }
 
@@ -96,6 +102,8 @@ static TF_OpDefinitionBuilder *build(const struct definition *d) {
     for (int i = 0; i < 2 && d->outputs[i]; i++)
         hc__TF_OpDefinitionBuilderAddOutput(builder, d->outputs[i]);
     hc__TF_OpDefinitionBuilderSetIsStateful(builder, true);
+    if (set_distributed && d->operation != HC_TF_GUARD)
+        set_distributed(builder); /* the handle is the builder's address */
     hc__TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, d->infer);
     return builder;
 }

@@ -28,7 +28,7 @@ from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, Sum, reduction
 from hpccoll.world import World
 
-__all__ = ["Requests", "group_of", "together"]
+__all__ = ["Requests", "check_factors", "group_of", "together"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -338,9 +338,7 @@ class Requests(Generic[T]):
 
         :returns: the tensors, the reduction and the two factors to ask the library for, and the factor of its result
         """
-        for what, factor in (("prescale", prescale), ("postscale", postscale)):
-            if not hasattr(factor, "__float__"):
-                raise errors.InvalidArgumentError(f"{what} is {factor!r}: a factor is a number")
+        check_factors(prescale, postscale)
         if op in (Sum, Average) and all(is_inexact(self.adapter.dtype(source)) for source in sources):
             return sources, op, prescale, postscale, 1.0
         op, after = _scaled_afterwards(op, postscale, size)
@@ -368,6 +366,16 @@ def group_of(tensors: Sequence[T]) -> list[T]:
     if isinstance(tensors, (str, bytes)) or not isinstance(tensors, Iterable):
         raise errors.InvalidArgumentError(f"tensors is {tensors!r}: a group is a list of tensors")
     return list(tensors)
+
+
+def check_factors(prescale: float, postscale: float) -> None:
+    """Check that factors are numbers.
+
+    :raises InvalidArgumentError: one is not
+    """
+    for what, factor in (("prescale", prescale), ("postscale", postscale)):
+        if not hasattr(factor, "__float__"):
+            raise errors.InvalidArgumentError(f"{what} is {factor!r}: a factor is a number")
 
 
 def together(handles: Sequence[HandleNumber]) -> HandleNumber:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -17,21 +16,12 @@ import keras
 
 from hpccoll import errors
 from hpccoll.frontend.compression import NoneCompressor, own_wire
+from hpccoll.frontend.own_errors import own_error
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import ReduceOp
 from hpccoll.keras.compression import Compressor
 
-__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "own_error", "reduce_all"]
-
-_OURS = re.compile(rf"hpccoll\.({'|'.join(errors.__all__)}): (.*)", re.DOTALL)
-"""The library's error in the text of JAX's."""
-
-
-def own_error(error: BaseException) -> errors.HpccollError | None:
-    """Return the library's error that a backend has put into the text of its own, if it is one."""
-    found = _OURS.search(str(error))
-    return getattr(errors, found[1])(found[2]) if found else None
-
+__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all"]
 
 Named = Sequence[tuple[str, Sequence[Any]]]
 """Names, each with the tensors that are agreed, fused and finished together."""
@@ -160,7 +150,6 @@ class _TensorFlow:
         slices = any(isinstance(x, self._tf.IndexedSlices) for _, tensors in named for x in tensors)
         if self._tf.executing_eagerly() and not slices:
             return _all_begun(self._requests, named, how, wire, in_place=lambda _: False)
-        self._check_compiler()
         narrow = _compressor(self._operations, wire)
         common: Any = {"op": how.op, "process_set": how.process_set, "compression": narrow}
         common |= {"prescale_factor": how.prescale, "postscale_factor": how.postscale}
@@ -171,15 +160,6 @@ class _TensorFlow:
             else grouped(list(tensors), name=name, **common)
             for name, tensors in named
         ]
-
-    def _check_compiler(self) -> None:
-        from tensorflow.python.ops import control_flow_util
-
-        if control_flow_util.GraphOrParentsInXlaContext(self._tf.compat.v1.get_default_graph()):
-            raise errors.UnsupportedError(
-                "this model is compiled by XLA, which cannot run the operations of hpccoll with the backend "
-                "tensorflow: use model.compile(..., jit_compile=False)"
-            )
 
     def check(self) -> None:
         if self._tf.distribute.has_strategy():

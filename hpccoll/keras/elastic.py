@@ -6,7 +6,6 @@ What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ from hpccoll import errors
 from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
 from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
+from hpccoll.frontend.own_errors import raises_own
 from hpccoll.horovod import init, shutdown
-from hpccoll.keras.backends import backend, own_error
+from hpccoll.keras.backends import backend
 from hpccoll.keras.values import all_built, broadcast_variables, variables_of
 
 __all__ = [
@@ -35,20 +35,7 @@ def run(function: Callable[..., Any]) -> Callable[..., Any]:
         library's errors
     :returns: a function of the same arguments, which returns what `function` returns
     """
-
-    @functools.wraps(function)
-    def translated(state: Any, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(state, *args, **kwargs)
-        except (errors.HpccollError, HostsUpdatedInterrupt):
-            raise
-        except Exception as error:
-            ours = own_error(error)
-            if ours is None:
-                raise
-            raise ours from error
-
-    return runner(init, shutdown)(translated)
+    return runner(init, shutdown)(raises_own(function))
 
 
 class KerasState(ObjectState):

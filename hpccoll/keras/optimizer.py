@@ -328,7 +328,8 @@ def _check_optimizer(optimizer: Any) -> None:
 def _checked_groups(groups: Any) -> int | list[list[Any]] | None:
     if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups > 0):
         return groups
-    if not isinstance(groups, Sequence) or not all(isinstance(group, Sequence) for group in groups):
+    lists = isinstance(groups, Sequence) and all(isinstance(group, Sequence) for group in groups)
+    if not lists or not all(hasattr(variable, "shape") for group in groups for variable in group):
         raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or lists of variables")
     keys = [_key(variable) for group in groups for variable in group]
     if len(set(keys)) != len(keys):

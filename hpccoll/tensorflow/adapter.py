@@ -65,10 +65,14 @@ def _shape_tensor(shape: tuple[int, ...]) -> Any:
 
 
 def _new(dtype: Any, shape: tuple[int, ...]) -> Any:
-    if not _has_gpus():
-        return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
-    with tf.device(_HOST):
-        return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
+    try:
+        if not _has_gpus():
+            return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
+        with tf.device(_HOST):
+            return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
+    except tf.errors.NotFoundError:
+        code_of(dtype)  # says that the library has no such dtype either
+        raise
 
 
 class TensorFlowAdapter:

@@ -9,16 +9,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hpccoll.frontend.process_sets import process_set_by_id
+from hpccoll.frontend.process_sets import ProcessSet, process_set_by_id, world_of
 from hpccoll.horovod import job
 
-__all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op"]
+__all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "ranks_of", "size_op"]
 
 
 def _fact(function: Callable[[], Any], name: str | None) -> Any:
     result = tf.numpy_function(lambda: np.int32(function()), [], tf.int32, stateful=True, name=name)
     result.set_shape([])
     return result
+
+
+def ranks_of(process_set: ProcessSet) -> Any:
+    """Return the number of processes in a process set: now, or in a graph as a tensor, found when it is evaluated.
+
+    :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
+    """
+    size = world_of(process_set).size
+    return size if tf.executing_eagerly() else size_op(process_set.process_set_id or 0)
 
 
 def rank_op(name: str | None = None) -> Any:

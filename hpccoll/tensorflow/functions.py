@@ -17,8 +17,8 @@ from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.operations import OPERATIONS
 
 __all__ = [
-    "allgather_object", "broadcast_", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn",
-    "broadcast_variables",
+    "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "compare_variables",
 ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def broadcast_variables(
     if not tf.executing_eagerly():
         return _assign_in_graph(variables, root_rank, name, process_set)
     values = [tensor_of(variable) for variable in variables]
-    _compare([f"{value.dtype.name}{list(value.shape)}" for value in values], variables, name, process_set)
+    compare_variables(values, variables, name, process_set)
     handles = [
         OPERATIONS.requests.broadcast(f"{name}[{i}]", value, root_rank, process_set, in_place=False)
         for i, value in enumerate(values)
@@ -103,8 +103,39 @@ def broadcast_global_variables(root_rank: int) -> Any:
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
-def _compare(mine: list[str], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
-    """Raise one error on all ranks if they have other variables."""
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Gives the root's variables to all ranks when a tf.compat.v1.train.MonitoredTrainingSession begins."""
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        """
+        :param root_rank: rank of the root
+        :param device: not used
+        """  # noqa: D205, D212
+        super().__init__()
+        del device
+        self.root_rank = root_rank
+        self._assigned: Any = None
+
+    def begin(self) -> None:
+        """See tf.compat.v1.train.SessionRunHook."""
+        self._assigned = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """See tf.compat.v1.train.SessionRunHook."""
+        del coord
+        session.run(self._assigned)
+
+
+def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
+    """Compare the dtypes and shapes of the ranks' variables.
+
+    :param values: of the variables: tensors or NumPy arrays
+    :param variables: whose names the error has
+    :param name: of the operation
+    :param process_set: the ranks that compare
+    :raises MismatchError: the ranks have other variables; the same error on all of them
+    """
+    mine = [f"{tf.as_dtype(value.dtype).name}{list(value.shape)}" for value in values]
     each = objects.allgather(world_of(process_set).core, mine, f"{name}.variables")
     for rank, other in enumerate(each):
         if len(other) != len(each[0]):

@@ -13,16 +13,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from hpccoll import _core
+from hpccoll import _core, errors
 from hpccoll.compression import Compression
 from hpccoll.frontend.adapter import is_inexact
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, ReduceOp, Sum, reduction
+from hpccoll.frontend.requests import check_factors
 from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import kernels
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
-from hpccoll.tensorflow.internals import independent_of
+from hpccoll.tensorflow.internals import check_no_xla, independent_of
 from hpccoll.world import current
 
 __all__ = [
@@ -58,7 +59,7 @@ def zeros_after(tensor: Any) -> Any:
     """
     with tf.device("CPU:0"):
         guard = _independent(kernels.operations().hpccoll_guard())
-    return tf.where(guard == 0, tf.zeros_like(tensor), tensor)
+    return tf.where(tf.equal(guard, 0), tf.zeros_like(tensor), tensor)
 
 
 def _after_iteration() -> Any:
@@ -89,6 +90,7 @@ def _put(operation: Any, **arguments: Any) -> Any:
 def _attributes(
     operation: str, name: str | None, process_set: ProcessSet, tensors: Sequence[Any] = (), **others: Any
 ) -> dict[str, Any]:
+    check_no_xla()
     for tensor in tensors:
         code_of(tensor.dtype)
     return {**others, "tensor_name": unique(operation, name), "set": _number_of(process_set)}
@@ -98,6 +100,7 @@ def _scaled_before(
     tensors: Sequence[Any], op: ReduceOp, prescale: float, postscale: float, size: int
 ) -> tuple[list[Any], ReduceOp, float, float, float]:
     """Apply the factors that the library does not apply itself, as hpccoll.frontend.requests does."""
+    check_factors(prescale, postscale)
     if op in (Sum, Average) and all(is_inexact(tensor.dtype.name) for tensor in tensors):
         return list(tensors), op, prescale, postscale, 1.0
     after = postscale
@@ -156,6 +159,8 @@ def allgather(tensor: Any, name: str | None, process_set: ProcessSet) -> tuple[A
 def alltoall(tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
     """Put an alltoall into the graph; return the rows received and how many came from each rank."""
     given = tf.zeros([0], tf.int64) if splits is None else tf.convert_to_tensor(splits)
+    if not given.dtype.is_integer:
+        raise errors.InvalidArgumentError(f"alltoall of {name or 'an unnamed tensor'}: splits are {given.dtype.name}")
     attributes = _attributes("alltoall", name, process_set, [tensor])
     result, rows = _put(
         kernels.operations().hpccoll_alltoall, tensor=tensor, splits=tf.cast(given, tf.int64), **attributes

@@ -16,6 +16,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from hpccoll.frontend import names
+
 __all__ = ["scoped", "unique"]
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -25,8 +27,11 @@ _counters: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDiction
 
 
 def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
-    """Return the name of a call with TensorFlow's name scope; eager calls have none."""
-    if name is None or ignore_name_scope or tf.executing_eagerly():
+    """Return the name of a call with TensorFlow's name scope; eager calls have none.
+
+    :raises InvalidArgumentError: (a ValueError) the name is no text
+    """
+    if names.request("", name) is None or ignore_name_scope or tf.executing_eagerly():
         return name
     scope = tf.compat.v1.get_default_graph().get_name_scope()
     return f"{scope}/{name}" if scope else name
@@ -34,7 +39,7 @@ def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
 
 def unique(operation: str, name: str | None) -> str:
     """Return the name under which an operation of the current graph is known to all ranks."""
-    whole = f"{operation}.{name}" if name else f"{operation} at {_place()}"
+    whole = names.request(operation, name) or f"{operation} at {_place()}"
     counter = _counters.setdefault(tf.compat.v1.get_default_graph(), Counter())
     counter[whole] += 1
     return whole if counter[whole] == 1 else f"{whole}_{counter[whole] - 1}"

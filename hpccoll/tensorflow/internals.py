@@ -18,6 +18,7 @@ OLDEST = "2.16"
 try:
     from tensorflow.python.eager.record import could_possibly_record
     from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     _ = AutomaticControlDependencies.run_independently
 except (ImportError, AttributeError) as error:
@@ -26,7 +27,20 @@ except (ImportError, AttributeError) as error:
         "and later: install another TensorFlow, or a newer hpccoll"
     ) from error
 
-__all__ = ["OLDEST", "could_possibly_record", "independent_of", "unconverted"]
+__all__ = ["OLDEST", "check_no_xla", "could_possibly_record", "independent_of", "unconverted"]
+
+
+def check_no_xla() -> None:
+    """Check that the current graph is not compiled by XLA.
+
+    :raises UnsupportedError: (a ValueError) it is; TensorFlow would say "unsupported operations" later
+    """
+    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise errors.UnsupportedError(
+            "this program is compiled by XLA, which cannot run the operations of hpccoll.tensorflow: use "
+            "tf.function(jit_compile=False), model.compile(..., jit_compile=False), or call them outside of it"
+        )
+
 
 unconverted = tf.autograph.experimental.do_not_convert
 """Decorates each function that a program may call in tf.function: AutoGraph would rewrite our code, too."""

@@ -20,12 +20,13 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Sum, choose
 from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
 from hpccoll.tensorflow import adasum, derivatives, graph
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped
 from hpccoll.tensorflow.internals import could_possibly_record, unconverted
 
@@ -160,6 +161,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
 ) -> Any:
     """Combine the tensors of all ranks into a new tensor.
 
@@ -174,6 +176,7 @@ def allreduce(
     :param postscale_factor: factor of the result
     :param name: matches the calls of different ranks
     :param process_set: the ranks that take part
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
     :returns: the result, of the shape and dtype of `tensor`
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or this rank is not in the process set
     :raises UnsupportedError: (a ValueError) the library does not know the dtype, or has no such reduction of it
@@ -181,7 +184,7 @@ def allreduce(
     :raises HorovodInternalError: (a RuntimeError) a rank or the transport failed; a new World may work
     """
     del device_dense, device_sparse
-    name = scoped(name, ignore_name_scope=False)
+    name = scoped(name, ignore_name_scope)
     if isinstance(tensor, tf.IndexedSlices):
         return _allreduce_slices(
             tensor, choose(op, average), compression, name, process_set, prescale_factor * postscale_factor
@@ -203,11 +206,11 @@ def _allreduce_slices(
         raise errors.UnsupportedError(
             f"allreduce of {name or 'an unnamed IndexedSlices'}: there are no factors of an IndexedSlices"
         )
-    sent, context = compression.compress(slices.values)
-    values, indices = OPERATIONS.grouped_allgather([sent, slices.indices], name, process_set)
+    sent, context = compression.compress(tensor_of(slices.values))
+    values, indices = OPERATIONS.grouped_allgather([sent, tensor_of(slices.indices)], name, process_set)
     values = compression.decompress(values, context)
     if op == Average:
-        values = ADAPTER.divide(values, world_of(process_set).size)
+        values = ADAPTER.divide(values, ranks_of(process_set))
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
@@ -222,11 +225,13 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[Any]:
     """Allreduce several tensors that are agreed, fused and finished together.
 
-    :param tensors: as many on all ranks, each with the same shape and dtype; no tf.IndexedSlices
+    :param tensors: as many on all ranks, each with the same shape and dtype; a tf.IndexedSlices
+        is gathered as by allreduce()
     :param average: deprecated: True for op=Average, False for op=Sum
     :param device_dense: not used
     :param device_sparse: not used
@@ -235,18 +240,27 @@ def grouped_allreduce(
     :param prescale_factor: factor of each rank's tensors
     :param postscale_factor: factor of the results
     :param process_set: the ranks that take part
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
     :param name: of the whole group
     :returns: the results, in the order of `tensors`
     :raises HpccollError: see allreduce
     """
     del device_dense, device_sparse
-    name = scoped(name, ignore_name_scope=False)
-    if not tensors:
-        return []
-    whole = [tensor_of(tensor) for tensor in tensors]
-    return OPERATIONS.grouped_allreduce(
-        whole, average, name, compression, op, prescale_factor, postscale_factor, process_set
-    )
+    name = scoped(name, ignore_name_scope)
+    results, dense = list(tensors), [i for i, x in enumerate(tensors) if not isinstance(x, tf.IndexedSlices)]
+    for i in sorted(set(range(len(results))) - set(dense)):
+        results[i] = _allreduce_slices(
+            tensors[i], choose(op, average), compression, names.member(name, i, len(results)), process_set,
+            prescale_factor * postscale_factor,
+        )  # fmt: skip
+    if dense:
+        whole = [tensor_of(tensors[i]) for i in dense]
+        made = OPERATIONS.grouped_allreduce(
+            whole, average, name, compression, op, prescale_factor, postscale_factor, process_set
+        )
+        for i, result in zip(dense, made, strict=True):
+            results[i] = result
+    return results
 
 
 @unconverted
@@ -257,6 +271,7 @@ def reducescatter(
     op: int | None = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
@@ -269,13 +284,14 @@ def reducescatter(
     :param op: Average (default), Sum, Min, Max or Product
     :param name: matches the calls of different ranks
     :param process_set: the ranks that take part
+    :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
     :param prescale_factor: factor of each rank's tensor
     :param postscale_factor: factor of the result
     :returns: this rank's rows of the result
     :raises HpccollError: see allreduce
     """
     del device_dense
-    name = scoped(name, ignore_name_scope=False)
+    name = scoped(name, ignore_name_scope)
     return OPERATIONS.reducescatter(
         tensor_of(tensor), name, compression, op, process_set, prescale_factor, postscale_factor
     )

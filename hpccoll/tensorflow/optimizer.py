@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,21 +12,20 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average
+from hpccoll.frontend.reductions import Adasum, Average
+from hpccoll.tensorflow.accumulation import Accumulation, Passes, after, own_variable
 from hpccoll.tensorflow.internals import unconverted
-from hpccoll.tensorflow.reducing import Groups, Reduction, local_scaled, reduction_for
+from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
 
 __all__ = ["DistributedOptimizer"]
 
 
-class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """Wraps an optimizer: compute_gradients() gives the gradients of all ranks."""
+class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
+    """Has the methods of the optimizer that it wraps."""
 
-    def __init__(
-        self, optimizer: Any, name: str, reduction: Reduction, *, scales_local: bool, use_locking: bool
-    ) -> None:
+    def __init__(self, optimizer: Any, name: str, *, use_locking: bool) -> None:
         super().__init__(name=name, use_locking=use_locking)
-        self._optimizer, self._reduction, self._scales_local = optimizer, reduction, scales_local
+        self._optimizer = optimizer
         self._local: dict[int, Any] = {}
 
     def register_local_var(self, var: Any) -> None:
@@ -34,20 +35,13 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         """
         self._local[id(var)] = var
 
-    @unconverted
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the gradients, and combine them over the ranks; the arguments are those of the optimizer."""
-        pairs = self._optimizer.compute_gradients(*args, **kwargs)
-        shared = [(gradient, var) for gradient, var in pairs if id(var) not in self._local]
-        combined = iter(self._reduction.combine([gradient for gradient, _ in shared], [var for _, var in shared]))
-        return [(next(combined) if id(var) not in self._local else self._own(gradient), var) for gradient, var in pairs]
-
-    def _own(self, gradient: Any) -> Any:
-        return local_scaled(gradient, self._reduction.process_set) if self._scales_local else gradient
-
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """Call the optimizer's."""
-        return self._optimizer.apply_gradients(*args, **kwargs)
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Call the optimizer's."""
+        return self._optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """Call the optimizer's."""
@@ -60,6 +54,97 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     def variables(self, *args: Any, **kwargs: Any) -> Any:
         """Call the optimizer's."""
         return self._optimizer.variables(*args, **kwargs)
+
+
+class _DistributedOptimizer(_Wrapping):
+    """Wraps an optimizer: compute_gradients() gives the gradients of all ranks."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        reduction: Reduction,
+        added_up: Accumulation,
+        *,
+        scales_local: bool,
+        use_locking: bool,
+    ) -> None:
+        super().__init__(optimizer, added_up.passes.name, use_locking=use_locking)
+        self._reduction, self._scales_local = reduction, scales_local
+        self._added_up = added_up if added_up.passes.passes > 1 else None
+
+    @unconverted
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the gradients, and combine them over the ranks; the arguments are those of the optimizer."""
+        gradients, variables = zip(*self._optimizer.compute_gradients(*args, **kwargs), strict=True)
+
+        def combine(whole: Sequence[Any]) -> list[Any]:
+            return self._reduction.combine_shared(whole, variables, self._local, scales_local=self._scales_local)
+
+        combined = self._added_up.add(gradients, combine) if self._added_up else combine(gradients)
+        return list(zip(combined, variables, strict=True))
+
+    @unconverted
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Call the optimizer's, with several backward passes per step after the last one; all count in global_step."""
+        pairs = list(grads_and_vars)
+        if self._added_up is None:
+            return super().apply_gradients(pairs, global_step, name)
+        return self._added_up.apply(
+            [gradient for gradient, _ in pairs],
+            lambda: self._optimizer.apply_gradients(pairs, global_step=global_step, name=name),
+            lambda: None if global_step is None else tf.compat.v1.assign_add(global_step, 1),
+        )
+
+
+class _DeltaOptimizer(_Wrapping):
+    """Wraps an optimizer for Adasum: each rank steps alone, then the changes of all ranks are combined.
+
+    So the optimizer's momentum and scaling are in them, see hpccoll.frontend.deltas.
+    """
+
+    def __init__(self, optimizer: Any, reduction: Reduction, passes: Passes, *, use_locking: bool) -> None:
+        super().__init__(optimizer, passes.name, use_locking=use_locking)
+        self._reduction, self._passes = dataclasses.replace(reduction, name="delta"), passes
+        self._starts: dict[int, Any] = {}
+
+    @unconverted
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Call the optimizer's; after the last backward pass of a step, combine what has changed since the first."""
+        pairs = list(grads_and_vars)
+        shared = [v for gradient, v in pairs if gradient is not None and id(v) not in self._local]
+        keepers = [self._keeper(at, v) for at, v in enumerate(shared)]
+        between = self._passes.between()
+        starts = [
+            tf.cond(between, lambda v=v: _copy(v), lambda k=k: k.read_value())
+            for v, k in zip(shared, keepers, strict=True)
+        ]
+        with tf.control_dependencies(starts):
+            stepped = self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
+
+        def last() -> Any:
+            deltas = [_copy(v) - start for v, start in zip(shared, starts, strict=True)]
+            whole = self._reduction.combine(deltas, shared)
+            return after([v.assign(start + delta) for v, start, delta in zip(shared, starts, whole, strict=True)])
+
+        def other() -> Any:
+            return after([keeper.assign(start) for keeper, start in zip(keepers, starts, strict=True)])
+
+        with tf.control_dependencies([] if tf.executing_eagerly() else [stepped]):
+            ended = tf.cond(self._passes.is_last(), last, other)
+        with tf.control_dependencies([ended]):
+            counted = self._passes.count()
+        return None if tf.executing_eagerly() else tf.group(counted)
+
+    def _keeper(self, at: int, variable: Any) -> Any:
+        if at not in self._starts:
+            shape, dtype = variable.shape, variable.dtype.base_dtype
+            self._starts[at] = own_variable(lambda: tf.zeros(shape, dtype), dtype, f"{self._passes.name}/start_{at}")
+        return self._starts[at]
+
+
+def _copy(variable: Any) -> Any:
+    """Return the values of a variable now: in graphs of TensorFlow 1 an identity would be its memory."""
+    return tf.raw_ops.DeepCopy(x=tf.convert_to_tensor(variable))
 
 
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
@@ -79,42 +164,57 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Make an optimizer of tf.compat.v1.train that sees the gradients of all ranks.
+    """Make an optimizer that sees the gradients of all ranks.
 
-    :param optimizer: a tf.compat.v1.train.Optimizer. Those of Keras belong to hpccoll.keras
+    :param optimizer: a tf.compat.v1.train.Optimizer, or one of Keras
     :param name: of the new optimizer
     :param use_locking: see tf.compat.v1.train.Optimizer
     :param device_dense: not used
     :param device_sparse: not used
     :param compression: what floating-point values travel as: Compression.none, .fp16, .bf16, or a Compressor
     :param sparse_as_dense: turn a tf.IndexedSlices into a dense tensor first
-    :param backward_passes_per_step: 1; for more, add the gradients up and call this optimizer once
-    :param op: Average (default), Sum, Min, Max or Product
+    :param backward_passes_per_step: gradients of so many calls are added up and combined once, in the last call;
+        apply_gradients() changes nothing in the other ones
+    :param op: Average (default), Sum, Min, Max or Product. Adasum combines the changes that the optimizer's step makes
     :param gradient_predivide_factor: with Average: divide by it before the sum, and by the rest after it
-    :param average_aggregated_gradients: for Horovod's signature
+    :param average_aggregated_gradients: divide what was added up by backward_passes_per_step
     :param num_groups: deprecated: as `groups`
-    :param groups: into how many groups the gradients are put, or lists of variables; those of a group are finished
-        together. None: each alone, fused where it pays
+    :param groups: see DistributedGradientTape()
     :param process_set: the ranks that take part
     :param scale_local_gradients: divide the gradients that stay on their rank by the number of ranks
-    :returns: the optimizer, with register_local_var()
+    :returns: the optimizer, with register_local_var(); for one of Keras, what hpccoll.tensorflow.keras makes of it
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or the optimizer is distributed already
-    :raises UnsupportedError: (a ValueError) several backward passes, or an optimizer of Keras
     """
-    del device_dense, device_sparse, average_aggregated_gradients
-    if isinstance(optimizer, _DistributedOptimizer):
-        raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
-    if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        raise errors.UnsupportedError(
-            f"optimizer is {type(optimizer).__name__}: this function is for those of tf.compat.v1.train; wrap one of "
-            "Keras with hpccoll.keras.DistributedOptimizer, or use DistributedGradientTape"
-        )
-    if backward_passes_per_step != 1:
-        raise errors.UnsupportedError(
-            f"backward_passes_per_step is {backward_passes_per_step}: add the gradients up, and apply them once"
-        )
+    if _is_of_keras(optimizer):
+        from hpccoll.tensorflow import keras
+
+        return keras.DistributedOptimizer(
+            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
+            backward_passes_per_step, average_aggregated_gradients, num_groups, groups, process_set,
+            scale_local_gradients,
+        )  # fmt: skip
+    _check_optimizer(optimizer)
     reduction = reduction_for(
         "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
-    own = name or f"Distributed{type(optimizer).__name__}"
-    return _DistributedOptimizer(optimizer, own, reduction, scales_local=scale_local_gradients, use_locking=use_locking)
+    passes = Passes(backward_passes_per_step, name or f"Distributed{type(optimizer).__name__}")
+    if reduction.op is Adasum:
+        return _DeltaOptimizer(optimizer, reduction, passes, use_locking=use_locking)
+    added_up = Accumulation(passes, average=average_aggregated_gradients, sparse_as_dense=sparse_as_dense)
+    return _DistributedOptimizer(
+        optimizer, reduction, added_up, scales_local=scale_local_gradients, use_locking=use_locking
+    )
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if isinstance(optimizer, _Wrapping):
+        raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        raise errors.InvalidArgumentError(
+            f"optimizer is {optimizer!r}: give one of tf.compat.v1.train or of Keras, or use DistributedGradientTape"
+        )
+
+
+def _is_of_keras(optimizer: Any) -> bool:
+    """Whether an object's class comes from Keras, which is not imported to find out."""
+    return any(cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(optimizer).__mro__)

@@ -10,20 +10,21 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.frontend.reductions import Average, ReduceOp, Sum, choose
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set
+from hpccoll.frontend.reductions import Average, ReduceOp, choose
 from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.operations import OPERATIONS, allreduce
 
-__all__ = ["Reduction", "local_scaled", "reduction_for"]
+__all__ = ["Reduction", "reduction_for"]
 
 Groups = int | Sequence[Sequence[Any]] | None
 
@@ -40,16 +41,49 @@ class Reduction:
     sparse_as_dense: bool = False
     process_set: ProcessSet = global_process_set
 
-    def combine(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    def combine_shared(
+        self,
+        gradients: Sequence[Any],
+        variables: Sequence[Any],
+        local: Container[int],
+        *,
+        scales_local: bool,
+        generic_names: bool = False,
+    ) -> list[Any]:
+        """Return the gradients of all ranks, and those of some variables as they are.
+
+        A rank that is not in the process set keeps all of its own, as with Horovod.
+
+        :param gradients: see combine()
+        :param variables: see combine()
+        :param local: the ids of the variables whose gradients stay on this rank
+        :param scales_local: divide these by the number of ranks
+        :param generic_names: see combine()
+        """
+        shared = [at for at, variable in enumerate(variables) if id(variable) not in local]
+        if self.process_set.included() is False:
+            return list(gradients)
+        combined = self.combine([gradients[at] for at in shared], [variables[at] for at in shared], generic_names)
+        results = list(gradients)
+        for at, gradient in zip(shared, combined, strict=True):
+            results[at] = gradient
+        if scales_local:
+            size = ranks_of(self.process_set)
+            for at in set(range(len(results))) - set(shared):
+                results[at] = _divided(results[at], size)
+        return results
+
+    def combine(self, gradients: Sequence[Any], variables: Sequence[Any], generic_names: bool = False) -> list[Any]:
         """Return the gradients of all ranks; None stays None.
 
         :param gradients: tensors, tf.IndexedSlices or None
         :param variables: what they are the gradients of, in the same order
+        :param generic_names: name the gradients by their places, because the variables have other names on other ranks
         """
         results: list[Any] = list(gradients)
         if self.sparse_as_dense:
             results = [tf.convert_to_tensor(x) if isinstance(x, tf.IndexedSlices) else x for x in results]
-        given = _names(self.name, variables)
+        given = [f"{self.name}.{at}" for at in range(len(results))] if generic_names else _names(self.name, variables)
         dense = [i for i, x in enumerate(results) if x is not None and not isinstance(x, tf.IndexedSlices)]
         waits: list[tuple[list[int], Callable[[], list[Any]]]] = []
         for name, members in self._grouped(dense, given, variables):
@@ -67,9 +101,7 @@ class Reduction:
 
     def _begin(self, name: str, tensors: list[Any], *, group: bool) -> Callable[[], list[Any]]:
         """Begin to combine tensors; return what waits for the results. In a graph there is nothing to wait for."""
-        op, before, after = self.op, 1.0, 1.0
-        if self.predivide != 1.0:
-            op, before, after = Sum, 1.0 / self.predivide, self.predivide / world_of(self.process_set).size
+        op, before, after = self.op, 1.0 / self.predivide, self.predivide
         wire = wire_for(self.compression, *map(ADAPTER.dtype, tensors))
         pairs = [(x, None) if wire is not None else self.compression.compress(x) for x in tensors]
         sent = [x for x, _ in pairs]
@@ -130,14 +162,13 @@ def _names(prefix: str, variables: Sequence[Any]) -> list[str]:
     return made
 
 
-def local_scaled(gradient: Any, process_set: ProcessSet) -> Any:
+def _divided(gradient: Any, divisor: Any) -> Any:
     """Divide a gradient that stays on this rank by the number of ranks, as the mean of the others is."""
     if gradient is None:
         return None
-    size = world_of(process_set).size
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(ADAPTER.divide(gradient.values, size), gradient.indices, gradient.dense_shape)
-    return ADAPTER.divide(gradient, size)
+        return tf.IndexedSlices(ADAPTER.divide(gradient.values, divisor), gradient.indices, gradient.dense_shape)
+    return ADAPTER.divide(gradient, divisor)
 
 
 def reduction_for(

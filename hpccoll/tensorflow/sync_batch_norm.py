@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hpccoll import errors
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Sum
 from hpccoll.tensorflow.internals import unconverted
@@ -18,24 +19,41 @@ __all__ = ["SyncBatchNormalization"]
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
     """A BatchNormalization whose mean and variance, in training, are those of the samples of all ranks.
 
-    The ranks may have different numbers of samples. The arguments are those of BatchNormalization, and `process_set`.
+    The ranks may have different numbers of samples. The arguments are those of BatchNormalization, by their names, and
+    `process_set`.
     """
 
-    def __init__(self, *args: Any, process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, fused: bool = False, process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
+        """
+        :param fused: False; it is there because Horovod has it
+        :param process_set: the ranks that take part
+        :param kwargs: see BatchNormalization
+        :raises UnsupportedError: (a ValueError) `fused` is True
+        """  # noqa: D205, D212
+        if fused is not False:
+            raise errors.UnsupportedError(
+                "SyncBatchNormalization: fused=True computes on one device alone: leave it out"
+            )
+        super().__init__(**kwargs)
         self.process_set = process_set
 
     @unconverted
-    def _moments(self, inputs: Any, *others: Any) -> tuple[Any, Any]:
-        """Return mean and variance over all axes but that of the features."""
-        del others
+    def _moments(self, inputs: Any, mask: Any = None) -> tuple[Any, Any]:
+        """Return mean and variance over all axes but that of the features, of what a mask has."""
         axes = [i for i in range(len(inputs.shape)) if i != self.axis % len(inputs.shape)]
         wide = (
             tf.cast(inputs, tf.float32) if inputs.dtype in (tf.float16, tf.bfloat16) else tf.convert_to_tensor(inputs)
         )
-        count = tf.cast(tf.size(wide), wide.dtype) / tf.cast(tf.shape(wide)[self.axis], wide.dtype)
+        present = tf.ones_like(wide)
+        if mask is not None:
+            present *= tf.cast(mask, wide.dtype)[..., tf.newaxis]
         own = tf.concat(
-            [tf.reduce_sum(wide, axes), tf.reduce_sum(tf.square(wide), axes), tf.reshape(count, [1])], axis=0
+            [
+                tf.reduce_sum(wide * present, axes),
+                tf.reduce_sum(tf.square(wide) * present, axes),
+                tf.reduce_sum(present, axes)[:1],
+            ],
+            axis=0,
         )
         name = getattr(self, "path", None) or self.name
         sums = allreduce(own, op=Sum, name=f"moments.{name}", process_set=self.process_set)

@@ -14,7 +14,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average
 from hpccoll.tensorflow.internals import unconverted
-from hpccoll.tensorflow.reducing import Groups, Reduction, local_scaled, reduction_for
+from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
@@ -41,22 +41,36 @@ class _Distributed:
         :param target: see tf.GradientTape
         :param sources: see tf.GradientTape
         :param output_gradients: see tf.GradientTape
-        :param options: see tf.GradientTape
+        :param options: see tf.GradientTape; and `use_generic_names=True`: gradients are known by their places in
+            `sources`, because variables have other names on other ranks
         :returns: the gradients, in the form of `sources`
         """
-        options.pop("use_generic_names", None)  # Horovod's
+        generic = options.pop("use_generic_names", False)
         gradients = super().gradient(target, sources, output_gradients, **options)  # type: ignore[misc]
-        flat, whole = tf.nest.flatten(sources), tf.nest.flatten(gradients)
-        shared = [i for i, source in enumerate(flat) if id(source) not in self._hpccoll_local]
-        reduction = self._hpccoll_reduction
-        combined = reduction.combine([whole[i] for i in shared], [flat[i] for i in shared])
-        if self._hpccoll_scales_local:
-            for i, source in enumerate(flat):
-                if id(source) in self._hpccoll_local:
-                    whole[i] = local_scaled(whole[i], reduction.process_set)
-        for i, gradient in zip(shared, combined, strict=True):
-            whole[i] = gradient
-        return tf.nest.pack_sequence_as(sources, whole)
+        combined = self._hpccoll_reduction.combine_shared(
+            tf.nest.flatten(gradients), tf.nest.flatten(sources), self._hpccoll_local,
+            scales_local=self._hpccoll_scales_local, generic_names=generic,
+        )  # fmt: skip
+        return tf.nest.pack_sequence_as(sources, combined)
+
+    @unconverted
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Sequence[Any], output_gradients: Any = None, **options: Any
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """Compute the gradients as gradient() does, and say which have stayed on this rank.
+
+        :param target: see gradient()
+        :param sources: variables
+        :param output_gradients: see gradient()
+        :param options: see gradient()
+        :returns: pairs of a variable and its gradient: those that have stayed, then those of all ranks
+        """
+        gradients = self.gradient(target, sources, output_gradients, **options)
+        pairs = list(zip(sources, gradients, strict=True))
+        return (
+            [pair for pair in pairs if id(pair[0]) in self._hpccoll_local],
+            [pair for pair in pairs if id(pair[0]) not in self._hpccoll_local],
+        )
 
 
 @functools.cache

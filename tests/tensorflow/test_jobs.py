@@ -2,6 +2,7 @@
 """Programs of this folder at several ranks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,68 @@ def test_training(job: Job) -> None:
 def test_functions(job: Job) -> None:
     """Process sets, facts, groups of variables, local layers, objects."""
     assert job("functions.py", ranks=3).count("passed") == 15
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 2)])
+def test_optimizers(job: Job, ranks: int, nodes: int) -> None:
+    """Several backward passes, Adasum of changes, local and generic sources, slices, name scopes, masks."""
+    assert job("optimizers.py", ranks=ranks, nodes=nodes).count("passed") == 9 * ranks
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("arguments", [(), ("old",)])
+def test_sessions(job: Job, arguments: tuple[str, ...]) -> None:
+    assert job("sessions.py", *arguments).count("passed") == 2 * 6
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_bad_input(job: Job, ranks: int) -> None:
+    assert job("wrong.py", ranks=ranks).count("passed") == 11 * ranks
+
+
+@slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("ranks", "nodes", "threads"), [(2, 1, 1), (2, 2, 3), (4, 2, 2)])
+def test_random_programs_end(job: Job, ranks: int, nodes: int, threads: int) -> None:
+    """TensorFlow has 1 to 3 threads for operations; 1,000 programs ran when this was written."""
+    printed = job("orders.py", str(1000 * ranks), "30", str(threads), ranks=ranks, nodes=nodes, limit=800)
+    assert printed.count("30 programs have ended") == ranks
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize(("ranks", "threads"), [(2, 1), (3, 2), (4, 3)])
+def test_a_rank_is_killed_among_random_programs(ended: Callable[..., Any], ranks: int, threads: int) -> None:
+    options = ("--launcher-options=--enable-recovery",)
+    done = ended("orders.py", str(100 * ranks), str(5 + ranks), str(threads), "kill", ranks=ranks, options=options)
+    assert done.stdout.count("the lost rank is named") == ranks - 1, done.stdout
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("program", ["eager", "function", "gradients", "session"])
+def test_a_killed_rank_is_named(ended: Callable[..., Any], program: str) -> None:
+    """In a graph as TensorFlow's UnavailableError."""
+    printed = ended("killed.py", program, ranks=3, options=("--launcher-options=--enable-recovery",)).stdout
+    for rank in (0, 2):
+        told = printed.split(f"rank {rank} saw it: ")[1].splitlines()[0]
+        assert told.startswith("PeerLost" if program == "eager" else "UnavailableError")
+        assert "rank 1 (host" in told
+        assert "was lost: its process is gone" in told
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("program", ["function", "keras", "session"])
+def test_training_goes_on_when_a_rank_is_lost(job: Job, program: str, tmp_path: Path) -> None:
+    printed = job("elastic.py", str(tmp_path / "victim"), program, ranks=3, options=("--min-np", "2"))
+    assert "20 steps, with 2 ranks at the end" in printed
+    assert "rank 0 (host localhost, slot 0) was lost" in printed
 
 
 @slow

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training with TensorFlow, under Horovod's names: `run`, `TensorFlowState`, `TensorFlowKerasState`.
+
+What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hpccoll import collectives, errors
+from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
+from hpccoll.elastic.loop import runner
+from hpccoll.errors import RecoverableError as HorovodInternalError
+from hpccoll.frontend.own_errors import raises_own
+from hpccoll.frontend.process_sets import global_process_set
+from hpccoll.horovod import init, shutdown
+from hpccoll.tensorflow.functions import compare_variables
+
+__all__ = [
+    "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TensorFlowKerasState",
+    "TensorFlowState", "run",
+]  # fmt: skip
+
+
+def run(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a training function elastic, see hpccoll.elastic.run.
+
+    :param function: takes a State as its first argument; what TensorFlow raises for a lost rank counts as the library's
+        error
+    :returns: a function of the same arguments, which returns what `function` returns
+    """
+    return runner(init, shutdown)(raises_own(function))
+
+
+class TensorFlowState(ObjectState):
+    """Variables and objects: `TensorFlowState(variables=[w, b], epoch=0, batch=0)`."""
+
+    def __init__(
+        self,
+        variables: Sequence[Any] | None = None,
+        session: Any = None,
+        *,
+        path: str | Path = "",
+        every: int = 1,
+        **objects: Any,
+    ) -> None:
+        """
+        :param variables: tf.Variables, committed in host memory; default: those of tf.compat.v1.global_variables()
+        :param session: the session of their graph; default: the current one, in a graph
+        :param path: see hpccoll.elastic.State
+        :param every: see hpccoll.elastic.State
+        :param objects: an ElasticSampler, or any other object that pickle takes
+        :raises InvalidArgumentError: (a ValueError) there are no variables, or no session in a graph
+        """  # noqa: D205, D212
+        self.session = session or tf.compat.v1.get_default_session()
+        given = variables if variables is not None else tf.compat.v1.global_variables()
+        self._own, self._loads = list(given), _Loads()
+        if not self._variables():
+            raise errors.InvalidArgumentError("TensorFlowState: there are no variables: give variables=")
+        if self.session is None and not tf.executing_eagerly():
+            raise errors.InvalidArgumentError("TensorFlowState: give the session that has the variables")
+        self._values: list[np.ndarray[Any, Any]] = []
+        super().__init__(path=path, every=every, **objects)
+        self._keep()
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables."""
+        return self._variables()
+
+    def _variables(self) -> list[Any]:
+        return self._own
+
+    def _read(self) -> list[np.ndarray[Any, Any]]:
+        if self.session is None:
+            return [np.array(variable.numpy()) for variable in self._variables()]
+        return [np.array(value) for value in self.session.run(self._variables())]
+
+    def _write(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        if self.session is None:
+            for variable, value in zip(self._variables(), values, strict=True):
+                variable.assign(value)
+        else:
+            self._loads.run(self.session, self._variables(), values)
+
+    def _keep(self) -> None:
+        self._values = self._read()
+
+    def save(self) -> None:
+        """See State."""
+        self._keep()
+        super().save()
+
+    def restore(self) -> None:
+        """See State."""
+        self._write(self._values)
+        super().restore()
+
+    def sync(self) -> None:
+        """See State."""
+        own = self._read()
+        compare_variables(own, self._variables(), "TensorFlowState", global_process_set)
+        begun = [
+            collectives.broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
+            for at, value in enumerate(own)
+        ]
+        self._write([np.asarray(handle.wait()) for handle in begun])
+        super().sync()
+
+    def committed(self) -> Any:
+        """See State."""
+        return super().committed(), self._values
+
+    def take(self, commit: Any) -> None:
+        """See State."""
+        objects, self._values = commit
+        super().take(objects)
+        self.restore()
+
+
+class _Loads:
+    """The operations of a graph that give variables their values, made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Any, Any]] = {}
+
+    def run(self, session: Any, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        with session.graph.as_default():
+            for variable in variables:
+                if id(variable) not in self._made:
+                    value = tf.compat.v1.placeholder(variable.dtype.base_dtype, variable.shape)
+                    self._made[id(variable)] = value, variable.assign(value)
+        made = [self._made[id(variable)] for variable in variables]
+        fed = {value: given for (value, _), given in zip(made, values, strict=True)}
+        session.run([assign for _, assign in made], fed)
+
+
+class TensorFlowKerasState(TensorFlowState):
+    """A Keras model, trained in a loop of your own, and objects: `TensorFlowKerasState(model, optimizer, epoch=0)`.
+
+    For training with fit(), hpccoll.tensorflow.keras.elastic has KerasState and callbacks that commit.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any = None,
+        backend: Any = None,
+        *,
+        path: str | Path = "",
+        every: int = 1,
+        **objects: Any,
+    ) -> None:
+        """
+        :param model: built; its variables are committed in host memory
+        :param optimizer: of the model; default: that of compile(). It is built here where it is not
+        :param backend: has no effect; it is there because Horovod has it
+        :param path: see hpccoll.elastic.State
+        :param every: see hpccoll.elastic.State
+        :param objects: see TensorFlowState
+        :raises InvalidArgumentError: (a ValueError) the model is not built
+        """  # noqa: D205, D212
+        del backend
+        if not getattr(model, "built", True):
+            raise errors.InvalidArgumentError("TensorFlowKerasState: the model is not built yet: model.build(shape)")
+        self.model, self.optimizer = model, optimizer or getattr(model, "optimizer", None)
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(model.trainable_variables)
+        super().__init__([], path=path, every=every, **objects)
+
+    def _variables(self) -> list[Any]:
+        others = [] if self.optimizer is None else list(self.optimizer.variables)
+        return [*self.model.variables, *others]
+
+    def reset(self) -> None:
+        """See State: compiled steps have the number of ranks in them, and are made anew."""
+        for name in ("train_function", "test_function", "predict_function"):
+            setattr(self.model, name, None)
+        super().reset()

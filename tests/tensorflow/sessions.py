@@ -1,0 +1,130 @@
+"""Optimizers and derivatives in graphs of sessions: one rank of a job. With `old`: as TensorFlow 1 did it."""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+import hpccoll.tensorflow as hvd
+
+v1 = tf.compat.v1
+OLD = sys.argv[1:] == ["old"]
+if OLD:
+    v1.disable_v2_behavior()
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+mean = (size + 1) / 2
+"""The mean of rank + 1 over the ranks."""
+
+
+def gradient_descent(**options):
+    return hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), **options)
+
+
+def in_a_session(passes, loss_of=lambda v, w: tf.reduce_sum(v * (rank + 1)) + w * 3, local=False, **options):
+    """Run four passes; return the variables after each, and what global_step is."""
+    with tf.Graph().as_default():
+        v = v1.get_variable("v", initializer=[0.0, 0.0])
+        w = v1.get_variable("w", initializer=0.0)
+        steps = v1.train.get_or_create_global_step()
+        optimizer = gradient_descent(backward_passes_per_step=passes, **options)
+        if local:
+            optimizer.register_local_var(w)
+        step = optimizer.minimize(loss_of(v, w), global_step=steps)
+        with v1.Session() as session:
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            seen = []
+            for _ in range(4):
+                session.run(step)
+                seen.append(session.run([v, w]))
+            return seen, session.run(steps)
+
+
+def check_passes_in_sessions():
+    for average, scale in ((False, 2.0), (True, 1.0)):
+        seen, steps = in_a_session(2, average_aggregated_gradients=average)
+        assert steps in (2, 4), steps
+        for at, (v, w) in enumerate(seen):
+            updates = (at + 1) // 2
+            assert np.allclose(v, -updates * scale * mean), (at, v)
+            assert np.allclose(w, -updates * scale * 3), (at, w)
+    seen, steps = in_a_session(1)
+    assert steps == 4
+    assert np.allclose(seen[-1][0], -4 * mean)
+
+
+def check_local_variables_in_sessions():
+    for scaled, share in ((True, 1 / size), (False, 1.0)):
+        for passes in (1, 2):
+            seen, _ = in_a_session(passes, local=True, scale_local_gradients=scaled)
+            assert np.allclose(seen[-1][0], -4 * mean)
+            assert np.allclose(seen[-1][1], -4 * 3 * share), seen
+
+
+def check_sparse_gradients_in_sessions():
+    def loss_of(v, w):
+        return tf.reduce_sum(tf.gather(v, [0])) * (rank + 1) + w
+
+    for passes in (1, 2):
+        seen, _ = in_a_session(passes, loss_of, sparse_as_dense=True)
+        assert np.allclose(seen[-1][0], [-4 * mean, 0]), seen
+    seen, _ = in_a_session(1, loss_of)
+    assert np.allclose(seen[-1][0], [-4 * mean, 0])
+    try:
+        in_a_session(2, loss_of)
+    except ValueError as error:
+        assert "sparse_as_dense=True" in str(error)
+    else:
+        raise AssertionError("sparse gradients are added up")
+
+
+def adasum(*vectors):
+    a, b = (np.asarray(x, np.float64) for x in vectors)
+    return (1 - a @ b / (2 * a @ a)) * a + (1 - a @ b / (2 * b @ b)) * b
+
+
+def check_adasum_of_changes():
+    """At two ranks: what the steps of each rank have changed since the last exchange."""
+    if size != 2:
+        return
+    changes = [-np.array([1.0, 1.0 + other]) for other in range(2)]
+    for passes in (1, 2):
+        seen, _ = in_a_session(passes, lambda v, w: v[0] + v[1] * (1.0 + rank) + w, op=hvd.Adasum)
+        expected = 4 / passes * adasum(*(passes * change for change in changes))
+        assert np.allclose(seen[-1][0], expected, atol=1e-5), (seen, expected)
+
+
+def check_hooks():
+    with tf.Graph().as_default():
+        v = v1.get_variable("v", initializer=rank + 1.0)
+        v1.train.get_or_create_global_step()
+        with v1.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(size - 1)]) as session:
+            assert session.run(v) == size
+
+
+def check_derivatives_in_sessions():
+    """Those of all operations; a tensor of rank 0 counts for all ranks."""
+    with tf.Graph().as_default():
+        v = v1.get_variable("v", initializer=[1.0] * size)
+        each = {
+            "sum": hvd.allreduce(v * v, op=hvd.Sum, name="sum"),
+            "root": hvd.broadcast(v, 0, name="root"),
+            "rows": hvd.allgather(v, name="rows") * 2.0,
+            "parts": hvd.alltoall(v, name="parts") * (rank + 1.0),
+            "share": hvd.reducescatter(v, op=hvd.Sum, name="share") * (rank + 1.0),
+        }
+        gradients = {name: tf.gradients(tf.reduce_sum(y), v)[0] for name, y in each.items()}
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            found = session.run(gradients)
+    assert np.allclose(found["sum"], 2 * size)
+    assert np.allclose(found["root"], size if rank == 0 else 0.0), found
+    assert np.allclose(found["rows"], 2 * size)
+    assert np.allclose(found["parts"], np.arange(1, size + 1)), found
+    assert np.allclose(found["share"], size * np.arange(1, size + 1)), found
+
+
+for name in sorted(name for name in globals() if name.startswith("check_")):
+    globals()[name]()
+    print(f"rank {rank}: {name} passed", flush=True)
+hvd.shutdown()
