@@ -329,3 +329,25 @@ cdef class Handle:
         if rows is NULL:
             raise errors.InvalidArgumentError(f"{self.describe()} has no rows from each rank here")
         return np.array([rows[r] for r in range(self.set.size)], np.int64)
+
+
+def wait_all(handles):
+    """Block until all of these Handles, of one World, are finished; what has become of each, its wait() tells.
+
+    One call instead of one per handle: a caller that waits drives, and would wake others whenever it stops.
+    """
+    cdef tuple held = tuple(handles)
+    cdef size_t n = len(held), at
+    cdef hc_handle **all_of_them
+    if not held:
+        return
+    all_of_them = <hc_handle **>malloc(n * sizeof(hc_handle *))
+    if all_of_them is NULL:
+        raise MemoryError
+    try:
+        for at in range(n):
+            all_of_them[at] = (<Handle?>held[at]).c
+        while not (<Handle>held[0]).set.loop.drive(all_of_them, n, SLICE):
+            PyErr_CheckSignals()
+    finally:
+        free(all_of_them)
