@@ -82,6 +82,8 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
         return np.asarray(x), lambda result: result.view(type(x))
     if isinstance(x, (np.generic, bool, int, float, complex)):
         return np.asarray(x), lambda result: result[()] if result.ndim == 0 else result
+    if _module(x) == "tensorflow":
+        return _adopt_tensorflow(x)
     if hasattr(x, "__dlpack__"):
         return _adopt_dlpack(x)
     try:
@@ -155,8 +157,18 @@ def _restore_buffer(x: Any) -> Restore | None:
     return (lambda result: memoryview(result.data)) if isinstance(x, memoryview) else None
 
 
+def _traced(x: Any) -> errors.UnsupportedError:
+    return errors.UnsupportedError(
+        f"{name_of(x)} has no values yet, because it is a part of a program that is being traced: use hpccoll.jax or "
+        "hpccoll.tensorflow in it"
+    )
+
+
 def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
-    device = x.__dlpack_device__()
+    try:
+        device = x.__dlpack_device__()
+    except AttributeError:  # jax.core.Tracer only seems to have it
+        raise _traced(x) from None
     if device[0] not in _CPU_DEVICES:
         raise errors.UnsupportedError(
             f"{name_of(x)} lives on device {tuple(map(int, device))} of DLPack, whose memory hpccoll cannot move: copy "
@@ -165,6 +177,8 @@ def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
     if _module(x) == "torch":
         return _adopt_torch(x)
     space = x.__array_namespace__() if hasattr(x, "__array_namespace__") else sys.modules[_module(x)]
+    if _module(x) == "jaxlib" and x.dtype.name == "bfloat16":  # which NumPy's DLPack does not know
+        return np.asarray(x), space.asarray
     return np.from_dlpack(x), space.from_dlpack
 
 
@@ -181,6 +195,24 @@ def _adopt_torch(x: Any) -> tuple[np.ndarray, Restore]:
 
     bits = np.from_dlpack(x.view(torch.int16)).view(ml_dtypes.bfloat16)
     return bits, lambda result: torch.from_dlpack(result.view(np.int16)).view(torch.bfloat16)
+
+
+def _adopt_tensorflow(x: Any) -> tuple[np.ndarray, Restore]:
+    """Adopt a tensor or a variable without importing TensorFlow. A result is copied into memory of TensorFlow's."""
+    tensorflow = sys.modules["tensorflow"]
+    tensor = tensorflow.convert_to_tensor(x)
+    if not hasattr(tensor, "numpy"):
+        raise _traced(x)
+    if "GPU" in tensor.device:
+        raise errors.UnsupportedError(f"{name_of(x)} lives on {tensor.device}: use hpccoll.tensorflow")
+    if tensor.dtype == tensorflow.string:
+        raise errors.UnsupportedError(f"{name_of(x)} holds strings: use broadcast_object and the like")
+    if tensor.dtype != tensorflow.bfloat16:
+        return np.asarray(memoryview(tensor)), tensorflow.constant
+    import ml_dtypes
+
+    bits = np.asarray(memoryview(tensorflow.bitcast(tensor, tensorflow.uint16)))
+    return bits.view(ml_dtypes.bfloat16), tensorflow.constant
 
 
 class _Alias:

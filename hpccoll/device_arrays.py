@@ -79,6 +79,8 @@ def library_of(x: Any) -> Library | None:
         return _cupy()
     if hasattr(x, "__cuda_array_interface__"):
         return _INTERFACE
+    if type(x).__module__.startswith("tensorflow."):
+        return None  # hpccoll.arrays takes it, or refuses it
     if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in _DEVICES:
         return _DLPACK
     return None

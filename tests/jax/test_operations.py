@@ -70,6 +70,17 @@ def test_rows():
     np.testing.assert_array_equal(both(lambda x: hvd.broadcast(x, size - 1), jnp.full(3, rank)), size - 1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_functions_for_arrays_give_arrays_of_jax_back(dtype):
+    x = jnp.arange(3).astype(dtype) + hvd.rank()
+    result = hpccoll.allreduce(x, hpccoll.SUM)
+    assert isinstance(result, jax.Array) and result.dtype == x.dtype
+    expected = hvd.size() * np.arange(3) + sum(range(hvd.size()))
+    np.testing.assert_array_equal(np.asarray(result, np.float32), expected)
+    with pytest.raises(hpccoll.UnsupportedError, match="is being traced: use"):
+        jax.jit(hpccoll.allreduce)(x)
+
+
 def test_messages_keep_their_order():
     rank, size = hvd.rank(), hvd.size()
     right, left = (rank + 1) % size, (rank - 1) % size

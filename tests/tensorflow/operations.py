@@ -93,6 +93,21 @@ def check_every_operation_runs():
     assert program(tf.ones(1)) == (size if rank == 0 else 1)
 
 
+def check_the_functions_for_arrays():
+    """hpccoll's own take tensors, and give tensors back."""
+    for x in (tf.range(3.0) + rank, tf.cast(tf.range(3) + rank, tf.bfloat16), tf.Variable(tf.range(3.0) + rank)):
+        result = hpccoll.allreduce(x, hpccoll.SUM)
+        assert tf.is_tensor(result) and result.dtype == x.dtype
+        assert np.array_equal(tf.cast(result, tf.float32), size * np.arange(3.0) + total - size)
+    assert hpccoll.allgather(tf.fill([rank + 1], rank)).shape == [int(total)]
+    try:
+        tf.function(lambda x: hpccoll.allreduce(x), autograph=False)(tf.ones(2))
+    except hpccoll.UnsupportedError as error:
+        assert "is being traced: use" in str(error)
+    else:
+        raise AssertionError("a symbolic tensor passes")
+
+
 def check_loops():
     """Iterations may overlap, and must not be mixed up."""
 
