@@ -41,7 +41,9 @@ def network(params, x):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("options", [{}, {"groups": 2}, {"compression": hvd.Compression.bf16}])
+@pytest.mark.parametrize(
+    "options", [{"groups": 2}, {"compression": hvd.Compression.fp16}, {"compression": hvd.Compression.bf16}]
+)
 def test_a_network_learns_digits(options):
     x, y, test_x, test_y = digits()
     keys = jax.random.split(jax.random.key(hvd.rank()), 3)  # other weights on each rank, until the broadcast
@@ -70,6 +72,15 @@ def test_a_network_learns_digits(options):
     accuracy = float((network(params, test_x).argmax(1) == test_y).mean())
     assert equal_on_all_ranks(params)
     assert accuracy > 0.93, accuracy
+
+
+def test_an_uneven_last_batch_ends_with_join():
+    """Each rank has one step more than the rank before it; a rank that has joined gives zeros."""
+    step = jax.jit(lambda g: hvd.allreduce_gradients(g, hvd.Sum, name="uneven"))
+    for i in range(2 + hvd.rank()):
+        result = step({"w": jnp.ones(3)})
+        np.testing.assert_array_equal(result["w"], sum(2 + rank > i for rank in range(hvd.size())))
+    assert hvd.join() == hvd.size() - 1
 
 
 def test_gradients_of_several_passes_are_combined_once():
