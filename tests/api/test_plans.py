@@ -193,6 +193,7 @@ def test_a_start_sends_no_control_message(everywhere):
         x = np.arange(3.0)
         plans = [hpccoll.allreduce_init(x, world=world), hpccoll.barrier_init(world=world)]
         plans += [hpccoll.broadcast_init(x, world=world), hpccoll.allreduce_init(np.ones(20_000), world=world)]
+        plans.append(hpccoll.allreduce_init([np.ones(n, f"f{4 + 4 * (n % 2)}") for n in range(20)], world=world))
         hpccoll.barrier(world=world)
         before = world.stats()
         for _ in range(10):
@@ -200,7 +201,7 @@ def test_a_start_sends_no_control_message(everywhere):
                 plan()
         after = world.stats()
         assert {name: after[name] - before[name] for name in CONTROL} == dict.fromkeys(CONTROL, 0)
-        assert after["plan_starts"] - before["plan_starts"] == 40
+        assert after["plan_starts"] - before["plan_starts"] == 60  # a group of two dtypes is two
         for plan in plans:
             plan.free()
 
