@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close does an allreduce between hosts come to what the wire allows?
+"""How close does an allreduce between hosts come to what the wire allows? And small calls, conjugate gradients.
 
     python benchmarks/hosts.py --hosts 2 4 --rate 1gbit
     python benchmarks/hosts.py --hosts 2 --nets mpi ucx
+    python benchmarks/hosts.py --question cg --hosts 2
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two
 ranks. The floor is 2 (N - 1) / N of the bytes at the rate that iperf3 measures in the same run. With several nets
@@ -39,6 +40,8 @@ MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
 QUESTIONS = {  # program: libraries asked, options
     "allreduce": (("hpccoll", "mpi"), ["--smallest", str(64 << 10), "--seconds", "2", "--most", "20"]),
     "hierarchy": (("hpccoll",), ["--nodes", ""]),
+    "small": (("hpccoll", "mpi"), ["--seconds", "0.3"]),
+    "cg": (("hpccoll", "mpi"), ["--seconds", "0.3"]),
 }
 
 
@@ -68,6 +71,8 @@ def with_floor(cases: list[Result], hosts: int, rate: float) -> list[Result]:
     for result in cases:
         on_wire = result["bytes"] / (2 if "FP16" in result["variant"] else 1)
         floor = 2 * (hosts - 1) / hosts * on_wire / rate
+        if not floor:
+            continue
         result["figures"] = {"floor us": floor * 1e6, "of the floor": floor / result["median"]}
     return cases
 

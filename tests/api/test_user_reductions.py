@@ -90,6 +90,25 @@ def test_a_function_in_c(saturating, threads):
     testing.run(threads(3, nodes="2+1"), program)
 
 
+@pytest.mark.slow
+def test_a_cfunc_of_numba(threads):
+    numba = pytest.importorskip("numba", reason="pip install numba")
+    pointer = numba.types.CPointer(numba.types.float64)
+
+    @numba.cfunc(numba.types.void(pointer, pointer, numba.types.int64))
+    def hypot(given, inout, n):
+        a, b = numba.carray(given, n), numba.carray(inout, n)
+        for i in range(n):
+            b[i] = np.hypot(a[i], b[i])
+
+    def program(world):
+        for n in (3, 70_000):
+            got = hpccoll.allreduce(np.full(n, 2.0), UserReduction(hypot), world=world)
+            assert np.allclose(got, 2 * np.sqrt(world.size), rtol=1e-15)
+
+    testing.run(threads(3, nodes="2+1"), program)
+
+
 @pytest.mark.parametrize("n", [1, 10_000])
 def test_places_of_extremes(everywhere, n):
     def program(world):

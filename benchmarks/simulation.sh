@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a simulation code sees, beside every MPI that is installed (peers.sh), in about eight minutes on an idle machine:
+# small calls and conjugate gradients on 1, 2 and 4 ranks and on 2 hosts, HPCG's pattern and the heat equation.
+#     sh benchmarks/simulation.sh [PYTHON]
+# The hosts are network namespaces, which need root.
+set -eu
+cd "$(dirname "$0")/.."
+python=${1:-python}
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+
+"$python" benchmarks/run.py small cg --ranks 1 2 4 --libraries hpccoll mpi --rounds 2 --seconds 0.3
+if [ "$(id -u)" = 0 ]; then
+    for question in small cg; do
+        "$python" benchmarks/hosts.py --question $question --hosts 2 --rounds 1
+    done
+else
+    echo "2 hosts left out: network namespaces need root"
+fi
+
+bin=$(dirname "$(command -v "$python")")
+PATH=$bin:$PATH
+mpicc -O2 -Iext/api examples/hpcg/on_hpccoll.c examples/hpcg/on_mpi.c examples/hpcg/hpcg.c -Lhpccoll/lib \
+    -Wl,-rpath,"$PWD/hpccoll/lib" -lhpccoll -lm -o "$folder/hpcg"
+for ranks in 1 2 4; do
+    for points in 8 16 32; do
+        echo "HPCG's pattern, $ranks ranks, $points^3 points per rank"
+        "$python" -m hpccoll run -np $ranks --nodes 1 --timeout 120 "$folder/hpcg" $points 50 9
+    done
+done
+
+command -v gfortran > /dev/null || { echo "the heat equation left out: no gfortran"; exit 0; }
+interface=$(gfortran -print-file-name=include)
+gcc -O2 -Iext/api -I"$interface" -c bindings/fortran/hpccoll_fortran.c -o "$folder/binding.o"
+mpicc -O2 -Iext/api -I"$interface" -c tests/capi/mpi_f08.c -o "$folder/mpi.o"
+for source in bindings/fortran/hpccoll.f90 tests/capi/mpi_f08.f90; do
+    gfortran -O2 -Wno-c-binding-type -J"$folder" -c "$source" -o "$folder/$(basename "$source").o"
+done
+for name in heat heat_mpi; do
+    # shellcheck disable=SC2046 # words
+    gfortran -O2 -I"$folder" "$folder"/binding.o "$folder"/mpi.o "$folder"/*.f90.o examples/fortran/$name.f90 \
+        $(mpicc --showme:link) -Lhpccoll/lib -Wl,-rpath,"$PWD/hpccoll/lib" -lhpccoll -o "$folder/$name"
+done
+for ranks in 1 2 4; do
+    for round in 1 2 3; do
+        for name in heat heat_mpi; do
+            start=$(date +%s%N)
+            "$python" -m hpccoll run -np $ranks --nodes 1 --timeout 120 "$folder/$name" 256 4000 > "$folder/line"
+            end=$(date +%s%N)
+            echo "$name, $ranks ranks, round $round: $(((end - start) / 1000000)) ms with its start; $(cat "$folder/line")"
+        done
+    done
+done
