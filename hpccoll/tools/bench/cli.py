@@ -167,6 +167,9 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     _known("collective", chosen, (*COLLECTIVES, training.NAME, control.NAME))
     _known("--dtype", dtypes, job.DTYPES)
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
+    for word in peers:
+        if word in NOT_HERE:
+            raise ResultsError(f"--against {word}: {NOT_HERE[word]}")
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
         Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup,

@@ -160,6 +160,7 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
         (["allreduc"], "collective 'allreduc': there are allreduce, "),
         (["allreduce", "--dtype", "float8"], "--dtype 'float8': there are float32, "),
         (["allreduce", "--against", "mvapich"], "--against 'mvapich': there are mpi4py, "),
+        (["training", "--against", "tf.distribute"], "tf.distribute: its strategies sum inside"),
         (["allreduce", "--against", "mpich=/no/venv"], "there is no /no/venv/bin/python"),
         (["allreduce", "--arm", "ring"], "NAME:KNOB=VALUE"),
         (["merge", "a.h5", "--facts"], "a.h5: "),
