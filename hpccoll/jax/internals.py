@@ -75,7 +75,7 @@ def is_kept_argument(operand: Any) -> bool:
     """Whether a value is an argument of the whole program that the caller keeps, having not donated it."""
     if not isinstance(operand, ir.BlockArgument):
         return False
-    attributes = operand.owner.owner.attributes
+    attributes: Any = operand.owner.owner.attributes
     if "sym_name" not in attributes or attributes["sym_name"] != ir.StringAttr.get("main"):
         return False
     known = attributes["arg_attrs"][operand.arg_number] if "arg_attrs" in attributes else {}

@@ -49,14 +49,30 @@ class Compression:
 
 
 def _array(x: Any) -> Any:
-    made = jnp.asarray(x)
+    try:
+        made = jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
     if not isinstance(made.dtype, np.dtype):
         raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
     arrays.dtype_code(made.dtype)
     return made
 
 
+def _root(process_set: ProcessSet, rank: Any) -> int:
+    if isinstance(rank, jax.core.Tracer):
+        raise errors.InvalidArgumentError(f"{rank} is no rank: ranks are known when the program is traced")
+    return root_in(process_set, rank)
+
+
+def _check_factors(*factors: Any) -> None:
+    for factor in factors:
+        if not isinstance(factor, (int, float, np.integer, np.floating)):
+            raise errors.InvalidArgumentError(f"a factor is {factor!r}: a number, known when the program is traced")
+
+
 def _checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int:
+    _check_factors(prescale, postscale)
     chosen = choose(op)
     if chosen is Adasum:
         raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or hpccoll.torch")
@@ -190,7 +206,7 @@ def reduce(
     """
     x = _array(x)
     code = _checked_reduction(op, x, 1.0, 1.0)
-    results = _run(_call("reduce", process_set, reduction=code, root=root_in(process_set, root_rank)), name, x)
+    results = _run(_call("reduce", process_set, reduction=code, root=_root(process_set, root_rank)), name, x)
     return results[0] if results else None
 
 
@@ -319,7 +335,7 @@ def gather(
     x = _array(x)
     x = x.reshape(1) if x.ndim == 0 else x
     counts = _counts("rows", rows, world_of(process_set).size)
-    call = _call("gather", process_set, rows=counts, root=root_in(process_set, root_rank))
+    call = _call("gather", process_set, rows=counts, root=_root(process_set, root_rank))
     _check_own_rows(call, x)
     results = _run(call, name, x)
     return results[0] if results else None
@@ -366,7 +382,7 @@ def broadcast(x: Any, root_rank: int, *, name: str | None = None, process_set: P
     :param process_set: the ranks that take part
     :returns: the root's values
     """
-    return _run(_call("broadcast", process_set, root=root_in(process_set, root_rank)), name, _array(x))[0]
+    return _run(_call("broadcast", process_set, root=_root(process_set, root_rank)), name, _array(x))[0]
 
 
 def scatter(
@@ -389,7 +405,7 @@ def scatter(
     """
     x = _with_rows("scatter", _array(x))
     size = world_of(process_set).size
-    call = _call("scatter", process_set, root=root_in(process_set, root_rank), splits=_counts("splits", splits, size))
+    call = _call("scatter", process_set, root=_root(process_set, root_rank), splits=_counts("splits", splits, size))
     if call.splits is not None and sum(call.splits) != x.shape[0]:
         raise errors.InvalidArgumentError(f"splits {list(call.splits)} have not the sum {x.shape[0]} (the rows of x)")
     return _run(call, name, x)[0]
@@ -421,7 +437,7 @@ def send(x: Any, dest: int, *, tag: int = 0, process_set: ProcessSet = global_pr
     :param tag: tells messages between two ranks apart
     :param process_set: both ranks are in it
     """
-    _run(_call("send", process_set, root=root_in(process_set, dest), tag=_tag(tag)), None, _array(x))
+    _run(_call("send", process_set, root=_root(process_set, dest), tag=_tag(tag)), None, _array(x))
 
 
 def recv(like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
@@ -433,8 +449,10 @@ def recv(like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = glob
     :param process_set: both ranks are in it
     :returns: the array
     """
+    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
+        raise errors.InvalidArgumentError(f"like is {like!r}: an array, or a jax.ShapeDtypeStruct")
     received = (tuple(like.shape), np.dtype(like.dtype))
-    call = _call("recv", process_set, root=root_in(process_set, source), tag=_tag(tag), received=received)
+    call = _call("recv", process_set, root=_root(process_set, source), tag=_tag(tag), received=received)
     return _run(call, None)[0]
 
 
@@ -462,7 +480,7 @@ def sendrecv(
     x = _array(x)
     model = x if like is None else like
     call = _call(
-        "sendrecv", process_set, root=root_in(process_set, dest), source=root_in(process_set, source), tag=_tag(tag),
+        "sendrecv", process_set, root=_root(process_set, dest), source=_root(process_set, source), tag=_tag(tag),
         source_tag=_tag(tag if source_tag is None else source_tag),
         received=(tuple(model.shape), np.dtype(model.dtype)),
     )  # fmt: skip
