@@ -22,6 +22,8 @@ _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
 _lacking: list[Any] = []
 """The rendezvous that lacked ranks at the start, unless these have come since."""
+_in_finalize: list[int] = []
+"""The key of the attribute whose deletion by MPI_Finalize ends the Worlds that are on MPI."""
 _patience = 0.0
 """Seconds after which a process says that it cannot end; 0: it says nothing."""
 
@@ -31,6 +33,25 @@ def watch(world: Any) -> None:
     global _patience
     _alive.add(world)
     _patience = world.base.settings.stall_warning
+    if not _in_finalize and getattr(world.base.rendezvous, "comm", None) is not None:
+        _end_worlds_in_finalize()
+
+
+def _end_worlds_in_finalize() -> None:
+    """A program may call MPI_Finalize itself. That deletes the attributes of MPI_COMM_SELF first, while MPI works."""
+    mpi = sys.modules["mpi4py.MPI"]
+    keyval = mpi.Comm.Create_keyval(delete_fn=_finalize)
+    mpi.COMM_SELF.Set_attr(keyval, None)
+    _in_finalize.append(keyval)
+
+
+def _finalize(*_: object) -> None:
+    if not _in_finalize:  # the process ends, and its Worlds have ended
+        return
+    for world in list(_alive):
+        if world.core.number == 0 and getattr(world.base.rendezvous, "comm", None) is not None:
+            with contextlib.suppress(errors.HpccollError):
+                world.shutdown()
 
 
 def ends_broken(rendezvous: Any) -> None:
@@ -66,6 +87,7 @@ def _at_exit() -> None:
     if uncaught and not broken:
         for rendezvous in _ended_broken:
             _give_up(rendezvous, "a World was broken when it ended")
+    _in_finalize.clear()
     _say_what_finalize_waits_for()
 
 

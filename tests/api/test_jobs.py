@@ -88,6 +88,21 @@ def test_a_second_world_after_the_first():
     assert output.count("fine") == 3
 
 
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_mpi_finalize_ends_the_worlds(nodes):
+    script = INIT + (
+        "from mpi4py import MPI\n"
+        "world = hpccoll.world()\n"
+        "MPI.Finalize()\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(1), world=world)\n"
+        "except hpccoll.ShutDownError:\n"
+        "    print('refused')\n"
+    )
+    status, output = job(2, script, nodes=nodes)
+    assert (status, output.count("refused")) == (0, 2), output
+
+
 def test_worlds_of_communicators_beside_the_users_mpi():
     script = PRELUDE + (
         "from mpi4py import MPI\n"
