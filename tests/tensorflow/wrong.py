@@ -55,7 +55,8 @@ def check_slices():
 
 
 def check_adasum():
-    refused(lambda: hvd.allreduce(tf.constant([1]), op=hvd.Adasum, name="exact"), "int32")
+    if size == 2:
+        refused(lambda: hvd.allreduce(tf.constant([1]), op=hvd.Adasum, name="exact"), "int32")
     if size == 3:
         refused(lambda: hvd.allreduce(tf.ones(1), op=hvd.Adasum), "power of two", error=NotImplementedError)
 
