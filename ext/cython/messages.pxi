@@ -27,6 +27,9 @@ cdef Handle send_and_receive(Set own, object x, object dest, object sendtag, obj
     given, target = read_message(own.loop, x, &i), out
     if not read_plain(out, &o, True) or o.memory:
         target = read_receiver(own.loop, out, &o, copies)
+    if hc_in_flight_any(&own.loop.in_flight):
+        own.check_message(False, "x", &i, True)
+        own.check_message(True, "out", &o, True)
     both[1] = own.new_message(False, dest, sendtag, &i, False, 0)
     try:
         both[0] = own.new_message(True, source, recvtag, &o, False, HC_P2P_EXACT if o.memory and copies else 0)

@@ -396,18 +396,24 @@ cdef class Set:
     cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array,
                            bint library, int flags):
         cdef hc_in_flight *f = &self.loop.in_flight
-        cdef const hc_handle *other
         if not library and hc_in_flight_any(f):
-            if waits and not hc_loop_pending(self.loop.c):
-                hc_in_flight_clear(f)  # the next blocking call finds it empty
-            other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
-            if other is not NULL:
-                raise shared_with("x", other)
+            self.check_message(receives, "x", o, waits)
         cdef hc_handle *h = self.new_message(receives, peer, tag, o, library, flags)
         if not library and not waits and hc_in_flight_add(f, o.data, o.nbytes, receives, h) < 0:
             hc_handle_release(h)
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
+
+    cdef int check_message(self, bint receives, str argument, const Operand *o, bint waits) except -1:
+        """Raise InvalidArgumentError if a request in flight has the memory of a message."""
+        cdef hc_in_flight *f = &self.loop.in_flight
+        cdef const hc_handle *other
+        if waits and self.loop.c is not NULL and not hc_loop_pending(self.loop.c):
+            hc_in_flight_clear(f)  # the next blocking call finds it empty
+        other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
+        if other is not NULL:
+            raise shared_with(argument, other)
+        return 0
 
     cdef hc_handle *new_message(self, bint receives, object peer, object tag, const Operand *o, bint library,
                                 int flags) except NULL:

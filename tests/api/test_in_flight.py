@@ -94,6 +94,21 @@ def test_a_message_whose_memory_is_in_flight_is_refused(threads, pair):
     testing.run(threads(2), program)
 
 
+def test_sendrecv_is_refused_what_is_in_flight(threads):
+    def program(world):
+        large, small, other = np.full(1 << 18, float(world.rank)), np.ones(3), 1 - world.rank
+        handle = hpccoll.recv_async(large, other, tag=1, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="out shares memory with an array of a recv"):
+            hpccoll.sendrecv(small, other, large[:3], other, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="x shares memory with an array of a recv"):
+            hpccoll.sendrecv(large[:3], other, small, other, world=world)
+        hpccoll.send(np.full(1 << 18, 7.0), other, tag=1, world=world)
+        handle.wait()
+        assert large[-1] == 7
+
+    testing.run(threads(2), program)
+
+
 def test_one_array_is_sent_twice_at_a_time(threads):
     def program(world):
         x, other = np.full(1 << 18, float(world.rank)), 1 - world.rank
