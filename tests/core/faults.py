@@ -160,11 +160,7 @@ FAULTS = {
     ),
     "tuned_at_the_root": Fault(
         "tuning: new knobs hold on all members after the same entry",
-        (
-            Piece(
-                "tune.c", "    s->tune.now = *tuning;\n", "    if (s->parent < 0)\n        s->tune.now = *tuning;\n"
-            ),
-        ),
+        (Piece("tune.c", "    s->tune.now = *tuning;\n", "    if (s->parent < 0)\n        s->tune.now = *tuning;\n"),),
         2000,
     ),
     "sent_again": Fault(
