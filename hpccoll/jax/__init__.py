@@ -6,6 +6,11 @@
 >>> mean = jax.jit(lambda x: hvd.allreduce(x))(jnp.ones(3))
 """
 
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError("hpccoll.jax needs JAX: pip install 'hpccoll[jax]'") from error
+
 from hpccoll.horovod import (
     Adasum,
     Average,

@@ -14,6 +14,11 @@
     elastic.py       elastic jobs
 """
 
+try:
+    import keras as _keras  # noqa: F401
+except ImportError as error:
+    raise ImportError("hpccoll.keras needs Keras 3: pip install 'hpccoll[keras]'") from error
+
 from hpccoll.horovod import (
     Adasum,
     Average,

@@ -7,6 +7,11 @@
 >>> tape = hvd.DistributedGradientTape(tape)
 """
 
+try:
+    import tensorflow as _tensorflow  # noqa: F401
+except ImportError as error:
+    raise ImportError("hpccoll.tensorflow needs TensorFlow: pip install 'hpccoll[tensorflow]'") from error
+
 from typing import Any
 
 from hpccoll.horovod import (

@@ -5,7 +5,10 @@
 >>> torch.distributed.init_process_group("hpccoll")  # needs no import but torch (hpccoll_torch_backend)
 """
 
-import torch.distributed
+try:
+    import torch.distributed
+except ImportError as error:
+    raise ImportError("hpccoll.torch needs PyTorch: pip install 'hpccoll[torch]'") from error
 
 from hpccoll.torch import compression, elastic, functions, mpi_ops, optimizer, sync_batch_norm
 from hpccoll.torch.horovod import (

@@ -2,6 +2,8 @@
 """Horovod's modules under their names: there, or an import error that says what to use instead."""
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,27 @@ def test_a_missing_module_is_an_import_error_with_a_sentence(module: str) -> Non
     top = next(name for name in INSTEAD if f"{module}.".startswith(f"{name}."))
     assert not isinstance(raised.value, ModuleNotFoundError)
     assert str(raised.value) == f"{top} is not there: {INSTEAD[top]}. See {PAGE} of hpccoll"
+
+
+WITHOUT_FRAMEWORKS = """
+import importlib, sys
+for framework in sys.argv[1:]:
+    sys.modules[framework] = None  # as if it were not installed
+    try:
+        importlib.import_module(f"hpccoll.{framework}")
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_a_missing_framework_is_an_import_error_that_says_how_to_get_it() -> None:
+    frameworks = ["torch", "tensorflow", "keras", "jax", "mxnet", "ray"]
+    command = [sys.executable, "-c", WITHOUT_FRAMEWORKS, *frameworks]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.splitlines()
+    assert len(said) == len(frameworks)
+    for framework, sentence in zip(frameworks, said, strict=True):
+        assert sentence.startswith(f"hpccoll.{framework} needs ")
+        assert ": pip install '" in sentence
 
 
 def test_the_page_has_all_of_them() -> None:
