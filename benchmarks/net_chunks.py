@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
     options = parser.parse_args()
     tests = f"-I{native.ROOT / 'tests'}"
-    program = native.build(options.compiler, "net_chunks", "transport/*/*.c core/status.c", tests)
+    program = native.build(options.compiler, "net_chunks", "transport/*/*.c core/reserve.c core/status.c", tests)
     cases = [(rate, chunk, batch) for rate in options.rates for chunk in CHUNKS for batch in (chunk, BYTES)]
     samples: dict[tuple[float, int, int], list[float]] = {case: [] for case in cases}
     for _ in range(options.rounds):

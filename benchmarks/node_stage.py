@@ -14,7 +14,7 @@ from typing import Any
 import native
 import results
 
-SOURCES = "transport/shm/*.c transport/kernels/*.c core/status.c"
+SOURCES = "transport/shm/*.c transport/kernels/*.c core/reserve.c core/status.c"
 KINDS = ("float32", "float16", "bfloat16")
 
 

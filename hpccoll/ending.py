@@ -33,8 +33,12 @@ def watch(world: Any) -> None:
     global _patience
     _alive.add(world)
     _patience = world.base.settings.stall_warning
-    if not _in_finalize and getattr(world.base.rendezvous, "comm", None) is not None:
+    if not _in_finalize and _is_over_mpi(world):
         _end_worlds_in_finalize()
+
+
+def _is_over_mpi(world: Any) -> bool:
+    return getattr(world.base.rendezvous, "comm", None) is not None and sys.modules["mpi4py.MPI"].Is_initialized()
 
 
 def _end_worlds_in_finalize() -> None:
@@ -49,7 +53,7 @@ def _finalize(*_: object) -> None:
     if not _in_finalize:  # the process ends, and its Worlds have ended
         return
     for world in list(_alive):
-        if world.core.number == 0 and getattr(world.base.rendezvous, "comm", None) is not None:
+        if world.core.number == 0 and _is_over_mpi(world):
             with contextlib.suppress(errors.HpccollError):
                 world.shutdown()
 

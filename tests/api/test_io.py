@@ -172,6 +172,7 @@ cart.shutdown()
 """
 
 
+@pytest.mark.slow  # h5py's wheels have no MPI
 def test_mpi_io_writes_what_the_other_form_writes(threads, tmp_path):
     """Three ranks write on two nodes, other numbers of ranks read; an array of some ranks, too."""
     if not pytest.importorskip("h5py").get_config().mpi:

@@ -226,9 +226,9 @@ hpccoll.init(rendezvous=meet())
 all_are("there")  # not a barrier: of that the last to leave may hear that rank 1 is gone
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
-one, many = np.zeros(1), np.zeros(1_000_000)
+one, other, many = np.zeros(1), np.zeros(1), np.zeros(1_000_000)
 handles = {
-    "receive": hpccoll.recv_async(one, 1), "any": hpccoll.recv_async(one), "send": hpccoll.send_async(many, 1)
+    "receive": hpccoll.recv_async(one, 1), "any": hpccoll.recv_async(other), "send": hpccoll.send_async(many, 1)
 }
 for name, handle in handles.items():
     try:

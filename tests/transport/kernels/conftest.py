@@ -102,7 +102,7 @@ BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-fsanitize=undefined", "-fno
 @pytest.fixture(scope="session", params=BUILDS)
 def build(request: pytest.FixtureRequest, build_c: Callable[..., Path]) -> Host:
     flags = ("-shared", *BUILDS[request.param])
-    return Host(build_c("ext/transport/kernels/*.c", flags=flags))
+    return Host(build_c("ext/transport/kernels/*.c", "ext/core/reserve.c", flags=flags))
 
 
 @pytest.fixture(params=Host.sets)
