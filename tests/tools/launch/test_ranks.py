@@ -182,9 +182,11 @@ def test_status_0_of_mpirun_is_not_believed_if_a_rank_was_lost(tmp_path: Path) -
 KILLED = """
 import os, signal, time
 import hpccoll
+from hpccoll import launched
 hpccoll.init()
 hpccoll.barrier()
 if hpccoll.rank() == 1:
+    assert launched._connection._is_made.wait(60)  # a thread makes it: init() does not wait for the launcher
     os.kill(os.getpid(), signal.SIGKILL)
 began = time.monotonic()
 try:
