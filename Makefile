@@ -70,7 +70,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/python -m pytest -q tests/transport tests/loop -m "not slow" --ignore tests/transport/net/test_mpi_net.py \
 	    --ignore tests/transport/net/test_ucx_net.py \
 	    --ignore tests/transport/kernels --sanitize=thread -o faulthandler_timeout=1500
-	$(BIN)/python -m pytest -q -m slow tests/rendezvous tests/detect tests/tools/doctor/test_listener.py
+	$(BIN)/python -m pytest -q -m slow tests/rendezvous tests/detect tests/tools/doctor/test_port.py tests/tools/launch/test_listener.py
 	$(BIN)/python -m pytest -q tests/faults
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python tests/api/random_jobs.py --seconds 120

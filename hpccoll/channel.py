@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authenticated messages over TCP, between processes that share a secret: `hpccoll run` and the ranks that it started.
 
-Both ends send 32 random bytes, which make the key of this connection. Each message carries an HMAC-SHA256 over its
-direction, its number and its bytes, so that no message can be forged, repeated or moved. Nothing is hidden: the bytes
-can be read on the wire.
+Both ends send 32 random bytes, which make the key of this connection, and then prove by an HMAC that they have the key.
+Each message carries an HMAC-SHA256 over its direction, its number and its bytes, so that no message can be forged,
+repeated or moved. Nothing is hidden: the bytes can be read on the wire.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hmac
 import secrets
 import socket
 import struct
+import time
 from collections.abc import Iterable
 
 from hpccoll.errors import HpccollError
@@ -22,7 +23,7 @@ HEADER = struct.Struct(">Q32s")
 """The length of the message and its HMAC."""
 NONCE = 32
 PATIENCE = 5.0
-"""Seconds that an address has to accept a connection, and the other end to send its nonce."""
+"""Seconds that an address has to accept a connection, and the other end to prove that it knows the secret."""
 LONGEST = 4096
 """Bytes of a message, unless more are expected."""
 
@@ -52,24 +53,30 @@ class Channel:
     """One end of a connection. Its owner closes it."""
 
     def __init__(self, connection: socket.socket, secret: str, *, connects: bool) -> None:
-        """Exchange nonces with the other end, which has 5 seconds for it, and as long for its first message.
+        """Exchange nonces and proofs with the other end, which has 5 seconds for it, and as long for its first message.
 
         :param connection: connected
         :param secret: what both ends know, in hexadecimal
         :param connects: True on the end that connected, False on the one that listened
-        :raises ChannelError: the other end has closed the connection
+        :raises ChannelError: the other end has closed the connection, or does not know the secret
         :raises OSError: the connection failed, or took too long
         """
         self.connection = connection
+        until = time.monotonic() + PATIENCE
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(PATIENCE)
         mine = secrets.token_bytes(NONCE)
         connection.sendall(mine)
-        theirs = self._read(NONCE)
+        theirs = self._read(NONCE, until)
         nonces = mine + theirs if connects else theirs + mine
         self._key = hmac.digest(bytes.fromhex(secret), nonces, "sha256")
         self._directions = (b">", b"<") if connects else (b"<", b">")  # of what is sent, of what is received
         self._sent = self._received = 0
+        proof, expected = (hmac.digest(self._key, direction, "sha256") for direction in self._directions)
+        connection.sendall(proof)
+        if not hmac.compare_digest(self._read(len(expected), until), expected):
+            raise ChannelError("the other end does not know the secret")
+        connection.settimeout(PATIENCE)
 
     def send(self, message: bytes) -> None:
         """Send a message.
@@ -105,9 +112,11 @@ class Channel:
     def _code(self, direction: bytes, number: int, message: bytes) -> bytes:
         return hmac.digest(self._key, direction + struct.pack(">Q", number) + message, "sha256")
 
-    def _read(self, count: int) -> bytes:
+    def _read(self, count: int, until: float | None = None) -> bytes:
         data = bytearray()
         while len(data) < count:
+            if until is not None:
+                self.connection.settimeout(max(1e-3, until - time.monotonic()))  # a byte now and then gains no time
             part = self.connection.recv(min(count - len(data), 1 << 20))
             if not part:
                 raise ChannelError("the other end has closed the connection")

@@ -37,7 +37,7 @@ from hpccoll.tools.doctor import (
     ucx,
 )  # fmt: skip
 from hpccoll.tools.doctor.exchange import Exchange
-from hpccoll.tools.doctor.listener import Listener, connect
+from hpccoll.tools.doctor.port import Port, connect
 
 CHECKS = (
     build,
@@ -101,20 +101,20 @@ def examine(
         stage("watching the cores of the ranks")
         _watch(exchange, mine, reports)
     survey = Survey(reports, exchange.size)
-    with reach.listen(survey, exchange.rank, options["interfaces"]) or contextlib.nullcontext() as listener:
+    with reach.listen(survey, exchange.rank, options["interfaces"]) or contextlib.nullcontext() as port:
         stage("trying the addresses of the other hosts")
-        tried, listeners = reach.probe(exchange, survey, listener, options["interfaces"])
+        tried, opened = reach.probe(exchange, survey, port, options["interfaces"])
         survey = replace(survey, reached=tried)
         if options["measure"]:
 
             def connect_to(mine: int, other: int) -> links.Link | None:
                 if comm is not None:
                     return links.MpiLink(comm, survey.leaders[other].rank)
-                return _tcp(survey, listeners, listener, mine, other)
+                return _tcp(survey, opened, port, mine, other)
 
             survey = replace(survey, links=measure.between(exchange, survey, connect_to, stage))
         if len(survey.leaders) > 1:
-            survey = replace(survey, strangers=reach.strangers(exchange, survey, listener))
+            survey = replace(survey, strangers=reach.strangers(exchange, survey, port))
     if options["measure"] and comm is not None and not any(report.facts[build.NAME]["knobs"] for report in reports):
         survey = replace(survey, inside=_collectives(comm, survey, stage))
     return summarize(survey, options) if exchange.rank == reports[0].rank else None
@@ -129,24 +129,19 @@ def _watch(exchange: Exchange, mine: RankReport, reports: list[RankReport]) -> N
             report.facts[load.NAME] = facts
 
 
-def _tcp(survey: Survey, listeners: list[Facts], listener: Listener | None, mine: int, other: int) -> links.Link | None:
+def _tcp(survey: Survey, opened: list[Facts], port: Port | None, mine: int, other: int) -> links.Link | None:
     """Connect the lower node to the higher one, by an address that worked before; None if none did."""
-    assert listener is not None
+    assert port is not None
     lower, higher = min(mine, other), max(mine, other)
     tried = next((t for t in survey.reached if t["nodes"] == [lower, higher] and t["outcome"] == "ok"), None)
     if tried is None:
         return None
     if mine == higher:
-        connection = listener.connection_from(survey.leaders[lower].rank, LINK_PATIENCE)
+        connection = port.connection_from(survey.leaders[lower].rank, LINK_PATIENCE)
     else:
         try:
-            connection = connect(
-                tried["address"],
-                listeners[higher]["port"],
-                listeners[higher]["token"],
-                survey.leaders[lower].rank,
-                keep=True,
-            )
+            token, rank = opened[higher]["token"], survey.leaders[lower].rank
+            connection = connect(tried["address"], tried["port"], token, rank, keep=True).connection
         except OSError:
             connection = None
     return links.TcpLink(connection, LINK_PATIENCE) if connection else None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries which addresses of each node its partners can connect to: each node listens on a port.
 
-Both sides prove that they belong to the job (listener.py), because a packet to 172.17.0.1 ends at the sender's own
+Both sides prove that they belong to the job (port.py), because a packet to 172.17.0.1 ends at the sender's own
 docker0, and another program may own a port. After the handshake a large message must arrive as well: where MTUs on the
 path do not fit, small messages arrive and large ones are lost.
 """
@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from hpccoll.channel import PATIENCE, ChannelError
 from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.text import listed
 from hpccoll.tools.doctor import addresses
 from hpccoll.tools.doctor.exchange import Exchange
-from hpccoll.tools.doctor.listener import LARGE, PATIENCE, Listener, connect, line
+from hpccoll.tools.doctor.port import LARGE, Port, connect
 
 NAME = "reach"
 ALL_PAIRS = 9
@@ -42,7 +43,7 @@ def candidates(report: RankReport, interfaces: Collection[str]) -> list[str]:
     return [i["address"] for i in addresses.usable(report) if not interfaces or i["name"] in interfaces]
 
 
-def listen(survey: Survey, rank: int, interfaces: Collection[str] = ()) -> Listener | None:
+def listen(survey: Survey, rank: int, interfaces: Collection[str] = ()) -> Port | None:
     """Listen, if this rank leads its node and there are others.
 
     :param interfaces: names of interfaces; empty: all
@@ -51,49 +52,47 @@ def listen(survey: Survey, rank: int, interfaces: Collection[str] = ()) -> Liste
     leader = next((leader for leader in survey.leaders if leader.rank == rank), None)
     if leader is None or len(survey.leaders) < 2:
         return None
-    return Listener(candidates(leader, interfaces))
+    return Port(candidates(leader, interfaces))
 
 
-def strangers(exchange: Exchange, survey: Survey, listener: Listener | None) -> list[tuple[str, dict[str, int]]]:
+def strangers(exchange: Exchange, survey: Survey, port: Port | None) -> list[tuple[str, dict[str, int]]]:
     """Tell each other who connected and was not of this job; all ranks call it together."""
-    counted = exchange.allgather(dict(listener.refused) if listener else None)
+    counted = exchange.allgather(dict(port.refused) if port else None)
     hosts = {report.rank: report.host for report in survey.reports}
     return [(hosts[rank], counts) for rank, counts in enumerate(counted) if counts]
 
 
 def probe(
-    exchange: Exchange, survey: Survey, listener: Listener | None, interfaces: Collection[str] = ()
+    exchange: Exchange, survey: Survey, port: Port | None, interfaces: Collection[str] = ()
 ) -> tuple[list[Facts], list[Facts]]:
     """Try the addresses of the partners; all ranks call it together.
 
-    :param listener: on the leader of each node
+    :param port: on the leader of each node
     :param interfaces: as for `listen`
-    :returns: each try, and port and token of each node's listener; the same on all ranks
+    :returns: each try, and the ports and the token of each node; the same on all ranks
     """
-    listeners = [
-        d for d in exchange.allgather({"port": listener.port, "token": listener.token} if listener else None) if d
-    ]
+    opened = [d for d in exchange.allgather({"ports": port.ports, "token": port.token} if port else None) if d]
     mine = next((i for i, report in enumerate(survey.leaders) if report.rank == exchange.rank), -1)
     attempts: list[Facts] = []
-    if listener:
+    if port:
         wanted = [
             (node, address)
             for node in partners(mine, len(survey.leaders))
             for address in candidates(survey.leaders[node], interfaces)
         ]
         with ThreadPoolExecutor(max(1, min(32, len(wanted)))) as pool:
-            attempts = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], listeners[w[0]]), wanted))
-    return [attempt for node in exchange.allgather(attempts) for attempt in node or []], listeners
+            attempts = list(pool.map(lambda w: _try(survey, mine, w[0], w[1], opened[w[0]]), wanted))
+    return [attempt for node in exchange.allgather(attempts) for attempt in node or []], opened
 
 
-def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) -> Facts:
+def _try(survey: Survey, mine: int, node: int, address: str, at: Facts) -> Facts:
     source, target = survey.leaders[mine], survey.leaders[node]
     facts = {
         "from": source.host,
         "to": target.host,
         "nodes": [mine, node],
         "address": address,
-        "port": listener["port"],
+        "port": at["ports"].get(address, 0),
     }
     one_network = source.facts[names.NAME]["network"] == target.facts[names.NAME]["network"]
     if address in [i["address"] for i in addresses.usable(source)] and not one_network:
@@ -101,16 +100,15 @@ def _try(survey: Survey, mine: int, node: int, address: str, listener: Facts) ->
     began = time.monotonic()
     try:
         facts["through"] = route(source, address)
-        connection = connect(address, listener["port"], listener["token"], source.rank, keep=False)
-        connection.settimeout(2 * PATIENCE)
+        channel = connect(address, facts["port"], at["token"], source.rank, keep=False)
     except (OSError, ValueError) as error:
         return facts | outcome_of(error) | {"neighbour": neighbour(address)}
     facts["seconds"] = time.monotonic() - began
-    with connection:
+    with channel.connection:
         try:
-            connection.sendall(bytes(LARGE))
-            line(connection, time.monotonic() + 2 * PATIENCE)
-        except OSError as error:
+            channel.send(bytes(LARGE))
+            channel.receive()
+        except (OSError, ChannelError) as error:
             return facts | {"outcome": "large lost", "error": str(error)}
     return facts | {"outcome": "ok"}
 

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import socketserver
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,8 @@ DISCARD = 9
 """A port; nothing is sent to it."""
 SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """A host that does not answer for 10 seconds is cut off."""
+MOST = 512
+"""Connections whose handshakes may be under way at a time; more wait, for a stranger can take 5 seconds."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -25,14 +28,24 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, address: str, serve: Callable[[socket.socket], None]) -> None:
-        self.serve = serve
+    def __init__(self, address: str, serve: Callable[[socket.socket, str], None], slots: threading.Semaphore) -> None:
+        self.serve, self.slots = serve, slots
         super().__init__((address, 0), socketserver.BaseRequestHandler)
 
-    def finish_request(self, request: "socket.socket | tuple[bytes, socket.socket]", _: object) -> None:
-        """Serve one connection, in a thread of its own."""
+    def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
+        """Serve one connection in a thread of its own, as soon as there is a slot, which `serve` frees."""
+        self.slots.acquire()
+        try:
+            super().process_request(request, address)
+        except BaseException:
+            self.slots.release()
+            raise
+
+    def finish_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
+        """Serve one connection, in this thread."""
         assert isinstance(request, socket.socket)
-        self.serve(request)
+        assert isinstance(address, tuple)
+        self.serve(request, address[0])
 
 
 class Listener:
@@ -46,8 +59,13 @@ class Listener:
         :param secret: what the other ends know; "": a new one
         """
         self.secret, self._serve = secret or channel.new_secret(), serve
-        self._servers = [_Server(address, self._accept) for address in addresses]
-        self.variable = text_of(self.secret, [server.server_address[:2] for server in self._servers])  # type: ignore[misc]
+        self._slots = threading.BoundedSemaphore(MOST)
+        self._servers = [_Server(address, self._accept, self._slots) for address in addresses]
+        self.addresses: list[tuple[str, int]] = [server.server_address[:2] for server in self._servers]  # type: ignore[misc]
+        self.variable = text_of(self.secret, self.addresses)
+        self.refused: Counter[str] = Counter()
+        """By address: connections that did not prove to know the secret."""
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         for server in self._servers:
@@ -59,12 +77,20 @@ class Listener:
             server.shutdown()
             server.socket.close()
 
-    def _accept(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in SILENCE.items():
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        with contextlib.suppress(OSError, ValueError, channel.ChannelError):  # a stranger, or a rank that has ended
-            self._serve(channel.Channel(connection, self.secret, connects=False))
+    def _accept(self, connection: socket.socket, address: str) -> None:
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in SILENCE.items():
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            opened = channel.Channel(connection, self.secret, connects=False)
+        except (OSError, channel.ChannelError):
+            with self._lock:
+                self.refused[address] += 1
+            return
+        finally:
+            self._slots.release()
+        with contextlib.suppress(OSError, ValueError, channel.ChannelError):  # a rank that has ended
+            self._serve(opened)
 
 
 def addresses_towards(hosts: Iterable[str]) -> list[str]:

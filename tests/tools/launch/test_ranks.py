@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `hpccoll run` knows of its ranks: connections that only the job's own processes can make."""
 
-import contextlib
 import json
 import os
 import re
-import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,7 +13,6 @@ import pytest
 
 from hpccoll import channel, launched
 from hpccoll.tools.launch.installed import find_launcher
-from hpccoll.tools.launch.listener import Listener, addresses_towards
 from hpccoll.tools.launch.ranks import Ranks
 
 pytestmark = pytest.mark.timeout(120)
@@ -100,48 +95,6 @@ def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
             assert not ranks.have_ended()
             process.communicate(b".", timeout=60)
         wait_until(ranks.have_ended)
-
-
-def test_a_stranger_is_no_rank() -> None:
-    """Without the secret: silence, noise, a greeting with another secret, a repeated message, a huge one."""
-    served: list[bytes] = []
-    done = threading.Event()
-
-    def serve(connection: channel.Channel) -> None:
-        while True:
-            served.append(connection.receive())
-            done.set()
-
-    with Listener(["127.0.0.1"], serve) as listener, contextlib.ExitStack() as open_ones:
-        secret, (address,) = launched.parse(listener.variable)
-
-        def connect(secret: str) -> channel.Channel:
-            return open_ones.enter_context(contextlib.closing(channel.connect([address], secret)))
-
-        open_ones.enter_context(socket.create_connection(address))
-        open_ones.enter_context(socket.create_connection(address)).sendall(os.urandom(10_000))
-        for wrong in (channel.new_secret(), "00" * 32):
-            other = connect(wrong)
-            other.send(b"let me in")
-            with pytest.raises((channel.ChannelError, OSError)):
-                other.receive()
-        huge = connect(secret)
-        huge.connection.sendall(struct.pack(">Q32s", 1 << 62, b""))
-        with pytest.raises((channel.ChannelError, OSError)):
-            huge.receive()
-        known = connect(secret)
-        known.send(b"once")
-        assert done.wait(30)
-        known._sent -= 1
-        known.send(b"once")
-        with pytest.raises((channel.ChannelError, OSError)):
-            known.receive()
-    assert served == [b"once"]
-
-
-def test_addresses_are_those_of_the_routes() -> None:
-    assert addresses_towards([]) == ["127.0.0.1"]
-    assert addresses_towards(["me@127.0.0.1", "localhost"]) == ["127.0.0.1"]
 
 
 MPIRUN = """#!/bin/sh
