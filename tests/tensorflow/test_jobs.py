@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 slow = pytest.mark.slow  # tests/system_matrix.py has environments with the oldest and the newest TensorFlow
+HERE = Path(__file__).parent
 Job = Callable[..., str]
 
 
@@ -36,6 +37,23 @@ def test_three_ranks_on_two_nodes(job: Job) -> None:
 def test_training(job: Job) -> None:
     """A network learns digits; an uneven end of the data; batch normalization; an optimizer of a session."""
     assert job("training.py").count("trained") == 2
+
+
+@slow
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize(
+    ("program", "module"), [("horovod_mnist.py", "tensorflow"), ("horovod_keras_mnist.py", "tensorflow.keras")]
+)
+def test_a_program_for_horovod(
+    job: Job, program: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its import has changed."""
+    text = (HERE / program).read_text()
+    assert text.count("import horovod.") == 1
+    (tmp_path / "train.py").write_text(text.replace(f"import horovod.{module} ", f"import hpccoll.{module} "))
+    monkeypatch.chdir(tmp_path)  # it writes checkpoints
+    assert "Test accuracy: 0.9" in job(str(tmp_path / "train.py"))
+    assert list(tmp_path.glob("checkpoint*"))
 
 
 @slow
