@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hpccoll import _core, arrays, compression, errors
+from hpccoll import compression, errors
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Adasum, Average, Sum, choose, reduction
+from hpccoll.frontend.reductions import Average, Sum, choose
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
+from hpccoll.jax.checks import array, checked_reduction, wire_of
 from hpccoll.jax.primitive import bind
 
 __all__ = [
@@ -48,49 +48,10 @@ class Compression:
 # ---- from arguments to a call ----------------------------------------------------------------------------
 
 
-def _array(x: Any) -> Any:
-    try:
-        made = jnp.asarray(x)
-    except (TypeError, ValueError) as error:
-        raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
-    if not isinstance(made.dtype, np.dtype):
-        raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
-    arrays.dtype_code(made.dtype)
-    return made
-
-
 def _root(process_set: ProcessSet, rank: Any) -> int:
     if isinstance(rank, jax.core.Tracer):
         raise errors.InvalidArgumentError(f"{rank} is no rank: ranks are known when the program is traced")
     return root_in(process_set, rank)
-
-
-def _check_factors(*factors: Any) -> None:
-    for factor in factors:
-        if not isinstance(factor, (int, float, np.integer, np.floating)):
-            raise errors.InvalidArgumentError(f"a factor is {factor!r}: a number, known when the program is traced")
-
-
-def _checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int:
-    _check_factors(prescale, postscale)
-    chosen = choose(op)
-    if chosen is Adasum:
-        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or hpccoll.torch")
-    code = int(reduction(chosen))
-    if not _core.reduction_defined(code, arrays.dtype_code(x.dtype)):
-        raise errors.UnsupportedError(f"{chosen.name} of {x.dtype} is not defined")
-    scaled = prescale != 1.0 or postscale != 1.0
-    if scaled and (chosen.name not in ("Sum", "Average") or not jnp.issubdtype(x.dtype, jnp.inexact)):
-        raise errors.UnsupportedError(f"factors go with Sum and Average of floating-point values, not {x.dtype}")
-    return code
-
-
-def _wire(narrow: Any, x: Any) -> int:
-    if narrow is None:
-        return _core.WIRE_SAME
-    if not isinstance(narrow, compression.Compression):
-        raise errors.InvalidArgumentError(f"compression is {narrow!r}: use one of hpccoll.jax.Compression")
-    return narrow.dtype_code if x.dtype in (jnp.float32, jnp.float64) else _core.WIRE_SAME
 
 
 def _call(operation: str, process_set: ProcessSet, **attributes: Any) -> Call:
@@ -141,7 +102,7 @@ def allreduce(
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or this rank is not in the process set
     :raises UnsupportedError: (a ValueError) the reduction of this dtype is not defined, or the dtype is not known
     """
-    return _allreduce([_array(x)], op, name, compression, prescale_factor, postscale_factor, process_set, False)[0]
+    return _allreduce([array(x)], op, name, compression, prescale_factor, postscale_factor, process_set, False)[0]
 
 
 def grouped_allreduce(
@@ -161,7 +122,7 @@ def grouped_allreduce(
     """
     if not len(xs):
         raise errors.InvalidArgumentError("a group has at least one array")
-    whole = [_array(x) for x in xs]
+    whole = [array(x) for x in xs]
     return _allreduce(whole, op, name, compression, prescale_factor, postscale_factor, process_set, True)
 
 
@@ -177,8 +138,8 @@ def allreduce_call(
     group: bool,
 ) -> Call:  # fmt: skip
     """Check the arguments of an allreduce; return the call."""
-    codes = {_checked_reduction(op, x, prescale, postscale) for x in xs}
-    wires = {_wire(narrow, x) for x in xs}
+    codes = {checked_reduction(op, x, prescale, postscale) for x in xs}
+    wires = {wire_of(narrow, x) for x in xs}
     if len(wires) > 1:
         raise errors.UnsupportedError("compression of a group whose arrays are only partly float32 or float64")
     return _call(
@@ -204,8 +165,8 @@ def reduce(
     :param process_set: the ranks that take part
     :returns: the result on the root; None elsewhere
     """
-    x = _array(x)
-    code = _checked_reduction(op, x, 1.0, 1.0)
+    x = array(x)
+    code = checked_reduction(op, x, 1.0, 1.0)
     results = _run(_call("reduce", process_set, reduction=code, root=_root(process_set, root_rank)), name, x)
     return results[0] if results else None
 
@@ -230,8 +191,8 @@ def reducescatter(
     :param process_set: the ranks that take part
     :returns: this rank's rows of the result
     """
-    x = _with_rows("reducescatter", _array(x))
-    code = _checked_reduction(op, x, prescale_factor, postscale_factor)
+    x = _with_rows("reducescatter", array(x))
+    code = checked_reduction(op, x, prescale_factor, postscale_factor)
     call = _call(
         "reducescatter", process_set, reduction=code, prescale=float(prescale_factor), postscale=float(postscale_factor)
     )
@@ -266,8 +227,8 @@ def _prefix(operation: str, x: Any, op: int | None, name: str | None, process_se
     chosen = Sum if op is None else choose(op)
     if chosen is Average:
         raise errors.InvalidArgumentError(f"{operation} has no Average: the ranks have sums of different length")
-    x = _array(x)
-    return _run(_call(operation, process_set, reduction=_checked_reduction(chosen, x, 1.0, 1.0)), name, x)[0]
+    x = array(x)
+    return _run(_call(operation, process_set, reduction=checked_reduction(chosen, x, 1.0, 1.0)), name, x)[0]
 
 
 # ---- rows ------------------------------------------------------------------------------------------------
@@ -306,7 +267,7 @@ def allgather(
     :param process_set: the ranks that take part
     :returns: the rows of all ranks, in the order of the ranks
     """
-    x = _array(x)
+    x = array(x)
     x = x.reshape(1) if x.ndim == 0 else x
     call = _call("allgather", process_set, rows=_counts("rows", rows, world_of(process_set).size))
     _check_own_rows(call, x)
@@ -332,7 +293,7 @@ def gather(
 
     :returns: the rows of all ranks on the root; None elsewhere
     """
-    x = _array(x)
+    x = array(x)
     x = x.reshape(1) if x.ndim == 0 else x
     counts = _counts("rows", rows, world_of(process_set).size)
     call = _call("gather", process_set, rows=counts, root=_root(process_set, root_rank))
@@ -358,7 +319,7 @@ def alltoall(
     :param process_set: the ranks that take part
     :returns: the rows received, in the order of the ranks
     """
-    x = _with_rows("alltoall", _array(x))
+    x = _with_rows("alltoall", array(x))
     size = world_of(process_set).size
     call = _call("alltoall", process_set, splits=_counts("splits", splits, size), rows=_counts("rows", rows, size))
     if call.splits is None and x.shape[0] % size:
@@ -382,7 +343,7 @@ def broadcast(x: Any, root_rank: int, *, name: str | None = None, process_set: P
     :param process_set: the ranks that take part
     :returns: the root's values
     """
-    return _run(_call("broadcast", process_set, root=_root(process_set, root_rank)), name, _array(x))[0]
+    return _run(_call("broadcast", process_set, root=_root(process_set, root_rank)), name, array(x))[0]
 
 
 def scatter(
@@ -403,7 +364,7 @@ def scatter(
     :param process_set: the ranks that take part
     :returns: the rows of this rank
     """
-    x = _with_rows("scatter", _array(x))
+    x = _with_rows("scatter", array(x))
     size = world_of(process_set).size
     call = _call("scatter", process_set, root=_root(process_set, root_rank), splits=_counts("splits", splits, size))
     if call.splits is not None and sum(call.splits) != x.shape[0]:
@@ -437,7 +398,7 @@ def send(x: Any, dest: int, *, tag: int = 0, process_set: ProcessSet = global_pr
     :param tag: tells messages between two ranks apart
     :param process_set: both ranks are in it
     """
-    _run(_call("send", process_set, root=_root(process_set, dest), tag=_tag(tag)), None, _array(x))
+    _run(_call("send", process_set, root=_root(process_set, dest), tag=_tag(tag)), None, array(x))
 
 
 def recv(like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
@@ -477,7 +438,7 @@ def sendrecv(
     :param process_set: all these ranks are in it
     :returns: what was received
     """
-    x = _array(x)
+    x = array(x)
     model = x if like is None else like
     call = _call(
         "sendrecv", process_set, root=_root(process_set, dest), source=_root(process_set, source), tag=_tag(tag),

@@ -13,8 +13,9 @@ from jax.experimental.sparse import JAXSparse
 from hpccoll import errors, objects
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average
-from hpccoll.jax import eager
+from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
+from hpccoll.jax.checks import check_options
 from hpccoll.jax.operations import allreduce_call, run_all
 
 __all__ = ["DistributedOptimizer", "allreduce_gradients", "broadcast_parameters"]
@@ -60,8 +61,7 @@ def allreduce_gradients(
     :raises UnsupportedError: (a ValueError) a gradient is sparse, or of a dtype that has no such reduction
     """
     pairs, form = _leaves(tree)
-    if groups is not None and (not isinstance(groups, int) or groups < 1):
-        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or None")
+    _check_groups(groups)
     calls = []
     for label, members in _grouped(pairs, groups):
         xs = [x for _, x in members]
@@ -70,6 +70,11 @@ def allreduce_gradients(
         )
         calls.append((call, f"{name}{label}", xs))
     return form.unflatten([result for results in run_all(calls) for result in results])
+
+
+def _check_groups(groups: Any) -> None:
+    if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 1):
+        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or None")
 
 
 def _grouped(pairs: Sequence[Any], groups: int | None) -> list[tuple[str, Sequence[Any]]]:
@@ -100,7 +105,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     :param name: see allreduce_gradients()
     :param process_set: the ranks that take part
     :returns: an optax.GradientTransformationExtraArgs
-    :raises InvalidArgumentError: (a ValueError) this is no optimizer, or it is a DistributedOptimizer already
+    :raises InvalidArgumentError: (a ValueError) this is no optimizer, it is a DistributedOptimizer already, or an
+        argument is wrong
     """
     import optax
 
@@ -110,6 +116,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
         raise errors.InvalidArgumentError(f"backward_passes_per_step is {backward_passes_per_step!r}: 1 or more")
+    check_options(op, compression, process_set)
+    _check_groups(groups)
+    names.checked(name)
     own = optax.with_extra_args_support(optimizer)
 
     def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:

@@ -15,9 +15,14 @@
 """
 
 try:
-    import keras as _keras  # noqa: F401
+    import keras as _keras
 except ImportError as error:
     raise ImportError("hpccoll.keras needs Keras 3: pip install 'hpccoll[keras]'") from error
+
+if tuple(int(part) for part in _keras.__version__.split(".")[:2]) < (3, 5):
+    raise ImportError(
+        f"hpccoll.keras needs Keras 3.5 or later, and this is {_keras.__version__}: pip install --upgrade keras"
+    )
 
 from hpccoll.horovod import (
     Adasum,

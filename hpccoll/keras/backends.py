@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import ReduceOp
 from hpccoll.keras.compression import Compressor
 
-__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all"]
+__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all", "uncompiled"]
 
 Named = Sequence[tuple[str, Sequence[Any]]]
 """Names, each with the tensors that are agreed, fused and finished together."""
@@ -53,8 +52,11 @@ class Backend(Protocol):
     def check(self) -> None:
         """Raise the error for a program that this backend cannot run."""
 
-    def finish(self, values: Sequence[Any]) -> None:
-        """Wait until values are computed; raise what has gone wrong meanwhile."""
+    def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
+        """Wait until values are computed; raise what has gone wrong meanwhile.
+
+        :param raised: what is being raised already, which may be an error of the library's in the framework's words
+        """
 
     def forget_programs(self) -> None:
         """Trace all programs anew, because the number of ranks has changed."""
@@ -79,7 +81,7 @@ class _Torch:
     def check(self) -> None:
         pass
 
-    def finish(self, values: Sequence[Any]) -> None:
+    def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
 
     def forget_programs(self) -> None:
@@ -116,9 +118,8 @@ class _Jax:
                 "device each. Drop keras.distribution.set_distribution(), or the DistributedOptimizer"
             )
 
-    def finish(self, values: Sequence[Any]) -> None:
-        raised = sys.exception()
-        error: BaseException | None = raised
+    def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
+        error = raised
         try:
             self._jax.block_until_ready([x for x in values if not (hasattr(x, "is_deleted") and x.is_deleted())])
         except (self._jax.errors.JaxRuntimeError, ValueError) as failed:
@@ -168,7 +169,7 @@ class _TensorFlow:
                 "gradients of processes with one device each. Drop tf.distribute, or the DistributedOptimizer"
             )
 
-    def finish(self, values: Sequence[Any]) -> None:
+    def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
 
     def forget_programs(self) -> None:
@@ -220,6 +221,19 @@ def backend() -> Backend:
         )
     made: Backend = _BACKENDS[name]()
     return made
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep a function out of what torch.compile makes (jit_compile=True): it cannot see what ranks exchange.
+
+    The programs of JAX and TensorFlow have operations of their own for that.
+    """
+    if keras.backend.backend() != "torch":
+        return function
+    import torch
+
+    kept: Callable[..., Any] = torch.compiler.disable(function)
+    return kept
 
 
 def check_no_distribution() -> None:

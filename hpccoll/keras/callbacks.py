@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
+import numpy as np
 
 from hpccoll import errors
 from hpccoll.frontend.objects import allgather_object
@@ -115,6 +116,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         :param steps_per_epoch: steps of an epoch, if Keras does not know them and staircase is False
         """  # noqa: D205, D212
         super().__init__()
+        if not isinstance(initial_lr, (int, float, np.number)):
+            raise errors.InvalidArgumentError(f"initial_lr is {initial_lr!r}: a number")
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self.staircase = staircase or not callable(multiplier)
         self.multiplier = multiplier if callable(multiplier) else lambda _: multiplier

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
-from hpccoll.frontend.reductions import Average, Max, choose
-from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all
+from hpccoll.frontend.reductions import Adasum, Average, Max, choose
+from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
 
@@ -55,6 +56,14 @@ class _Reducing:
         """
         self._given.local.add(_key(variable))
 
+    def build(self, variables: Sequence[Any]) -> None:
+        """See keras.optimizers.Optimizer.
+
+        :raises InvalidArgumentError: (a ValueError) `groups` has a variable that is not among them
+        """
+        _check_members(self._given.groups, variables)
+        super().build(variables)  # type: ignore[misc]
+
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Reduce the gradients, then update the variables as the optimizer does.
 
@@ -73,8 +82,11 @@ class _Reducing:
 
         JAX computes while fit() goes on, and Keras looks at no result. An error is raised here at the latest.
         """
-        backend().finish([variable.value for variable in var_list])
-        super().finalize_variable_values(var_list)  # type: ignore[misc]
+        failed = _raised_in(sys._getframe(1))
+        kept = [variable._value for variable in var_list]  # None: an error came while Keras held it elsewhere
+        backend().finish([value for value in kept if value is not None], failed)
+        if failed is None:
+            super().finalize_variable_values(var_list)  # type: ignore[misc]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "loss_scale_factor" and value is None:
@@ -99,6 +111,15 @@ class _ReducingScaled(_Reducing):
         return super().stateless_apply(optimizer_variables, reduced, trainable_variables)  # type: ignore[misc]
 
 
+def _raised_in(frame: Any) -> BaseException | None:
+    """Return the exception that is on its way through this frame; not one that its caller handles."""
+    error = sys.exception()
+    place = error.__traceback__ if error else None
+    while place is not None and place.tb_frame is not frame:
+        place = place.tb_next
+    return error if place else None
+
+
 def _key(variable: Any) -> int:
     return id(getattr(variable, "value", variable)) if keras.backend.backend() == "tensorflow" else id(variable)
 
@@ -106,6 +127,7 @@ def _key(variable: Any) -> int:
 # ---- from gradients to reduced ones ----------------------------------------------------------------------
 
 
+@uncompiled
 def _reduced(optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> list[Any]:
     """Return the gradients that the optimizer's own apply() is to see.
 
@@ -113,6 +135,8 @@ def _reduced(optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> 
     there what was added up before is taken in, reduced as one, and no longer kept.
     """
     check_no_distribution()
+    if len(gradients) != len(variables):
+        raise errors.InvalidArgumentError(f"{len(gradients)} gradients for {len(variables)} variables")
     places = [
         at
         for at, (gradient, variable) in enumerate(zip(gradients, variables, strict=True))
@@ -258,6 +282,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     passes, given = backward_passes_per_step, _checked_groups(groups)
     factor = 1 if average_aggregated_gradients else passes
     how = _checked_reduction(op, process_set, compression, gradient_predivide_factor, passes, factor)
+    if optimizer.built:
+        _check_members(given, optimizer._trainable_variables)
     made = _put_before(_scaling(optimizer), passes)
     label = name or f"Distributed{type(optimizer).__name__}"
     vars(made)["_given"] = _Given(label, how, sparse_as_dense, given, scale_local_gradients)
@@ -271,6 +297,8 @@ def _checked_reduction(
     check_process_set(process_set)
     check_passes(passes)
     chosen = choose(op)
+    if chosen is Adasum and keras.backend.backend() == "jax":
+        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or another backend of Keras")
     if predivide != 1.0 and chosen is not Average:
         raise errors.InvalidArgumentError("gradient_predivide_factor goes with op=Average")
     return Reduction(chosen, process_set, compression, 1.0 / predivide, predivide * factor)
@@ -335,6 +363,15 @@ def _checked_groups(groups: Any) -> int | list[list[Any]] | None:
     if len(set(keys)) != len(keys):
         raise errors.InvalidArgumentError("groups: a variable is in two groups")
     return [list(group) for group in groups]
+
+
+def _check_members(groups: int | list[list[Any]] | None, variables: Sequence[Any]) -> None:
+    known = {_key(variable) for variable in variables}
+    for group in groups if isinstance(groups, list) else ():
+        for variable in group:
+            if _key(variable) not in known:
+                name = getattr(variable, "path", variable.name)
+                raise errors.InvalidArgumentError(f"groups: {name} is no variable of this optimizer")
 
 
 def _scaling(optimizer: Any) -> Any:

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.sparse import BCOO
 
 import hpccoll
 import hpccoll.jax as hvd
@@ -125,6 +126,7 @@ def test_process_sets():
         (lambda x: hvd.allreduce(x.astype(jnp.int32), prescale_factor=0.5), "factors go with"),
         (lambda x: hvd.allreduce(x, name=""), "a name is a string"),
         (lambda x: hvd.allreduce(x, compression="fp16"), "compression is 'fp16'"),
+        (lambda x: hvd.allreduce(BCOO((jnp.ones(1), jnp.zeros((1, 1), int)), shape=(3,))), r"is sparse: use .*todense"),
         (lambda x: hvd.grouped_allreduce([]), "at least one array"),
         (lambda x: hvd.allreduce(np.array(["text"])), "does not make an array of JAX"),
         (lambda x: hvd.allreduce(x, prescale_factor="2"), "a factor is '2'"),

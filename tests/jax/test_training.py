@@ -99,6 +99,24 @@ def test_gradients_of_several_passes_are_combined_once():
         hvd.DistributedOptimizer(optimizer)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"op": 77}, "op is 77"),
+        ({"op": hvd.Adasum}, "no Adasum"),
+        ({"compression": "fp16"}, "compression is 'fp16'"),
+        ({"groups": 0}, "groups is 0"),
+        ({"groups": [["w"]]}, "groups is"),
+        ({"name": ""}, "name is ''"),
+        ({"process_set": [0]}, "process_set is"),
+        ({"backward_passes_per_step": 0}, "backward_passes_per_step is 0"),
+    ],
+)
+def test_an_optimizer_checks_its_arguments_when_it_is_made(options, words):
+    with pytest.raises(ValueError, match=words):
+        hvd.DistributedOptimizer(optax.sgd(1.0), **options)
+
+
 def test_trees():
     tree = {"a": jnp.full(3, 1.0 + hvd.rank()), "b": [jnp.full((), hvd.rank(), jnp.bfloat16), jnp.arange(2.0)]}
     mean = (hvd.size() - 1) / 2

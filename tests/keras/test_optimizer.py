@@ -81,6 +81,17 @@ def test_errors():
         hvd.DistributedOptimizer(keras.optimizers.SGD(gradient_accumulation_steps=2), backward_passes_per_step=2)
     with pytest.raises(ValueError, match="a number of groups, or lists of variables"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=0)
+    variable = keras.Variable(np.ones(2, "float32"))
+    with pytest.raises(ValueError, match=r"groups: .* is no variable of this optimizer"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=[[variable]]).build([keras.Variable(np.ones(2))])
+    optimizer.build([variable])
+    with pytest.raises(ValueError, match="2 gradients for 1 variables"):
+        optimizer.apply([keras.ops.ones(2)] * 2, [variable])
+    with pytest.raises(ValueError, match="initial_lr is 'fast': a number"):
+        hvd.callbacks.LearningRateWarmupCallback("fast")
+    if keras.backend.backend() == "jax":
+        with pytest.raises(ValueError, match="no Adasum"):
+            hvd.DistributedOptimizer(keras.optimizers.SGD(), op=hvd.Adasum)
     with pytest.raises(ValueError, match="compression is 16"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), compression=16)
     with pytest.raises(ValueError, match=r"call broadcast_model\(model, 0\)"):
@@ -120,6 +131,25 @@ def test_files_know_nothing_of_us(network, share, tmp_path, values):
         one.fit(x, y, batch_size=24, shuffle=False, verbose=0)
     for a, b in zip(values(ours.weights), values(model.weights), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_an_error_of_a_step_is_what_fit_raises(network, share):
+    def loss(y, prediction):
+        raise ValueError("of this loss")
+
+    model = network(3)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01, use_ema=True)), loss)
+    with pytest.raises(ValueError, match="of this loss"):
+        model.fit(*share(), batch_size=24, verbose=0)
+
+
+def test_fit_passes_where_an_earlier_error_is_handled(network, share):
+    model = network(3)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
+    try:
+        raise RuntimeError("UNAVAILABLE: hpccoll.PeerLost: rank 9 was lost")  # in the words of JAX
+    except RuntimeError:
+        model.fit(*share(), batch_size=24, verbose=0)
 
 
 def test_values(values):

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arguments of operations and optimizers: each is checked on this rank, before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.sparse import JAXSparse
+
+from hpccoll import _core, arrays, compression, errors
+from hpccoll.frontend.process_sets import check_process_set
+from hpccoll.frontend.reductions import Adasum, ReduceOp, choose, reduction
+
+__all__ = ["array", "check_options", "checked_reduction", "wire_of"]
+
+
+def array(x: Any) -> Any:
+    """Return an argument as an array of JAX.
+
+    :raises UnsupportedError: (a ValueError) it makes none, or one of a dtype that the library does not have
+    """
+    if isinstance(x, JAXSparse):
+        raise errors.UnsupportedError(f"{arrays.name_of(x)} is sparse: use its todense()")
+    try:
+        made = jnp.asarray(x)
+    except (TypeError, ValueError) as error:
+        raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
+    if not isinstance(made.dtype, np.dtype):
+        raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
+    arrays.dtype_code(made.dtype)
+    return made
+
+
+def _check_factors(*factors: Any) -> None:
+    for factor in factors:
+        if not isinstance(factor, (int, float, np.integer, np.floating)):
+            raise errors.InvalidArgumentError(f"a factor is {factor!r}: a number, known when the program is traced")
+
+
+def _checked_op(op: Any) -> ReduceOp:
+    chosen = choose(op)
+    if chosen is Adasum:
+        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or hpccoll.torch")
+    return chosen
+
+
+def check_options(op: Any, narrow: Any, process_set: Any) -> None:
+    """Check what an optimizer is given for the allreduces that it makes later.
+
+    :param op: a reduction
+    :param narrow: a compression
+    :param process_set: the ranks that take part
+    :raises InvalidArgumentError: (a ValueError) one of them is wrong
+    :raises UnsupportedError: (a ValueError) the reduction is Adasum
+    """
+    _checked_op(op)
+    _check_compression(narrow)
+    check_process_set(process_set)
+
+
+def _check_compression(narrow: Any) -> None:
+    if narrow is not None and not isinstance(narrow, compression.Compression):
+        raise errors.InvalidArgumentError(f"compression is {narrow!r}: use one of hpccoll.jax.Compression")
+
+
+def checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int:
+    """Return the number of a reduction of an array.
+
+    :raises InvalidArgumentError: (a ValueError) there is no such reduction, or a factor is no number
+    :raises UnsupportedError: (a ValueError) this dtype has no such reduction
+    """
+    _check_factors(prescale, postscale)
+    chosen = _checked_op(op)
+    code = int(reduction(chosen))
+    if not _core.reduction_defined(code, arrays.dtype_code(x.dtype)):
+        raise errors.UnsupportedError(f"{chosen.name} of {x.dtype} is not defined")
+    scaled = prescale != 1.0 or postscale != 1.0
+    if scaled and (chosen.name not in ("Sum", "Average") or not jnp.issubdtype(x.dtype, jnp.inexact)):
+        raise errors.UnsupportedError(f"factors go with Sum and Average of floating-point values, not {x.dtype}")
+    return code
+
+
+def wire_of(narrow: Any, x: Any) -> int:
+    """Return the number of the dtype that an array travels as between nodes.
+
+    :raises InvalidArgumentError: (a ValueError) this is no compression
+    """
+    _check_compression(narrow)
+    wide = narrow is not None and x.dtype in (jnp.float32, jnp.float64)
+    return narrow.dtype_code if wide else _core.WIRE_SAME
