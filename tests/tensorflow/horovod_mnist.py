@@ -6,6 +6,25 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 
+def digits():
+    images, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(images))
+    return images[order].reshape(-1, 8, 8, 1), labels[order]
+
+
+def network():
+    return tf.keras.Sequential(
+        [
+            tf.keras.layers.Conv2D(16, [3, 3], activation="relu"),
+            tf.keras.layers.MaxPooling2D(pool_size=(2, 2)),
+            tf.keras.layers.Dropout(0.25),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dense(64, activation="relu"),
+            tf.keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
 def main():
     # Horovod: initialize Horovod.
     hvd.init()
@@ -17,24 +36,13 @@ def main():
     if gpus:
         tf.config.experimental.set_visible_devices(gpus[hvd.local_rank()], "GPU")
 
-    images, labels = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(images))
-    images, labels = images[order].reshape(-1, 8, 8, 1), labels[order]
+    images, labels = digits()
     dataset = tf.data.Dataset.from_tensor_slices(
         (tf.cast(images[:1440] / 16.0, tf.float32), tf.cast(labels[:1440], tf.int64))
     )
     dataset = dataset.repeat().shuffle(2000).batch(32)
 
-    model = tf.keras.Sequential(
-        [
-            tf.keras.layers.Conv2D(16, [3, 3], activation="relu"),
-            tf.keras.layers.MaxPooling2D(pool_size=(2, 2)),
-            tf.keras.layers.Dropout(0.25),
-            tf.keras.layers.Flatten(),
-            tf.keras.layers.Dense(64, activation="relu"),
-            tf.keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
+    model = network()
     loss = tf.losses.SparseCategoricalCrossentropy()
 
     # Horovod: adjust learning rate based on number of GPUs.
