@@ -8,6 +8,7 @@ needed. The forms differ in these calls only: blocking calls, and persistent one
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import ModuleType
 
 import numpy as np
 from harness import COMM, TINY, Case, main
@@ -60,20 +61,20 @@ class Strip:
         return float(self.sum[0])
 
 
-def of_hpccoll(hc: Hpccoll, s: Strip) -> dict[str, tuple[Call, Call]]:
+def of_hpccoll(hc: ModuleType, s: Strip) -> dict[str, tuple[Call, Call]]:
     calls, plans = [], []
     for taken, given, other in s.edges:
         if other != MPI.PROC_NULL:
-            calls.append(partial(hc.hpccoll.sendrecv, given, other, taken, other))
-            plans += [hc.hpccoll.recv_init(taken, other), hc.hpccoll.send_init(given, other)]
+            calls.append(partial(hc.sendrecv, given, other, taken, other))
+            plans += [hc.recv_init(taken, other), hc.send_init(given, other)]
 
     def exchange() -> None:
-        hc.hpccoll.start_all(plans)
-        hc.hpccoll.wait_all(plans)
+        hc.start_all(plans)
+        hc.wait_all(plans)
 
     return {
-        "blocking": (lambda: [call() for call in calls], partial(hc.hpccoll.allreduce, s.sum, out=s.sum)),
-        "persistent": (exchange, hc.hpccoll.allreduce_init(s.sum, out=s.sum)),
+        "blocking": (lambda: [call() for call in calls], partial(hc.allreduce, s.sum, out=s.sum)),
+        "persistent": (exchange, hc.allreduce_init(s.sum, out=s.sum)),
     }
 
 
@@ -106,7 +107,7 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
         strip = Strip(n, COMM.rank, COMM.size)
         match library:
             case Hpccoll():
-                forms = of_hpccoll(library, strip)
+                forms = of_hpccoll(library.hpccoll, strip)
             case Mpi():
                 forms = of_mpi(strip)
             case _:

@@ -11,7 +11,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,7 @@ def _judged(bar: Bar, samples: Samples) -> results.Record:
         what, unit = f"{bar.name} / {bar.reference}", ""
     low, middle, high = interval(values)
     words = "as demanded" if middle <= bar.most else "MORE than demanded"
+    words += ", but the interval holds both" if low <= bar.most <= high else ""
     print(f"    {what}: {middle:.3g} ({low:.3g} .. {high:.3g}), at most {bar.most:g}{unit}: {words}", flush=True)
     return {"demanded": what, "found": {"low": low, "median": middle, "high": high}, "most": bar.most}
 
@@ -139,12 +140,12 @@ def in_numpy(given: list[np.ndarray]) -> Contestant:
     return Contestant(run, verify)
 
 
-def arguments(text: str, rounds: int) -> argparse.Namespace:
+def arguments(text: str, rounds: int, parts: Sequence[str] = PARTS) -> argparse.Namespace:
     """The command line that these programs share."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns of each contestant (%(default)s)")
-    parser.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: 8 gradients, as a test")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="default: all parts")
+    parser.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: as a test")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all parts")
     parser.add_argument("--out", type=Path, help="the file of the results (default: in benchmarks/results/local)")
     return parser.parse_args()
 

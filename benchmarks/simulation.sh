@@ -1,20 +1,51 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a simulation code sees, beside every MPI that is installed (peers.sh), in about eight minutes on an idle machine:
-# small calls and conjugate gradients on 1, 2 and 4 ranks and on 2 hosts, HPCG's pattern and the heat equation.
-#     sh benchmarks/simulation.sh [PYTHON]
-# The hosts are network namespaces, which need root.
+# What a simulation code sees, beside every MPI that is installed (peers.sh), in about 20 minutes on an idle machine:
+# small calls, conjugate gradients, messages and halos on 1, 2 and 4 ranks and on 2 hosts, HPCG's pattern and the heat
+# equation.
+#     sh benchmarks/simulation.sh [PYTHON [ROUNDS]]
+# ROUNDS: turns of each library in simulation.py. The hosts are network namespaces, which need root.
 set -eu
 cd "$(dirname "$0")/.."
-python=${1:-python}
+python=$(command -v "${1:-python}")
+rounds=${2:-41}
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
+export OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 # 4 ranks on fewer cores; it costs nothing where there are enough
 
-"$python" benchmarks/run.py small cg --ranks 1 2 4 --libraries hpccoll mpi --rounds 2 --seconds 0.3
-if [ "$(id -u)" = 0 ]; then
-    for question in small cg; do
-        "$python" benchmarks/hosts.py --question $question --hosts 2 --rounds 1
+# hpccoll and one MPI in the same processes: the one of the environment, or of another folder (mpi4py loads either).
+in_turn() { # ranks, folder of the MPI or nothing, parts
+    ranks=$1 mpi=$2
+    shift 2
+    if [ -z "$mpi" ]; then
+        "$python" -m hpccoll run -np "$ranks" --timeout 400 "$python" benchmarks/simulation.py --rounds "$rounds" --only "$@"
+    elif [ -d "$mpi" ]; then
+        PATH=$PWD/$mpi/bin:$PATH MPI4PY_LIBMPI=$PWD/$mpi/lib/libmpi.so.12 timeout 400 mpirun -np "$ranks" \
+            "$python" benchmarks/simulation.py --rounds "$rounds" --only "$@"
+    fi
+}
+
+# The same on two hosts of two ranks each, over TCP, by the environment's MPI.
+on_hosts() { # parts
+    cluster=tests/netns/cluster.sh
+    $cluster up 2
+    trap '$cluster down; rm -r "$folder"' EXIT
+    $cluster shape 1gbit
+    eval "$($cluster env)"
+    export OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self,sm OMPI_MCA_btl_tcp_if_include=eth0
+    $cluster exec h1 "$python" -m hpccoll run -H h1:2,h2:2 --timeout 400 \
+        "$python" benchmarks/simulation.py --rounds "$rounds" --only "$@"
+}
+
+for ranks in 1 2 4; do
+    for mpi in "" .venv-mpich .venv-impi; do
+        in_turn $ranks "$mpi" cg messages halos
     done
+done
+"$python" benchmarks/run.py small --ranks 1 2 4 --libraries hpccoll mpi --rounds 2 --seconds 0.3
+if [ "$(id -u)" = 0 ]; then
+    "$python" benchmarks/hosts.py --question small --hosts 2 --rounds 1
+    on_hosts cg messages
 else
     echo "2 hosts left out: network namespaces need root"
 fi

@@ -63,6 +63,22 @@ def test_gradients_of_jax(tmp_path: Path) -> None:
     assert {record["case"] for record in records} > {"8 gradients of ResNet-50", "one float"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_simulation_beside_mpi_in_turn(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    command = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "100", sys.executable]
+    command += [ROOT / "benchmarks" / "simulation.py", "--size", "tiny", "--rounds", "3", "--out", out]
+    done = subprocess.run(
+        [str(word) for word in command], timeout=110, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    records = [json.loads(line) for line in out.read_text().splitlines()][1:]
+    ratios = {record["case"]: record["found"]["median"] for record in records if "found" in record}
+    assert len(ratios) == 4 and min(ratios.values()) > 0, done.stdout
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "question",
