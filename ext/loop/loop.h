@@ -107,7 +107,10 @@ typedef struct hc_loop hc_loop;
     X(uint8_t, deterministic, 0, 0, 1, "", HC_RANKS_AGREE,                                                             \
       "equal bits for equal inputs, whatever the timing and the fusion")                                               \
     X(uint8_t, debug, 0, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                                \
-      "check that nobody changes an input while the library owns it")
+      "check that nobody changes an input while the library owns it")                                                  \
+    X(uint8_t, single_copy, 1, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                          \
+      "a receiver reads a message of more than 8 KiB in the memory of a sender on its node (process_vm_readv), where " \
+      "the system allows it; 0: such messages go through shared memory, which is two copies")
 /* clang-format on */
 
 typedef struct hc_loop_config {

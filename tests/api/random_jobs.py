@@ -66,6 +66,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
     "deterministic": (False, True),
     "background": (False, True, True),
     "debug": (False, False, True),
+    "single_copy": (True, True, False),
 }
 
 

@@ -52,10 +52,16 @@ static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_hea
         hc__p2p_finish(p2p, receive, status);
         return hc__p2p_send_header(p2p, peer, &(hc__p2p_header){.kind = HC__P2P_FIN, .to = header->from}, NULL);
     }
-    receive->number = ++p2p->numbers;
-    hc__p2p_queue_add(&p2p->cleared, receive);
-    hc__p2p_header clear = {.kind = HC__P2P_CTS, .to = header->from, .from = receive->number};
-    return hc__p2p_send_header(p2p, peer, &clear, NULL);
+    receive->peer_number = header->from;
+    if (peer == p2p->rank || p2p->local_of[peer] < 0 || !hc__node_control_reads(p2p->node_control, p2p->local_of[peer]))
+        return hc__p2p_clear(p2p, receive);
+    hc__p2p_source source;
+    memcpy(&source, content, sizeof source);
+    receive->source = source.address;
+    receive->withdrawn = source.withdrawn;
+    hc__p2p_queue_add(&p2p->receiving, receive);
+    int progress = hc__p2p_receive_bytes(p2p, receive);
+    return progress < 0 ? progress : HC_OK;
 }
 
 static int is_match(const hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
@@ -76,7 +82,7 @@ static void show(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
 }
 
 static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
-    size_t bytes = header->kind == HC__P2P_EAGER ? (size_t)header->bytes : 0;
+    size_t bytes = hc__p2p_content_bytes(header);
     hc__p2p_unexpected *message = hc_malloc(sizeof *message + bytes);
     if (!message)
         return HC_NO_MEMORY;

@@ -4,6 +4,7 @@
  *
  *     small    EAGER --------------------> copied to its receive, or kept until that is posted
  *     large    RTS ----------------------> waits for its receive
+ *              <---------------------- FIN   read in the sender's memory, where the system allows it; else
  *              <---------------------- CTS
  *              CELL, CELL, ... or RNDV and the net's messages
  *
@@ -34,7 +35,9 @@ static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
     header.kind = HC__P2P_RTS;
     header.from = send->number = ++p2p->numbers;
     hc__p2p_queue_add(&p2p->announced, send);
-    return hc__p2p_send_header(p2p, send->peer, &header, NULL);
+    hc__p2p_source source = {(uint64_t)(uintptr_t)send->data,
+                             hc__node_control_withdrawn(p2p->node_control, p2p->local)};
+    return hc__p2p_send_header(p2p, send->peer, &header, &source);
 }
 
 int hc_p2p_post(hc_p2p *p2p, hc_p2p_op *op) {
@@ -43,7 +46,7 @@ int hc_p2p_post(hc_p2p *p2p, hc_p2p_op *op) {
     op->queue = NULL;
     op->path = NULL;
     op->status = HC_OK;
-    op->received = op->moved = 0;
+    op->received = op->moved = op->source = 0;
     int status = op->receives ? hc__p2p_post_receive(p2p, op) : post_send(p2p, op);
     if (status < 0 && op->queue)
         hc__p2p_queue_remove(op);
@@ -113,7 +116,7 @@ int hc_p2p_message(hc_p2p *p2p, int32_t peer, const uint8_t *bytes, size_t nbyte
     if (nbytes < sizeof header)
         return HC_BAD_MESSAGE;
     memcpy(&header, bytes, sizeof header);
-    if (nbytes - sizeof header != (header.kind == HC__P2P_EAGER ? header.bytes : 0))
+    if (nbytes - sizeof header != hc__p2p_content_bytes(&header))
         return HC_BAD_MESSAGE;
     int status = read_header(p2p, peer, &header, bytes + sizeof header);
     return status < 0 ? status : 1;
@@ -153,6 +156,8 @@ int hc_p2p_is_moving(const hc_p2p *p2p) {
 int hc_p2p_withdraw(hc_p2p *p2p, hc_p2p_op *op) {
     if (op->queue != &p2p->open && op->queue != &p2p->announced)
         return 0;
+    if (op->queue == &p2p->announced)
+        hc__node_control_withdraw(p2p->node_control); /* a receiver may be reading it */
     hc__p2p_queue_remove(op);
     return 1;
 }
@@ -183,6 +188,7 @@ static void drop_all(hc__p2p_queue *queue) {
 
 void hc_p2p_abandon(hc_p2p *p2p) {
     p2p->abandoned = 1;
+    hc__node_control_withdraw(p2p->node_control);
     hc__p2p_queue *queues[] = {&p2p->open, &p2p->announced, &p2p->cleared, &p2p->receiving, &p2p->sending, &p2p->done};
     for (size_t i = 0; i < sizeof queues / sizeof *queues; i++)
         drop_all(queues[i]);
@@ -210,6 +216,7 @@ int hc_p2p_new(hc_node_control *node_control, hc_net *net, hc_control *control, 
                     .control = control,
                     .rank = rank,
                     .size = size,
+                    .local = hc__node_control_rank(node_control),
                     .local_size = hc__node_control_size(node_control),
                     .read = read_header};
     p2p->last_unexpected = &p2p->unexpected;

@@ -47,6 +47,7 @@ struct hc_p2p_op {
     struct hc__p2p_queue *queue; /* that it is in */
     struct hc__bundle *path;     /* over the net */
     uint64_t moved;
+    uint64_t source, withdrawn;   /* receive: of hc__p2p_source, 0: its bytes are not read there */
     uint32_t number, peer_number; /* of this operation: at this rank, at the peer */
 };
 

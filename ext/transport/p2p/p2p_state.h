@@ -35,11 +35,17 @@ typedef struct hc__p2p_header {
     uint64_t bytes;
 } hc__p2p_header;
 
+/* Behind the head of an RTS: where the bytes lie in the sender's memory. They are there for as long as its count of
+ * withdrawn sends is this one. */
+typedef struct hc__p2p_source {
+    uint64_t address, withdrawn;
+} hc__p2p_source;
+
 typedef struct hc__p2p_queue {
     hc_p2p_op *first, *last;
 } hc__p2p_queue;
 
-/* A message that came before its receive was posted; of an eager one also the bytes. */
+/* A message that came before its receive was posted, with what is behind its head. */
 typedef struct hc__p2p_unexpected {
     struct hc__p2p_unexpected *next;
     hc__p2p_header header;
@@ -57,7 +63,7 @@ struct hc_p2p {
     hc_node_control *node_control;
     hc_net *net;
     hc_control *control;
-    int32_t *local_of, rank, size, local_size;
+    int32_t *local_of, rank, size, local, local_size;
     uint32_t numbers;
     uint8_t abandoned;
     hc__p2p_credit *credits; /* by World rank */
@@ -65,7 +71,7 @@ struct hc_p2p {
     hc__p2p_queue open;      /* receives without a message */
     hc__p2p_queue announced; /* sends whose RTS is out */
     hc__p2p_queue cleared;   /* receives whose CTS is out */
-    hc__p2p_queue receiving; /* receives whose bytes come over the net */
+    hc__p2p_queue receiving; /* receives whose bytes are read in the sender's memory, or come over the net */
     hc__p2p_queue sending;   /* sends whose bytes move */
     hc__p2p_queue done;
     uint8_t *message; /* room for a header and an eager message */
@@ -80,8 +86,11 @@ void hc__p2p_queue_remove(hc_p2p_op *);                                         
 hc_p2p_op *hc__p2p_queue_find(const hc__p2p_queue *, int32_t peer, uint32_t number); /* or NULL */
 void hc__p2p_finish(hc_p2p *, hc_p2p_op *, int status);
 void hc__p2p_close_path(hc_p2p_op *); /* cancels what is in flight over the net */
-/* Sends a header, and the bytes of an eager message, to a peer or to this rank itself. */
+/* How much is behind the head: an eager message, or hc__p2p_source. */
+size_t hc__p2p_content_bytes(const hc__p2p_header *);
+/* Sends a header, and what is behind it, to a peer or to this rank itself. */
 int hc__p2p_send_header(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);
+int hc__p2p_clear(hc_p2p *, hc_p2p_op *receive); /* asks for the bytes of its message; it is in no queue */
 
 /* ---- match.c: receives and messages, in order -------------------------------------------------------- */
 

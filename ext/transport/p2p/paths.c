@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.c - how the bytes of a large message go: through cells of the control segment, over the net, or from one place
- * of this rank to another.
+ * paths.c - how the bytes of a large message go: read in the sender's memory, through cells of the control segment,
+ * over the net, or from one place of this rank to another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,8 @@
 #include "core/reserve.h"
 #include "transport/p2p/p2p_state.h"
 #include "transport/shm/cells.h"
+
+#define READ_BYTES ((size_t)1 << 20) /* in one turn of the driver, which has other things to do */
 
 static size_t least(size_t a, uint64_t b) {
     return a < b ? a : (size_t)b;
@@ -26,10 +28,35 @@ static int copy_to_self(hc_p2p *p2p, hc_p2p_op *send) {
     return HC_MOVED;
 }
 
+/* ---- in the sender's memory ------------------------------------------------------------------------ */
+
+/* One copy, made by the receiver. If the memory cannot be read after all, or the send was withdrawn meanwhile, it asks
+ * for the bytes: a send that is no longer there then says so. */
+static int read_source(hc_p2p *p2p, hc_p2p_op *receive) {
+    int32_t local = p2p->local_of[receive->peer];
+    size_t n = least(READ_BYTES, receive->received - receive->moved);
+    int is_read = hc__node_control_read(p2p->node_control, local, (uint8_t *)receive->data + receive->moved,
+                                        receive->source + receive->moved, n);
+    receive->moved += n;
+    if (is_read && receive->moved < receive->received)
+        return HC_MOVED;
+    if (!is_read || hc__node_control_withdrawn(p2p->node_control, local) != receive->withdrawn) {
+        receive->moved = receive->source = 0;
+        hc__p2p_queue_remove(receive);
+        int status = hc__p2p_clear(p2p, receive);
+        return status < 0 ? status : HC_MOVED;
+    }
+    hc__p2p_header end = {.kind = HC__P2P_FIN, .to = receive->peer_number};
+    int32_t peer = receive->peer;
+    hc__p2p_finish(p2p, receive, HC_OK);
+    int status = hc__p2p_send_header(p2p, peer, &end, NULL);
+    return status < 0 ? status : HC_MOVED;
+}
+
 /* ---- inside the node ------------------------------------------------------------------------------- */
 
 static int send_through_cells(hc_p2p *p2p, hc_p2p_op *send) {
-    hc__cells *cells = hc__node_control_cells(p2p->node_control, hc__node_control_rank(p2p->node_control));
+    hc__cells *cells = hc__node_control_cells(p2p->node_control, p2p->local);
     int moved = HC_IDLE;
     while (send->moved < send->bytes) {
         int cell = hc__cell_take(cells, p2p->local_size);
@@ -112,5 +139,5 @@ int hc__p2p_send_bytes(hc_p2p *p2p, hc_p2p_op *send) {
 }
 
 int hc__p2p_receive_bytes(hc_p2p *p2p, hc_p2p_op *receive) {
-    return move_over_net(p2p, receive, &p2p->receiving);
+    return receive->source ? read_source(p2p, receive) : move_over_net(p2p, receive, &p2p->receiving);
 }

@@ -57,14 +57,27 @@ void hc__p2p_finish(hc_p2p *p2p, hc_p2p_op *op, int status) {
     hc__p2p_queue_add(&p2p->done, op);
 }
 
+size_t hc__p2p_content_bytes(const hc__p2p_header *header) {
+    return header->kind == HC__P2P_EAGER ? (size_t)header->bytes
+           : header->kind == HC__P2P_RTS ? sizeof(hc__p2p_source)
+                                         : 0;
+}
+
 int hc__p2p_send_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
-    size_t bytes = header->kind == HC__P2P_EAGER ? (size_t)header->bytes : 0;
+    size_t bytes = hc__p2p_content_bytes(header);
     if (peer == p2p->rank)
         return p2p->read(p2p, peer, header, content);
     hc__p2p_header marked = *header;
     marked.mark = HC__P2P_MARK;
     memcpy(p2p->message, &marked, sizeof marked);
-    if (bytes > 0)
+    if (content && bytes > 0)
         memcpy(p2p->message + sizeof marked, content, bytes);
     return p2p->control->ops->send(p2p->control, peer, p2p->message, sizeof marked + bytes);
+}
+
+int hc__p2p_clear(hc_p2p *p2p, hc_p2p_op *receive) {
+    receive->number = ++p2p->numbers;
+    hc__p2p_queue_add(&p2p->cleared, receive);
+    hc__p2p_header clear = {.kind = HC__P2P_CTS, .to = receive->peer_number, .from = receive->number};
+    return hc__p2p_send_header(p2p, receive->peer, &clear, NULL);
 }

@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@
 #define RING_ROOM_MIN 128
 #define RING_ROOM_MAX 8064
 
+enum reads { NEVER, UNKNOWN, POSSIBLE };
 enum presence { NOT_YET, PRESENT, LEFT, LOST };
 
 typedef struct rank_slot {
@@ -48,6 +50,7 @@ typedef struct rank_slot {
     _Atomic uint64_t waits, space; /* space: the name space that `pid` is of */
     _Atomic int32_t pid;
     _Atomic uint32_t answers;
+    _Atomic uint64_t withdrawn; /* how often memory was taken back that others may be reading */
 } rank_slot;
 
 typedef struct segment_head {
@@ -63,6 +66,7 @@ struct hc_node_control {
     int32_t rank, size;
     int fd;
     int32_t *world_ranks;
+    uint8_t reads[HC__LOCAL_MAX]; /* enum reads, of each local rank's memory */
 };
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -115,9 +119,14 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
     }
     memcpy(ranks, world_rank_of, (size_t)local_size * sizeof *ranks);
     uint8_t *rings = (uint8_t *)segment->base + head_bytes(local_size);
-    *node_control = (hc_node_control){segment->base,         rings,      rings + rings_bytes(local_size),
-                                      ring_room(local_size), local_rank, local_size,
-                                      segment->fd,           ranks};
+    *node_control = (hc_node_control){.head = segment->base,
+                                      .rings = rings,
+                                      .cells = rings + rings_bytes(local_size),
+                                      .ring_room = ring_room(local_size),
+                                      .rank = local_rank,
+                                      .size = local_size,
+                                      .fd = segment->fd,
+                                      .world_ranks = ranks};
     if (node_control->fd >= 0 && lock_byte(node_control->fd, local_rank, F_WRLCK) != 0) {
         hc_node_control_free(node_control);
         return HC_TRANSPORT;
@@ -234,6 +243,49 @@ int32_t hc_node_control_lost(hc_node_control *node_control) {
 
 void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank) {
     atomic_store_explicit(&node_control->head->slots[local_rank].presence, LOST, memory_order_release);
+}
+
+/* ---- memory of other ranks ----------------------------------------------------------------------------- */
+
+/* Ranks that are threads have it already, and nothing to test here. */
+void hc_node_control_read_memory(hc_node_control *node_control) {
+    memset(node_control->reads, node_control->fd < 0 ? NEVER : UNKNOWN, sizeof node_control->reads);
+}
+
+int hc__node_control_reads(hc_node_control *node_control, int32_t local_rank) {
+    uint8_t *reads = &node_control->reads[local_rank];
+    const rank_slot *mine = &node_control->head->slots[node_control->rank];
+    const rank_slot *other = &node_control->head->slots[local_rank];
+    if (*reads == UNKNOWN) {
+        uint64_t space = atomic_load_explicit(&mine->space, memory_order_relaxed);
+        *reads = space && space == atomic_load_explicit(&other->space, memory_order_relaxed) ? POSSIBLE : NEVER;
+    }
+    return *reads == POSSIBLE;
+}
+
+int hc__node_control_read(hc_node_control *node_control, int32_t local_rank, void *into, uint64_t address, size_t n) {
+    pid_t pid = atomic_load_explicit(&node_control->head->slots[local_rank].pid, memory_order_relaxed);
+    for (size_t done = 0; done < n;) {
+        struct iovec here = {(uint8_t *)into + done, n - done};
+        struct iovec there = {(void *)(uintptr_t)(address + done), n - done};
+        ssize_t moved = process_vm_readv(pid, &here, 1, &there, 1, 0);
+        if (moved <= 0) {
+            node_control->reads[local_rank] = NEVER;
+            return 0;
+        }
+        done += (size_t)moved;
+    }
+    return 1;
+}
+
+void hc__node_control_withdraw(hc_node_control *node_control) {
+    atomic_fetch_add_explicit(&node_control->head->slots[node_control->rank].withdrawn, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst); /* before anything is written to that memory */
+}
+
+uint64_t hc__node_control_withdrawn(hc_node_control *node_control, int32_t local_rank) {
+    atomic_thread_fence(memory_order_seq_cst); /* after the copy */
+    return atomic_load_explicit(&node_control->head->slots[local_rank].withdrawn, memory_order_relaxed);
 }
 
 /* ---- signs of life ----------------------------------------------------------------------------------- */

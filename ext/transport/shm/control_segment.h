@@ -46,6 +46,8 @@ void hc_node_control_wait(hc_node_control *, uint64_t now); /* this rank waits f
 int hc_node_control_look(hc_node_control *, int32_t local_rank, hc_local_life *);
 /* The state of a local rank's process as /proc has it ('R', 'S', 'D', 'T': stopped, 't': by a debugger), 0: unknown. */
 char hc_node_control_state(hc_node_control *, int32_t local_rank);
+/* Memory of the other ranks' processes is read from now on, where the system allows it (CMA: process_vm_readv). */
+void hc_node_control_read_memory(hc_node_control *);
 /* What one rank of the node says to the others, in any form; they read when, too. The clock is the machine's. */
 #define HC_NODE_SAID 4
 void hc_node_control_say(hc_node_control *, const uint64_t said[HC_NODE_SAID], uint64_t now);
@@ -79,6 +81,15 @@ size_t hc__node_control_ring_room(const hc_node_control *);
 void hc__node_control_mark_dirty(hc_node_control *, int32_t to);
 /* The rings to this rank that were marked since the last call; 0 when there are none. */
 int hc__node_control_take_dirty(hc_node_control *, hc__mask *from);
+
+/* 0: the memory of that rank's process cannot be read. */
+int hc__node_control_reads(hc_node_control *, int32_t local_rank);
+/* Copies n bytes from an address of that rank's process. 0: that failed, and will not be tried again. */
+int hc__node_control_read(hc_node_control *, int32_t local_rank, void *into, uint64_t address, size_t n);
+/* A rank that takes memory back which others may be reading withdraws first. A reader whose count of that rank is the
+ * same after its copy as it was when the address was given has read what was meant. */
+void hc__node_control_withdraw(hc_node_control *);
+uint64_t hc__node_control_withdrawn(hc_node_control *, int32_t local_rank);
 
 /* The cells that a local rank owns. */
 hc__cells *hc__node_control_cells(const hc_node_control *, int32_t local_rank);

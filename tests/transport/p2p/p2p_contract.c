@@ -5,7 +5,8 @@
  *
  *     p2p_contract threads|processes SIZE NODE_SIZE SEED MESSAGES
  *
- * Ranks of different "nodes" (of NODE_SIZE ranks) reach each other over the local net; threads only.
+ * With an odd SEED, processes read large messages in each other's memory. Ranks of different "nodes" (of NODE_SIZE
+ * ranks) reach each other over the local net; threads only.
  */
 #include "transport/net/local.h"
 #include "transport/p2p/p2p.h"
@@ -16,7 +17,7 @@
 #define GUARD 16
 
 static uint64_t seed;
-static int node_size, p2p_ops;
+static int node_size, p2p_ops, read_memory;
 static hc_net *nets[RANKS_MAX];
 
 /* The n-th message of a rank, a function of the seed: every rank knows them all. */
@@ -207,6 +208,44 @@ static void withdraw(tester *t) {
     hc_p2p_abandon(t->p2p);
 }
 
+/* Drives until this operation is finished. */
+static void await(tester *t, const hc_p2p_op *op) {
+    hc_p2p_op *done = NULL;
+    for (int i = 0; done != op; i++) {
+        int32_t peer;
+        CHECK(!done && i < 20000000, "rank %d: another operation, or none", t->place->rank);
+        read_messages(t);
+        CHECK(hc_p2p_progress(t->p2p) >= 0 && t->control->ops->progress(t->control, &peer) >= 0, "progress");
+        done = hc_p2p_done(t->p2p);
+        sched_yield();
+    }
+}
+
+/* A large send is taken back, and its memory used again, before its receiver has looked: the receive ends with an
+ * error, also where the receiver could have read that memory. Around a ring of the node's ranks. */
+static void take_back(tester *t) {
+    size_t bytes = 100000;
+    uint8_t *sent = malloc(bytes), *received = malloc(bytes), none[1];
+    int rank = t->place->rank, first = rank / node_size * node_size;
+    int n = first + node_size < t->place->size ? node_size : t->place->size - first;
+    int next = first + (rank - first + 1) % n, previous = first + (rank - first + n - 1) % n;
+    hc_p2p_op send = {.set = 8, .peer = next, .data = sent, .bytes = bytes};
+    hc_p2p_op receive = {.receives = 1, .set = 8, .peer = previous, .data = received, .bytes = bytes};
+    hc_p2p_op tell = {.set = 7, .peer = previous, .data = none};
+    hc_p2p_op hear = {.receives = 1, .set = 7, .peer = next, .data = none};
+    CHECK(hc_p2p_post(t->p2p, &send) == HC_OK && hc_p2p_withdraw(t->p2p, &send) == 1,
+          "an announced send is taken back");
+    memset(sent, 0xBB, bytes);
+    CHECK(hc_p2p_post(t->p2p, &receive) == HC_OK, "post");
+    await(t, &receive);
+    CHECK(receive.status == HC_SHUT_DOWN, "rank %d: a message that was taken back: %d", rank, receive.status);
+    CHECK(hc_p2p_post(t->p2p, &tell) == HC_OK && hc_p2p_done(t->p2p) == &tell, "a small one travels at once");
+    CHECK(hc_p2p_post(t->p2p, &hear) == HC_OK, "post");
+    await(t, &hear);
+    free(sent);
+    free(received);
+}
+
 static void body(rank_place *place) {
     tester t = {.place = place};
     int32_t local_of[RANKS_MAX];
@@ -216,8 +255,12 @@ static void body(rank_place *place) {
     CHECK(hc_control_new(place->node_control, net, local_of, place->size, &t.control) == 0, "control");
     CHECK(hc_p2p_new(place->node_control, net, t.control, local_of, place->rank, place->size, &t.p2p) == 0,
           "point-to-point");
+    if (read_memory)
+        hc_node_control_read_memory(place->node_control);
     plan_jobs(&t);
     exchange_all(&t);
+    if (place->size > 1)
+        take_back(&t);
     withdraw(&t);
     for (int i = 0; i < t.njobs; i++)
         free(t.jobs[i].op.data);
@@ -228,6 +271,7 @@ static void body(rank_place *place) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 6, "usage: p2p_contract threads|processes SIZE NODE_SIZE SEED MESSAGES");
+    read_memory = atoi(argv[4]) % 2;
     int size = atoi(argv[2]);
     node_size = atoi(argv[3]);
     seed = mix(strtoull(argv[4], NULL, 10) + 1);
