@@ -25,6 +25,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Thousands of processes import the package: where nothing may keep its bytecode, each of them compiles it, and each
+# worker rewrites the assertions of all tests. Containers often set this variable, for the sake of their size.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 C_FLAGS = (
     "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests -Itests/core/simulator "
     "-Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings"
