@@ -4,6 +4,7 @@
 A test asks for `everywhere` and gives it a program; it runs once a rank and asserts for itself.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +52,23 @@ def threads() -> Iterator[Callable[..., list[hpccoll.World]]]:
     yield make
     for worlds in made:
         testing.run(worlds, hpccoll.World.shutdown)
+
+
+@pytest.fixture
+def heard(capfd: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """`heard(pattern)` waits until stderr has what the pattern matches: all that it has had until then."""
+    said = ""
+
+    def wait(pattern: str) -> str:
+        nonlocal said
+        deadline = time.monotonic() + 60
+        while not re.search(pattern, said):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.02)
+            said += capfd.readouterr().err
+        return said
+
+    return wait
 
 
 def names_in_shm() -> set[Path]:

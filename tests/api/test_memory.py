@@ -199,7 +199,7 @@ def test_no_memory_that_breaks_the_world_is_told_on_all_ranks():
             "    error = caught(lambda: hpccoll.broadcast(x, 2, name='rows', out=x))\n"
             "assert isinstance(error, hpccoll.OutOfMemoryError), error\n"
             "assert isinstance(caught(hpccoll.barrier), hpccoll.BrokenWorldError)\n"
-            "time.sleep(2)  # mpirun ends the other ranks as soon as one has ended so\n"
+            "meet('told', size)  # mpirun ends the other ranks as soon as one has ended so\n"
             "os._exit(7)\n"
         )
     )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocking calls of few bytes without a name: ranks on one node need no agreement, or agree in the engine."""
 
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import numpy as np
 import pytest
@@ -107,21 +108,24 @@ def test_a_call_from_another_thread_is_refused_meanwhile(threads):
     """A rank that waits for the others has an unnamed call in flight, by either way."""
     worlds = threads(2)
     with ThreadPoolExecutor(2) as pool:
-        waits = pool.submit(hpccoll.barrier, world=worlds[0])
-        time.sleep(0.1)
+        calls = [pool.submit(hpccoll.barrier, world=worlds[0]) for _ in range(2)]
+        (refused,), (waits,) = wait(calls, timeout=60, return_when=FIRST_COMPLETED)
         with pytest.raises(errors.InvalidArgumentError, match="another thread"):
-            hpccoll.barrier(world=worlds[0])
+            refused.result()
         hpccoll.barrier(world=worlds[1])
         waits.result(60)
 
 
 def test_a_rank_does_not_come(threads):
+    given_up = threading.Event()
+
     def program(world):
         if world.rank == 0:
             with pytest.raises(errors.StallError, match="rank 1"):
                 hpccoll.allreduce(np.ones(1), world=world)
+            given_up.set()
         else:
-            time.sleep(1.5)
+            assert given_up.wait(60)
             with pytest.raises(errors.RecoverableError):
                 hpccoll.barrier(world=world)
 

