@@ -206,7 +206,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return (mark is not None and mark.kwargs.get("min_size", 1) <= size) if size else mark is None
 
     left_out = [item for item in items if not belongs(item)]
-    items[:] = sorted(filter(belongs, items), key=lambda item: scope_of(item.nodeid) != "network")
+    items[:] = sorted(filter(belongs, items), key=lambda item: scope_of(item.nodeid) not in SCOPES.values())
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     if SANITIZERS:
@@ -259,13 +259,14 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
 
 # ---- workers ---------------------------------------------------------------------------------------
 
-NETWORK = ("tests/slurm/", "tests/netns/", "tests/tools/doctor/test_hosts.py")
-"""Slurm, and hosts whose links come and go: one worker runs it all, and first, as it lasts longest and mostly waits."""
+SCOPES = {"tests/slurm/": "slurm", "tests/netns/": "hosts", "tests/tools/doctor/test_hosts.py": "hosts"}
+"""Slurm, and hosts whose links come and go: a worker runs all of one, and first, as they last longest and mostly
+wait."""
 
 
 def scope_of(nodeid: str) -> str:
-    """What one worker runs in one piece: the above, or else a file, whose fixtures are then made once."""
-    return "network" if nodeid.startswith(NETWORK) else nodeid.split("::")[0]
+    """What one worker runs in one piece: one of the above, or else a file, whose fixtures are then made once."""
+    return next((scope for start, scope in SCOPES.items() if nodeid.startswith(start)), nodeid.split("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)
