@@ -38,6 +38,11 @@ def job(ranks, script, *, nodes="", alone="", **knobs):
         return launch([*LAUNCH, "-np", str(ranks), "-x", f"MEET_IN={folder}"], script, nodes, alone, knobs)
 
 
+def slow(*values):
+    """Values that only `make test-all` tries."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 def launch(command, script, nodes, alone, knobs):
     for name, value in (knobs | ({"nodes": nodes} if nodes else {})).items():
         command += ["-x", f"HPCCOLL_{name.upper()}={value}"]
@@ -65,7 +70,7 @@ def launch(command, script, nodes, alone, knobs):
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
-@pytest.mark.parametrize("nodes", ["", "2", "3+1"])
+@pytest.mark.parametrize("nodes", ["", *slow("2"), "3+1"])
 def test_start_work_end(nodes):
     status, output = job(4, INIT + "assert hpccoll.allreduce(1) == size\nprint('fine')", nodes=nodes)
     assert status == 0, output
@@ -125,7 +130,7 @@ def test_worlds_of_communicators_beside_the_users_mpi():
     assert output.count("fine") == 4
 
 
-@pytest.mark.parametrize("level", ["single", "funneled", "serialized", "multiple"])
+@pytest.mark.parametrize("level", ["single", *slow("funneled", "serialized"), "multiple"])
 def test_mpi_thread_levels(level):
     script = PRELUDE + (
         f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\n"

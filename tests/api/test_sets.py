@@ -72,7 +72,7 @@ def test_wrong_subsets(everywhere):
     everywhere(program)
 
 
-@pytest.mark.parametrize("nodes", ["", "2+2", "1+1+2", "4"])
+@pytest.mark.parametrize("nodes", ["", *(pytest.param(n, marks=pytest.mark.slow) for n in ("2+2", "4")), "1+1+2"])
 @pytest.mark.timeout(300)
 def test_overlapping_sets_in_random_order(threads, nodes):
     """Every pair and triple of 4 ranks, 1000 rounds; each rank submits and waits in an order of its own."""

@@ -75,7 +75,7 @@ def job(request, tmp_path):
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_start_work_end(job, ranks):
     script = """
 hpccoll.init(rendezvous=meet())
@@ -114,6 +114,7 @@ with hpccoll.World(rendezvous=meet()) as world:
 # The store of kind "tcp" is rank 0's, and ends with it: it is the last to know what all say.
 
 
+@mostly_files
 def test_missing_ranks_are_named_on_those_that_came(job):
     script = """
 all_are("there")
@@ -201,6 +202,7 @@ except hpccoll.StartError as error:
         assert "HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on rank 0; 65 on rank 1" in output
 
 
+@mostly_files
 def test_a_killed_rank_is_named_and_nobody_hangs(job):
     script = """
 import signal
@@ -242,6 +244,7 @@ for name, handle in handles.items():
             assert re.search(rf"{name} rank 1 \(host \S+, pid \d+\) was lost", done[rank][1]), done
 
 
+@mostly_files
 def test_a_store_that_fails_is_a_start_error(job):
     script = """
 try:

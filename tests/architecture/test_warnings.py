@@ -13,8 +13,8 @@ SOURCES = sorted(f for f in (ROOT / "ext").rglob("*.c") if f.name != "mpi.c")
 COMPILERS = (
     pytest.param("gcc", marks=pytest.mark.slow),  # compiles the programs of all tests with the same flags
     "clang",
-    "aarch64-linux-gnu-gcc",
-    pytest.param("powerpc64le-linux-gnu-gcc", marks=pytest.mark.slow),  # as aarch64: no vector code of our own
+    pytest.param("aarch64-linux-gnu-gcc", marks=pytest.mark.slow),
+    pytest.param("powerpc64le-linux-gnu-gcc", marks=pytest.mark.slow),
 )
 
 

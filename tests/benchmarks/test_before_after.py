@@ -27,6 +27,7 @@ def before_after(*words: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_tree_against_itself(tmp_path: Path) -> None:
     done = before_after("--before", ROOT, "--launches", 2, "--pairs", 3, "--out", tmp_path, "many_tensors")

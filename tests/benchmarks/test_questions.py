@@ -18,9 +18,8 @@ QUESTIONS = (
     "resnet50",
     "idle",
     "hierarchy",
-    "torch_optimizer",
 )
-SLOW = ("torch_ddp", "torch_overlap")  # PyTorch starts and trains in each
+SLOW = ("torch_optimizer", "torch_ddp", "torch_overlap")  # PyTorch starts and trains in each
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
 ASKED += [pytest.param(question, "hpccoll", marks=pytest.mark.slow) for question in SLOW]
 ASKED += [
@@ -79,13 +78,10 @@ def test_a_simulation_beside_mpi_in_turn(tmp_path: Path) -> None:
     assert len(ratios) == 4 and min(ratios.values()) > 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "question",
-    [
-        "node_stage.py --ranks 2 --most 65536",
-        pytest.param("net_chunks.py --rates 2 --repetitions 1 --rounds 1", marks=pytest.mark.slow),
-    ],
+    "question", ["node_stage.py --ranks 2 --most 65536", "net_chunks.py --rates 2 --repetitions 1 --rounds 1"]
 )
 def test_a_question_below_the_api(question: str) -> None:
     program, *options = question.split()

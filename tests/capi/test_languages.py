@@ -40,7 +40,7 @@ def line(output: str, words: str) -> str:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 2)])
 def test_fortran_procedures(fortran, job, ranks: int, nodes: int) -> None:
     assert "fine\n" in job(ranks, fortran("tests/capi/procedures.f90"), nodes=nodes)
 
@@ -64,6 +64,7 @@ def test_heat(fortran, job) -> None:
         assert found == line(job(ranks, bare, 64, 100), "64^2 points")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_conjugate_gradients(mpicc, needs, compiled, job) -> None:
     needs("g++")

@@ -21,7 +21,7 @@ def plans(mpicc, compiled) -> Path:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 1), (4, 2)])
 def test_random_programs(program, job, ranks: int, nodes: int) -> None:
     assert "fine\n" in job(ranks, program, ranks, 60, nodes=nodes)
 
@@ -32,13 +32,13 @@ def test_with_all_threads_of_mpi(program, job) -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (3, 1), (3, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 1), (3, 2)])
 def test_plans(plans, job, ranks: int, nodes: int) -> None:
     assert "fine\n" in job(ranks, plans, ranks, 30, nodes=nodes)
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(2, 1, marks=pytest.mark.slow), (3, 2)])
 def test_wrong_calls_are_clear_errors(mpicc, compiled, job, ranks: int, nodes: int) -> None:
     program = compiled(mpicc, *STRICT, "tests/capi/wrong.c")
     assert "fine\n" in job(ranks, program, nodes=nodes)

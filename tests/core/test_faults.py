@@ -9,6 +9,9 @@ import pytest
 from faults import FAULTS, Fault
 from programs import ENGINE, ROOT, Build, simulator
 
+RARE = ("conflict_overtaken", "firm_join")
+"""The faults that take most programs to show themselves."""
+
 
 def planted(build: Build, name: str, fault: Fault) -> Path:
     """The simulator around an engine without the rule: copies of the files that have it."""
@@ -25,7 +28,7 @@ def planted(build: Build, name: str, fault: Fault) -> Path:
     return simulator(build, "-Wno-error", "-O0", engine=engine)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in RARE else n for n in FAULTS])
 @pytest.mark.timeout(300)
 def test_fault_is_noticed(build_c: Build, name: str) -> None:
     fault = FAULTS[name]

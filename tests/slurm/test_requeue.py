@@ -107,12 +107,13 @@ def test_a_task_of_an_array_is_requeued_alone(slurm: Cluster) -> None:
     slurm.wait(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "victim"),
     [
         ("requeue", 1),
-        pytest.param("requeue", 0, marks=pytest.mark.slow),  # with the script: Slurm itself requeues
-        pytest.param("mpirun-requeue", 1, marks=pytest.mark.slow),
+        ("requeue", 0),  # with the script: Slurm itself requeues
+        ("mpirun-requeue", 1),
     ],
 )
 def test_a_node_dies(slurm: Cluster, tmp_path: Path, script: str, victim: int) -> None:

@@ -17,6 +17,7 @@ RANKS = {  # script -> ranks and nodes of the World it must make
     "scaling-1": (2, 1),
     "scaling-3": (6, 3),
 }
+QUICK = ("multi-node", "mpirun", "scaling-3")
 SCHEDULED = {  # script -> the partition with nodes of its shape, and an option that none of them can satisfy
     "gpu": ("main", "--gpus-per-node=5"),
     "apptainer": ("main", "--cpus-per-task=17"),
@@ -39,7 +40,7 @@ def test_every_script_of_slurm_is_submitted() -> None:
     assert there == {*RANKS, *SCHEDULED, *ELSEWHERE, *LSF}
 
 
-@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RANKS])
 def test_cpu_script_runs_the_main_example(slurm: Cluster, tmp_path: Path, name: str) -> None:
     ranks, nodes = RANKS[name]
     options = ["--array=1-1"] if "scaling" in name else []

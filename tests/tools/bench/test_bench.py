@@ -47,6 +47,7 @@ def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
     assert "HPCCOLL_SECRET" not in str(launch) and launch["machine"]["kernel"] and "run" not in launch["command"]
 
 
+@pytest.mark.slow
 def test_it_starts_itself_several_times(tmp_path: Path) -> None:
     words = ("allreduce", "barrier", "-np", 2, "--launches", 2, "--sizes", "8,64", "--json", *QUICK)
     words += ("--synchronise", "clocks")

@@ -236,6 +236,7 @@ def test_a_slow_node() -> None:
 # ---- through MPI ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_job_is_measured_through_mpi() -> None:
     report = as_iperf(
         lambda: in_job("--model", "resnet-50", "--require", "bandwidth=10Mbit,latency=1s"),

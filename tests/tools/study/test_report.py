@@ -58,19 +58,27 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
     ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
 
 
-def test_what_was_not_measured_is_drawn_differently(tmp_path: Path) -> None:
-    """Steps of a trace that the model knows continue to more nodes; those of another library do not."""
+def beyond() -> Results:
+    """Steps of a trace that the model knows, and the same of another library."""
     found = Results([{"hpccoll": "1.0", "date": "2026-11-22", "knobs": {}}] * 3)
     for nodes, seconds in ((1, 0.101), (2, 0.112), (4, 0.118)):
         for library in ("hpccoll", "gloo"):
             case = step("", nodes, seconds)
             key = replace(case.key, what="training even:1M:20, weak scaling", library=library, bytes=4_000_000)
             found.cases[key] = replace(case, key=key)
-    gloo, ours = curves.curves(found)
+    return found
+
+
+def test_only_what_the_model_knows_continues_to_more_nodes() -> None:
+    gloo, ours = curves.curves(beyond())
     assert gloo.beyond is None and ours.beyond and ours.beyond.nodes == (4, 8, 16, 32, 64)
     assert all(one.low < one.middle < one.high for one in (*ours.beyond.seconds, *ours.beyond.efficiency))
     assert ours.beyond.seconds[0].middle == pytest.approx(ours.points[-1].seconds.middle, rel=0.1)
-    text = page.write(found, "beyond", tmp_path).read_text()
+
+
+@pytest.mark.slow
+def test_what_was_not_measured_is_drawn_differently(tmp_path: Path) -> None:
+    text = page.write(beyond(), "beyond", tmp_path).read_text()
     assert "predictions for more nodes than were measured" in text and "nothing was modelled" not in text
 
 

@@ -3,6 +3,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 PROGRAM = """
 import torch
 import torch.distributed as dist
@@ -33,5 +35,6 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_model_under_ddp(run_job: Callable[[str], str]) -> None:
     assert run_job(PROGRAM).count("same") == 2

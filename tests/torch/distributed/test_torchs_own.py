@@ -30,6 +30,7 @@ def run(ranks: int, *names: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_some() -> None:
     counts = re.search(r"(\d+) ok, (\d+) skip, 0 excluded, 0 FAIL", run(2, *SOME))

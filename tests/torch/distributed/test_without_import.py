@@ -92,6 +92,7 @@ def test_an_hpccoll_that_cannot_be_loaded_breaks_its_own_users_only(installed: s
     assert output.strip().endswith("ImportError: the C extension is not built")
 
 
+@pytest.mark.slow
 def test_an_import_of_hpccoll_torch_comes_first_or_second(installed: str) -> None:
     for first, second in (("torch", "hpccoll.torch"), ("hpccoll.torch", "torch")):
         program = (

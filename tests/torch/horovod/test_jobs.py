@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).with_name("horovod_mnist.py")
 
 
+@pytest.mark.slow
 def test_a_horovod_script_with_one_import_changed(tmp_path):
     text = SCRIPT.read_text()
     script = tmp_path / "mnist.py"
