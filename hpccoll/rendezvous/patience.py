@@ -105,21 +105,24 @@ class PatientStore:
         answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self.calls.put(lambda: answers.put(_outcome(method)))
         began, expected = time.monotonic(), seconds
+        until = max(self.limit, began) + MARGIN  # a process that did not run for a while gives the store its time, too
         while True:
             try:
-                value, error = answers.get(timeout=max(0.01, min(expected + REPORT_EVERY, self.left + MARGIN)))
+                left = until - time.monotonic()
+                value, error = answers.get(timeout=max(0.01, min(expected + REPORT_EVERY, left)))
             except queue.Empty:
-                self._complain(what, time.monotonic() - began)
+                now = time.monotonic()
+                self._complain(what, now - began, is_over=now >= until)
                 expected = 0
             else:
                 if error is not None:
                     raise error
                 return value  # type: ignore[no-any-return]
 
-    def _complain(self, what: str, waited: float) -> None:
-        """Print that there is no answer; raise it where the time of the exchange is over."""
+    def _complain(self, what: str, waited: float, *, is_over: bool) -> None:
+        """Print that there is no answer; raise it where the time of the call is over."""
         text = f"the store has not answered for {waited:.0f} s ({what})"
-        if self.left + MARGIN <= 0:
+        if is_over:
             raise SilentStoreError(
                 f"{text}: is the process that serves it, often rank 0, stopped, or its host cut off? (longest wait: "
                 f"{self.seconds:g} s, HPCCOLL_START_TIMEOUT)"

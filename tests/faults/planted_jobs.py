@@ -16,7 +16,7 @@ from pathlib import Path
 from table_of_faults import Fault
 
 HERE = Path(__file__).parent
-END = 60.0
+END = 120.0
 """Seconds that a job may take beside the bound of its row: the start, the end, a busy machine."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from planted_jobs import run
 from table_of_faults import FAULTS, Fault
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(300)
 ERRORS = Path(__file__).parents[2] / "docs" / "errors.md"
 ROWS = [pytest.param(f, id=f.name, marks=() if f.quick else pytest.mark.slow) for f in FAULTS]
 

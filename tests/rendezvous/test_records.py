@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stores import MemoryStore, exchange
 
 from hpccoll import config, errors, start_report
 from hpccoll.compared import Compared
-from hpccoll.rendezvous import codec
+from hpccoll.rendezvous import codec, patience
 from hpccoll.rendezvous.seal import BrokenSealError, Seal
 
 
@@ -142,6 +143,21 @@ def test_a_store_that_never_answers_is_a_start_error(
     assert "the store failed: SilentStoreError: the store has not answered for" in first
     assert "no word from rank 0" in second
     assert "hpccoll: start: the store has not answered for 0 s (get hpccoll/" in capsys.readouterr().err
+
+
+def test_a_store_is_given_its_time_although_the_ranks_own_is_over() -> None:
+    """A process that did not run until its time was over blames missing ranks, not a store that answers."""
+
+    class Slow(MemoryStore):
+        def check(self, keys: list[str]) -> bool:
+            time.sleep(0.3)
+            return super().check(keys)
+
+    store = Slow()
+    store.set("here", b"")
+    with patience.PatientStore(store, -1000.0) as patient:
+        assert patient.there("here")
+        assert not patient.there("missing")
 
 
 # ---- fuzz ------------------------------------------------------------------------------------------------
