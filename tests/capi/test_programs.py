@@ -45,6 +45,12 @@ def test_wrong_calls_are_clear_errors(mpicc, compiled, job, ranks: int, nodes: i
 
 
 @pytest.mark.timeout(200)
+def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, job) -> None:
+    program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/memory.c")
+    assert "fine\n" in job(3, program, nodes=2)
+
+
+@pytest.mark.timeout(200)
 def test_threads_that_call_at_once(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-pthread", "tests/capi/threads.c")
     assert "fine\n" in job(3, program, 4, 40, nodes=2)
