@@ -15,7 +15,7 @@ from typing import Any
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import files, results, sizes, training
 from hpccoll.tools.bench.results import Results, ResultsError
-from hpccoll.tools.model import fit, predict
+from hpccoll.tools.model import fit, predict, startup
 from hpccoll.tools.model.fit import Fitted
 from hpccoll.tools.model.messages import SIZES
 from hpccoll.tools.model.predict import NAMES, Layout
@@ -27,6 +27,8 @@ MEANINGS = {
     "touch": "byte packed, summed or copied by a rank",
     "alpha": "message of data between nodes",
     "beta": "byte on a node's link, one direction",
+    "start": "init(), computed by a rank",
+    "member": "rank of the job, in init()",
 }
 
 
@@ -193,7 +195,17 @@ def _for_layout(fitted: Fitted, where: Layout, arguments: argparse.Namespace) ->
             lambda p: predict.step(p, where, gradients, compute, arguments.dtype).seconds, trace.nbytes
         )
         return [Line(f"step {trace.model}", where.nodes, ranks, trace.nbytes, *found, efficiency=compute / found[0])]
-    lines = [Line("agreement", where.nodes, ranks, 0, *fitted.interval(lambda p: predict.agree(p, where), 0))]
+    received = startup.start(where.nodes, where.per_node).received
+    lines = [
+        Line(
+            f"init(), {received:,} bytes received",
+            where.nodes,
+            ranks,
+            0,
+            *fitted.interval(lambda p: predict.init(p, where), 0),
+        ),
+        Line("agreement", where.nodes, ranks, 0, *fitted.interval(lambda p: predict.agree(p, where), 0)),
+    ]
     for size in arguments.sizes:
         one = partial(predict.allreduce, where=where, dtype=arguments.dtype, nbytes=size)
         lines.append(Line("allreduce", where.nodes, ranks, size, *fitted.interval(one, size)))

@@ -116,6 +116,9 @@ def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Para
     :param nodes: as it would be on so many nodes; 0: as it was
     """
     key = case.key
+    if key.kind == "start" and key.what.startswith("init,"):
+        ranks = key.ranks // key.nodes * nodes if nodes else key.ranks
+        return lambda p: predict.init_computes(p, ranks)
     if knobs is None or key.library != "hpccoll" or key.memory != "host" or key.ranks % key.nodes:
         return None
     where = layout(case, knobs, nodes)
@@ -164,13 +167,15 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
     for _ in range(RESAMPLES):
         again = np.array([np.median(random.choice(case.samples, len(case.samples))) for case in cases])
         drawn.append(_solve(predictors, again, errors, best)[0])
-    most = max(case.key.nodes for case in cases)
+    together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]
+    most = max(key.nodes for key in together)
     several = zip(cases, predictors, medians, strict=True)
-    off = tuple((case.key.bytes, math.log(found(best) / m)) for case, found, m in several if case.key.nodes == most)
+    off = tuple((case.key.bytes, math.log(found(best) / m))
+                for case, found, m in several if case.key in together and case.key.nodes == most)  # fmt: skip
     return Fitted(
         best, tuple(drawn), tuple(name for name, known in zip(NAMES, influence, strict=True) if not known),
-        off, len(cases), tuple(sorted({case.key.nodes for case in cases})),
-        cases[-1].key.ranks // cases[-1].key.nodes, source,
+        off, len(cases), tuple(sorted({key.nodes for key in together})),
+        together[-1].ranks // together[-1].nodes, source,
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ ALPHA, BETA, GAMMA = 2e-5, 1e-9, 1e-10
 """What hierarchy.c assumes of every network when it chooses: seconds per message, per byte, per byte summed."""
 FURTHER = 0.2
 """Share of alpha that each further message costs which is posted together with others (choose.c)."""
+INCAST = 0.01
+"""How much longer a byte takes per further member that sends to the same one at once (choose.c)."""
 ALGORITHMS = ("recursive_doubling", "direct", "ring", "rabenseifner")
 """In the order of choose.h."""
 HALVES = ("float16", "bfloat16")
@@ -61,7 +63,7 @@ def _together(members: int, alpha: float) -> float:
 
 def _direct_costs(n: int, size: float) -> tuple[float, float]:
     whole = _together(n - 1, ALPHA) + (n - 1) * size * BETA + n * size * GAMMA
-    incast = 1 + 0.01 * (n - 2)
+    incast = 1 + INCAST * (n - 2)
     parts = 2 * _together(n - 1, ALPHA) + 2 * (n - 1) / n * size * BETA * incast + size * GAMMA
     return whole, parts
 
@@ -205,6 +207,8 @@ class Load:
     """Bytes in the busier direction of its link, round by round."""
     summed: float
     """Bytes that its sums read."""
+    incast: float = 1.0
+    """How much longer a byte takes because several members send to one at once."""
 
 
 @lru_cache(maxsize=4096)
@@ -227,4 +231,5 @@ def load(algorithm: str, n: int, count: int, dtype: str) -> Load:
             for one in together
         )
         summed += size * max(one.sums for one in together)
-    return Load(latencies, nbytes, summed)
+    parts = algorithm == "direct" and not sends_whole(n, count, dtype)
+    return Load(latencies, nbytes, summed, 1 + INCAST * (n - 2) if parts else 1.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from hpccoll.tools.model import agreement, chunks, messages
+from hpccoll.tools.model import agreement, chunks, messages, startup
 from hpccoll.tools.model.messages import SIZES, ceil_div
 
 FUSION_THRESHOLD, RAISE_BYTES, RAISE_WINDOW = 16 << 20, 4 << 20, 0.002
@@ -33,6 +33,10 @@ class Parameters:
     """A message of data between nodes."""
     beta: float = 1e-10
     """A byte on the link of a node, in one direction."""
+    start: float = 1e-2
+    """What a rank computes in init(), besides what grows with the ranks."""
+    member: float = 1e-6
+    """What it computes in init() for each rank of the job."""
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Parameters))
@@ -55,6 +59,22 @@ def agree(p: Parameters, where: Layout) -> float:
     """Seconds of one agreement on requests that are cached: up the tree and down."""
     path = agreement.path(where.nodes, where.per_node, where.fanout)
     return 2 * (path.inside * p.hop + path.between * p.edge)
+
+
+def init_computes(p: Parameters, ranks: int) -> float:
+    """Processor seconds of one rank in `init()`, without MPI's, as `hpccoll bench startup` measures them."""
+    return p.start + p.member * ranks
+
+
+def init(p: Parameters, where: Layout) -> float:
+    """Seconds of `init()`, from the moment when all ranks have called it.
+
+    What the launcher, the imports and MPI_Init take comes before it.
+    """
+    counted = startup.start(where.nodes, where.per_node)
+    waits = counted.inside * p.hop + counted.between * p.edge
+    wire = counted.received * where.per_node * p.beta if where.nodes > 1 else 0.0
+    return init_computes(p, where.nodes * where.per_node) + waits + wire
 
 
 def wire_dtype(dtype: str, where: Layout) -> str:
@@ -81,7 +101,9 @@ def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int)
     shard = min(cut.shard, ceil_div(length, cut.rails))
     algorithm = messages.choose(where.nodes, shard, wire) if where.algorithm == "auto" else where.algorithm
     load = messages.load(algorithm, where.nodes, shard, wire)
-    return Work(p.touch * (copied + load.summed), p.beta * load.nbytes * cut.rails, p.alpha * load.latencies)
+    return Work(
+        p.touch * (copied + load.summed), p.beta * load.incast * load.nbytes * cut.rails, p.alpha * load.latencies
+    )
 
 
 def reduce_batch(p: Parameters, where: Layout, dtype: str, count: int) -> float:

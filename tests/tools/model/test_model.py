@@ -16,8 +16,9 @@ import pytest
 
 from hpccoll.__main__ import main
 from hpccoll.tools.bench import files, training
+from hpccoll.tools.bench import startup as measured_start
 from hpccoll.tools.bench.results import Case, Key, Results, ResultsError
-from hpccoll.tools.model import agreement, chunks, fit, messages, predict
+from hpccoll.tools.model import agreement, chunks, fit, messages, predict, startup
 from hpccoll.tools.model.predict import Layout, Parameters
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -151,6 +152,29 @@ def test_no_prediction_is_below_what_the_link_allows() -> None:
             assert found >= 0.99 * floor
 
 
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("ranks", [6, 960])
+def test_a_start_receives_what_the_model_counts(ranks: int) -> None:
+    """A real rank in a process of its own, among virtual ones. Settings take some bytes more or less."""
+    found = measured_start.one(ranks - 1, ranks, traced=False)
+    assert abs(found["init"]["received"] - startup.start(ranks // 6, 6).received) < 200
+
+
+def test_a_start_on_more_nodes() -> None:
+    assert startup.start(1, 1).between == startup.start(1, 1).inside == 0
+    where = [Layout(nodes, 6) for nodes in (1, 2, 256, 4608)]
+    seconds = [predict.init(TRUE, one) for one in where]
+    assert seconds == sorted(seconds) and seconds[0] > TRUE.start
+    assert predict.init(TRUE, where[-1]) > predict.init_computes(TRUE, 27_648) + 4608 * 6 * 40 * 6 * TRUE.beta
+
+
+def test_several_members_that_send_to_one_are_slower() -> None:
+    """As choose.c assumes it: 1 % per further member."""
+    two, eight = (messages.load("direct", n, 65_536, "float32") for n in (2, 8))
+    assert (two.incast, eight.incast) == (1.0, pytest.approx(1.06))
+    assert messages.load("ring", 8, 65_536, "float32").incast == 1.0
+
+
 def test_a_step() -> None:
     even = training.trace("even:1M:20")
     gradients = [(n, 0.05 * share) for n, share in zip(even.elements, even.ready, strict=True)]
@@ -183,7 +207,7 @@ def made(p: Parameters, nodes: tuple[int, ...] = (1, 2), noise: float = 0.02) ->
 
 def test_a_fit_finds_the_parameters(tmp_path: Path) -> None:
     fitted = fit.fit(made(TRUE))
-    assert not fitted.unknown and fitted.nodes == (1, 2) and fitted.per_node == 2
+    assert set(fitted.unknown) == {"start", "member"} and fitted.nodes == (1, 2) and fitted.per_node == 2
     for name in ("edge", "alpha", "beta"):
         assert getattr(fitted.parameters, name) == pytest.approx(getattr(TRUE, name), rel=0.1), name
     for nodes in (4, 8, 4608):
@@ -193,6 +217,19 @@ def test_a_fit_finds_the_parameters(tmp_path: Path) -> None:
             assert low < middle < high and seconds(TRUE) == pytest.approx(middle, rel=0.05)
     fitted.write(tmp_path / "model.json")
     assert fit.read(tmp_path / "model.json") == fitted
+
+
+def test_a_start_is_fitted(tmp_path: Path) -> None:
+    several = made(TRUE)
+    for ranks in (6, 1536, 27_648):
+        key = Key("start", "init, rank 0", "hpccoll", "", "", "virtual", "", ranks, ranks // 6, 0)
+        samples = np.full(5, TRUE.start + TRUE.member * ranks)
+        several.cases[key] = Case(key, samples, np.zeros(5, np.int32), np.ones(5, np.int32), {}, {"verified": True})
+    fitted = fit.fit(several)
+    assert not fitted.unknown and fitted.nodes == (1, 2) and fitted.per_node == 2
+    assert fitted.parameters.start == pytest.approx(TRUE.start, rel=0.1)
+    assert fitted.parameters.member == pytest.approx(TRUE.member, rel=0.1)
+    assert all(nbytes == 0 or abs(off) < 0.1 for nbytes, off in fitted.residuals)
 
 
 def test_what_nothing_depends_on_is_said() -> None:
@@ -222,6 +259,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
     assert main(["model", "predict", model, "--nodes", "1,4608", "--model", "resnet50", "--json"]) == 0
     one, many = json.loads(capsys.readouterr().out)
+    assert main(["model", "predict", model, "--nodes", "4608", "--sizes", "8"]) == 0
+    assert "init(), " in capsys.readouterr().out
     assert one["ranks"] == 2 and many["ranks"] == 9216 and one["efficiency"] > many["efficiency"]
     assert main(["model", "predict", model]) == 1
     assert "predict what?" in capsys.readouterr().err

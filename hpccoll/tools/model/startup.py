@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `init()` asks of a rank: the exchanges of the start (hpccoll/bootstrap.py), and what each brings.
+
+In an exchange the ranks first reduce 32 bytes. Where they said different things (their machines and hosts, their
+processors), each rank also tells a digest, and the first of each different value the value. Process numbers travel as
+numbers. `hpccoll bench startup` measures one rank of so many, and a test compares what it received.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+REDUCED, PER_RANK = 32, 2 * 16 + 8
+"""Bytes of a reduction; bytes that each rank tells: two digests with their lengths, and its process number."""
+EXCHANGES, WITH_NET = 13, 14
+"""Reductions of a start on one node; between nodes also what a rank lacks for the net."""
+GATHERS = 5
+"""Two exchanges bring digests and values, one brings the process numbers."""
+VALUE_PER_NODE, VALUES = 112, 434
+"""Bytes that tell of a node (host, machine), for names of 10 characters; and of all: the settings, the processors."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What one `init()` waits for and receives."""
+
+    inside: float
+    """Messages in a node that wait for one another."""
+    between: float
+    """Messages between nodes that wait for one another."""
+    received: int
+    """Bytes that a rank receives."""
+
+
+def start(nodes: int, per_node: int) -> Start:
+    """Count the start of a job over MPI, whose collectives are assumed to take log2(p) rounds."""
+    calls = (WITH_NET if nodes > 1 else EXCHANGES) + GATHERS
+    received = (calls - GATHERS) * REDUCED + PER_RANK * nodes * per_node + VALUE_PER_NODE * nodes + VALUES
+    return Start(calls * _rounds(per_node), calls * _rounds(nodes), received)
+
+
+def _rounds(members: int) -> int:
+    return math.ceil(math.log2(members))
