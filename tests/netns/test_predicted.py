@@ -21,7 +21,7 @@ def test_four_hosts_are_predicted(
     """Where the wire limits, a prediction is off by a few percent on a quiet machine; here others may load it."""
     needs(*PROGRAMS)
     words = ["--rate", "100mbit", "--hosts", "1", "2", "4", "--sizes", "8,256K,1M", "--from-size", "256K"]
-    words += ["--seconds", "1", "--within", "0.5", "--out", str(tmp_path)]
+    words += ["--launches", "1", "--seconds", "1", "--within", "0.5", "--out", str(tmp_path)]
     with hosts_turn(uncounted):
         done = subprocess.run(
             [sys.executable, PROGRAM, *words], capture_output=True, text=True, timeout=500, check=False
