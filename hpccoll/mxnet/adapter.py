@@ -52,7 +52,7 @@ class MxnetAdapter:
         if self.on_device(tensor):
             raise errors.UnsupportedError(f"an array on {tensor.context}: copy it to the host, as_in_context(mx.cpu())")
         if self.is_sparse(tensor):
-            raise errors.UnsupportedError(f"an array of storage type {tensor.stype}: use tostype('default')")
+            raise errors.UnsupportedError(f"storage type {tensor.stype} is not supported: use tostype('default')")
         return tensor
 
     def buffer(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Buffer:
@@ -101,7 +101,7 @@ class MxnetAdapter:
 
     def sparse_parts(self, tensor: Tensor, *, coalesce: bool) -> SparseParts[Tensor]:
         if tensor.stype != "row_sparse":
-            raise errors.UnsupportedError(f"an array of storage type {tensor.stype}: use tostype('default')")
+            raise errors.UnsupportedError(f"storage type {tensor.stype} is not supported: use tostype('default')")
         return SparseParts(tensor.indices.reshape((-1, 1)), tensor.data)
 
     def from_sparse(self, parts: SparseParts[Tensor], shape: Sequence[int], *, coalesce: bool) -> Tensor:

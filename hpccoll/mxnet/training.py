@@ -10,11 +10,12 @@ from typing import Any
 import mxnet as mx
 
 from hpccoll import errors
-from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.parameters import distributed_gradients
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
 from hpccoll.frontend.reductions import Average
 from hpccoll.mxnet.adapter import ADAPTER
 from hpccoll.mxnet.operations import OPERATIONS
@@ -49,6 +50,8 @@ class DistributedTrainer(mx.gluon.Trainer):
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer takes the optimizer out of the DistributedOptimizer", stacklevel=2)
             optimizer = optimizer.optimizer
+        check_compressor(compression)
+        check_process_set(process_set)
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self._how: dict[str, Any] = {
             "compression": compression, "passes": 1, "op": Average, "predivide": gradient_predivide_factor,
@@ -140,9 +143,15 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
     :param root_rank: the rank that has the values
     :param prefix: the beginning of the names of the operations
     :raises InvalidArgumentError: (a ValueError) `params` is none of these
+    :raises MismatchError: the ranks have parameters of other names
     """
     if not isinstance(params, Mapping | mx.gluon.ParameterDict):
         raise errors.InvalidArgumentError(f"parameters are a dict of arrays or parameters, not {type(params)}")
+    said = allgather_object(sorted(params), name=f"{prefix or ''}names of parameters")
+    for rank, other in enumerate(said):
+        if other != said[0]:
+            odd = sorted(set(other) ^ set(said[0]))
+            raise errors.MismatchError(f"broadcast_parameters: of rank 0 and rank {rank} only one has {odd}")
     handles = []
     for key, value in sorted(params.items()):
         name = f"{prefix or ''}{key}"

@@ -2,7 +2,7 @@
 """Host lists of Slurm are expanded; any other text is refused with a reason."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpccoll
@@ -71,6 +71,7 @@ def meant(part):
     return [str(n).zfill(width) for n in range(first, first + more + 1)]
 
 
+@settings(deadline=None)
 @given(st.lists(words_of_lists, min_size=1, max_size=5))
 def test_what_was_written_is_read(words):
     text = ",".join(f"{name}[{','.join(map(written, own))}]{end}" if own else name + end for name, own, end in words)
@@ -80,6 +81,7 @@ def test_what_was_written_is_read(words):
     assert expand(text) == want
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab01[]-,x()", max_size=24))
 def test_any_text_is_read_or_refused(text):
     for reader in (expand, expand_counts):
@@ -90,6 +92,7 @@ def test_any_text_is_read_or_refused(text):
         assert found
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 256), min_size=1, max_size=40))
 def test_counts_in_short_form(counts):
     short, at = [], 0

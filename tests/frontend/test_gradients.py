@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_front_end import ADAPTER, Variable
 
@@ -201,6 +201,7 @@ def test_reduction_specs():
     everywhere(program)
 
 
+@settings(deadline=None)
 @given(
     n=st.integers(0, 5), dimensions=st.integers(1, 3), row=st.lists(st.integers(0, 3), max_size=2),
     dtype=st.sampled_from(["f4", "f8", "i2", "c16"]),

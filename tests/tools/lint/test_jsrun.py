@@ -4,7 +4,7 @@
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpccoll.tools.lint.jsrun import SUMMIT, Sets, fit, fit_in_sockets, read
@@ -77,6 +77,7 @@ def test_sets_that_fit_on_a_node(cores: int, gpus: int, on_node: int, in_sockets
     assert (fit(sets, SUMMIT), fit_in_sockets(sets, SUMMIT)) == (on_node, in_sockets)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(0, 8))
 def test_as_many_sets_fit_as_filling_a_node_finds(cores: int, gpus: int) -> None:
     """Put sets on a node until nothing fits any more."""
