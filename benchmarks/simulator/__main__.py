@@ -36,7 +36,8 @@ def allreduce(nodes: int, nbytes: int = BATCH, machine: str = "summit", **more: 
     """One batch, cut as the node of that machine cuts it."""
     per_node = {"summit": 6, "frontier": 8}[machine]
     dtype = more.get("dtype", "float32")
-    cut = chunks.cut(1 << 30, dtype, dtype, per_node, more.get("rails", 0))
+    between = {"fp16": "float16"}.get(more.get("wire", ""), dtype)
+    cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0))
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth}  # fmt: skip
     return found | more
@@ -65,8 +66,9 @@ def runs(largest: int) -> list[Run]:
     found += [allreduce(n, few) for n in (64, 128, 256)] + [allreduce(n, chunk) for n in (128, 256, 512)]
     found += [allreduce(n, few) for n in (72, 96)] + [allreduce(n, chunk) for n in (72, 96)]
     found += [agreement(n, fanout=4) for n in (16, 64, 256)]
-    found += [agreement(n, fanout=4) for n in (16, 64, 256)]
-    found += [agreement(4608), agreement(4608, fanout=4), agreement(4608, fanout=8)]
+    found += [agreement(n, fanout=k, hop=5e-6) for n in (16, 1024) for k in (4, 8, 16)]
+    found += [agreement(4608), agreement(4608, fanout=4), agreement(4608, fanout=8), agreement(4608, late=0.01)]
+    found += [allreduce(n, wire="fp16") for n in (8, 16, 32, 64)] + [allreduce(72)]
     found += [allreduce(n, size) for n in (512, 1024) for size in (chunk, few)] + [allreduce(n) for n in (128, 256)]
     found += [allreduce(4608, size) for size in (chunk, 3 * chunk, few)]
     found.append(allreduce(4608, 3 * chunk, unit=64))
