@@ -166,7 +166,9 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     h->rails = choose_rails(&h->place, c->rails);
     h->chunk_bytes = c->chunk_bytes;
     h->chunk_most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
-    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : DEFAULT_ALPHA, c->beta > 0 ? c->beta : DEFAULT_BETA, GAMMA};
+    double beta = c->beta > 0 ? c->beta : DEFAULT_BETA;
+    double alpha = c->latency_bytes > 0 ? (double)c->latency_bytes * beta : DEFAULT_ALPHA;
+    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : alpha, beta, GAMMA};
     if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)

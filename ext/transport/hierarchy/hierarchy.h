@@ -15,7 +15,9 @@
     X(int32_t, rails, 0, 0, 1024, "ranks", HC_RANKS_AGREE, /* and at most the smallest node's ranks */                 \
       "ranks of a node that drive the network, at most; 0: chosen")                                                    \
     X(int64_t, chunk_bytes, 0, 0, 1 << 30, "bytes", HC_RANKS_AGREE,                                                    \
-      "piece of a batch that moves at once through the stages; 0: chosen")
+      "piece of a batch that moves at once through the stages; 0: chosen")                                             \
+    X(int64_t, latency_bytes, 20000, 1, 1 << 30, "bytes", HC_RANKS_AGREE,                                              \
+      "what a rail's link carries in the time of a message: larger values choose algorithms of fewer messages")
 /* clang-format on */
 
 /* `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
@@ -27,7 +29,7 @@ typedef struct hc_hierarchy_config {
     const int32_t *node_of; /* copied */
     HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
-    double alpha, beta;        /* the net's model: seconds a message, seconds a byte; 0: defaults */
+    double alpha, beta;        /* the net's model: seconds a message, seconds a byte; 0: latency_bytes, defaults */
     const char *algorithm;     /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
     hc_arithmetic *arithmetic; /* of the memory that the node's shards are in; NULL: the host's */
 } hc_hierarchy_config;
@@ -35,7 +37,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc
 
 /* What the maker of a set's data plane for another kind of memory is given. An extension of its own makes it, which is
  * not linked with this code: what it needs of it comes along. */
-#define HC_PLANE_VERSION 1 /* of this struct and all that it leads to; the extension compares it */
+#define HC_PLANE_VERSION 2 /* of this struct and all that it leads to; the extension compares it */
 typedef struct hc_plane_parts {
     int version;
     hc_hierarchy_config place; /* as of the host's plane; copied */

@@ -98,7 +98,11 @@ def read(path: Path) -> Fitted:
 def layout(case: Case, knobs: Facts, nodes: int = 0) -> Layout:
     """Where a case ran, with its knobs; or the same on another number of nodes."""
     key = case.key
-    known = {name: knobs[name] for name in ("fanout", "algorithm", "rails", "chunk_bytes", "wire") if name in knobs}
+    known = {
+        name: knobs[name]
+        for name in ("fanout", "algorithm", "rails", "chunk_bytes", "wire", "latency_bytes")
+        if name in knobs
+    }
     return Layout(nodes or key.nodes, key.ranks // key.nodes, **known)
 
 

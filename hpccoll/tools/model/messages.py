@@ -61,39 +61,42 @@ def _together(members: int, alpha: float) -> float:
     return alpha * (1 + FURTHER * (members - 1)) if members > 0 else 0.0
 
 
-def _direct_costs(n: int, size: float) -> tuple[float, float]:
-    whole = _together(n - 1, ALPHA) + (n - 1) * size * BETA + n * size * GAMMA
+def _direct_costs(n: int, size: float, alpha: float) -> tuple[float, float]:
+    whole = _together(n - 1, alpha) + (n - 1) * size * BETA + n * size * GAMMA
     incast = 1 + INCAST * (n - 2)
-    parts = 2 * _together(n - 1, ALPHA) + 2 * (n - 1) / n * size * BETA * incast + size * GAMMA
+    parts = 2 * _together(n - 1, alpha) + 2 * (n - 1) / n * size * BETA * incast + size * GAMMA
     return whole, parts
 
 
-def sends_whole(n: int, count: int, dtype: str) -> bool:
+def sends_whole(n: int, count: int, dtype: str, alpha: float = ALPHA) -> bool:
     """Whether `direct` sends everything to all members in one round."""
-    whole, parts = _direct_costs(n, count * SIZES[dtype])
+    whole, parts = _direct_costs(n, count * SIZES[dtype], alpha)
     return whole <= parts
 
 
-def cost(algorithm: str, n: int, count: int, dtype: str) -> float:
+def cost(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> float:
     """The seconds that choose.c assigns to an algorithm among n members."""
     size = float(count * SIZES[travels_as(algorithm, dtype)])
     rounds = n.bit_length() - 1
-    fold = 2 * (ALPHA + size * BETA) + 2 * size * GAMMA if 1 << rounds != n else 0.0
+    fold = 2 * (alpha + size * BETA) + 2 * size * GAMMA if 1 << rounds != n else 0.0
     halves = 2 * (n - 1) / n * size
     if algorithm == "recursive_doubling":
-        return fold + rounds * (ALPHA + size * BETA + 2 * size * GAMMA)
+        return fold + rounds * (alpha + size * BETA + 2 * size * GAMMA)
     if algorithm == "ring":
-        return 2 * (n - 1) * ALPHA + halves * BETA + halves * GAMMA
+        return 2 * (n - 1) * alpha + halves * BETA + halves * GAMMA
     if algorithm == "rabenseifner":
-        return fold + 2 * rounds * ALPHA + 1.1 * halves * BETA + halves * GAMMA
-    return min(_direct_costs(n, size))
+        return fold + 2 * rounds * alpha + 1.1 * halves * BETA + halves * GAMMA
+    return min(_direct_costs(n, size, alpha))
 
 
-def choose(n: int, count: int, dtype: str) -> str:
-    """The algorithm that runs unless `HPCCOLL_ALGORITHM` names one; `direct` wins a tie."""
+def choose(n: int, count: int, dtype: str, alpha: float = ALPHA) -> str:
+    """The algorithm that runs unless `HPCCOLL_ALGORITHM` names one; `direct` wins a tie.
+
+    :param alpha: HPCCOLL_LATENCY_BYTES times BETA
+    """
     best = "direct"
     for algorithm in ALGORITHMS:
-        if cost(algorithm, n, count, dtype) < cost(best, n, count, dtype):
+        if cost(algorithm, n, count, dtype, alpha) < cost(best, n, count, dtype, alpha):
             best = algorithm
     return best
 
@@ -188,13 +191,13 @@ _ROUNDS: dict[str, Callable[[int, int, int, bool], list[Round]]] = {
 }
 
 
-def rounds(algorithm: str, n: int, me: int, count: int, dtype: str) -> list[Round]:
+def rounds(algorithm: str, n: int, me: int, count: int, dtype: str, alpha: float = ALPHA) -> list[Round]:
     """What member `me` of n sends, receives and sums, round by round. Messages without elements are not sent.
 
     :param algorithm: one of ALGORITHMS
     :param count: elements that each member has
     """
-    return _ROUNDS[algorithm](n, me, count, algorithm == "direct" and sends_whole(n, count, dtype))
+    return _ROUNDS[algorithm](n, me, count, algorithm == "direct" and sends_whole(n, count, dtype, alpha))
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,7 @@ class Load:
 
 
 @lru_cache(maxsize=4096)
-def load(algorithm: str, n: int, count: int, dtype: str) -> Load:
+def load(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> Load:
     """The busiest member's load. Members of a fold do more than others, the last one less."""
     if n == 1 or count == 0:
         return Load(0.0, 0.0, 0.0)
@@ -221,7 +224,7 @@ def load(algorithm: str, n: int, count: int, dtype: str) -> Load:
         part = even_part(count, n, 1)
         total = min(part * n, 2 * count) * (n - 1) / n
         return Load(2.0 * (n - 1), 2 * total * size, 2 * total * size)
-    members = [rounds(algorithm, n, me, count, dtype) for me in dict.fromkeys((0, min(1, n - 1), n - 1))]
+    members = [rounds(algorithm, n, me, count, dtype, alpha) for me in dict.fromkeys((0, min(1, n - 1), n - 1))]
     latencies = nbytes = summed = 0.0
     for together in zip(*members, strict=True):
         messages = max(len([1 for _, elements in one.receives or one.sends if elements]) for one in together)
@@ -231,5 +234,5 @@ def load(algorithm: str, n: int, count: int, dtype: str) -> Load:
             for one in together
         )
         summed += size * max(one.sums for one in together)
-    parts = algorithm == "direct" and not sends_whole(n, count, dtype)
+    parts = algorithm == "direct" and not sends_whole(n, count, dtype, alpha)
     return Load(latencies, nbytes, summed, 1 + INCAST * (n - 2) if parts else 1.0)

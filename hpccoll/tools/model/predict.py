@@ -53,6 +53,7 @@ class Layout:
     rails: int = 0
     chunk_bytes: int = 0
     wire: str = "none"
+    latency_bytes: int = 20_000
 
 
 def agree(p: Parameters, where: Layout) -> float:
@@ -99,8 +100,9 @@ def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int)
     size, wire = SIZES[dtype], wire_dtype(dtype, where)
     copied = length * size * (3 - 1 / where.per_node if where.per_node > 1 else 1)
     shard = min(cut.shard, ceil_div(length, cut.rails))
-    algorithm = messages.choose(where.nodes, shard, wire) if where.algorithm == "auto" else where.algorithm
-    load = messages.load(algorithm, where.nodes, shard, wire)
+    alpha = where.latency_bytes * messages.BETA
+    algorithm = messages.choose(where.nodes, shard, wire, alpha) if where.algorithm == "auto" else where.algorithm
+    load = messages.load(algorithm, where.nodes, shard, wire, alpha)
     return Work(
         p.touch * (copied + load.summed), p.beta * load.incast * load.nbytes * cut.rails, p.alpha * load.latencies
     )

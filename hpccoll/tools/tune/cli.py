@@ -18,16 +18,18 @@ from hpccoll.tools.launch import installed
 from hpccoll.tools.tune import choose
 
 STEP, LARGE = ("training",), ("allreduce", "--sizes", "64K,1M,16M")
+CROSSOVERS = ("allreduce", "--sizes", "4K,32K,256K,2M")
 CANDIDATES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "fusion_threshold": (STEP, (4 << 20, 64 << 20)),
     "raise_bytes": (STEP, (1 << 20, 16 << 20)),
     "raise_window": (STEP, (0.0005, 0.005)),
     "chunk_bytes": (LARGE, (64 << 10, 256 << 10, 1 << 20)),
     "algorithm": (LARGE, ("recursive_doubling", "ring", "rabenseifner")),
+    "latency_bytes": (CROSSOVERS, (5_000, 80_000, 320_000)),
     "rails": (LARGE, (1, 2)),
 }
 """What is measured for a knob, and its candidates."""
-BETWEEN_NODES = ("algorithm", "rails")
+BETWEEN_NODES = ("algorithm", "latency_bytes", "rails")
 """Knobs that mean something on several nodes only."""
 ALL = "all choices"
 Measure = Callable[[Sequence[str], Mapping[str, Mapping[str, Any]]], Results]

@@ -2,13 +2,13 @@
 """The model: what it counts is what the C code does, and a fit finds the parameters that made the times."""
 
 import ctypes
+import itertools
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,20 +41,20 @@ def choose_c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def test_the_choice_is_that_of_the_c_code(choose_c: ctypes.CDLL) -> None:
-    assumed = NetModel(messages.ALPHA, messages.BETA, messages.GAMMA)
     choose_c.hc__net_cost.restype = ctypes.c_double
     choose_c.hc__algorithm_name.restype = choose_c.hc_dtype_name.restype = ctypes.c_char_p
     dtypes = {choose_c.hc_dtype_name(i).decode(): i for i in range(16) if choose_c.hc_dtype_name(i)}
-    for n in (2, 3, 4, 7, 8, 64, 100, 4608):
+    for alpha, n in itertools.product((messages.ALPHA, 1e-7, 3e-4), (2, 3, 4, 7, 8, 64, 100, 4608)):
+        assumed = NetModel(alpha, messages.BETA, messages.GAMMA)
         for dtype in ("float32", "float16", "float64"):
             for count in (1, 65, 1000, 20_000, 65_536, 1_000_003):
                 where = (ctypes.byref(assumed), n, ctypes.c_int64(count), dtypes[dtype])
                 name = choose_c.hc__algorithm_name(choose_c.hc__net_choose(*where)).decode()
-                assert messages.choose(n, count, dtype) == name, (n, dtype, count)
-                assert messages.sends_whole(n, count, dtype) == bool(choose_c.hc__direct_whole(*where))
+                assert messages.choose(n, count, dtype, alpha) == name, (n, dtype, count)
+                assert messages.sends_whole(n, count, dtype, alpha) == bool(choose_c.hc__direct_whole(*where))
                 for i, algorithm in enumerate(messages.ALGORITHMS):
                     cost = choose_c.hc__net_cost(where[0], i, *where[1:])
-                    assert messages.cost(algorithm, n, count, dtype) == pytest.approx(cost, rel=1e-12)
+                    assert messages.cost(algorithm, n, count, dtype, alpha) == pytest.approx(cost, rel=1e-12)
 
 
 def test_parts_are_even_and_those_of_the_c_code(choose_c: ctypes.CDLL) -> None:
@@ -63,7 +63,7 @@ def test_parts_are_even_and_those_of_the_c_code(choose_c: ctypes.CDLL) -> None:
     for n in (1, 2, 3, 7, 64, 1000, 4608):
         for count in (0, 1, n - 1, n, n + 1, 1000, 21_856, 1024 * n - 1, 1024 * n, 1024 * n + 1, 10_000_019):
             begins = [messages.even_part(count, n, i) for i in range(n + 1)]
-            sizes = [after - before for before, after in pairwise(begins)]
+            sizes = [after - before for before, after in itertools.pairwise(begins)]
             assert (begins[0], begins[-1], min(sizes) >= 0) == (0, count, True)
             assert max(sizes) <= max(count / n + 1, 1.07 * count / n), (n, count)
             some = {0, 1, n // 2, n - 1, n} & set(range(n + 1))
@@ -77,8 +77,9 @@ import numpy as np
 import hpccoll
 hpccoll.init()
 found = []
-for algorithm in ("auto", "recursive_doubling", "direct", "ring", "rabenseifner"):
-    world = hpccoll.World(algorithm=algorithm, verbose=0)
+for latency, algorithm in ((20_000, "auto"), (1_000_000, "auto"), *((20_000, name) for name in
+                           ("recursive_doubling", "direct", "ring", "rabenseifner"))):
+    world = hpccoll.World(algorithm=algorithm, latency_bytes=latency, verbose=0)
     for dtype, count in (("float32", 1), ("float32", 30000), ("float16", 30000), ("float32", 300000)):
         x = np.ones(count, dtype)
         for _ in range(2):
@@ -88,7 +89,7 @@ for algorithm in ("auto", "recursive_doubling", "direct", "ring", "rabenseifner"
         sent = {name: value - before[name] for name, value in world.stats().items()}
         mine = [sent[f"{what}_net"] for what in ("control_messages", "control_bytes")]
         mine += [sent["net_sent_messages"] - mine[0], sent["net_sent_bytes"] - mine[1]]
-        found.append((algorithm, dtype, count, hpccoll.allgather_object(mine)))
+        found.append((latency, algorithm, dtype, count, hpccoll.allgather_object(mine)))
     world.shutdown()
 if hpccoll.rank() == 0:
     print(json.dumps(found))
@@ -97,21 +98,23 @@ if hpccoll.rank() == 0:
 
 @pytest.mark.timeout(200)
 def test_messages_and_bytes_are_those_of_a_real_job() -> None:
-    """Three nodes, so that a member is folded, of two ranks: two rails."""
+    """Three nodes, so that a member is folded, of two ranks: two rails. A costly message sends all at once."""
+    assert messages.sends_whole(3, 15_000, "float32", 1e-3) and not messages.sends_whole(3, 15_000, "float32")
     command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "6", "--nodes", "3", "--timeout", "150"]
     done = subprocess.run([*command, sys.executable, "-P", "-c", JOB], capture_output=True, text=True, timeout=190,
                           check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for algorithm, dtype, count, ranks in json.loads(done.stdout):
+    for latency, algorithm, dtype, count, ranks in json.loads(done.stdout):
+        alpha = latency * messages.BETA
         sent = [[0, 0] for _ in range(6)]
         cut = chunks.cut(count, dtype, dtype, 2)
         for chunk in range(cut.chunks):
             length = min(cut.chunk, count - chunk * cut.chunk)
             shard = chunks.cut(length, dtype, dtype, 2).shard
             for rail, elements in enumerate((shard, length - shard)):
-                chosen = messages.choose(3, elements, dtype) if algorithm == "auto" else algorithm
+                chosen = messages.choose(3, elements, dtype, alpha) if algorithm == "auto" else algorithm
                 for node in range(3):
-                    for one in messages.rounds(chosen, 3, node, elements, dtype):
+                    for one in messages.rounds(chosen, 3, node, elements, dtype, alpha):
                         moved = [n * messages.SIZES[messages.travels_as(chosen, dtype)] for _, n in one.sends if n]
                         sent[2 * node + rail][0] += len(moved)
                         sent[2 * node + rail][1] += sum(moved)
