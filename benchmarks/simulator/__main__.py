@@ -67,10 +67,17 @@ def runs(largest: int) -> list[Run]:
     found += [allreduce(n, few) for n in (72, 96)] + [allreduce(n, chunk) for n in (72, 96)]
     found += [agreement(n, fanout=4) for n in (16, 64, 256)]
     found += [agreement(n, fanout=k, hop=5e-6) for n in (16, 1024) for k in (4, 8, 16)]
-    found += [agreement(4608), agreement(4608, fanout=4), agreement(4608, fanout=8), agreement(4608, late=0.01)]
+    found += [
+        agreement(4608),
+        agreement(4608, fanout=2),
+        agreement(4608, fanout=4),
+        agreement(4608, fanout=8),
+        agreement(4608, late=0.01),
+    ]
     found += [allreduce(n, wire="fp16") for n in (8, 16, 32, 64)] + [allreduce(72)]
     found += [allreduce(n, size) for n in (512, 1024) for size in (chunk, few)] + [allreduce(n) for n in (128, 256)]
     found += [allreduce(4608, size) for size in (chunk, 3 * chunk, few)]
+    found += [allreduce(n, chunk, unit=64) for n in (1024, 4608)] + [allreduce(4096, chunk)]
     found.append(allreduce(4608, 3 * chunk, unit=64))
     found += [allreduce(1024, few, depth=16), allreduce(1024, few, unit=64), allreduce(1024, few, unit=64, depth=16)]
     found += [allreduce(1024, few // 2, dtype="float16"), allreduce(1024, few // 2, unit=64)]
