@@ -31,8 +31,9 @@ from hpccoll.rendezvous import agreed
 from hpccoll.world import World, current
 
 __all__ = [
-    "Plan", "allgather_init", "allreduce_init", "alltoall_init", "barrier_init", "broadcast_init", "recv_init",
-    "reduce_init", "reducescatter_init", "send_init", "start_all", "wait_all",
+    "Plan", "allgather_init", "allreduce_init", "alltoall_init", "barrier_init", "broadcast_init", "exscan_init",
+    "gather_init", "recv_init", "reduce_init", "reducescatter_init", "scan_init", "scatter_init", "send_init",
+    "start_all", "wait_all",
 ]  # fmt: skip
 
 Plan = _core.Plan
@@ -163,6 +164,83 @@ def alltoall_init(x: Any, splits: Sequence[int] | None = None, *, out: Any = Non
     return _init("alltoall", x, out, world, splits=splits)
 
 
+def gather_init(x: Any, root: int = 0, *, out: Any = None, world: World | None = None) -> Plan:
+    """Make a persistent `gather`; all ranks call this together.
+
+    :param x: an array, whose number of rows may differ between ranks
+    :param root: the rank that gets the rows
+    :param out: on the root, takes the results; None: a new array, the same one at every start
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns the rows of all ranks on the root and None on the other ranks
+    :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("gather", x, out, world, root=root)
+
+
+def scatter_init(
+    x: Any, root: int = 0, splits: Sequence[int] | None = None, *, out: Any = None, world: World | None = None
+) -> Plan:
+    """Make a persistent `scatter`; all ranks call this together.
+
+    :param x: as of `scatter`; the values that the root's array has at each start are given
+    :param root: the rank whose rows are given
+    :param splits: as of `scatter`. They hold for every start
+    :param out: takes this rank's rows; None: a new array, the same one at every start
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns this rank's rows
+    :raises ResultSizeError: `out` does not have this rank's rows; one text on all ranks
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("scatter", out if x is None else x, out, world, root=root, splits=splits)
+
+
+def scan_init(
+    x: Any,
+    op: Reduction = SUM,
+    *,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Plan:
+    """Make a persistent `scan`; all ranks call this together.
+
+    :param x: as of `allreduce_init`
+    :param op: one of the reductions
+    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+    :param prescale: as of `scan`
+    :param postscale: as of `scan`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns the reduction over this rank and those before it
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("scan", x, out, world, op=op, prescale=prescale, postscale=postscale)
+
+
+def exscan_init(
+    x: Any,
+    op: Reduction = SUM,
+    *,
+    out: Any = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    world: World | None = None,
+) -> Plan:
+    """Make a persistent `exscan`; all ranks call this together.
+
+    :param x: as of `allreduce_init`
+    :param op: one of the reductions
+    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+    :param prescale: as of `exscan`
+    :param postscale: as of `exscan`
+    :param world: the World of the plan; None: the World of `init()`
+    :returns: the plan, whose `wait()` returns the reduction over the ranks before this one; on rank 0 as of `exscan`
+    :raises HpccollError: as `allreduce_init`
+    """
+    return _init("exscan", x, out, world, op=op, prescale=prescale, postscale=postscale)
+
+
 def barrier_init(*, world: World | None = None) -> Plan:
     """Make a persistent `barrier`; all ranks call this together.
 
@@ -282,7 +360,7 @@ def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
     agree = partial(agreed, lambda text: objects.compare(own, text, "hpccoll.agreed", None))
     nbytes = plan.segment_bytes()
     segment = None
-    if world.size > 1:
+    if nbytes:
         segment = bootstrap.set_segment(base.loop, f"plan-{generation}", own.members, base.nonce, agree, nbytes)
     agree(lambda: plan.build(number, segment, said))
     return plan

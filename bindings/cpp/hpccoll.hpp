@@ -348,6 +348,39 @@ class World {
                                           place_for(counts), &c, c_, made);
         });
     }
+    // On `root` all rows come to `out`; the other ranks may give an empty one.
+    template <class T>
+    [[nodiscard]] Plan gather_init(std::span<const T> in, std::span<T> out, int root,
+                                   std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts),
+                                       root, &c, c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan scatter_init(std::span<const T> in, std::span<T> out, int root,
+                                    std::span<const std::int64_t> send_counts = {}, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_scatter_init(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), out.data(),
+                                        count(out), root, &c, c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan scan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_scan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, made);
+        });
+    }
+    template <class T>
+    [[nodiscard]] Plan exscan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        return plan([&](auto made) {
+            return hpccoll_exscan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, made);
+        });
+    }
     template <class T>
     [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out,
                                      std::span<const std::int64_t> send_counts = {},

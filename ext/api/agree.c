@@ -69,10 +69,14 @@ static void say(const hc__call *call, int wire, const hpccoll_world *world, repo
         mine->part.bytes = 1; /* of the allreduce that it is */
     if (call->n && !call->is_group)
         mine->part.rows = call->arrays[0].count / args->row;
-    if (has(call, HC_OP_RESULT_ALLOCATED))
+    int rooted = has(call, HC_OP_ROOTED), to_root = has(call, HC_OP_TO_ROOT), is_root = call->root == world->rank;
+    if (has(call, HC_OP_RESULT_ALLOCATED) && (!to_root || is_root))
         mine->part.out_rows = call->out_count / args->row;
-    for (int32_t to = 0; has(call, HC_OP_COUNTS) && to < world->size; to++)
-        splits[to] = call->send_counts ? call->send_counts[to] : mine->part.rows / world->size;
+    int gives = !rooted || to_root || is_root;
+    if (!gives)
+        mine->part.rows = mine->part.bytes = 0;
+    for (int32_t to = 0; has(call, HC_OP_COUNTS) && gives && to < world->size; to++)
+        splits[to] = call->send_counts ? call->send_counts[to] : hc_share(mine->part.rows, world->size, to);
     pthread_mutex_lock(&world->base->lock);
     memcpy(mine->numbers, world->base->plan_numbers, sizeof mine->numbers);
     pthread_mutex_unlock(&world->base->lock);

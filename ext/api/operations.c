@@ -9,18 +9,16 @@
         { .in = (input), .out = (output), .count = (elements), .dtype = dtype } \
     }
 
-/* The blocking form and the asynchronous one of a function, from its parameters and the fields of its hc__call. */
-#define BOTH(name, parameters, ...)                                                        \
-    int hpccoll_##name(parameters, const hpccoll_args *args, hpccoll_world *world) {       \
-        return hc__call_now(&(hc__call){__VA_ARGS__, .args = args}, world);                \
-    }                                                                                      \
-    int hpccoll_##name##_async(parameters, const hpccoll_args *args, hpccoll_world *world, \
-                               hpccoll_request **request) {                                \
-        return hc__call_async(&(hc__call){__VA_ARGS__, .args = args}, world, request);     \
-    }
-/* The persistent form as well. */
+/* The blocking form, the asynchronous and the persistent one of a function, from its parameters and the fields of its
+ * hc__call. */
 #define ALL(name, parameters, ...)                                                                               \
-    BOTH(name, LIST(parameters), __VA_ARGS__)                                                                    \
+    int hpccoll_##name(parameters, const hpccoll_args *args, hpccoll_world *world) {                             \
+        return hc__call_now(&(hc__call){__VA_ARGS__, .args = args}, world);                                      \
+    }                                                                                                            \
+    int hpccoll_##name##_async(parameters, const hpccoll_args *args, hpccoll_world *world,                       \
+                               hpccoll_request **request) {                                                      \
+        return hc__call_async(&(hc__call){__VA_ARGS__, .args = args}, world, request);                           \
+    }                                                                                                            \
     int hpccoll_##name##_init(parameters, const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan) { \
         return hc__call_plan(&(hc__call){__VA_ARGS__, .args = args}, world, plan);                               \
     }
@@ -30,21 +28,21 @@
 #define REDUCES .reduction = (uint8_t)((unsigned)op < 255 ? op : 255)
 
 ALL(allreduce, LIST(REDUCED), OF(ALLREDUCE), REDUCES, .arrays = ONE(in, out, count))
-BOTH(scan, LIST(REDUCED), OF(SCAN), REDUCES, .arrays = ONE(in, out, count))
-BOTH(exscan, LIST(REDUCED), OF(EXSCAN), REDUCES, .arrays = ONE(in, out, count))
+ALL(scan, LIST(REDUCED), OF(SCAN), REDUCES, .arrays = ONE(in, out, count))
+ALL(exscan, LIST(REDUCED), OF(EXSCAN), REDUCES, .arrays = ONE(in, out, count))
 ALL(reducescatter, LIST(REDUCED), OF(REDUCESCATTER), REDUCES, .arrays = ONE(in, out, count))
 ALL(reduce, LIST(REDUCED, int root), OF(REDUCE), REDUCES, .root = root, .arrays = ONE(in, out, count))
 ALL(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), OF(BROADCAST), .root = root,
     .arrays = ONE(data, data, count))
 ALL(allgather, LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts),
     OF(ALLGATHER), .out_count = out_count, .counts = counts, .arrays = ONE(in, out, count))
-BOTH(gather,
-     LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
-     OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
-BOTH(scatter,
-     LIST(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype, void *out,
-          int64_t out_count, int root),
-     OF(SCATTER), .out_count = out_count, .send_counts = send_counts, .root = root, .arrays = ONE(in, out, in_count))
+ALL(gather,
+    LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
+    OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
+ALL(scatter,
+    LIST(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype, void *out,
+         int64_t out_count, int root),
+    OF(SCATTER), .out_count = out_count, .send_counts = send_counts, .root = root, .arrays = ONE(in, out, in_count))
 ALL(alltoall,
     LIST(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype, void *out, int64_t out_count,
          int64_t *recv_counts),

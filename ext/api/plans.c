@@ -57,7 +57,7 @@ static int make_segment(hpccoll_world *world, const hc__plan_terms *terms, hc_se
     char what[32];
     size_t bytes = hc_plan_segment_bytes(&terms->agreed);
     *segment = (hc_segment){.fd = -1};
-    if (world->size == 1)
+    if (!bytes)
         return HC_OK;
     snprintf(what, sizeof what, "plan-%u", terms->generation);
     return hc__members_segment(world->base, what, world->members, world->size, bytes, (hc__agreement){hc__agree, world},
@@ -166,9 +166,6 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
     int wire = hc__call_prepare(&call, world);
     if (wire < 0)
         return wire;
-    if (call.operation == HC_SCAN || call.operation == HC_EXSCAN)
-        return hc__error(HC_UNSUPPORTED, "a group of plans is an allreduce or a reduce, not %s",
-                         hc_operation_name(call.operation));
     return call.is_group ? several_dtypes(&call, world, wire, plan) : one_dtype(&call, world, wire, plan);
 }
 

@@ -5,7 +5,7 @@ cdef object lasting(object x, list fills, list restores):
     """The contiguous array that every start reads. If `x` is strided it is a stand-in, and (stand-in, x) goes to
     `fills`: each start copies. What turns a result into the type of `x`, or None, goes to `restores`."""
     restore = None
-    if type(x) is Buffer:
+    if type(x) is Buffer or x is None:
         restores.append(None)
         return x
     if type(x) is not ndarray:
@@ -89,11 +89,19 @@ cdef class Plan:
             "prescale": repr(call.prescale), "postscale": repr(call.postscale), "compression": wire}
         rows, splits = int(self.two[0].dims[0]) if not call.is_group else 0, None
         if call.has(HC_OP_COUNTS):
-            splits = check_splits(self.options[3], rows, self.set.size, False)
-        if call.has(HC_OP_RESULT_ALLOCATED) and self.out is not None:
+            splits = self.rows_for_each(rows)
+        if call.has(HC_OP_RESULT_ALLOCATED) and call.has_result and self.out is not None:
             self.read(self.out)
             out_rows = int(self.two[1].dims[0])
         return agreed, (nbytes, rows, splits, out_rows)
+
+    cdef list rows_for_each(self, int64_t rows):
+        """How many rows of x go to each rank; None: this is not the rank that gives."""
+        cdef Call call = self.call
+        if not call.has_input:
+            return None
+        splits = check_splits(self.options[3], rows, self.set.size, call.has(HC_OP_ROOTED))
+        return splits or [hc_share(rows, self.set.size, r) for r in range(self.set.size)]
 
     def settle(self, list said):
         """Take what all ranks have told, and find the place of the result. The same error on all ranks, or none."""
@@ -108,8 +116,10 @@ cdef class Plan:
                     raise errors.ResultSizeError(
                         f"{OPERATIONS[call.operation]} {self.name!r}: on rank {r} out has {has} rows, the result has "
                         f"{needs}")
+            if not call.has_result:
+                self.out = None
             self.result = self.out
-            if self.out is None:
+            if self.out is None and call.has_result:
                 array = call.held[0]
                 if type(array) is Buffer:
                     raise errors.InvalidArgumentError("a Buffer needs an out")
@@ -119,7 +129,7 @@ cdef class Plan:
                 self.result = self.restored(self.out)
         elif call.has_result and not self.is_barrier:
             self.result = self.out if self.out is not None else self.restored(call.result)
-        if call.has(HC_OP_COUNTS):
+        if call.has(HC_OP_COUNTS) and not call.has(HC_OP_ROOTED):
             counts = [hc_plan_rows_from(agreed, r, me) for r in range(self.set.size)]
             self.result = (self.result, np.array(counts, np.int64))
         return hc_plan_crosses(agreed)

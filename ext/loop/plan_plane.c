@@ -11,7 +11,13 @@ static int has(const hc_plan_agreed *a, int trait) {
     return hc_operation_has(a->operation, trait);
 }
 
+static int is_gather(const hc_plan_agreed *a) {
+    return has(a, HC_OP_TO_ROOT) && has(a, HC_OP_ROWS_DIFFER);
+}
+
 int64_t hc_plan_rows_from(const hc_plan_agreed *a, int32_t from, int32_t to) {
+    if (is_gather(a) && to != a->root)
+        return 0;
     return has(a, HC_OP_COUNTS) ? a->splits[(size_t)from * (size_t)a->size + (size_t)to] : a->parts[from].rows;
 }
 
@@ -53,7 +59,14 @@ int hc_plan_crosses(const hc_plan_agreed *a) {
     return members_of(a, a->node_of[0]) < a->size;
 }
 
+static int is_scan(const hc_plan_agreed *a) {
+    return a->operation == HC_SCAN || a->operation == HC_EXSCAN;
+}
+
+/* A rank of a flat plane adds what all have given, so scans have no such plane. */
 int hc_plan_is_flat(const hc_plan_agreed *a) {
+    if (is_scan(a))
+        return 0;
     return a->size == 1 || (!hc_plan_crosses(a) && largest_part(a) <= (int64_t)hc_flat_limit(a->size));
 }
 
@@ -61,7 +74,7 @@ int hc_plan_is_flat(const hc_plan_agreed *a) {
 int64_t hc_plan_chunk_bytes(const hc_plan_agreed *a) {
     int32_t n = largest_node(a);
     int64_t most = hc_node_chunk_bytes(n), chunk = largest_part(a);
-    if (!has(a, HC_OP_ELEMENTWISE) || chunk > most)
+    if (!has(a, HC_OP_ELEMENTWISE) || is_scan(a) || chunk > most)
         chunk = most;
     hc_shm_bytes_for(n, &chunk);
     return chunk;
@@ -93,13 +106,13 @@ static void take_sum(const hc_plan_agreed *a, const hc_handle *handle, hc_flat_c
 static void take_rows(const hc_plan_agreed *a, const hc_handle *handle, hc_stream_read *reads) {
     const hc_piece *piece = &handle->pieces[0];
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(handle->tensors[0].dtype), place = 0;
-    if (has(a, HC_OP_ROOTED)) {
+    if (has(a, HC_OP_ROOTED) && !has(a, HC_OP_ROWS_DIFFER)) {
         reads[a->root] = (hc_stream_read){.out = piece->out, .bytes = largest_part(a)};
         return;
     }
     for (int32_t from = 0; from < a->size; from++) {
         hc_stream_read *read = &reads[from];
-        *read = (hc_stream_read){.out = (uint8_t *)piece->out + place};
+        *read = (hc_stream_read){.out = piece->out ? (uint8_t *)piece->out + place : NULL};
         read->bytes = hc_plan_rows_from(a, from, a->rank) * row_bytes;
         for (int32_t to = 0; has(a, HC_OP_COUNTS) && to < a->rank; to++)
             read->offset += hc_plan_rows_from(a, from, to) * row_bytes;

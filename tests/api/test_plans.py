@@ -33,6 +33,7 @@ def test_all_operations_several_times(everywhere, rows):
         x, uneven = np.empty((rows, 3), np.int64), np.empty((rows + me, 3), np.int64)
         target = np.empty_like(x)
         given = np.empty((sum(shares), 3), np.int64)
+        even = np.empty((sum(shares) // size + (me < sum(shares) % size), 3), np.int64)
         plans = {
             "allreduce": hpccoll.allreduce_init(x, out=target, world=world),
             "reduce": hpccoll.reduce_init(x, root, hpccoll.MAX, world=world),
@@ -40,6 +41,11 @@ def test_all_operations_several_times(everywhere, rows):
             "allgather": hpccoll.allgather_init(uneven, world=world),
             "reducescatter": hpccoll.reducescatter_init(x, world=world),
             "alltoall": hpccoll.alltoall_init(given, shares, world=world),
+            "gather": hpccoll.gather_init(uneven, root, world=world),
+            "scatter": hpccoll.scatter_init(given if me == root else given[:0], root, shares, world=world),
+            "even": hpccoll.scatter_init(given if me == root else None, root, out=even, world=world),
+            "scan": hpccoll.scan_init(x, world=world),
+            "exscan": hpccoll.exscan_init(x, hpccoll.MAX, world=world),
             "barrier": hpccoll.barrier_init(world=world),
         }
         for step in range(3):
@@ -58,6 +64,14 @@ def test_all_operations_several_times(everywhere, rows):
             begin = sum(shares[:me])
             parts = [values(r, sum(shares), step)[begin : begin + shares[me]] for r in range(size)]
             assert (received == np.concatenate(parts)).all() and list(counts) == [shares[me]] * size
+            everything = np.concatenate([values(r, rows + r, step) for r in range(size)])
+            assert (results["gather"] == everything).all() if me == root else results["gather"] is None
+            roots = values(root, sum(shares), step)
+            assert (results["scatter"] == roots[begin : begin + shares[me]]).all()
+            assert results["even"] is even and (even == np.array_split(roots, size)[me]).all()
+            assert (results["scan"] == sum(all_x[: me + 1])).all()
+            assert (results["exscan"] == hpccoll.exscan(x, hpccoll.MAX, world=world)).all()
+            assert me == 0 or (results["exscan"] == np.max(all_x[:me], axis=0)).all()
             assert results["barrier"] is None
         for plan in plans.values():
             plan.free()
@@ -300,6 +314,13 @@ def test_an_out_of_the_wrong_size(threads):
         out = np.empty((4 + world.rank, 2))
         with pytest.raises(errors.ResultSizeError, match="on rank 1 out has 5 rows, the result has 4") as raised:
             hpccoll.allgather_init(np.ones((2, 2)), out=out, world=world)
+        with pytest.raises(errors.ResultSizeError, match=r"gather .*: on rank 0 out has 99 rows"):
+            hpccoll.gather_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
+        with pytest.raises(errors.ResultSizeError, match=r"scatter .*: on rank .* out has 99 rows"):
+            hpccoll.scatter_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
+        if world.rank:
+            with pytest.raises(errors.InvalidArgumentError, match="not the root"):
+                hpccoll.scatter_init(None, world=world)
         return str(raised.value)
 
     assert len(set(testing.run(threads(2), program))) == 1

@@ -59,6 +59,16 @@ static void check_plans(const hpccoll::World &world) {
                                           world.send_init(std::span(&given, 1), (rank + 1) % size, 3)};
     hpccoll::Plan ring{std::span(messages)}, barrier = world.barrier_init();
     check(!messages[0] && ring, "a list takes its plans over");
+    std::vector<double> rows(rank == 0 ? static_cast<std::size_t>(size) : 0), back(1), below{1};
+    hpccoll::Plan up = world.gather_init(std::span(&given, 1), std::span(rows), 0);
+    hpccoll::Plan down = world.scatter_init(std::span<const double>(rows), std::span(back), 0);
+    hpccoll::Plan before = world.exscan_init(std::span(below)), upto = world.scan_init(std::span(back));
+    up();
+    down();
+    before();
+    check(back[0] == rank && below[0] == rank, "plans of a gather, a scatter and an exscan");
+    upto();
+    check(back[0] == rank * (rank + 1) / 2, "a plan of a scan");
     for (int step = 1; step < 4; step++) {
         x.assign(5, step);
         sum();
