@@ -25,7 +25,9 @@ _lacking: list[Any] = []
 _in_finalize: list[int] = []
 """The key of the attribute whose deletion by MPI_Finalize ends the Worlds that are on MPI."""
 _patience = 0.0
-"""Seconds after which a process says that it cannot end; 0: it says nothing."""
+"""Seconds after which a process that ends after a failure says that MPI_Finalize waits; 0: none says it."""
+AFTER_WELL = 6
+"""Times `_patience` for a process that ends well: the other ranks may still work, which is no concern of a user's."""
 
 
 def watch(world: Any) -> None:
@@ -92,7 +94,7 @@ def _at_exit() -> None:
         for rendezvous in _ended_broken:
             _give_up(rendezvous, "a World was broken when it ended")
     _in_finalize.clear()
-    _say_what_finalize_waits_for()
+    _say_what_finalize_waits_for(well=not (uncaught or broken or _lacking or _ended_broken))
 
 
 def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
@@ -105,13 +107,16 @@ def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
     rendezvous.give_up()
 
 
-def _say_what_finalize_waits_for() -> None:
+def _say_what_finalize_waits_for(well: bool) -> None:
     mpi = sys.modules.get("mpi4py.MPI")
     if _patience and mpi and mpi.Is_initialized() and not mpi.Is_finalized():
+        seconds = _patience * (AFTER_WELL if well else 1)
+        who = f"rank {mpi.COMM_WORLD.Get_rank()} of MPI_COMM_WORLD (host {platform.node()}, pid {os.getpid()})"
+        how = "is done" if well else "ended after a failure"
         _core.say_later(
-            _patience,
-            f"hpccoll: rank {mpi.COMM_WORLD.Get_rank()} of MPI_COMM_WORLD (host {platform.node()}, pid {os.getpid()}) "
-            f"has been ending for {_patience:g} s: MPI_Finalize waits for a rank that has not come to its end",
+            seconds,
+            f"hpccoll: {who} {how}, and has waited {seconds:g} s in MPI_Finalize for the other ranks; that is normal "
+            f"while one of them still computes",
         )
 
 

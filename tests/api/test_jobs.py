@@ -108,6 +108,25 @@ def test_mpi_finalize_ends_the_worlds(nodes):
     assert (status, output.count("refused")) == (0, 2), output
 
 
+def test_a_rank_that_is_done_says_that_waiting_is_normal():
+    """Rank 1 is done, and rank 0 still computes: until it has read rank 1's line."""
+    script = INIT + (
+        "hpccoll.allreduce(1)\n"
+        "said = os.path.join(os.environ['MEET_IN'], 'said')\n"
+        "if rank == 1:\n"
+        "    os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY), 2)\n"
+        "    sys.exit()\n"
+        "hpccoll.shutdown()\n"
+        "while not os.path.exists(said) or not (text := open(said).read()).endswith('\\n'):\n"
+        "    time.sleep(0.05)\n"
+        "print(text)\n"
+    )
+    status, output = job(2, script, stall_warning=0.1)
+    assert status == 0, output
+    line = r"rank 1 of MPI_COMM_WORLD \(host \S+, pid \d+\) is done, and has waited 0.6 s in MPI_Finalize for the other "
+    assert re.search(line + "ranks; that is normal while one of them still computes", output), output
+
+
 def test_worlds_of_communicators_beside_the_users_mpi():
     script = PRELUDE + (
         "from mpi4py import MPI\n"
