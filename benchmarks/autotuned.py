@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The online tuner beside Horovod's autotuner: the same trace, with and without, jobs in turn.
 
-    python benchmarks/autotuned.py --np 2 --model resnet50 --compute 0.1 [--horovod PYTHON]
+    python benchmarks/autotuned.py --scale 0.02 --compute 0.01 [--horovod PYTHON] [--out benchmarks/results]
 
-A job replays the trace's gradients, with its computing as waiting, until its tuner has ended, and then `--steps` more,
-which count. `--horovod` is a Python that has Horovod and torch; it gets its own
-settings (fusion up to 128 MiB, cycles of 1 ms; 3 samples of warm-up, 20 samples of 10 steps). The last line of each
-library is the ratio of the medians of its jobs, tuned to untuned: below 1 the tuner has gained.
+A job replays the trace's gradients, with its computing as waiting, until its tuner has ended (for `--limit` seconds at
+most, and it says if that was too short), and then `--steps` more, which count. The last line of each library is the
+ratio of the medians of its jobs, tuned to untuned: below 1 the tuner has gained.
+
+`--horovod` is a Python that has Horovod and torch. A job of it begins with its own settings (fusion up to 128 MiB,
+cycles of 1 ms), and its tuner has ended when its log no longer grows. That tuner tries 21 pairs of threshold and cycle
+time, each in five samples, for every combination of its switches: with its defaults 4 x 21 x 5 samples of 10 steps.
+So the switches stay as they are (cache on, no hierarchical allgather), and it tunes what ours does.
 """
 
 from __future__ import annotations
@@ -17,12 +21,17 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-HOROVOD_STEPS = 300
-"""Steps after which Horovod's tuner has ended: 3 + 20 samples of 10 steps, and what it drops."""
+CHECK = 20
+"""Steps between two looks at whether the tuner has ended."""
+SETTLED = 25
+"""Samples without a new line in Horovod's log, after which its tuner has ended: a value takes five, the first 20."""
+LOG = "HOROVOD_AUTOTUNE_LOG"
+FIXED = {"HOROVOD_CACHE_CAPACITY": "1024", "HOROVOD_HIERARCHICAL_ALLGATHER": "0"}
 
 
 def gradients(model: str, scale: float) -> list[tuple[int, float]]:
@@ -35,7 +44,7 @@ def gradients(model: str, scale: float) -> list[tuple[int, float]]:
 class Hpccoll:
     """This library."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: int) -> None:
         import hpccoll
 
         self.hpccoll, self.world = hpccoll, hpccoll.init(verbose=0)
@@ -43,39 +52,53 @@ class Hpccoll:
     def start(self, name: str, x: Any) -> Any:
         return self.hpccoll.allreduce_async(x, name=name).wait
 
-    def tuned(self, step: int) -> bool:
+    def all_of(self, mine: bool) -> bool:
+        return bool(self.hpccoll.allreduce(int(mine), op=self.hpccoll.MIN, name="all_of"))
+
+    def has_tuned(self, step: int) -> bool:
         tuner = self.world.base.tuner
-        return bool(self.hpccoll.allreduce(int(tuner is None or tuner.outcome is not None), op=self.hpccoll.MIN))
+        return tuner is None or tuner.outcome is not None
 
 
 class Horovod:
     """Its predecessor."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: int) -> None:
         import horovod.torch as hvd
         import torch
 
         torch.set_num_threads(1)
         hvd.init()
-        self.hvd, self.torch = hvd, torch
+        self.hvd, self.torch, self.settled = hvd, torch, SETTLED * sample
+        self.size, self.grown = 0, 0
+        self.log = Path(os.environ[LOG]) if hvd.rank() == 0 and os.environ["HOROVOD_AUTOTUNE"] == "1" else None
 
     def start(self, name: str, x: Any) -> Any:
         handle = self.hvd.allreduce_async_(self.torch.from_numpy(x), op=self.hvd.Sum, name=name)
         return lambda: self.hvd.synchronize(handle)
 
-    def tuned(self, step: int) -> bool:
-        return step >= HOROVOD_STEPS or os.environ["HOROVOD_AUTOTUNE"] == "0"
+    def all_of(self, mine: bool) -> bool:
+        return bool(self.hvd.allreduce(self.torch.tensor([int(mine)]), op=self.hvd.Min, name="all_of")[0])
+
+    def has_tuned(self, step: int) -> bool:
+        if self.log is None:
+            return True
+        size = self.log.stat().st_size
+        if size != self.size:
+            self.size, self.grown = size, step
+        return step - self.grown > self.settled
 
 
 def job(options: argparse.Namespace) -> None:
     """One rank: the steps of a job, and the median of the last ones."""
     import numpy as np
 
-    library: Any = Horovod() if options.library == "horovod" else Hpccoll()
+    library: Any = {"horovod": Horovod, "hpccoll": Hpccoll}[options.library](options.sample)
     trace = gradients(options.model, options.scale)
     arrays = [np.ones(n, np.float32) for n, _ in trace]
     taken: list[float] = []
-    step, left = 0, options.steps
+    started = time.monotonic()
+    left, tuned, ended = options.steps, False, False
     while left:
         began = time.monotonic()
         waits = []
@@ -86,10 +109,29 @@ def job(options: argparse.Namespace) -> None:
         for wait in waits:
             wait()
         taken.append(time.monotonic() - began)
-        step += 1
-        if left < options.steps or (step % 20 == 0 and library.tuned(step)):
-            left -= 1
-    print(json.dumps({"steps": step, "seconds": statistics.median(taken[-options.steps :])}), flush=True)
+        left -= ended
+        if not ended and len(taken) % CHECK == 0:
+            tuned = library.all_of(library.has_tuned(len(taken)))
+            ended = tuned or library.all_of(time.monotonic() - started > options.limit)
+    result = {"steps": len(taken), "tuner ended": tuned, "seconds": statistics.median(taken[-options.steps :])}
+    print(json.dumps(result), flush=True)
+
+
+def launch(options: argparse.Namespace, library: str, python: str, tuner: bool) -> dict[str, Any]:
+    """Run one job.
+
+    :returns: what a rank of it printed
+    """
+    words = [python, __file__, "--library", library, "--model", options.model]
+    words += [f"--{key}={getattr(options, key)}" for key in ("compute", "scale", "steps", "sample", "limit")]
+    launcher = [sys.executable, "-m", "hpccoll", "run", "-np", str(options.np), "--nodes", "1", "--timeout", "3600"]
+    with tempfile.NamedTemporaryFile(prefix="horovod-autotune-") as log:
+        env = os.environ | {LOG: log.name, **FIXED} if library == "horovod" else dict(os.environ)
+        for prefix, steps in (("HPCCOLL", "STEPS"), ("HOROVOD", "STEPS_PER_SAMPLE")):
+            env |= {f"{prefix}_AUTOTUNE": str(int(tuner)), f"{prefix}_AUTOTUNE_{steps}": str(options.sample)}
+        done = subprocess.run([*launcher, *words], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    return {"library": library, "tuner": tuner, **found}
 
 
 def main() -> None:
@@ -100,29 +142,34 @@ def main() -> None:
     parser.add_argument("--compute", type=float, default=0.1, help="seconds of a step's computing")
     parser.add_argument("--scale", type=float, default=1.0, help="share of each gradient's elements")
     parser.add_argument("--steps", type=int, default=100, help="steps that count, at the end of a job")
+    parser.add_argument("--sample", type=int, default=10, help="steps of a tuner's sample, of both libraries")
+    parser.add_argument("--limit", type=float, default=300, help="seconds that a tuner may take")
     parser.add_argument("--launches", type=int, default=3, help="jobs with the tuner, and as many without")
     parser.add_argument("--horovod", help="a Python that has Horovod")
+    parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--library", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.library:
         job(options)
         return
+    import results
+
+    facts = results.facts("autotuned")
     pythons = {"hpccoll": sys.executable} | ({"horovod": options.horovod} if options.horovod else {})
-    found: dict[tuple[str, bool], list[float]] = {}
-    for launch in range(options.launches):
+    found: list[dict[str, Any]] = []
+    for number in range(options.launches):
         for name, python in pythons.items():
             for tuner in (False, True):
-                words = [python, __file__, "--library", name, "--model", options.model]
-                words += [f"--{key}={getattr(options, key)}" for key in ("compute", "scale", "steps")]
-                env = os.environ | {"HPCCOLL_AUTOTUNE": str(int(tuner)), "HOROVOD_AUTOTUNE": str(int(tuner))}
-                launcher = [sys.executable, "-m", "hpccoll", "run", "-np", str(options.np), "--nodes", "1"]
-                done = subprocess.run([*launcher, *words], env=env, stdout=subprocess.PIPE, text=True, check=True)
-                result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-                found.setdefault((name, tuner), []).append(result["seconds"])
-                print(launch, name, "tuned  " if tuner else "untuned", result, flush=True)
+                found.append(launch(options, name, python, tuner))
+                print(number, name, "tuned  " if tuner else "untuned", found[-1], flush=True)
+                if options.out:
+                    results.write(options.out / f"autotuned-{options.np}-ranks.jsonl", facts, found)
     for name in pythons:
-        ratio = statistics.median(found[name, True]) / statistics.median(found[name, False])
-        print(f"{name}: {ratio:.3f} of the time without its tuner")
+        medians = [
+            statistics.median(one["seconds"] for one in found if (one["library"], one["tuner"]) == (name, tuner))
+            for tuner in (True, False)
+        ]
+        print(f"{name}: {medians[0] / medians[1]:.3f} of the time without its tuner")
 
 
 if __name__ == "__main__":
