@@ -123,7 +123,9 @@ def test_a_rank_that_is_done_says_that_waiting_is_normal():
     )
     status, output = job(2, script, stall_warning=0.1)
     assert status == 0, output
-    line = r"rank 1 of MPI_COMM_WORLD \(host \S+, pid \d+\) is done, and has waited 0.6 s in MPI_Finalize for the other "
+    line = (
+        r"rank 1 of MPI_COMM_WORLD \(host \S+, pid \d+\) is done, and has waited 0.6 s in MPI_Finalize for the other "
+    )
     assert re.search(line + "ranks; that is normal while one of them still computes", output), output
 
 

@@ -249,6 +249,64 @@ class Horovod:
         self.hvd.shutdown()
 
 
+class TfDistribute:
+    """TensorFlow's MultiWorkerMirroredStrategy on CPUs: what has been begun is summed by one function, in packs.
+
+    It sums the gradients of a step when all of them are there, as `apply_gradients` has it do.
+    """
+
+    arm, name, net = "", "tf.distribute", "grpc"
+
+    def __init__(self, ranks: Ranks) -> None:
+        with socket.socket() as place:
+            place.bind(("", 0))
+            hosts = set(ranks.share(platform.node()))
+            here = "127.0.0.1" if len(hosts) == 1 else socket.gethostbyname(platform.node())
+            workers = ranks.share(f"{here}:{place.getsockname()[1]}")
+        tf: Any = import_module("tensorflow")
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": workers}), task_type="worker", task_id=ranks.rank, rpc_layer="grpc"
+        )
+        self.tf, self.version = tf, str(tf.__version__)
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+        self.sum = tf.function(lambda arrays: self.strategy.run(self._sum, args=arrays))
+        self.begun: list[Any] = []
+
+    def _sum(self, *arrays: Any) -> Any:
+        placed = [self.tf.identity(x) for x in arrays]  # a tensor without a device: "destinations can not be empty"
+        return self.tf.distribute.get_replica_context().all_reduce("SUM", placed)
+
+    def call(self, task: Task) -> Call:
+        """See Library.call."""
+        if task.collective.name != "allreduce":
+            raise UnsupportedHereError(f"tf.distribute has no {task.collective.name} of its own")
+        return lambda: self._replace([task.x])
+
+    def start(self) -> Start | None:
+        """See Library.start."""
+
+        def start(_: str, x: Any) -> Call:
+            self.begun.append(x)
+            return self._finish
+
+        return start
+
+    def _finish(self) -> None:
+        if self.begun:
+            self._replace(self.begun)
+            self.begun.clear()
+
+    def _replace(self, arrays: list[Any]) -> None:
+        sums = self.sum(tuple(self.tf.convert_to_tensor(x) for x in arrays))
+        for x, total in zip(arrays, sums, strict=True):
+            np.copyto(x, total.numpy())
+
+    def close(self) -> None:
+        """See Library.close: its server ends with the process."""
+
+
 class Memcpy:
     """The floor of an allreduce inside a node: each rank copies its array once, all of them at the same time."""
 
@@ -270,11 +328,9 @@ class Memcpy:
         """See Library.close: nothing is open."""
 
 
-PEERS = ("mpi4py", "openmpi", "mpich", "intelmpi", "gloo", "horovod", "memcpy")
+PEERS = ("mpi4py", "openmpi", "mpich", "intelmpi", "gloo", "horovod", "tf.distribute", "memcpy")
 NOT_HERE = {
     "nccl": "NCCL needs a GPU per rank and arrays in its memory, which hpccoll bench does not measure: benchmarks/gpu",
-    "tf.distribute": "its strategies sum inside a tf.function of their own and have no call for hpccoll bench to time; "
-    "measure such a program by `hpccoll study` with `log` (docs/study.md)",
 }
 
 
@@ -289,6 +345,8 @@ def open_peer(name: str, ranks: Ranks) -> Library:
                 return Torch(ranks)
             case "horovod":
                 return Horovod()
+            case "tf.distribute":
+                return TfDistribute(ranks)
             case "memcpy":
                 return Memcpy()
             case _:

@@ -76,7 +76,8 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
     """
     programs = Path(environment.python).parent
     command = [sys.executable, "-P", "-m", "hpccoll", "run"]
-    command += [] if environment.own else ["--launcher", str(programs / "mpirun")]
+    if not environment.own and (programs / "mpirun").exists():  # an MPI of its own
+        command += ["--launcher", str(programs / "mpirun")]
     command += ["-np", str(launch.ranks), "--nodes", launch.nodes, "--timeout", f"{launch.timeout:g}"]
     command += ["--", environment.python, "-P", "-m", "hpccoll", "bench", *words, "--in-job", "--quiet"]
     command += ["--expect", str(launch.ranks), "--number", str(number), "--out", str(file)]

@@ -162,7 +162,6 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
         (["allreduce", "--dtype", "float8"], "--dtype 'float8': there are float32, "),
         (["allreduce", "--against", "mvapich"], "--against 'mvapich': there are mpi4py, "),
         (["allreduce", "--against", "nccl"], "NCCL needs a GPU per rank"),
-        (["training", "--against", "tf.distribute"], "tf.distribute: its strategies sum inside"),
         (["allreduce", "--against", "mpich=/no/venv"], "there is no /no/venv/bin/python"),
         (["allreduce", "--arm", "ring"], "NAME:KNOB=VALUE"),
         (["merge", "a.h5", "--facts"], "a.h5: "),
@@ -177,6 +176,20 @@ def test_wrong_words_are_refused(words: list[str], said: str, capsys: pytest.Cap
 def test_a_peer_that_is_not_there_is_named() -> None:
     status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", "2", "--against", "horovod", *QUICK)
     assert status == 1 and "--against horovod: No module named 'horovod'" in err, err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "what", [("training", "--model", "even:1000:4", "--compute", "0.002"), ("allreduce", "--sizes", "4K")]
+)
+def test_tensorflow_sums_beside_us(what: tuple[str, ...], tmp_path: Path) -> None:
+    """Its sums are verified, as all are, before and after the timing."""
+    pytest.importorskip("tensorflow")
+    words = (*what, "-np", "2", "--timeout", "350", "--against", "tf.distribute", "--quiet", *QUICK)
+    status, _, err = hpccoll(*words, "--out", tmp_path / "a.h5")
+    assert status == 0, err
+    assert {key.library for key in files.read(tmp_path / "a.h5").cases} == {"hpccoll", "tf.distribute"}
 
 
 def test_steps_of_training_are_replayed(tmp_path: Path) -> None:
