@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from namespaces import PROGRAMS, cluster, hosts_up, python
 
+from hpccoll.tools.bench import files
+
 pytestmark = pytest.mark.timeout(300)
 CLUSTER = Path(__file__).with_name("cluster.sh")
 FOLDER = Path(tempfile.gettempdir(), "hpccoll-cluster")
@@ -74,6 +76,28 @@ def test_ranks_over_ssh(no_mpi: str) -> None:
     ], done.stdout
     assert re.search(r"between nodes UCX 1\.\S+ \(\S+\) on tcp/eth0 \(chosen by HPCCOLL_NET=auto", done.stdout)
     assert "authenticated by HPCCOLL_SECRET" in done.stdout
+
+
+def test_clocks_of_two_hosts_are_synchronised(no_mpi: str, tmp_path: Path) -> None:
+    """Round trips over the wire bound the error; namespaces share one clock, so that the drift is error alone."""
+    file = tmp_path / "a.h5"
+    words = (
+        "bench",
+        "allreduce",
+        "--sizes",
+        "8,64K",
+        "--synchronise",
+        "clocks",
+        "--oversubscribed",
+        "--seconds",
+        "0.05",
+    )
+    done = job(no_mpi, "h1:1,h2:1", "-m", "hpccoll", *words, "--least", "6", "--most", "12", "--out", str(file))
+    assert done.returncode == 0, done.stdout
+    cases = files.read(file).cases.values()
+    assert len(cases) == 2
+    for case in cases:
+        assert case.facts["clock error"] > 0 and case.facts["clock drift"] <= 2 * case.facts["clock error"], case.facts
 
 
 KILLED = """
