@@ -5,6 +5,7 @@
  * The checks are those of the boundary (ext/cython/arguments.pxi), with the same words: here nothing of Python may run.
  */
 #include "loop/gate.h"
+#include "loop/gate_failures.h"
 #include "loop/gate_sets.h"
 #include "loop/loop.h"
 
@@ -245,6 +246,11 @@ static int32_t index_of(const begun *b, int32_t member) {
     return i;
 }
 
+/* All ranks get this error, and their World goes on. */
+static int disagreed(const hc_handle *handle, int status) {
+    return !handle->op && (status == HC_MISMATCH || status == HC_RESULT_SIZE || status == HC_ROOT_JOINED);
+}
+
 static void finished(hc_handle *handle, void *context) {
     begun *b = context;
     char room[HC_GATE_TEXT];
@@ -262,7 +268,9 @@ static void finished(hc_handle *handle, void *context) {
         result.out = piece->out_owned ? piece->out : NULL;
         result.out_rows = piece->out_rows;
     }
-    b->done(b->context, &result);
+    hc__gate_ended();
+    if (!disagreed(handle, result.status) || !hc__gate_fail_later(b->done, b->context, &result))
+        b->done(b->context, &result);
     if (piece && result.keep)
         piece->out_owned = 0;
     free(b->members);
@@ -298,6 +306,7 @@ static int begin_in(const hc_gate_call *call, const hc_gate_place *place, char *
     }
     handle->on_done = finished;
     handle->context = b;
+    hc__gate_began();
     hc_loop_begin(place->loop, handle, DRIVE_NS);
     hc_handle_release(handle);
     return HC_OK;
