@@ -13,7 +13,7 @@ import pytest
 SHORT = ("--epochs", "2", "--verify")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("ranks", "nodes"),
     [

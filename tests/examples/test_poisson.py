@@ -4,7 +4,7 @@
 import pytest
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("ranks", "nodes"),
     [
@@ -21,7 +21,7 @@ def test_poisson(job, ranks: int, nodes: int) -> None:
     assert "times as long as mpi4py" in output
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bits_do_not_depend_on_fusion(job) -> None:
     """Two jobs, two fusion thresholds: the checksums of the solutions are equal."""
     outputs = [
