@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--compiler", default="gcc")
     parser.add_argument("--out", type=Path, help="append the results to this file, a JSON line each")
     options = parser.parse_args()
-    program = native.build(options.compiler, "kernels", "transport/kernels/*.c", "-fPIC", "-shared")
+    program = native.build(options.compiler, "kernels", "transport/kernels/*.c core/reserve.c", "-fPIC", "-shared")
     library = ctypes.CDLL(str(program))
     for name in options.kernels:
         if library.hc_kernels_select(name.encode()) != 0:
