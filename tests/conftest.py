@@ -129,8 +129,8 @@ def build_c() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def objects_of() -> Callable[[str], dict[str, Path]]:
-    """`objects_of("ext/core/*.c")`: by path, the objects that programs of build_c without flags are made of."""
-    return lambda source: compile_objects(source, all_flags(()))
+    """`objects_of("ext/core/*.c")`: by path, the objects that programs of build_c are made of, without sanitizers."""
+    return lambda source: compile_objects(source, tuple(C_FLAGS))
 
 
 @pytest.fixture(scope="session")
