@@ -123,12 +123,24 @@ static int end_together(hc__ucx_net *net) {
     return 1;
 }
 
-/* A silent rank takes nothing in, so that its connection would not end by itself. */
+/* Whether UCX still works on a message to a peer. */
+static int sends_to(const hc__ucx_net *net, int32_t peer) {
+    for (const hc_net_request *r = net->alive; r; r = r->next)
+        if (r->handle && !r->receives && r->peer == peer)
+            return 1;
+    return 0;
+}
+
+/* A silent rank takes nothing in, so that its connection would not end by itself. UCX ends the sends on it a little
+ * after it has closed it. */
 static void end_the_dead(hc__ucx_net *net) {
-    if (!net->base.dead)
+    int32_t dead = (int32_t)net->base.dead - 1;
+    if (dead < 0)
         return;
-    net->peers[net->base.dead - 1].told_goodbye = 1;
-    hc__ucx_close_by_force(net, (int32_t)net->base.dead - 1);
+    net->peers[dead].told_goodbye = 1;
+    hc__ucx_close_by_force(net, dead);
+    for (double limit = hc__ucx_seconds() + CLOSE_SECONDS; sends_to(net, dead) && hc__ucx_seconds() < limit;)
+        hc__ucx.ucp_worker_progress(net->worker);
 }
 
 /* ---- the end of the net -------------------------------------------------------------------------------------- */

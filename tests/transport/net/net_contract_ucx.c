@@ -7,7 +7,7 @@
  * net without the others, which is no loss. "cancels": rank 0 takes a large message back that rank 1 has not asked for.
  */
 #include "net_contract.h"
-#include "transport/net/ucx_net.h"
+#include "transport/net/ucx_parts.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,6 +28,25 @@ static struct {
 } *shared;
 
 static int32_t ranks;
+
+/* How many connections the net has closed, by force and in order, since count_closes(). */
+static struct {
+    ucs_status_ptr_t (*close)(ucp_ep_h, const ucp_request_param_t *);
+    int by_force, in_order;
+} counted;
+
+static ucs_status_ptr_t close_and_count(ucp_ep_h endpoint, const ucp_request_param_t *how) {
+    if (how->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS && how->flags & UCP_EP_CLOSE_FLAG_FORCE)
+        counted.by_force++;
+    else
+        counted.in_order++;
+    return counted.close(endpoint, how);
+}
+
+static void count_closes(void) {
+    counted.close = hc__ucx.ucp_ep_close_nbx;
+    hc__ucx.ucp_ep_close_nbx = close_and_count;
+}
 
 static void meet_all(void) {
     pthread_barrier_wait(&shared->barrier);
@@ -126,8 +145,9 @@ static void run_killed(hc_net *net) {
     net->abandoned = 1;
 }
 
-/* The last rank is stopped. Rank 0 finds it silent (hc_net.dead) and ends, with a message to it under way: free() does
- * not wait, and to the others rank 0 has left in order, however late they look. */
+/* The last rank is stopped. Rank 0 finds it silent (hc_net.dead) and ends, with a message to it under way: free()
+ * closes that one connection by force and the others in order, so that rank 0 has left in order to these ranks, however
+ * late they look. */
 static void run_silent(hc_net *net) {
     int32_t silent = ranks - 1;
     char *large = calloc(LARGE, 1), byte = 0;
@@ -140,11 +160,12 @@ static void run_silent(hc_net *net) {
         hc_net_request *stuck = give(net, silent, 9, large, LARGE);
         CHECK(net->ops->test(net, &stuck, NULL, NULL) == HC_IDLE, "a stopped rank takes nothing");
         net->dead = (uint32_t)silent + 1;
+        count_closes();
         return;
     } else {
         hc_net_request *receive = ask(net, 0, 5, &byte, 1);
-        while (!atomic_load(&shared->rank_0_has_ended))
-            usleep(1000);
+        for (time_t begun = time(NULL); !atomic_load(&shared->rank_0_has_ended); usleep(1000))
+            CHECK(time(NULL) - begun < NEVER, "rank 0 does not end");
         for (time_t begun = time(NULL); time(NULL) - begun < 2;)
             CHECK(net->ops->test(net, &receive, NULL, NULL) == HC_IDLE, "rank 0 has left in order: %s", net->text);
         CHECK(!net->lost_peers[0], "rank 0 is not lost");
@@ -217,6 +238,8 @@ static void run_rank(int32_t rank, const char *library, const char *what) {
         time_t begun = time(NULL);
         net->ops->free(net);
         CHECK(time(NULL) - begun < NEVER / 2, "free() waits");
+        CHECK(!counted.close || (counted.by_force == 1 && counted.in_order >= ranks - 2),
+              "%d connections closed by force, %d in order", counted.by_force, counted.in_order);
         if (rank == 0)
             atomic_store(&shared->rank_0_has_ended, 1);
         if (!strcmp(what, "killed") || !strcmp(what, "silent"))
