@@ -129,7 +129,7 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
-/* A message of another node does not come soon. */
+/* A message of another node does not come soon. Only the driver may ask: it writes the peer of a receive from any. */
 static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)
@@ -139,9 +139,10 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
 
 /* Messages need no flush, and one that comes at once no note of its wait. 1: all are done. */
 static int drive_soon(hc_loop *loop, awaited *all) {
-    if (!comes_soon(loop, *all->next) || !may_drive(loop) || !hc__driver_try(loop))
+    if (!(*all->next)->op || !may_drive(loop) || !hc__driver_try(loop))
         return 0;
-    for (int i = 0; i < SOON && !all_done(all) && (*all->next)->op; i++)
+    int most = comes_soon(loop, *all->next) ? SOON : 0;
+    for (int i = 0; i < most && !all_done(all) && (*all->next)->op; i++)
         hc__progress_once(loop);
     if (leave(loop) && all_done(all))
         call_thread(loop);
