@@ -92,7 +92,7 @@ ELSEWHERE = r"StartError: subset: not all ranks came within \d s \(HPCCOLL_START
 NO_SHM = r"StartError: rank 0: .*bytes but /dev/shm has only \d+ bytes left"
 NO_MEMORY = r"OutOfMemoryError: .*VICTIM \(host [^ ]+, pid \d+\) has no memory for its result of \d+ bytes"
 MPI = {"by": "mpirun"}
-NO_MPI = rf"MPI_Init has not returned after {START} s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
+NO_MPI = r"MPI_Init has not returned after \d+ s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
 """The first process that ends lets MPI_Init of Open MPI fail on the others."""
 LEFT = "ShutDownError: the World has been shut down: VICTIM .*"
 
