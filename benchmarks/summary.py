@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of benchmarks/README.md, from the files in results/: the goals, and what was reached.
+"""The tables of benchmarks/README.md and of the README, from the files in results/.
 
 python benchmarks/summary.py            rewrite the tables
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import results
 
-PAGE = Path(__file__).resolve().parent / "README.md"
+HERE = Path(__file__).resolve().parent
+PAGES = (HERE / "README.md", HERE.parent / "README.md")
 SECTION = re.compile(r"( *)<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 MPIS = ("openmpi", "mpich", "intelmpi")
 
@@ -21,7 +22,7 @@ class Row:
     file: str  # in results/
     label: str
     variant: str  # hpccoll's
-    goal: str
+    goal: str = ""
     gloo: str = ""  # Gloo's variant, where it has another name
     beyond: str = ""  # the variant whose time, each library's own, is taken off
 
@@ -60,8 +61,34 @@ def rows() -> list[Row]:
     return table
 
 
-def measured(row: Row) -> str | None:
-    """One line of the table, or None where nothing was measured."""
+def brief_rows() -> dict[str, Row]:
+    """What the README shows, with its words for it."""
+    return {
+        "4 bytes, 2 ranks": Row("small-2-ranks", "4 B", "unnamed", gloo="named"),
+        "64 MiB, 4 ranks of a node": Row("allreduce-4-ranks", "64 MiB", "float32"),
+        "64 MiB, 4 hosts, 1 Gbit/s": Row("allreduce-4-hosts", "64 MiB", "float32"),
+        "the same, FP16 between hosts": Row("allreduce-4-hosts", "64 MiB", "float32, FP16 on the way"),
+        "161 gradients, one call each, 4 ranks": Row(
+            "resnet50-4-ranks", "161 gradients", "enqueued, then awaited", gloo="25 MB buckets"
+        ),
+        "161 gradients, PyTorch's optimizer, 4 ranks": Row("torch_optimizer-4-ranks", "161 gradients", "fp32"),
+        "the same, 2 nodes": Row("torch_optimizer-4-ranks-2-nodes", "161 gradients", "fp32"),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The fastest record of each kind, or None where there is none."""
+
+    ours: results.Record
+    floor: results.Record | None
+    mpi: results.Record | None
+    gloo: results.Record | None
+    horovod: results.Record | None
+
+
+def measured(row: Row) -> Measured | None:
+    """What was measured for a row, or None where hpccoll was not."""
     path = results.FOLDER / f"{row.file}.jsonl"
     if not path.exists():
         return None
@@ -70,25 +97,28 @@ def measured(row: Row) -> str | None:
     ours = fastest(group, ("hpccoll",), row.variant)
     if ours is None:
         return None
-    floor, mpi = fastest(group, ("memcpy",), row.variant), fastest(group, MPIS, row.variant)
+    floor = fastest(group, ("memcpy",), row.variant)
     if "floor us" in ours["figures"]:
         floor = {"median": ours["figures"]["floor us"] * 1e-6}  # of the wire
-    gloo, horovod = (
-        fastest(group, ("gloo",), row.gloo or row.variant),
-        fastest(group, ("horovod",), row.variant),
-    )
+    gloo = fastest(group, ("gloo",), row.gloo or row.variant)
+    return Measured(ours, floor, fastest(group, MPIS, row.variant), gloo, fastest(group, ("horovod",), row.variant))
+
+
+def line(row: Row) -> str | None:
+    """One line of the table, or None where nothing was measured."""
+    found = measured(row)
+    if found is None:
+        return None
     where = " ".join(row.file.split("-")[1:])
+    mpi = found.mpi
     cells = [
         f"{row.label}, {row.variant}{f' beyond {row.beyond}' if row.beyond else ''}, {where}",
-        micro(ours),
-        micro(floor),
+        micro(found.ours),
+        micro(found.floor),
         f"{micro(mpi)} ({mpi['library']})" if mpi else "",
-        micro(gloo),
-        micro(horovod),
-        f"{ours['median'] / floor['median']:.2f}" if floor else "",
-        f"{ours['median'] / mpi['median']:.2f}" if mpi else "",
-        f"{ours['median'] / gloo['median']:.2f}" if gloo else "",
-        f"{ours['median'] / horovod['median']:.2f}" if horovod else "",
+        micro(found.gloo),
+        micro(found.horovod),
+        *(ratio(found.ours, other) for other in (found.floor, mpi, found.gloo, found.horovod)),
         row.goal,
     ]
     return f"| {' | '.join(cells)} |"
@@ -112,6 +142,13 @@ def micro(case: results.Record | None) -> str:
     return f"{case['median'] * 1e6:,.4g}" if case else ""
 
 
+def ratio(ours: results.Record, other: results.Record | None) -> str:
+    if other is None:
+        return ""
+    share = ours["median"] / other["median"]
+    return f"{share:.2f}" if share >= 0.01 else f"{share:.1g}"
+
+
 def table(head: list[str], alignment: list[str], lines: list[str]) -> str:
     return "\n".join([f"| {' | '.join(head)} |", f"|{'|'.join(alignment)}|", *lines])
 
@@ -120,7 +157,17 @@ def summary() -> str:
     """hpccoll beside the floor and the peers."""
     libraries = ["hpccoll", "memcpy (floor)", "best MPI", "Gloo", "Horovod"]
     head = ["us", *libraries, "x floor", "x best MPI", "x Gloo", "x Horovod", "to reach"]
-    return table(head, ["---"] * len(head), [line for row in rows() if (line := measured(row))])
+    return table(head, ["---"] * len(head), [drawn for row in rows() if (drawn := line(row))])
+
+
+def brief() -> str:
+    """hpccoll's time as a share of each peer's."""
+    lines = []
+    for words, row in brief_rows().items():
+        if found := measured(row):
+            shares = (ratio(found.ours, other) for other in (found.mpi, found.gloo, found.horovod))
+            lines.append(f"| {' | '.join([words, *shares])} |".replace("  ", " "))
+    return table(["hpccoll's time / the peer's", "best MPI", "Gloo", "Horovod"], ["---", *["---:"] * 3], lines)
 
 
 def stemdl() -> str:
@@ -137,13 +184,14 @@ def stemdl() -> str:
 
 
 def main() -> None:
-    tables = {"summary": summary, "stemdl": stemdl}
+    tables = {"summary": summary, "brief": brief, "stemdl": stemdl}
 
     def drawn(match: re.Match[str]) -> str:
         lines = [f"<!-- generated: {match[2]} -->", *tables[match[2]]().splitlines(), "<!-- end -->"]
         return "\n".join(match[1] + line for line in lines)
 
-    PAGE.write_text(SECTION.sub(drawn, PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(SECTION.sub(drawn, page.read_text()))
 
 
 if __name__ == "__main__":
