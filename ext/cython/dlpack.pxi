@@ -1,17 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlpack.pxi - DLPack's capsules: read for arrays in device memory, made of results. (Host arrays: NumPy's own.)
 
-cdef extern from *:
-    """
-    typedef struct { int32_t device_type, device_id; } hc__dl_device;
-    typedef struct { uint8_t code, bits; uint16_t lanes; } hc__dl_type;
-    typedef struct {
-        void *data; hc__dl_device device; int32_t ndim; hc__dl_type dtype; int64_t *shape, *strides; uint64_t offset;
-    } hc__dl_tensor;
-    typedef struct hc__dl_managed {
-        hc__dl_tensor tensor; void *context; void (*deleter)(struct hc__dl_managed *);
-    } hc__dl_managed;
-    """
+cdef extern from "cython/dlpack.h":
     ctypedef struct hc__dl_device:
         int32_t device_type, device_id
     ctypedef struct hc__dl_type:

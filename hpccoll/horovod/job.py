@@ -24,8 +24,8 @@ from hpccoll.world import is_initialized
 from hpccoll.world import shutdown as end_default_world
 
 __all__ = [
-    "barrier", "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "join", "local_rank",
-    "local_size", "rank", "shutdown", "size", "start_timeline", "stop_timeline",
+    "at_shutdown", "barrier", "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "join",
+    "local_rank", "local_size", "rank", "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip
 
 
@@ -94,10 +94,23 @@ def _communicator(comm: Any) -> Iterator[Any]:
         group.Free()
 
 
+_at_shutdown: list[Callable[[], None]] = []
+
+
+def at_shutdown(function: Callable[[], None]) -> None:
+    """Have each shutdown() call a function of a front end, which frees what it keeps for the next operations.
+
+    :param function: of no arguments; give it once
+    """
+    _at_shutdown.append(function)
+
+
 def shutdown() -> None:
     """End the World and unregister its process sets. init() may make another World."""
     forget_all()
     end_default_world()
+    for function in _at_shutdown:
+        function()
 
 
 def rank() -> int:

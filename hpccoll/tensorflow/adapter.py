@@ -18,11 +18,23 @@ import tensorflow as tf
 from hpccoll import arrays, errors
 from hpccoll._core import Buffer
 from hpccoll.frontend.adapter import SparseParts, TensorAdapter
+from hpccoll.tensorflow.kernels import extension
 
-__all__ = ["ADAPTER", "TensorFlowAdapter", "code_of", "tensor_of"]
+__all__ = ["ADAPTER", "TensorFlowAdapter", "code_of", "memory_of", "new_tensor", "tensor_of"]
 
 _CODES = {getattr(tf, name): code for code, name in enumerate(arrays.NAMES) if hasattr(tf, name)}
 _HOST = "CPU:0"
+
+
+def _kind_of(name: str) -> tuple[int, int]:
+    if name == "bfloat16":
+        return 4, 16
+    dtype = np.dtype(name)
+    return {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}[dtype.kind], 8 * dtype.itemsize
+
+
+_KINDS = [_kind_of(name) for name in arrays.NAMES]
+"""DLPack's kind and bits of each of the library's dtypes."""
 
 
 def code_of(dtype: Any) -> int:
@@ -58,21 +70,26 @@ def _has_gpus() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-@functools.lru_cache(maxsize=4096)
-def _shape_tensor(shape: tuple[int, ...]) -> Any:
-    with tf.device(_HOST):
-        return tf.constant(shape, tf.int32, shape=[len(shape)])
+def memory_of(tensor: Any) -> tuple[memoryview, int, tuple[int, ...]]:
+    """Return a tensor's memory, which is read-only to Python, its address and its shape."""
+    view = memoryview(_without_bfloat16(tensor))
+    return view, *extension().read(view)
 
 
-def _new(dtype: Any, shape: tuple[int, ...]) -> Any:
-    try:
-        if not _has_gpus():
-            return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
-        with tf.device(_HOST):
-            return tf.raw_ops.Empty(shape=_shape_tensor(shape), dtype=dtype, init=False)
-    except tf.errors.NotFoundError:
-        code_of(dtype)  # says that the library has no such dtype either
-        raise
+def new_tensor(dtype: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """Make a tensor in host memory for a result; return it and its address.
+
+    The memory is that of an earlier result that the program has dropped, if there is one of this size.
+
+    :param dtype: the library's code
+    """
+    capsule, address = extension().new_result(shape, *_KINDS[dtype])
+    return tf.experimental.dlpack.from_dlpack(capsule), address
+
+
+def _without_bfloat16(tensor: Any) -> Any:
+    """Return the tensor, or one of uint16 in the same memory: a memoryview has no bfloat16."""
+    return tf.bitcast(tensor, tf.uint16) if tensor.dtype is tf.bfloat16 else tensor
 
 
 class TensorFlowAdapter:
@@ -103,24 +120,22 @@ class TensorFlowAdapter:
         return tensor
 
     def buffer(self, tensor: Any, shape: Sequence[int] | None = None) -> Buffer:
-        array = self.to_numpy(tensor)
-        address = array.__array_interface__["data"][0]
-        return Buffer(address, code_of(tensor.dtype), array.shape if shape is None else shape, array)
+        code = code_of(tensor.dtype)
+        view, address, own = memory_of(tensor)
+        return Buffer(address, code, own if shape is None else shape, view)
 
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
-        return _new(like.dtype, tuple(shape))
+        return new_tensor(code_of(like.dtype), tuple(shape))[0]
 
     def from_bytes(self, received: Any, like: Any, shape: Sequence[int]) -> Any:
-        target = _new(like.dtype, tuple(shape))
-        array = self.to_numpy(target)  # read-only to NumPy; the tensor is not the program's yet
-        if array.size:
-            ctypes.memmove(array.__array_interface__["data"][0], received.ctypes.data, array.nbytes)
+        target, address = new_tensor(code_of(like.dtype), tuple(shape))
+        if received.nbytes:
+            ctypes.memmove(address, received.ctypes.data, received.nbytes)
         return target
 
     def to_numpy(self, tensor: Any) -> np.ndarray:
         code_of(tensor.dtype)
-        bits = tf.bitcast(tensor, tf.uint16) if tensor.dtype == tf.bfloat16 else tensor
-        return np.asarray(memoryview(bits))
+        return np.asarray(memoryview(_without_bfloat16(tensor)))
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Any:
         with tf.device(_HOST):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our operations in TensorFlow's registry: loads ext/tensorflow, once, when the first graph needs it."""
+"""Loads ext/tensorflow, once, when it is needed: our operations in TensorFlow's registry, and memory for results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,32 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
+from hpccoll.horovod.job import at_shutdown
 from hpccoll.tensorflow.internals import OLDEST
 
-__all__ = ["operations"]
+__all__ = ["extension", "operations"]
 
 _EXTENSION = "hpccoll._tensorflow"
+
+
+@functools.cache
+def _loaded() -> tuple[Any, Any]:
+    """Load the library; return TensorFlow's module of its operations, and Python's of the rest."""
+    found = importlib.util.find_spec(_EXTENSION)
+    if found is None or found.origin is None:
+        raise errors.UnsupportedError(f"{_EXTENSION} was not built: build hpccoll anew")
+    made = tf.load_op_library(found.origin)  # first: TensorFlow takes what registers itself while it loads the file
+    module = importlib.import_module(_EXTENSION)
+    at_shutdown(module.free_idle_memory)
+    return made, module
+
+
+def extension() -> Any:
+    """Return hpccoll._tensorflow, for memory; graphs may still be impossible.
+
+    :raises UnsupportedError: it was not built
+    """
+    return _loaded()[1]
 
 
 @functools.cache
@@ -24,15 +45,11 @@ def operations() -> Any:
 
     :raises UnsupportedError: this TensorFlow lacks something
     """
-    found = importlib.util.find_spec(_EXTENSION)
-    if found is None or found.origin is None:
-        raise errors.UnsupportedError(f"{_EXTENSION} was not built: build hpccoll anew")
-    made = tf.load_op_library(found.origin)  # first: TensorFlow takes what registers itself while it loads the file
-    problem = importlib.import_module(_EXTENSION).problem
-    if problem or not hasattr(made, "hpccoll_allreduce"):
+    made, module = _loaded()
+    if module.problem or not hasattr(made, "hpccoll_allreduce"):
         raise errors.UnsupportedError(
             f"operations in graphs do not run with TensorFlow {tf.__version__}: "
-            f"{problem or f'{_EXTENSION} was imported before TensorFlow'}. hpccoll was made for TensorFlow {OLDEST} "
-            "and later; outside of tf.function all operations work"
+            f"{module.problem or f'{_EXTENSION} was imported before TensorFlow'}. hpccoll was made for TensorFlow "
+            f"{OLDEST} and later; outside of tf.function all operations work"
         )
     return made

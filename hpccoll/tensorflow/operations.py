@@ -24,7 +24,7 @@ from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Sum, choose
 from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
-from hpccoll.tensorflow import adasum, derivatives, graph
+from hpccoll.tensorflow import adasum, derivatives, eager, graph
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped
@@ -62,7 +62,7 @@ class TensorFlowOperations(Operations[Any]):
         if not tf.executing_eagerly():
             return adasum.combine(self, call, tensors) if call.op is Adasum else graph.allreduce(call, tensors)
         if not could_possibly_record():
-            return super().run_allreduce(call, tensors)
+            return [eager.allreduce(call, tensors[0])] if eager.can(call) else super().run_allreduce(call, tensors)
         compute = super().run_allreduce
         return _recorded(
             lambda *xs: (compute(call, xs), None),

@@ -20,6 +20,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compr
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, ReduceOp, choose
 from hpccoll.horovod.operations import Allreduce
+from hpccoll.tensorflow import eager
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.operations import OPERATIONS, allreduce
@@ -101,24 +102,14 @@ class Reduction:
 
     def _begin(self, name: str, tensors: list[Any], *, group: bool) -> Callable[[], list[Any]]:
         """Begin to combine tensors; return what waits for the results. In a graph there is nothing to wait for."""
-        op, before, after = self.op, 1.0 / self.predivide, self.predivide
-        wire = wire_for(self.compression, *map(ADAPTER.dtype, tensors))
-        pairs = [(x, None) if wire is not None else self.compression.compress(x) for x in tensors]
-        sent = [x for x, _ in pairs]
-
-        def finish(results: Sequence[Any]) -> list[Any]:
-            if wire is not None:
-                return list(results)
-            return [self.compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]
-
-        if not tf.executing_eagerly():
-            call = Allreduce(name, op, before, after, self.process_set, group=group, wire=wire)
-            made = finish(OPERATIONS.run_allreduce(call, sent))
-            return lambda: made
-        handle = OPERATIONS.requests.allreduce(
-            name, sent, op, before, after, self.process_set, group=group, in_place=False, wire=wire
-        )
-        return lambda: finish(handle.wait() if group else [handle.wait()])
+        compressor, dtypes = self.compression, [ADAPTER.dtype(x) for x in tensors]
+        wire = None if compressor is NoneCompressor else wire_for(compressor, *dtypes)
+        call = Allreduce(name, self.op, 1.0 / self.predivide, self.predivide, self.process_set, group=group, wire=wire)
+        if compressor is NoneCompressor or wire is not None:
+            return _begun(call, tensors)
+        pairs = [compressor.compress(x) for x in tensors]
+        wait = _begun(call, [x for x, _ in pairs])
+        return lambda: [compressor.decompress(x, context) for x, (_, context) in zip(wait(), pairs, strict=True)]
 
     def _grouped(self, dense: list[int], given: list[str], variables: Sequence[Any]) -> list[tuple[str, list[int]]]:
         """Return each group's name and its members; a gradient without a group is alone."""
@@ -143,6 +134,25 @@ class Reduction:
             else:
                 by_group.setdefault(at, []).append(i)
         return [*((f"{self.name} group {at}", members) for at, members in sorted(by_group.items())), *alone]
+
+
+def _begun(call: Allreduce, tensors: list[Any]) -> Callable[[], list[Any]]:
+    if not tf.executing_eagerly():
+        made = OPERATIONS.run_allreduce(call, tensors)
+        return lambda: made
+    if eager.can(call):
+        request, result = eager.begin(call, tensors[0], waits=False)
+
+        def wait() -> list[Any]:
+            request.wait()
+            return [result]
+
+        return wait
+    handle = OPERATIONS.requests.allreduce(
+        call.name, tensors, call.op, call.prescale, call.postscale, call.process_set, group=call.group,
+        in_place=False, wire=call.wire,
+    )  # fmt: skip
+    return lambda: handle.wait() if call.group else [handle.wait()]
 
 
 def _key(variable: Any) -> int:

@@ -1,12 +1,14 @@
 """Operations and training of `hpccoll.tensorflow`, eager and in tf.function: one rank of a job of test_jobs.py."""
 
 import sys
+import threading
 
 import numpy as np
 import tensorflow as tf
 
 import hpccoll
 import hpccoll.tensorflow as hvd
+from hpccoll.tensorflow import kernels
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -190,6 +192,42 @@ def check_worlds():
         assert "call hpccoll.init() first" in str(error)
     hvd.init()
     assert program(tf.ones(1)) == size
+
+
+def check_memory():
+    """An eager result takes memory that another one gave back; shutdown() frees what is left."""
+    memory = kernels.extension()
+
+    def address(x):
+        return memory.read(memoryview(x))[0]
+
+    names = [name for name in hpccoll.arrays.NAMES if hasattr(tf, name)]
+    for name in names:
+        x = tf.cast(tf.constant([[1, 0, 1]] * (rank + 1)), getattr(tf, name))
+        results = [hvd.allgather(x), hvd.broadcast(x[:1], 0), hvd.allreduce(x[:1], op=hvd.Sum)]
+        for result in results:
+            assert result.dtype == x.dtype
+            assert name == "bfloat16" or address(result) % 64 == 0
+        assert results[0].shape == [int(total), 3]
+    x = tf.ones([1000, 100])
+    first = hvd.allreduce(x, op=hvd.Sum)
+    used, doubled = address(first), first * 2
+    thread = threading.Thread(target=lambda: hvd.allreduce(tf.ones(7), op=hvd.Sum, name="in a thread"))
+    thread.start()
+    thread.join()
+    del first
+    second = hvd.allreduce(x, op=hvd.Sum)
+    assert address(second) == used and np.array_equal(doubled, 2.0 * second)
+    variable = tf.Variable(second)  # it may take the memory over
+    del second
+    other = hvd.allreduce(x * 3, op=hvd.Sum)
+    assert np.array_equal(variable, doubled / 2) and np.array_equal(other, 3.0 * variable)
+    del other
+    assert memory.idle_memory() > 0
+    hvd.shutdown()
+    assert memory.idle_memory() == 0
+    assert np.array_equal(variable, doubled / 2)
+    hvd.init()
 
 
 tf.config.threading.set_inter_op_parallelism_threads(2)
