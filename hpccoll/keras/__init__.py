@@ -10,6 +10,7 @@
     backends.py      the front end whose operations carry the gradients
     callbacks.py     what fit() calls
     values.py        values and variables between ranks
+    compiling.py     compile() refuses what cannot run
     saving.py        load_model
     elastic.py       elastic jobs
 """

@@ -24,6 +24,8 @@ from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Max, choose
 from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
+from hpccoll.keras.compiling import watch_compile
+from hpccoll.world import is_initialized
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
 
@@ -55,6 +57,11 @@ class _Reducing:
         :param variable: of the model, on all ranks
         """
         self._given.local.add(_key(variable))
+
+    def exchanges(self) -> bool:
+        """Say whether a step exchanges gradients: one rank alone has nobody to exchange them with."""
+        process_set = self._given.how.process_set
+        return is_initialized() and process_set.included() is not False and world_of(process_set).size > 1
 
     def build(self, variables: Sequence[Any]) -> None:
         """See keras.optimizers.Optimizer.
@@ -276,6 +283,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     del device_dense, device_sparse
     _check_optimizer(optimizer)
     check_no_distribution()
+    watch_compile()
     if num_groups:
         warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.keras.compiling import check_no_xla
 from hpccoll.keras.optimizer import DistributedOptimizer
 
 __all__ = ["load_model"]
@@ -29,10 +30,12 @@ def load_model(
     :param compression: see DistributedOptimizer
     :param legacy_opts: has no effect; it is there because Horovod has it, for Keras 2
     :returns: the model; one that was not compiled has no optimizer
+    :raises UnsupportedError: (a ValueError) the model was compiled for XLA in TensorFlow
     """
     del legacy_opts
     known = {kind.__name__: kind for kind in custom_optimizers or ()}
     model = keras.saving.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
     if getattr(model, "optimizer", None) is not None:
         model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+        check_no_xla(model)
     return model

@@ -96,6 +96,13 @@ def test_random_programs_end(job: Job, ranks: int, nodes: int, threads: int) -> 
 
 @slow
 @pytest.mark.timeout(450)
+def test_memory_stays_as_it_is(job: Job) -> None:
+    """10,000 steps were tried, too."""
+    assert job("steps.py", "3000").count("3000 steps") == 2
+
+
+@slow
+@pytest.mark.timeout(450)
 @pytest.mark.parametrize(("ranks", "threads"), [(2, 1), (3, 2), (4, 3)])
 def test_a_rank_is_killed_among_random_programs(ended: Callable[..., Any], ranks: int, threads: int) -> None:
     options = ("--launcher-options=--enable-recovery",)

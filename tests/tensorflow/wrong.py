@@ -1,5 +1,7 @@
 """What is wrong is an error before anything is sent, eager, in tf.function and in Keras: one rank of a job."""
 
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 
@@ -115,7 +117,15 @@ def check_keras():
     refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD(), groups=[["a"], "b"]), "groups", kinds=["eager"])
     refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD(), op=hvd.Max, gradient_predivide_factor=2.0),
             "gradient_predivide_factor", kinds=["eager"])  # fmt: skip
-    refused(lambda: model(sgd, jit_compile=True).fit(x, x[:, :1], verbose=0), "jit_compile=False", kinds=["eager"])
+    refused(lambda: model(sgd, jit_compile=True), "jit_compile=False", kinds=["eager"])
+    late = model(sgd)
+    late.jit_compile = True
+    refused(lambda: late.fit(x, x[:, :1], verbose=0), "jit_compile=False", kinds=["eager"])
+    model(tf.keras.optimizers.SGD(0.1), jit_compile=True).fit(x, x[:, :1], verbose=0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.keras"
+        model(tf.keras.optimizers.SGD(0.1), jit_compile=True).save(path)
+        refused(lambda: hvk.load_model(path), "jit_compile=False", kinds=["eager"])
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD()), "tf.distribute", kinds=["eager"])
 
