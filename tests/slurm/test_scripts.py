@@ -58,6 +58,10 @@ def test_submit_refuses_more_nodes_than_the_partition_has(slurm: Cluster) -> Non
     status, output = slurm.run(*words, 50, "--", "true", check=False)
     assert status == 2, output
     assert "hpccoll submit: 50 nodes, and a job in the partition main has 4 at most (sinfo): --nodes 4, or" in output
+    dry = [*words[:-1], "--dry-run", words[-1]]
+    status, output = slurm.run(*dry, 50, "--", "true", check=False)
+    assert status == 2 and "50 nodes, and a job in the partition main has 4" in output, output
+    assert "not checked" not in slurm.run(*dry, 4, "--", "true")[1]
     status, output = slurm.run(*words, 1, "--", "true")
     number = output.split()[-1]
     (job,) = slurm.wait(number)

@@ -7,7 +7,11 @@ import re
 import shutil
 import subprocess
 
-__all__ = ["too_many_nodes"]
+__all__ = ["UnknownError", "too_many_nodes"]
+
+
+class UnknownError(Exception):
+    """How many nodes a job may have is not known here; the text says why."""
 
 
 def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
@@ -16,19 +20,11 @@ def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
     :param script: the job script
     :param nodes: how many it asks for
     :param environment: the user's, which may name a partition
-    :returns: what is wrong, in a sentence; "" if nothing is, or if Slurm cannot be asked here
+    :returns: what is wrong, in a sentence; "" if nothing is
+    :raises UnknownError: Slurm does not say here how many nodes the partition has
     """
-    if not shutil.which("sinfo", path=environment.get("PATH")):
-        return ""
-    try:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--format=%P|%D|%s"],
-            capture_output=True, text=True, timeout=20, check=False, env=environment,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
     wanted = _partition(script, environment)
-    for line in done.stdout.splitlines():
+    for line in _partitions(environment):
         name, there, sizes = line.split("|")
         if name.rstrip("*") == wanted or (not wanted and name.endswith("*")):
             most = min(int(there), _most(sizes))
@@ -37,7 +33,25 @@ def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
                     f"{nodes} nodes, and a job in the partition {name.rstrip('*')} has {most} at most (sinfo): "
                     f"--nodes {most}, or another partition"
                 )
-    return ""
+            return ""
+    raise UnknownError(f"sinfo knows no partition {wanted}" if wanted else "sinfo names no default partition")
+
+
+def _partitions(environment: dict[str, str]) -> list[str]:
+    """A line for each partition: its name with a * behind the default one, its nodes, the sizes of its jobs."""
+    if not shutil.which("sinfo", path=environment.get("PATH")):
+        raise UnknownError("there is no sinfo on PATH")
+    try:
+        done = subprocess.run(
+            ["sinfo", "--noheader", "--format=%P|%D|%s"],
+            capture_output=True, text=True, timeout=20, check=False, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnknownError(f"sinfo does not answer ({error})") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UnknownError(f"sinfo failed ({said[-1] if said else f'status {done.returncode}'})")
+    return done.stdout.splitlines()
 
 
 def _partition(script: str, environment: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ from hpccoll import config
 from hpccoll.errors import HpccollError
 from hpccoll.tools.lint import check
 from hpccoll.tools.submit import script, site
-from hpccoll.tools.submit.capacity import too_many_nodes
+from hpccoll.tools.submit.capacity import UnknownError, too_many_nodes
 from hpccoll.tools.submit.layout import RequestError
 from hpccoll.tools.submit.script import NAME_CHARACTERS, RUNTIMES, Request
 
@@ -65,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Print, check and submit the scripts.
 
-    :returns: the exit status: 0, 1 if a script has an error, 2 if the arguments do not fit, or that of sbatch or bsub
+    :returns: the exit status: 0, 1 if a script has an error, 2 if the arguments do not fit the site or its
+        partition, or that of sbatch or bsub
     """
     if arguments.sites:
         print("\n\n".join(described(site.load(name)) for name in site.names()))
@@ -80,13 +81,35 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
     if file := missing_program(requests[0]):
         print(f"hpccoll submit: there is no {file} in {Path.cwd()}, where the job will start", file=sys.stderr)
-    if where.scheduler == "slurm" and not arguments.dry_run:
-        for request, text in zip(requests, scripts, strict=True):
-            if problem := too_many_nodes(text, request.all_nodes, dict(config.environment())):
-                print(f"hpccoll submit: {problem}", file=sys.stderr)
-                return 2
+    problems = [
+        too_many(where, request, text, arguments.dry_run) for request, text in zip(requests, scripts, strict=True)
+    ]
+    if any(problems) and not arguments.dry_run:
+        return 2
     statuses = [submit(where, text, arguments.dry_run) for text in scripts]
-    return max(statuses)
+    return 2 if any(problems) else max(statuses)
+
+
+def too_many(where: site.Site, request: Request, text: str, dry_run: bool) -> bool:
+    """Say that a job asks for more nodes than it can get, or in a dry run that this is not known.
+
+    Without a dry run, what is not known needs no words: sbatch or bsub answers next.
+
+    :param text: the job script
+    """
+    try:
+        if where.scheduler != "slurm":
+            raise UnknownError(f"{where.scheduler.upper()} is not asked")
+        problem = too_many_nodes(text, request.all_nodes, dict(config.environment()))
+    except UnknownError as why:
+        if dry_run:
+            nodes = f"{request.all_nodes} node{'s' * (request.all_nodes > 1)}"
+            note = f"whether a job may have {nodes} was not checked: {why}"
+            print(f"hpccoll submit: {note}", file=sys.stderr)
+        return False
+    if problem:
+        print(f"hpccoll submit: {problem}", file=sys.stderr)
+    return bool(problem)
 
 
 def submit(where: site.Site, text: str, dry_run: bool) -> int:

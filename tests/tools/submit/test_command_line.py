@@ -35,6 +35,7 @@ def test_dry_run_prints_the_script() -> None:
     assert "--nrs 384 --rs_per_host 6" in output and 'python train.py --lr 0.1 "$@"' in output
     assert output.splitlines()[1] == "# hpccoll submit --site summit --nodes 64 --time 2:00 train.py --lr 0.1"
     assert "jobs on summit name a project: --account PROJECT" in errors
+    assert "whether a job may have 64 nodes was not checked: LSF is not asked" in errors
 
 
 def test_a_dry_run_of_the_programs_own_stays() -> None:
@@ -49,7 +50,7 @@ def test_words_of_the_program_stay_words(tmp_path: Path) -> None:
     words = ["my train.py", "--text", "two\nlines", "$HOME", "-- -x", "it's"]
     command = [sys.executable, "-m", "hpccoll", "submit", "--site", "generic-cpu", "--dry-run", *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "whether a job may have 1 node" in done.stderr
     assert "#SBATCH --job-name=my-train\n" in done.stdout
     (tmp_path / "srun").write_text('#!/bin/sh\nwhile [ "$1" != python ]; do shift; done\nprintf "%s\\0" "$@"\n')
     (tmp_path / "srun").chmod(0o755)
@@ -65,7 +66,7 @@ def test_a_program_that_is_not_here_is_said() -> None:
     """The script is written all the same, because it may be for another machine."""
     status, output, errors = submit("--site generic-cpu --dry-run nowhere/train.py --lr 0.1")
     assert status == 0 and 'python nowhere/train.py --lr 0.1 "$@"' in output
-    assert errors == f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n"
+    assert f"hpccoll submit: there is no nowhere/train.py in {Path.cwd()}, where the job will start\n" in errors
 
 
 @pytest.mark.parametrize(
@@ -124,6 +125,29 @@ def test_refusals(line: str, says: str) -> None:
 def test_no_scheduler_here(tmp_path: Path) -> None:
     status, _, errors = submit("--site summit --account A train.py", PATH=str(tmp_path))
     assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in errors
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "status", "says"),
+    [
+        (None, 0, "whether a job may have 50 nodes was not checked: there is no sinfo on PATH"),
+        ("echo no controller >&2; exit 1", 0, "was not checked: sinfo failed (no controller)"),
+        ("echo 'other|99|1-infinite'", 0, "was not checked: sinfo names no default partition"),
+        ("echo 'main*|50|1-infinite'", 0, ""),
+        ("echo 'other|99|1-infinite'; echo 'main*|4|1-infinite'", 2, "50 nodes, and a job in the partition main has 4"),
+        ("echo 'main*|99|1-3'", 2, "50 nodes, and a job in the partition main has 3 at most (sinfo): --nodes 3, or"),
+    ],
+)
+def test_a_dry_run_compares_the_nodes_with_the_partition(
+    sinfo: str | None, status: int, says: str, tmp_path: Path
+) -> None:
+    """It prints the script in any case, which may be for another machine; tests/slurm asks a real Slurm."""
+    if sinfo is not None:
+        (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n")
+        (tmp_path / "sinfo").chmod(0o755)
+    done, output, errors = submit("--site generic-cpu --nodes 50 --dry-run true", PATH=str(tmp_path))
+    assert done == status and "#SBATCH --nodes=50\n" in output
+    assert says in errors and (says or not errors), errors
 
 
 def test_the_job_runs_with_the_python_that_submits() -> None:
