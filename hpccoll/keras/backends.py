@@ -232,8 +232,8 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     import torch
 
-    kept: Callable[..., Any] = torch.compiler.disable(function)
-    return kept
+    disable: Callable[..., Callable[..., Any]] = torch.compiler.disable
+    return disable(function)
 
 
 def check_no_distribution() -> None:
