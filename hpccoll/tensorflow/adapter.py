@@ -20,7 +20,7 @@ from hpccoll._core import Buffer
 from hpccoll.frontend.adapter import SparseParts, TensorAdapter
 from hpccoll.tensorflow.kernels import extension
 
-__all__ = ["ADAPTER", "TensorFlowAdapter", "code_of", "memory_of", "new_tensor", "tensor_of"]
+__all__ = ["ADAPTER", "TensorFlowAdapter", "code_of", "memory_of", "new_tensor", "on_host", "tensor_of"]
 
 _CODES = {getattr(tf, name): code for code, name in enumerate(arrays.NAMES) if hasattr(tf, name)}
 _HOST = "CPU:0"
@@ -70,6 +70,14 @@ def _has_gpus() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
+def on_host(tensor: Any) -> Any:
+    """Return the tensor, or a copy of one on a GPU."""
+    if _has_gpus() and "CPU" not in tensor.backing_device:
+        with tf.device(_HOST):
+            return tf.identity(tensor)
+    return tensor
+
+
 def memory_of(tensor: Any) -> tuple[memoryview, int, tuple[int, ...]]:
     """Return a tensor's memory, which is read-only to Python, its address and its shape."""
     view = memoryview(_without_bfloat16(tensor))
@@ -114,10 +122,7 @@ class TensorFlowAdapter:
         tensor = tensor_of(tensor)
         if not tf.executing_eagerly():
             raise errors.UnsupportedError("a tensor of a graph, which has no values yet")
-        if _has_gpus() and "CPU" not in tensor.backing_device:
-            with tf.device(_HOST):
-                tensor = tf.identity(tensor)
-        return tensor
+        return on_host(tensor)
 
     def buffer(self, tensor: Any, shape: Sequence[int] | None = None) -> Buffer:
         code = code_of(tensor.dtype)

@@ -7,49 +7,70 @@ with a name that is in flight is refused there by the call itself, and here when
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hpccoll import errors
 from hpccoll._core import Buffer
+from hpccoll.compression import Compression
 from hpccoll.frontend import names
 from hpccoll.frontend.called import called, in_its_words
-from hpccoll.frontend.process_sets import world_of
-from hpccoll.frontend.reductions import Adasum, reduction
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.reductions import Adasum, ReduceOp, reduction
 from hpccoll.horovod.operations import Allreduce
-from hpccoll.tensorflow.adapter import ADAPTER, code_of, memory_of, new_tensor
+from hpccoll.tensorflow.adapter import code_of, memory_of, new_tensor, on_host
 
-__all__ = ["allreduce", "begin", "can"]
+__all__ = ["Allreduces", "allreduce", "can"]
 
 
 def can(call: Allreduce) -> bool:
-    """Say whether begin() can do this."""
+    """Say whether Allreduces can do this."""
     return not call.group and call.prescale == 1.0 == call.postscale and call.op is not Adasum
 
 
-def begin(call: Allreduce, tensor: Any, *, waits: bool) -> tuple[Any, Any]:
-    """Begin to reduce a tensor; return a handle, and the result, which is there when the handle's wait() returns.
+class Allreduces:
+    """Begins allreduces of one kind; what they share is looked up once."""
 
-    :param waits: the caller waits at once
-    :raises HpccollError: see hpccoll.frontend.requests
-    """
-    try:
-        source = ADAPTER.contiguous(tensor)
-        dtype = code_of(source.dtype)
-        memory, address, shape = memory_of(source)
-        given = Buffer(address, dtype, shape, memory)
-        target, address = new_tensor(dtype, shape)
-        request = world_of(call.process_set).core.collective(
-            "allreduce", given, names.request("allreduce", call.name), given.at(address, target), waits,
-            reduction(call.op), compression=call.wire,
-        )  # fmt: skip
-    except errors.HpccollError as error:
-        what = f"{called('allreduce')} of {call.name or 'an unnamed tensor'}"
-        raise type(error)(f"{what}: {in_its_words(str(error))}") from None
-    return request, target
+    def __init__(self, op: ReduceOp, process_set: ProcessSet) -> None:
+        """
+        :param op: not Adasum
+        :param process_set: the ranks that take part
+        """  # noqa: D205, D212
+        self._op, self._process_set = op, process_set
+        self._kind: tuple[Any, Any] | None = None
+
+    def begin(
+        self, name: str | None, tensor: Any, wire: Compression | None = None, *, waits: bool = False
+    ) -> Callable[[], list[Any]]:
+        """Begin to reduce a tensor; return what waits for the result, a list of one.
+
+        :param tensor: a tensor that exists now
+        :param wire: what float32 and float64 values travel as
+        :param waits: the caller waits at once
+        :raises HpccollError: see hpccoll.frontend.requests
+        """
+        try:
+            if self._kind is None:
+                self._kind = world_of(self._process_set).core, reduction(self._op)
+            core, op = self._kind
+            source = on_host(tensor)
+            dtype = code_of(source.dtype)
+            memory, address, shape = memory_of(source)
+            given = Buffer(address, dtype, shape, memory)
+            target, address = new_tensor(dtype, shape)
+            whole, out = names.request("allreduce", name), given.at(address, target)
+            request = core.collective("allreduce", given, whole, out, waits, op, compression=wire)
+        except errors.HpccollError as error:
+            what = f"{called('allreduce')} of {name or 'an unnamed tensor'}"
+            raise type(error)(f"{what}: {in_its_words(str(error))}") from None
+
+        def wait() -> list[Any]:
+            request.wait()
+            return [target]
+
+        return wait
 
 
-def allreduce(call: Allreduce, tensor: Any) -> Any:
-    """Reduce a tensor and return the result; see begin()."""
-    request, target = begin(call, tensor, waits=True)
-    request.wait()
-    return target
+def allreduce(call: Allreduce, tensor: Any) -> list[Any]:
+    """Reduce a tensor and return the result, in a list."""
+    return Allreduces(call.op, call.process_set).begin(call.name, tensor, call.wire, waits=True)()

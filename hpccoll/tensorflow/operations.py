@@ -62,7 +62,7 @@ class TensorFlowOperations(Operations[Any]):
         if not tf.executing_eagerly():
             return adasum.combine(self, call, tensors) if call.op is Adasum else graph.allreduce(call, tensors)
         if not could_possibly_record():
-            return [eager.allreduce(call, tensors[0])] if eager.can(call) else super().run_allreduce(call, tensors)
+            return eager.allreduce(call, tensors[0]) if eager.can(call) else super().run_allreduce(call, tensors)
         compute = super().run_allreduce
         return _recorded(
             lambda *xs: (compute(call, xs), None),

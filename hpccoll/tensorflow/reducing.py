@@ -18,7 +18,7 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average, ReduceOp, choose
+from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, choose
 from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow import eager
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
@@ -87,9 +87,13 @@ class Reduction:
         given = [f"{self.name}.{at}" for at in range(len(results))] if generic_names else _names(self.name, variables)
         dense = [i for i, x in enumerate(results) if x is not None and not isinstance(x, tf.IndexedSlices)]
         waits: list[tuple[list[int], Callable[[], list[Any]]]] = []
+        plain = self._plain() if tf.executing_eagerly() else None
         for name, members in self._grouped(dense, given, variables):
             tensors = [tensor_of(results[i]) for i in members]
-            waits.append((members, self._begin(name, tensors, group=len(members) > 1)))
+            if plain is not None and len(members) == 1:
+                waits.append((members, plain.begin(name, tensors[0])))
+            else:
+                waits.append((members, self._begin(name, tensors, group=len(members) > 1)))
         for i, slices in enumerate(gradients):
             if isinstance(results[i], tf.IndexedSlices):
                 results[i] = allreduce(
@@ -100,16 +104,31 @@ class Reduction:
                 results[i] = result
         return results
 
+    def _plain(self) -> eager.Allreduces | None:
+        """Return what begins allreduces of tensors that exist now by the shortest way, if that can do this."""
+        known = self.compression is NoneCompressor and self.predivide == 1.0 and self.op is not Adasum
+        return eager.Allreduces(self.op, self.process_set) if known else None
+
     def _begin(self, name: str, tensors: list[Any], *, group: bool) -> Callable[[], list[Any]]:
         """Begin to combine tensors; return what waits for the results. In a graph there is nothing to wait for."""
-        compressor, dtypes = self.compression, [ADAPTER.dtype(x) for x in tensors]
-        wire = None if compressor is NoneCompressor else wire_for(compressor, *dtypes)
-        call = Allreduce(name, self.op, 1.0 / self.predivide, self.predivide, self.process_set, group=group, wire=wire)
-        if compressor is NoneCompressor or wire is not None:
-            return _begun(call, tensors)
-        pairs = [compressor.compress(x) for x in tensors]
-        wait = _begun(call, [x for x, _ in pairs])
-        return lambda: [compressor.decompress(x, context) for x, (_, context) in zip(wait(), pairs, strict=True)]
+        op, before, after = self.op, 1.0 / self.predivide, self.predivide
+        wire = wire_for(self.compression, *map(ADAPTER.dtype, tensors))
+        pairs = [(x, None) if wire is not None else self.compression.compress(x) for x in tensors]
+        sent = [x for x, _ in pairs]
+
+        def finish(results: Sequence[Any]) -> list[Any]:
+            if wire is not None:
+                return list(results)
+            return [self.compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]
+
+        if not tf.executing_eagerly():
+            call = Allreduce(name, op, before, after, self.process_set, group=group, wire=wire)
+            made = finish(OPERATIONS.run_allreduce(call, sent))
+            return lambda: made
+        handle = OPERATIONS.requests.allreduce(
+            name, sent, op, before, after, self.process_set, group=group, in_place=False, wire=wire
+        )
+        return lambda: finish(handle.wait() if group else [handle.wait()])
 
     def _grouped(self, dense: list[int], given: list[str], variables: Sequence[Any]) -> list[tuple[str, list[int]]]:
         """Return each group's name and its members; a gradient without a group is alone."""
@@ -134,25 +153,6 @@ class Reduction:
             else:
                 by_group.setdefault(at, []).append(i)
         return [*((f"{self.name} group {at}", members) for at, members in sorted(by_group.items())), *alone]
-
-
-def _begun(call: Allreduce, tensors: list[Any]) -> Callable[[], list[Any]]:
-    if not tf.executing_eagerly():
-        made = OPERATIONS.run_allreduce(call, tensors)
-        return lambda: made
-    if eager.can(call):
-        request, result = eager.begin(call, tensors[0], waits=False)
-
-        def wait() -> list[Any]:
-            request.wait()
-            return [result]
-
-        return wait
-    handle = OPERATIONS.requests.allreduce(
-        call.name, tensors, call.op, call.prescale, call.postscale, call.process_set, group=call.group,
-        in_place=False, wire=call.wire,
-    )  # fmt: skip
-    return lambda: handle.wait() if call.group else [handle.wait()]
 
 
 def _key(variable: Any) -> int:
