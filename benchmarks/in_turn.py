@@ -27,7 +27,7 @@ COMM = MPI.COMM_WORLD
 
 PARTS = ("gradients", "one", "overlap")
 
-NUMPY = "NumPy arrays, in place"
+NUMPY, ELSEWHERE = "NumPy arrays, in place", "NumPy arrays, into others"
 
 Samples = dict[str, list[float]]
 
@@ -124,18 +124,23 @@ def check(given: list[np.ndarray], found: list[np.ndarray], factor: float) -> No
         np.testing.assert_allclose(result.reshape(x.shape), expected, rtol=1e-5, err_msg=f"gradient {i}")
 
 
-def in_numpy(given: list[np.ndarray]) -> Contestant:
-    """The mean of NumPy arrays in place, an operation each."""
+def in_numpy(given: list[np.ndarray], *, in_place: bool = True) -> Contestant:
+    """The mean of NumPy arrays, an operation each, in place or into others that are there already."""
     host = [x.copy() for x in given]
+    results = host if in_place else [np.zeros_like(x) for x in given]
+    name = "numpy" if in_place else "elsewhere"
 
     def run() -> None:
-        begun = [hpccoll.allreduce_async(x, hpccoll.AVERAGE, name=f"numpy.{i}", out=x) for i, x in enumerate(host)]
+        begun = [
+            hpccoll.allreduce_async(x, hpccoll.AVERAGE, name=f"{name}.{i}", out=out)
+            for i, (x, out) in enumerate(zip(host, results, strict=True))
+        ]
         for handle in begun:
             handle.wait()
 
     def verify() -> None:
         run()
-        check(given, host, 1 / COMM.size)
+        check(given, results, 1 / COMM.size)
 
     return Contestant(run, verify)
 

@@ -4,8 +4,9 @@
     OMP_NUM_THREADS=1 hpccoll run -np 2 python benchmarks/tensorflow_gradients.py
 
 All take turns in one job; Horovod for TensorFlow is a contestant where it is installed. NumPy arrays are reduced in
-place. A third question: when, as a share of a training step, are the gradients asked for, if backward computes them one
-after another?
+place, and into others, as tensors always are. TensorFlow's own part is beside: a tf.function that only multiplies.
+Another question: when, as a share of a training step, are the gradients asked for, if backward computes them one after
+another?
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ import in_turn
 import numpy as np
 import overlap
 import tensorflow as tf
-from in_turn import COMM, NUMPY, Bar, Contestant
+from in_turn import COMM, ELSEWHERE, NUMPY, Bar, Contestant
 
 import hpccoll.tensorflow as hvd
 from hpccoll.tensorflow.reducing import Reduction
 
 EAGER, GRAPH, HOROVOD = "eager", "tf.function", "Horovod in tf.function"
-COMPUTED = "tf.function, of x * 1.0"
-GRADIENTS = [Bar(GRAPH, NUMPY, 2.0), Bar(EAGER, NUMPY, 1.5), Bar(GRAPH, HOROVOD, 0.2)]
+COMPUTED, ALONE = "tf.function, of x * 1.0", "tf.function, x * 1.0 alone"
+GRADIENTS = [Bar(GRAPH, NUMPY, 2.0), Bar(EAGER, NUMPY, 1.5), Bar(EAGER, ELSEWHERE, 1.5), Bar(GRAPH, HOROVOD, 0.2)]
 EAGER_SECONDS, GRAPH_SECONDS = 30e-6, 100e-6
 """What one float may take."""
+FLOAT = [Bar(EAGER, "", EAGER_SECONDS), Bar(GRAPH, "", GRAPH_SECONDS)]
 
 
 def horovod() -> Any:
@@ -48,11 +50,14 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
     reduction = Reduction("bench")
     program = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False)
     computed = tf.function(lambda *xs: reduction.combine([x * 1.0 for x in xs], variables), autograph=False)
+    multiplied = tf.function(lambda *xs: [x * 1.0 for x in xs], autograph=False)
     made = {
         NUMPY: in_turn.in_numpy(given),
+        ELSEWHERE: in_turn.in_numpy(given, in_place=False),
         EAGER: of_tensors(lambda: reduction.combine(tensors, variables), given),
         GRAPH: of_tensors(lambda: program(*tensors), given),
         COMPUTED: of_tensors(lambda: computed(*tensors), given),
+        ALONE: Contestant(lambda: multiplied(*tensors)),
     }
     if peer is not None:
         others = tf.function(lambda *xs: [peer.allreduce(x, name=f"p{i}") for i, x in enumerate(xs)], autograph=False)
@@ -63,9 +68,11 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
 def one_float(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
     one = tf.constant(given[0])
     program = tf.function(lambda x: hvd.allreduce(x, name="one"), autograph=False)
+    multiplied = tf.function(lambda x: x * 1.0, autograph=False)
     made = {
         EAGER: of_tensors(lambda: [hvd.allreduce(one, name="eager")], given),
         GRAPH: of_tensors(lambda: [program(one)], given),
+        ALONE: Contestant(lambda: multiplied(one)),
     }
     if peer is not None:
         made["Horovod, eager"] = of_tensors(lambda: [peer.allreduce(one, name="horovod")], given)
@@ -101,7 +108,7 @@ def measure_all(options: argparse.Namespace) -> None:
     if "one" in options.only:
         one = [np.full(1, 1.0 + COMM.rank, np.float32)]
         found = in_turn.measure(one_float(peer, one), options.rounds, 1 if options.size == "tiny" else 50)
-        in_turn.report("one float", found, [Bar(EAGER, "", EAGER_SECONDS), Bar(GRAPH, "", GRAPH_SECONDS)], records)
+        in_turn.report("one float", found, FLOAT, records)
     if "overlap" in options.only:
         overlap.report(overlap.measure(training_step(options.size)), records)
     in_turn.keep("tensorflow_gradients", options, records)
