@@ -162,7 +162,7 @@ cdef bint check_ndarrays() except -1:
     frozen = np.zeros(2, np.float32)
     frozen.flags.writeable = False
     arrays_of_all = [np.zeros((2, 3), kind) for kind in "?bBhHiIlLqQefdFD"]
-    for x in (*arrays_of_all, whole[:, 1], whole[1], np.float64(1).reshape(()), whole[:0], frozen, np.zeros(2, ">f8"),
+    for x in (*arrays_of_all, whole[:, 1], whole[1], np.zeros(()), whole[:0], frozen, np.zeros(2, ">f8"),
               np.zeros(2, "f8,i4"), np.zeros(2, "g"), np.zeros(9, "u1")[1:].view("f8")):
         for writable in (False, True):
             reads = read_plain(x, &a, writable)
