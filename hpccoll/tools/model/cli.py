@@ -69,6 +69,7 @@ def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunk-bytes", type=sizes.number, default=0, help="HPCCOLL_CHUNK_BYTES (0: chosen)")
     parser.add_argument("--wire", default="none", choices=["none", "fp16", "bf16"], help="HPCCOLL_WIRE (none)")
     parser.add_argument("--fanout", type=int, default=16, help="HPCCOLL_FANOUT (16)")
+    parser.add_argument("--latency-bytes", type=sizes.number, default=20_000, help="HPCCOLL_LATENCY_BYTES (20000)")
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -180,7 +181,7 @@ def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
     per_node = arguments.ranks_per_node or fitted.per_node
     for nodes in [int(word) for word in arguments.nodes.split(",") if word]:
         where = Layout(nodes, per_node, arguments.fanout, arguments.algorithm, arguments.rails, arguments.chunk_bytes,
-                       arguments.wire)  # fmt: skip
+                       arguments.wire, arguments.latency_bytes)  # fmt: skip
         lines += _for_layout(fitted, where, arguments)
     return lines
 

@@ -153,9 +153,14 @@ def _summary(results: Results) -> str:
     samples = sum(len(case.samples) for case in results.cases.values())
     nodes = sorted({key.nodes for key in results.cases})
     return (
-        f"{count} launches on {', '.join(map(str, nodes))} nodes, {len(results.cases)} cases, {samples} samples; "
+        f"{_many(count, 'launch', 'es')} on {', '.join(map(str, nodes))} node{'s' * (nodes != [1])}, "
+        f"{_many(len(results.cases), 'case', 's')}, {samples} samples; "
         f"hpccoll {launch_values(results.launches, 'hpccoll')}, {launch_values(results.launches, 'date')[:10]}."
     )
+
+
+def _many(count: int, word: str, plural: str) -> str:
+    return f"{count} {word}{plural * (count != 1)}"
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:

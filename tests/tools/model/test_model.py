@@ -264,6 +264,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     one, many = json.loads(capsys.readouterr().out)
     assert main(["model", "predict", model, "--nodes", "4608", "--sizes", "8"]) == 0
     assert "init(), " in capsys.readouterr().out
+    times = []
+    for latency in ("1", "64M"):  # bytes count, or messages do: two algorithms for 64 KiB
+        where = ["--nodes", "8", "--sizes", "64K", "--latency-bytes", latency]
+        assert main(["model", "predict", model, "--json", *where]) == 0
+        times.append(json.loads(capsys.readouterr().out)[-1]["seconds"])
+    assert times[0] != times[1]
     assert one["ranks"] == 2 and many["ranks"] == 9216 and one["efficiency"] > many["efficiency"]
     assert main(["model", "predict", model]) == 1
     assert "predict what?" in capsys.readouterr().err
