@@ -48,8 +48,9 @@ module hpccoll
   public :: hpccoll_wait, hpccoll_waitall, hpccoll_test
   public :: hpccoll_allreduce, hpccoll_scan, hpccoll_exscan, hpccoll_reduce, hpccoll_broadcast, hpccoll_reducescatter, &
     hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_send, hpccoll_recv
-  public :: hpccoll_allreduce_init, hpccoll_reduce_init, hpccoll_broadcast_init, hpccoll_reducescatter_init, &
-    hpccoll_allgather_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init, &
+  public :: hpccoll_allreduce_init, hpccoll_scan_init, hpccoll_exscan_init, hpccoll_reduce_init, &
+    hpccoll_broadcast_init, hpccoll_reducescatter_init, hpccoll_allgather_init, hpccoll_gather_init, &
+    hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init, &
     hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
 
   ! Of requests and of plans: blocks until they are over.
@@ -316,6 +317,30 @@ module hpccoll
       integer(c_int), intent(in), optional :: compression
       integer(c_int), intent(out), optional :: ierror
     end subroutine
+    subroutine hpccoll_scan_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
+        bind(c, name="hpccoll_f_scan_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_exscan_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
+        bind(c, name="hpccoll_f_exscan_init")
+      import
+      type(*) :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(in), optional :: compression
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
     subroutine hpccoll_reduce_init(x, op, root, world, plan, out, prescale, postscale, compression, ierror) &
         bind(c, name="hpccoll_f_reduce_init")
       import
@@ -354,6 +379,26 @@ module hpccoll
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
       integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_gather_init(x, out, root, world, plan, counts, ierror) bind(c, name="hpccoll_f_gather_init")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_scatter_init(x, out, root, world, plan, counts, ierror) bind(c, name="hpccoll_f_scatter_init")
+      import
+      type(*), intent(in) :: x(..)
+      type(*) :: out(..)
+      integer(c_int), intent(in) :: root
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int64_t), intent(in), optional :: counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_alltoall_init(x, out, world, plan, counts, recv_counts, ierror) &

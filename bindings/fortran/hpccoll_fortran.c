@@ -271,13 +271,19 @@ void hpccoll_f_allgather(array x, array out, hpccoll_world *const *world, int64_
     report(status, ierror);
 }
 
+/* `out` of other ranks than the root is not read, and need not be allocated. */
+static int read_gathered(const char *procedure, array x, array out, int is_root, place *from, place *to) {
+    int status = read_both(procedure, x, is_root ? out : x, from, to);
+    if (!is_root)
+        *to = (place){.row = 1};
+    return status;
+}
+
 void hpccoll_f_gather(array x, array out, const int *root, hpccoll_world *const *world, int64_t *counts, array name,
                       hpccoll_request **request, int *ierror) {
     place from, to;
     options o;
-    int is_root = hpccoll_rank(*world) == *root, status = read_both("hpccoll_gather", x, is_root ? out : x, &from, &to);
-    if (!is_root)
-        to = (place){.row = 1}; /* out is not read, and need not be allocated */
+    int status = read_gathered("hpccoll_gather", x, out, hpccoll_rank(*world) == *root, &from, &to);
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, from.row);
         status = request ? hpccoll_gather_async(from.data, from.count, from.dtype, to.data, to.count, counts, *root,
@@ -384,6 +390,8 @@ void hpccoll_f_test(hpccoll_request **request, int *done, int *ierror) {
         report(status, ierror);                                                                                        \
     }
 REDUCTION_PLAN(allreduce, all)
+REDUCTION_PLAN(scan, all)
+REDUCTION_PLAN(exscan, all)
 REDUCTION_PLAN(reduce, rooted)
 
 void hpccoll_f_broadcast_init(array x, const int *root, hpccoll_world *const *world, hpccoll_plan **plan, int *ierror) {
@@ -417,6 +425,34 @@ void hpccoll_f_allgather_init(array x, array out, hpccoll_world *const *world, h
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
         status = hpccoll_allgather_init(from.data, from.count, from.dtype, to.data, to.count, counts, args, *world,
                                         plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_gather_init(array x, array out, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
+                           int64_t *counts, int *ierror) {
+    *plan = NULL;
+    place from, to;
+    options o;
+    int status = read_gathered("hpccoll_gather_init", x, out, hpccoll_rank(*world) == *root, &from, &to);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
+        status = hpccoll_gather_init(from.data, from.count, from.dtype, to.data, to.count, counts, *root, args, *world,
+                                     plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_scatter_init(array x, array out, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
+                            const int64_t *counts, int *ierror) {
+    *plan = NULL;
+    place from, to;
+    options o;
+    int status = read_both("hpccoll_scatter_init", hpccoll_rank(*world) == *root ? x : out, out, &from, &to);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, to.row);
+        status = hpccoll_scatter_init(from.data, from.count, counts, to.dtype, to.data, to.count, *root, args, *world,
+                                      plan);
     }
     report(status, ierror);
 }

@@ -328,11 +328,11 @@ HPCCOLL_API int hpccoll_broadcast_init(void *data, int64_t count, hpccoll_dtype 
 HPCCOLL_API int hpccoll_reducescatter_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
                                            hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
                                            hpccoll_plan **plan);
-/* counts and recv_counts are written here; they and send_counts hold for every start. */
 HPCCOLL_API int hpccoll_scan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                   const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_exscan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                     const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+/* counts and recv_counts are written here; they and send_counts hold for every start. */
 HPCCOLL_API int hpccoll_gather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                     int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world,
                                     hpccoll_plan **plan);

@@ -18,6 +18,7 @@ program procedures
   call rows()
   call requests()
   call plans()
+  call rooted_and_prefix_plans()
   call errors()
   call hpccoll_split(world, mod(rank, 2), 0, part)
   call check(hpccoll_size(part) == (ranks + 1 - mod(rank, 2))/2, "split")
@@ -112,6 +113,37 @@ contains
     allocate (x(2, 1))
     call hpccoll_reducescatter(z, x, HPCCOLL_SUM, world)
     call check(all(x == ranks*(ranks - 1)/2), "reducescatter")
+  end subroutine
+
+  subroutine rooted_and_prefix_plans()
+    type(hpccoll_plan) :: some(4)
+    real(c_double), asynchronous :: mine(2, 1), given(2, ranks), taken(2, 1), prefix(2)
+    real(c_double), asynchronous, allocatable :: everybody(:, :)
+    integer, asynchronous :: before
+    integer(c_int64_t) :: each(ranks), counts(ranks)
+    integer :: step, i
+    each = 1
+    if (rank == 0) allocate (everybody(2, ranks)) ! the others' is not read
+    call hpccoll_gather_init(mine, everybody, 0, world, some(1), counts)
+    call check(rank /= 0 .or. all(counts == 1), "counts of a plan of a gather")
+    call hpccoll_scatter_init(given, taken, ranks - 1, world, some(2), each)
+    call hpccoll_scan_init(prefix, HPCCOLL_SUM, world, some(3))
+    call hpccoll_exscan_init(before, HPCCOLL_SUM, world, some(4))
+    do step = 1, 3
+      mine = rank*step
+      given = reshape([(real(i*step, c_double), i=0, 2*ranks - 1)], [2, ranks])
+      prefix = step
+      before = step
+      call hpccoll_startall(some)
+      call hpccoll_waitall(some)
+      if (rank == 0) call check(all(everybody(1, :) == [(real(i*step, c_double), i=0, ranks - 1)]), "a plan of a gather")
+      call check(all(taken(:, 1) == [2*rank*step, (2*rank + 1)*step]), "a plan of a scatter")
+      call check(all(prefix == (rank + 1)*step), "a plan of a scan")
+      call check(before == rank*step, "a plan of an exscan")
+    end do
+    do i = 1, 4
+      call hpccoll_plan_free(some(i))
+    end do
   end subroutine
 
   subroutine plans()
