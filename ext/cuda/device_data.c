@@ -314,6 +314,7 @@ int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts
     p->staged.host = parts->host;
     p->staged.rank = place->set_rank;
     p->staged.size = place->set_size;
+    p->staged.world = p->parts.place.members;
     p->staged.chunk_bytes = place->chunk_bytes;
     hc__plane_place(p);
     hc_launch_order *order = has_flat(p) && !config->order ? &p->own_order : config->order;

@@ -183,7 +183,7 @@ static int open_fast(hc__plane *p) {
     if (status >= 0)
         status = p->parts.new_hierarchy(&place, &p->node->base, p->groups > 1 ? p->parts.net : NULL, &p->fast);
     if (status >= 0 && is_flat(p))
-        status = hc__nccl_rows_open(&p->rows, p->node, p->parts.host, place.chunk_bytes);
+        status = hc__nccl_rows_open(&p->rows, p->node, p->parts.host, place.members, place.chunk_bytes);
     say_fast(p);
     return status;
 }

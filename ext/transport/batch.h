@@ -8,6 +8,7 @@
 #include "core/hc.h"
 #include "core/reserve.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* One tensor of a batch. Elements are contiguous at `in` and `out` (the boundary made them so).
@@ -63,6 +64,21 @@ typedef struct hc_batch {
     int32_t ncalls;
     void *const *ready, *const *finished;
 } hc_batch;
+
+/* The piece gets no result, on any rank, because of `rank`, which is world_rank in the World. */
+static inline void hc_piece_refuse(hc_piece *piece, int status, int32_t rank, int32_t world_rank, const char *why) {
+    piece->status = (int8_t)status;
+    piece->refused_by = rank;
+    piece->refused_by_world = world_rank;
+    hc_free(piece->why);
+    piece->why = hc_strdup(why);
+}
+/* Because that rank's `out` has other rows than its result. */
+static inline void hc_piece_refuse_rows(hc_piece *piece, int32_t rank, int32_t world_rank, int64_t has, int64_t needs) {
+    char why[96];
+    snprintf(why, sizeof why, "has an out of %lld rows, its result has %lld", (long long)has, (long long)needs);
+    hc_piece_refuse(piece, HC_RESULT_SIZE, rank, world_rank, why);
+}
 
 /* Rows of rank r's share of a reducescatter's `rows` among p ranks, and where it begins: the first rows % p ranks have
  * one more. */

@@ -270,6 +270,31 @@ def refused(world):
     same(hpccoll.allreduce(to_cupy(mine)), mine * world.size)
 
 
+def wrong_rows(world):
+    """An `out` whose rows are wrong on one rank: one error on all ranks, and nothing is written."""
+    p, bad = world.size, world.size - 1
+    x = to_cupy(np.ones((p, 3), np.float32))
+    for name, root, rows in (
+        ("allgather", (), p * p),
+        ("alltoall", (), p),
+        ("gather", (bad,), p * p),
+        ("scatter", (0,), 1),
+    ):
+        call = getattr(hpccoll, f"{name}_async")
+        out = to_cupy(np.full((rows + 1, 3), -1, np.float32))
+        handle = call(x, *root, name=name, out=out if world.rank == bad else None)
+        said = f"has an out of {rows + 1} rows, its result has {rows}"
+        raises(hpccoll.ResultSizeError, f"{name} '{name}': rank {bad}", handle.wait)
+        raises(hpccoll.ResultSizeError, said, handle.wait)
+        same(out, np.full((rows + 1, 3), -1, np.float32))
+        out = to_cupy(np.full((rows, 3), -1, np.float32))
+        handle = call(x, *root, name=name, out=out if world.rank == bad else None)
+        result = handle.wait()
+        if name != "gather" or world.rank == bad:
+            result = result[0] if name == "alltoall" else result  # the rows from each rank come with it
+            same(result, np.ones((rows, 3), np.float32))
+
+
 def raises(kind, said, function, *arguments, **named):
     try:
         function(*arguments, **named)

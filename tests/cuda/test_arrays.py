@@ -62,8 +62,8 @@ def test_every_operation_and_type(fake_cuda: Path, ranks: int, nodes: int, order
 @pytest.mark.parametrize(("ranks", "nodes", "order"), [slow(1, 1, "4"), slow(2, 2, "lazy"), (3, 2, "5")])
 def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     job(
-        fake_cuda, ranks, nodes, "libraries", "groups", "asynchronous", "in_place_in_order", "sets", "joined",
-        "forked", FAKE_CUDA_ORDER=order, HPCCOLL_DEBUG=str(ranks % 2),
+        fake_cuda, ranks, nodes, "libraries", "groups", "asynchronous", "in_place_in_order", "wrong_rows", "sets",
+        "joined", "forked", FAKE_CUDA_ORDER=order, HPCCOLL_DEBUG=str(ranks % 2),
     )  # fmt: skip
 
 
@@ -73,9 +73,9 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
 def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str) -> None:
     """The same in processes whose communicators are the fake NCCL's; calls are taken in late."""
     said = job(
-        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "sets", "joined",
-        HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER="lazy", FAKE_NCCL_LATE="2",
-        NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_VERBOSE="1",
+        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "wrong_rows", "sets",
+        "joined", HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER="lazy",
+        FAKE_NCCL_LATE="2", NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_VERBOSE="1",
     )  # fmt: skip
     assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
 
@@ -160,8 +160,8 @@ def test_messages_from_device_memory(
     fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, way: str
 ) -> None:
     said = job(
-        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "sets", "joined",
-        HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, HPCCOLL_GPU_AWARE_MPI="yes",
+        fake_cuda, ranks, nodes, "operations", "libraries", "groups", "asynchronous", "wrong_rows", "sets",
+        "joined", HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode, HPCCOLL_GPU_AWARE_MPI="yes",
         HPCCOLL_DEVICE_SMALL="0", FAKE_CUDA_ORDER="lazy", NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_VERBOSE="1",
     )  # fmt: skip
     assert re.search(f"{SAYS}{way} .HPCCOLL_GPU_AWARE_MPI=yes.; what that lacks is staged", said), said

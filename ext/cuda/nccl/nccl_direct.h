@@ -52,7 +52,7 @@ typedef struct hc__nccl_rows {
 } hc__nccl_rows;
 
 /* Borrows all; of ranks that are all in the node's communicator. `host`: their data plane. chunk_bytes 0: chosen. */
-int hc__nccl_rows_open(hc__nccl_rows *, hc__nccl_node *, hc_data *host, int64_t chunk_bytes);
+int hc__nccl_rows_open(hc__nccl_rows *, hc__nccl_node *, hc_data *host, const int32_t *world, int64_t chunk_bytes);
 int hc__nccl_rows_start(hc__nccl_rows *, hc_batch *);
 int hc__nccl_rows_test(hc__nccl_rows *);
 void hc__nccl_rows_close(hc__nccl_rows *);

@@ -152,13 +152,15 @@ static const hc__step_ops exchanges = {cut_run, call_messages, "an alltoall"};
 
 /* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
-int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, int64_t chunk_bytes) {
+int hc__nccl_rows_open(hc__nccl_rows *o, hc__nccl_node *node, hc_data *host, const int32_t *world,
+                       int64_t chunk_bytes) {
     o->step.node = node;
     o->most = chunk_bytes > 0 ? chunk_bytes : PACKED_BYTES;
     o->rows.device = node->device;
     o->rows.host = host;
     o->rows.rank = node->base.local_rank;
     o->rows.size = node->base.local_size;
+    o->rows.world = world;
     o->rows.text = node->text;
     o->parts = calloc(2 * (size_t)node->base.local_size, sizeof *o->parts);
     return o->parts ? HC_OK : HC_NO_MEMORY;
@@ -188,7 +190,7 @@ int hc__nccl_rows_test(hc__nccl_rows *o) {
         o->first = o->end;
     }
     status = hc__nccl_end(o->step.node);
-    return status < 0 ? status : o->rows.late < 0 ? o->rows.late : HC_DONE;
+    return status < 0 ? status : HC_DONE;
 }
 
 void hc__nccl_rows_close(hc__nccl_rows *o) {

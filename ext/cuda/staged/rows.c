@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - the counts of rows cross; then every rank knows its streams, and the longest of all.
+ * rows.c - the counts of rows cross; then every rank knows its streams, the longest of all, and what is refused.
  */
 #include "cuda/staged/rows.h"
 
@@ -91,6 +91,30 @@ int hc__rows_copies(const hc__rows *w, int incoming, int32_t stream, int64_t fro
 
 /* ---- the counts ------------------------------------------------------------------------------------------------- */
 
+/* A line for n tensors: the rows of each, the longest of its rank's streams, the rows of each `out` or -1. */
+static int64_t line_length(const hc__rows *w) {
+    return 2 * (int64_t)w->batch->npieces + 1;
+}
+
+/* In a scatter the root tells a line for each rank, the others one each. */
+static int32_t own_lines(const hc__rows *w) {
+    return root_gives(w) && !is_root(w) ? 1 : hc__rows_streams(w, HC__LEAVING);
+}
+
+static int32_t told_lines(const hc__rows *w) {
+    return root_gives(w) ? 2 * w->size - 1 : w->size;
+}
+
+/* The first line of rank r. */
+static const int64_t *told_by(const hc__rows *w, int32_t r) {
+    int32_t before = root_gives(w) && r > w->batch->root ? w->size - 1 : 0;
+    return w->told + (before + r) * line_length(w);
+}
+
+static int64_t room_of(const hc__rows *w, int32_t r, int32_t i) {
+    return told_by(w, r)[w->batch->npieces + 1 + i];
+}
+
 /* Rows of a tensor that rank r gets of mine. */
 static int64_t rows_for(const hc__rows *w, const hc_piece *piece, int32_t r) {
     if (!piece->in || (root_gives(w) && !is_root(w)))
@@ -111,7 +135,6 @@ static void note_rows(hc__rows *w) {
     }
 }
 
-/* A line for each stream: the rows of each tensor, and the longest of my streams. */
 static void tell(hc__rows *w) {
     int32_t n = w->batch->npieces, streams = hc__rows_streams(w, HC__LEAVING);
     int64_t longest = 0;
@@ -119,54 +142,67 @@ static void tell(hc__rows *w) {
         int64_t bytes = hc__rows_length(w, HC__LEAVING, r);
         longest = bytes > longest ? bytes : longest;
     }
-    for (int32_t r = 0; r < streams; r++) {
-        memcpy(w->own + (int64_t)r * (n + 1), w->sent + (int64_t)r * n, (size_t)n * sizeof *w->own);
-        w->own[(int64_t)r * (n + 1) + n] = longest;
+    for (int32_t r = 0; r < own_lines(w); r++) {
+        int64_t *line = w->own + r * line_length(w);
+        memcpy(line, w->sent + (int64_t)r * n, (size_t)n * sizeof *line);
+        line[n] = longest;
+        for (int32_t i = 0; i < n; i++) {
+            const hc_piece *piece = &w->batch->pieces[i];
+            int64_t bytes = row_bytes(w, i);
+            line[n + 1 + i] = !piece->out ? -1 : bytes ? piece->out_capacity / bytes : piece->out_rows;
+        }
     }
 }
 
 static int make_arrays(hc__rows *w) {
-    size_t n = (size_t)w->batch->npieces, p = (size_t)w->size;
-    w->own = calloc(p * (n + 1), sizeof *w->own);
-    w->told = calloc(p * (n + 1), sizeof *w->told);
+    size_t n = (size_t)w->batch->npieces, p = (size_t)w->size, lines = p * (2 * n + 1);
+    w->own = calloc(lines, sizeof *w->own);
+    w->told = calloc(2 * lines, sizeof *w->told);
+    w->needs = calloc(p * n + 1, sizeof *w->needs);
     w->sent = calloc(p * n + 1, sizeof *w->sent);
     w->came = calloc(p * n + 1, sizeof *w->came);
     w->before = calloc(2 * p * n + 1, sizeof *w->before);
     w->ones = calloc(2 * p, sizeof *w->ones);
-    return w->own && w->told && w->sent && w->came && w->before && w->ones ? HC_OK : HC_NO_MEMORY;
+    return w->own && w->told && w->needs && w->sent && w->came && w->before && w->ones ? HC_OK : HC_NO_MEMORY;
 }
 
-int hc__rows_begin(hc__rows *w, hc_batch *batch) {
-    int32_t n = batch->npieces;
-    hc__rows_end(w);
-    w->batch = batch;
-    w->late = HC_OK;
-    if (make_arrays(w) < 0)
-        return HC_NO_MEMORY;
-    note_rows(w);
-    tell(w);
+/* Lines of `length` numbers, by way of the host. */
+static int exchange(hc__rows *w, int operation, const int64_t *own, int32_t lines, int64_t *told, int32_t all,
+                    int64_t length) {
     for (int32_t r = 0; r < w->size; r++)
         w->ones[r] = 1;
-    int32_t streams = hc__rows_streams(w, HC__LEAVING), lines = root_gives(w) ? 1 : w->size;
-    w->piece = (hc_piece){.in = w->own,
-                          .out = w->told,
-                          .count = (int64_t)streams * (n + 1),
-                          .row = n + 1,
-                          .rows = streams,
+    w->piece = (hc_piece){.in = own,
+                          .out = told,
+                          .count = lines * length,
+                          .row = length,
+                          .rows = lines,
                           .scale = 1.0,
-                          .out_capacity = (int64_t)lines * (n + 1) * 8,
+                          .out_rows = all,
+                          .out_capacity = all * length * 8,
                           .send_rows = w->ones,
                           .recv_rows = w->ones + w->size};
-    w->counts = (hc_batch){.operation = is_gather(w) ? HC_ALLGATHER : batch->operation,
+    w->counts = (hc_batch){.operation = (uint8_t)operation,
                            .reduction = HC_SUM,
                            .dtype = HC_INT64,
                            .wire_dtype = HC_INT64,
-                           .root = root_gives(w) ? batch->root : -1,
+                           .root = -1,
                            .divisor = 1,
                            .count = w->piece.count,
                            .npieces = 1,
                            .pieces = &w->piece};
     return w->host->ops->start(w->host, &w->counts);
+}
+
+int hc__rows_begin(hc__rows *w, hc_batch *batch) {
+    hc__rows_end(w);
+    w->batch = batch;
+    w->asks = 0;
+    if (make_arrays(w) < 0)
+        return HC_NO_MEMORY;
+    note_rows(w);
+    tell(w);
+    int operation = batch->operation == HC_ALLTOALL ? HC_ALLTOALL : HC_ALLGATHER;
+    return exchange(w, operation, w->own, own_lines(w), w->told, told_lines(w), line_length(w));
 }
 
 /* For each tensor: where, in rows, what goes to or comes from a rank begins. */
@@ -181,37 +217,89 @@ static void find_places(hc__rows *w, const int64_t *rows, int64_t *before, int32
     }
 }
 
-static int place_results(hc__rows *w) {
-    int32_t n = w->batch->npieces;
-    int status = HC_OK;
-    for (int32_t i = 0; i < n && status >= 0; i++) {
-        hc_piece *piece = &w->batch->pieces[i];
-        int64_t rows = 0;
-        piece->out_rows = 0;
-        if (gets_nothing(w))
-            continue;
-        for (int32_t r = 0; r < w->size; r++) {
-            int64_t here = w->came[(int64_t)r * n + i];
-            if (piece->recv_rows)
-                piece->recv_rows[r] = here;
-            rows += here;
-        }
-        status = hc__place_on_device(w->device, w->batch, piece, rows, &w->late, w->text);
-    }
-    return status;
-}
-
-/* What I am told: a line from each rank; in a scatter only the root's. */
+/* What I am told: a line from each rank; in a scatter the root's line for me. */
 static void read_counts(hc__rows *w) {
-    int32_t n = w->batch->npieces, lines = root_gives(w) ? 1 : w->size;
+    int32_t n = w->batch->npieces;
     w->longest = 0;
-    for (int32_t k = 0; k < lines; k++) {
-        const int64_t *line = w->told + (int64_t)k * (n + 1);
-        int32_t r = root_gives(w) ? w->batch->root : k;
+    for (int32_t r = 0; r < w->size; r++) {
+        const int64_t *line = told_by(w, r);
+        w->longest = line[n] > w->longest ? line[n] : w->longest;
+        if (root_gives(w) && r == w->batch->root)
+            line += w->rank * line_length(w);
         if (!gets_nothing(w))
             memcpy(w->came + (int64_t)r * n, line, (size_t)n * sizeof *line);
-        w->longest = line[n] > w->longest ? line[n] : w->longest;
     }
+}
+
+static int64_t rows_that_come(const hc__rows *w, int32_t i) {
+    int64_t rows = 0;
+    for (int32_t r = 0; r < w->size; r++)
+        rows += w->came[(int64_t)r * w->batch->npieces + i];
+    return rows;
+}
+
+/* Rows of tensor i that go to rank r, or in an allgather and a gather to anyone. */
+static int64_t rows_towards(const hc__rows *w, int32_t r, int32_t i) {
+    int64_t rows = 0;
+    if (root_gives(w))
+        return told_by(w, w->batch->root)[r * line_length(w) + i];
+    for (int32_t q = 0; q < w->size; q++)
+        rows += told_by(w, q)[i];
+    return rows;
+}
+
+/* The rows of all results, which the counts tell but for an alltoall. */
+static void find_needs(hc__rows *w) {
+    int32_t n = w->batch->npieces;
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t r = 0; r < w->size; r++)
+            w->needs[(int64_t)r * n + i] = r > 0 && is_gather(w) ? w->needs[i] : rows_towards(w, r, i);
+}
+
+static int must_ask(const hc__rows *w) {
+    int brought = 0;
+    for (int32_t i = 0; i < w->batch->npieces; i++)
+        for (int32_t r = 0; r < w->size; r++)
+            brought |= room_of(w, r, i) >= 0;
+    return brought && !is_gather(w) && !root_gives(w);
+}
+
+/* An alltoall with an `out` on any rank: only its owner knows the rows of a result. */
+static int ask(hc__rows *w) {
+    w->asks = 1;
+    for (int32_t i = 0; i < w->batch->npieces; i++)
+        w->own[i] = rows_that_come(w, i);
+    return exchange(w, HC_ALLGATHER, w->own, 1, w->needs, w->size, w->batch->npieces);
+}
+
+/* No rank gets a result of a tensor for which one of them has no place, and none of its rows move. */
+static void refuse(hc__rows *w) {
+    int32_t n = w->batch->npieces;
+    for (int32_t i = 0; i < n; i++) {
+        hc_piece *piece = &w->batch->pieces[i];
+        for (int32_t r = 0; r < w->size && piece->status == HC_OK; r++) {
+            int64_t has = room_of(w, r, i), needs = w->needs[(int64_t)r * n + i];
+            if (has >= 0 && has != needs)
+                hc_piece_refuse_rows(piece, r, w->world[r], has, needs);
+        }
+        for (int32_t r = 0; r < w->size && piece->status != HC_OK; r++)
+            w->sent[(int64_t)r * n + i] = w->came[(int64_t)r * n + i] = 0;
+    }
+}
+
+static int place_results(hc__rows *w) {
+    int32_t n = w->batch->npieces;
+    int status = HC_OK, late;
+    for (int32_t i = 0; i < n && status >= 0; i++) {
+        hc_piece *piece = &w->batch->pieces[i];
+        piece->out_rows = 0;
+        if (gets_nothing(w) || piece->status != HC_OK)
+            continue;
+        for (int32_t r = 0; piece->recv_rows && r < w->size; r++)
+            piece->recv_rows[r] = w->came[(int64_t)r * n + i];
+        status = hc__place_on_device(w->device, w->batch, piece, rows_that_come(w, i), &late, w->text);
+    }
+    return status;
 }
 
 int hc__rows_test(hc__rows *w) {
@@ -219,7 +307,15 @@ int hc__rows_test(hc__rows *w) {
     int status = w->host->ops->test(w->host);
     if (status != HC_DONE)
         return status;
-    read_counts(w);
+    if (!w->asks) {
+        read_counts(w);
+        if (must_ask(w)) {
+            status = ask(w);
+            return status < 0 ? status : HC_MOVED;
+        }
+        find_needs(w);
+    }
+    refuse(w);
     find_places(w, w->sent, w->before, hc__rows_streams(w, HC__LEAVING));
     find_places(w, w->came, w->before + (int64_t)w->size * n, w->size);
     status = place_results(w);
@@ -227,7 +323,7 @@ int hc__rows_test(hc__rows *w) {
 }
 
 void hc__rows_end(hc__rows *w) {
-    int64_t **const arrays[] = {&w->own, &w->told, &w->sent, &w->came, &w->before, &w->ones};
+    int64_t **const arrays[] = {&w->own, &w->told, &w->needs, &w->sent, &w->came, &w->before, &w->ones};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free(*arrays[i]);
         *arrays[i] = NULL;

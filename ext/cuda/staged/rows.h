@@ -3,15 +3,18 @@
  * rows.h - rows that go from rank to rank: who gives how many to whom, and where results go. Allgather and alltoall, by
  * way of the host or over NCCL; gather and scatter, by way of the host.
  *
- * Only its owner knows how long a tensor is: the counts cross first, as a batch of the host's data plane. What goes
- * from one rank to another is then a stream of bytes, tensor after tensor, each at a multiple of 16. In an allgather or
- * a gather a rank has one stream, for all or for the root; in a scatter only the root's streams have bytes.
+ * Only its owner knows how long a tensor is: the counts cross first, as a batch of the host's data plane, and with them
+ * the rows of each `out` that a caller brought. So all ranks refuse a tensor whose result has no place on one of them,
+ * before a row moves. What goes from one rank to another is then a stream of bytes, tensor after tensor, each at a
+ * multiple of 16. In an allgather or a gather a rank has one stream, for all or for the root; in a scatter only the
+ * root's streams have bytes.
  *
  *                the counts are moved by     all ranks know from them
  *     allgather  an allgather                all streams
- *     alltoall   an alltoall                 their own streams, and the longest of all
+ *     alltoall   an alltoall                 their own streams, and the longest of all; with an `out` anywhere, an
+ *                                            allgather tells the rows of all results
  *     gather     an allgather                all streams: how many chunks there are is everybody's affair
- *     scatter    a scatter                   their own streams, and the longest of all
+ *     scatter    an allgather                all streams
  */
 #ifndef HC_ROWS_H
 #define HC_ROWS_H
@@ -23,14 +26,16 @@ typedef struct hc__rows {
     hc_device *device;
     hc_data *host; /* of the whole set; idle while the counts cross */
     int32_t rank, size;
-    char *text; /* HC__ROWS_TEXT bytes: words about a failure */
+    const int32_t *world; /* the World's rank of each */
+    char *text;           /* HC__ROWS_TEXT bytes: words about a failure */
 
     hc_batch *batch;
-    int late;        /* RESULT_SIZE, told at the end */
+    int asks;        /* the rows of all results are under way */
     int64_t longest; /* bytes of the longest stream of all ranks */
+    int64_t *own;    /* what I tell: a line per stream, see rows.c */
+    int64_t *told;   /* what I am told: a line per rank, and in a scatter one per stream of the root */
     /* [r * npieces + i]: of rank r, tensor i */
-    int64_t *own;    /* what I tell: rows, and the longest of my streams; a line per stream */
-    int64_t *told;   /* what I am told: a line per rank */
+    int64_t *needs;  /* rows of its result */
     int64_t *sent;   /* rows of my tensor i that rank r gets; one stream: r = 0 */
     int64_t *came;   /* rows of its tensor i that I get from rank r */
     int64_t *before; /* of sent and came: rows of the tensor that lie before; 2 x ranks lines */
@@ -60,8 +65,8 @@ int hc__rows_copies(const hc__rows *, int incoming, int32_t stream, int64_t from
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Where `rows` rows of a result go: the caller's memory, fresh memory, or NULL where nobody wants it or the caller's
- * room has another size (then the batch goes on, and ends with *late). OK, or NO_MEMORY with text. */
+/* Where `rows` rows of a result go: the caller's memory, fresh memory, or NULL where nobody wants it; if the caller's
+ * room has another size, the batch goes on, and ends with *late. OK, or NO_MEMORY with text. */
 int hc__place_on_device(hc_device *, const hc_batch *, hc_piece *, int64_t rows, int *late, char *text);
 
 #endif

@@ -51,13 +51,14 @@ typedef struct hc__staged_uneven {
 typedef struct hc__staged {
     hc_device *device;
     hc_data *host;
-    int32_t rank, size; /* in the set */
+    int32_t rank, size;   /* in the set */
+    const int32_t *world; /* the World's rank of each */
     int64_t chunk_bytes;
     hc_gpu_stream down, up;
     hc__staged_slot slots[HC__SLOTS];
 
     hc_batch *batch;
-    int late;                             /* RESULT_SIZE, told at the end */
+    int late;                             /* RESULT_SIZE of a reducescatter, told at the end */
     int64_t chunks, filled, run, drained; /* chunks in all, and how many have been through each stage */
     uint8_t running;                      /* the host's data plane has chunk `run` */
     uint8_t waits;                        /* nothing moved, and an event is awaited */

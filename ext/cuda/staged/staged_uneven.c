@@ -18,6 +18,7 @@ int hc__staged_uneven_begin(hc__staged *s) {
     u->rows.host = s->host;
     u->rows.rank = s->rank;
     u->rows.size = s->size;
+    u->rows.world = s->world;
     u->rows.text = s->text;
     return u->lines ? hc__rows_begin(&u->rows, s->batch) : HC_NO_MEMORY;
 }
@@ -27,7 +28,6 @@ int hc__staged_uneven_count(hc__staged *s) {
     int status = hc__rows_test(&u->rows);
     if (status != HC_DONE)
         return status;
-    s->late = u->rows.late;
     u->each = s->chunk_bytes / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
     u->each = u->each < LEAST_BYTES ? LEAST_BYTES : u->each;
     u->each = u->each < u->rows.longest ? u->each : u->rows.longest;

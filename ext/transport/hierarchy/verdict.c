@@ -45,22 +45,18 @@ int64_t hc__room_of(hc__hierarchy *h, const hc_piece *piece) {
 
 void hc__refuse_piece(const hc__hierarchy *h, hc_piece *piece, int32_t rank, const hc__vote *vote) {
     char text[WHY_BYTES];
-    if (vote->status == HC_NO_MEMORY)
-        snprintf(text, sizeof text, "has no memory for its result of %lld bytes; the World goes on",
-                 (long long)vote->needs);
-    else
-        snprintf(text, sizeof text, "has an out of %lld rows, its result has %lld", (long long)vote->has,
-                 (long long)vote->needs);
     if (piece->out_owned) {
         hc_result_free(piece->out);
         piece->out = NULL;
         piece->out_owned = 0;
     }
-    piece->status = (int8_t)vote->status;
-    piece->refused_by = rank;
-    piece->refused_by_world = h->place.world[rank];
-    hc_free(piece->why);
-    piece->why = hc_strdup(text);
+    if (vote->status != HC_NO_MEMORY) {
+        hc_piece_refuse_rows(piece, rank, h->place.world[rank], vote->has, vote->needs);
+        return;
+    }
+    snprintf(text, sizeof text, "has no memory for its result of %lld bytes; the World goes on",
+             (long long)vote->needs);
+    hc_piece_refuse(piece, vote->status, rank, h->place.world[rank], text);
 }
 
 int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64_t has) {

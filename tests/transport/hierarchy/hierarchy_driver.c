@@ -15,11 +15,6 @@
 #include "transport/emulated.h"
 
 #define MAX_PIECES 5
-#ifdef ON_DEVICE /* there the rank with the wrong room is told alone */
-#define ON_DEVICE_ALONE 1
-#else
-#define ON_DEVICE_ALONE 0
-#endif
 
 typedef struct shape {
     int64_t row, rows; /* elementwise operations: row 1; rows are agreed, or those of rank r below */
@@ -159,20 +154,17 @@ static int64_t expected_rows(const test_case *c, int32_t piece, int32_t q, int32
 static int has_room(const test_case *c, int32_t me) {
     if (me == c->joined || (me != c->root && (c->operation == HC_REDUCE || c->operation == HC_GATHER)))
         return 0;
-    int may_bring = !ON_DEVICE_ALONE || c->operation == HC_GATHER || c->operation == HC_SCATTER;
-    return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || (may_bring && c->in_place);
+    return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || c->in_place;
 }
 
 /* Rooms that all ranks hear of: a wrong one of the first piece refuses that piece on all ranks. */
 static int is_refused(const test_case *c, int32_t piece) {
-    return !ON_DEVICE_ALONE && hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) && piece == 0 &&
-           c->wrong_room >= 0 && has_room(c, c->wrong_room);
+    return hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) && piece == 0 && c->wrong_room >= 0 &&
+           has_room(c, c->wrong_room);
 }
 
 static int has_wrong_room(const test_case *c, int32_t me) {
-    int can_tell = c->operation == HC_REDUCESCATTER ||
-                   (ON_DEVICE_ALONE && (c->operation == HC_GATHER || c->operation == HC_SCATTER));
-    return can_tell && me == c->wrong_room && has_room(c, me);
+    return c->operation == HC_REDUCESCATTER && me == c->wrong_room && has_room(c, me);
 }
 
 static int64_t result_rows(const test_case *c, int32_t piece, int32_t me) {
