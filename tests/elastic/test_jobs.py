@@ -117,6 +117,16 @@ def test_a_job_that_cannot_go_on_says_why(
 
 
 @pytest.mark.slow
+def test_an_excluded_host_comes_back_after_its_cooldown(tmp_path: Path) -> None:
+    """The host of the launcher has two names, so that one of them can be excluded."""
+    plan = [[4, 1, "before", "SIGKILL", 0], [9, -1, "before", "reach", 2]]
+    once = ("--host-failures", "1", "--blacklist-cooldown-range", "2", "8")
+    ran = jobs.run(tmp_path, plan, "-np", "2", "--min-np", "1", "-H", "localhost:1,127.0.0.1:1", *once)
+    jobs.check(ran)
+    assert ran.sizes == [2, 1, 2] and "host 127.0.0.1 is excluded for 2 s" in ran.output, ran.output
+
+
+@pytest.mark.slow
 def test_an_exception_on_one_rank_is_a_loss_of_that_rank(tmp_path: Path) -> None:
     ran = jobs.run(tmp_path, [[5, 1, "before", "raise", 0]], *THREE)
     jobs.check(ran)
