@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import platform
+import random
 import resource
 import signal
 import statistics
@@ -18,7 +19,7 @@ MOST_STEPS = 3000
 """A run that waits for a new rank ends after so many."""
 PAUSE = 0.02
 """Seconds of a step's computation."""
-STEADY_STEPS, STEADY_ROUNDS = 6, 40
+STEADY_STEPS, STEADY_ROUNDS = 2, 400
 """Steps of a block, and how often each kind of block comes."""
 LIMIT = 120.0
 """Seconds of a run, after which it counts as hung."""
@@ -107,7 +108,7 @@ def train_hpccoll(log: Log, victim: int, deed: str) -> None:
 
 
 def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
-    """Short blocks of steps in turn, plain, with a commit, and with the same copy made by NumPy alone."""
+    """Short blocks of steps: plain, with a commit, with the same copy by NumPy; the order changes."""
     import numpy as np
 
     import hpccoll
@@ -131,20 +132,22 @@ def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
             times[kind].append(ended - began)
             copies[kind].append(ended - copied)
         after = hpccoll.world().stats()
+        blocks[kind].append(statistics.fmean(times[kind][-STEADY_STEPS:]))
         messages[kind].append(sum(after[key] - before[key] for key in counted))
         page_faults[kind].append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
 
     @elastic.run
     def train(_state: elastic.ArrayState) -> None:
         for number in range(STEADY_ROUNDS):
-            for kind in sorted(after_step, reverse=bool(number % 2)):
+            for kind in random.Random(number).sample(sorted(after_step), len(after_step)):  # the same on all ranks
                 block(kind)
 
-    times, copies, messages, page_faults = ({kind: [] for kind in after_step} for _ in range(4))
+    times, blocks, copies, messages, page_faults = ({kind: [] for kind in after_step} for _ in range(5))
     train(state)
     if hpccoll.rank() == 0:
         found = {
             "step": {kind: statistics.median(those) for kind, those in times.items()},
+            "beside": sorted(a - b for a, b in zip(blocks["commit"], blocks["copy"], strict=True)),
             "copy": {kind: statistics.median(those) for kind, those in copies.items()},
             "messages": {kind: sorted(set(those[1:])) for kind, those in messages.items()},
             "page faults": {kind: statistics.median(those) for kind, those in page_faults.items()},

@@ -60,9 +60,15 @@ def place(hosts: int) -> Place:
 
 def bytes_per_second() -> float:
     """What TCP reaches between two hosts."""
-    with subprocess.Popen([CLUSTER, "exec", "h2", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL) as server:
-        report = json.loads(cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J", "--connect-timeout", "5000"))
-        server.wait(timeout=10)
+    command = [CLUSTER, "exec", "h2", "iperf3", "-s", "-1", "--forceflush"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            next(line for line in server.stdout if "listening" in line)  # a client that comes before is refused
+            report = json.loads(cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J"))
+            server.communicate(timeout=10)
+        finally:
+            server.kill()
     return float(report["end"]["sum_received"]["bits_per_second"]) / 8
 
 
