@@ -70,7 +70,8 @@ class Layout:
     def __post_init__(self) -> None:
         if (self.num_workers is None) == (self.num_hosts is None):
             raise errors.InvalidArgumentError("RayExecutor: give num_workers, or num_hosts, or min_workers (elastic)")
-        if min(self.num_workers or 1, self.num_hosts or 1, self.num_workers_per_host) < 1:
+        counts = (self.num_workers, self.num_hosts, self.num_workers_per_host)
+        if any(count is not None and count < 1 for count in counts):
             raise errors.InvalidArgumentError(f"RayExecutor: needs one worker at least; {self}")
 
     @property
