@@ -290,7 +290,7 @@ def run(
     draw = random.Random(seed)
     limits = Limits(np=draw.choice((2, 3)), min_np=draw.choice((1, 2)), max_np=draw.choice((3, 4)), elastic_timeout=60,
                     straggler_timeout=5, gather=0.5, host_failures=draw.choice((3, 50)), discovers=draw.random() < 0.5,
-                    cooldown=draw.choice((None, (1.0, 4.0))))  # fmt: skip
+                    cooldown=draw.choice((None, (1.0, 4.0))), exclude_host_on_failure=draw.random() < 0.2)  # fmt: skip
     job = Job(seed, limits, kind, choose)
     job.tell(Discovered({"a": 2, "b": 2}))
     for count in range(struck + quiet):

@@ -127,6 +127,14 @@ def test_an_excluded_host_comes_back_after_its_cooldown(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_healthy_ranks_of_an_excluded_host_end_with_it_if_asked_for(tmp_path: Path) -> None:
+    where = ("-np", "3", "--min-np", "1", "-H", "localhost:1,127.0.0.1:2", "--exclude-host-on-failure")
+    ran = jobs.run(tmp_path, [[4, 1, "before", "SIGKILL", 0]], *where)
+    jobs.check(ran)
+    assert ran.sizes == [3, 1] and "host 127.0.0.1 is excluded for the rest of the job" in ran.output, ran.output
+
+
+@pytest.mark.slow
 def test_an_exception_on_one_rank_is_a_loss_of_that_rank(tmp_path: Path) -> None:
     ran = jobs.run(tmp_path, [[5, 1, "before", "raise", 0]], *THREE)
     jobs.check(ran)

@@ -22,6 +22,7 @@ from hpccoll.tools.launch.elastic.membership import (
     Limits,
     Membership,
     Release,
+    Say,
     Start,
     Tick,
     Void,
@@ -128,6 +129,18 @@ def test_a_host_is_excluded_after_failures_and_comes_back_later() -> None:
     assert any("host b is excluded for 5 s" in action.text for action in job.last) and not job.kinds(Start)
     assert not job.tell(Tick(), later=4)
     assert job.tell(Tick(), later=2) == [Start(3, "b", 0)]
+
+
+def test_an_excluded_host_loses_its_healthy_ranks_if_asked_for() -> None:
+    job = Script({"a": 2, "b": 2}, np=4, max_np=4, host_failures=1, exclude_host_on_failure=True)
+    job.begin(0, 1, 2, 3)
+    job.tell(Gone(3, 1, "exit status 1"))
+    assert [kill.worker for kill in job.kinds(Kill)] == [2] and not job.kinds(Start)
+    assert Say("host b is excluded for the rest of the job: a rank has failed") in job.last
+    job.tell(Came(0, 1))
+    job.tell(Gone(2, -9, "killed"))
+    job.tell(Came(1, 1))
+    assert job.kinds(Form) == [Form(2, (0, 1))] and not job.tell(Tick(), later=1000)
 
 
 def test_a_host_that_is_given_back_hands_the_state_over_first() -> None:

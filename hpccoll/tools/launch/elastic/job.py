@@ -19,6 +19,7 @@ from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.elastic.discovery import Discovery
 from hpccoll.tools.launch.elastic.membership import (
+    EXCLUDE,
     Action,
     Change,
     Discovered,
@@ -95,6 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host-failures", type=int, default=3, metavar="N", help="in ten minutes exclude a host (default: 3)"
     )
     group.add_argument(
+        EXCLUDE, action="store_true", help="one failure excludes a host and ends its other ranks, as in Horovod"
+    )
+    group.add_argument(
         "--straggler-timeout", type=float, default=60.0, metavar="SECONDS", help="to wait for a rank after a loss"
     )
 
@@ -140,7 +144,8 @@ def make(
         elastic_timeout=arguments.elastic_timeout,
         reset_limit=arguments.reset_limit,
         straggler_timeout=arguments.straggler_timeout,
-        host_failures=arguments.host_failures,
+        host_failures=1 if arguments.exclude_host_on_failure else arguments.host_failures,
+        exclude_host_on_failure=arguments.exclude_host_on_failure,
         cooldown=(cooldown[0], cooldown[1]) if cooldown else None,
         discovers=bool(script),
     )

@@ -13,6 +13,7 @@ from hpccoll.text import some_ranks
 from hpccoll.tools.launch.elastic.hosts import Hosts
 
 LOST = "all ranks that had the state are lost"
+EXCLUDE = "--exclude-host-on-failure"
 REPORT_EVERY = 10.0
 """Seconds between two lines about what is awaited."""
 
@@ -34,6 +35,8 @@ class Limits:
     gather: float = 3.0
     """Seconds that a newcomer waits for others that are being started, so that both come in one change."""
     host_failures: int = 3
+    exclude_host_on_failure: bool = False
+    """Whether an excluded host loses its healthy ranks, too."""
     cooldown: tuple[float, float] | None = None
     discovers: bool = False
     """Whether hosts may still come."""
@@ -472,7 +475,16 @@ class Membership:
         if self.hosts.fail(worker.host, now):
             left = self.hosts.known[worker.host].excluded_until - now
             until = f"for {left:g} s" if left < float("inf") else "for the rest of the job"
-            self.out.append(Say(f"host {worker.host} is excluded {until}: its ranks have failed repeatedly"))
+            why = "a rank has failed" if self.limits.host_failures == 1 else "its ranks have failed repeatedly"
+            self.out.append(Say(f"host {worker.host} is excluded {until}: {why}"))
+            if self.limits.exclude_host_on_failure:
+                self._empty(worker, now)
+
+    def _empty(self, failed: Worker, now: float) -> None:
+        """Kill the healthy ranks of the host on which a rank has failed."""
+        for other in list(self.workers.values()):
+            if other.host == failed.host and other is not failed and other.phase not in (Phase.ENDING, Phase.DONE):
+                self._kill(other, f"a rank of its host has failed: {EXCLUDE}", now)
 
     def _report(self, text: str, now: float) -> None:
         if now - self.last_report >= REPORT_EVERY:
