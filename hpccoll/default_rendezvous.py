@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks meet where the program brings none: the coordinator of an elastic job, a launcher's store, or MPI."""
+"""How the ranks meet where the program brings none: an elastic job's coordinator, a launcher's store, MPI or PMIx."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import platform
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hpccoll.detect import pmix
 from hpccoll.rendezvous import (
     CoordinatedRendezvous,
     MpiRendezvous,
+    PmixRendezvous,
     Rendezvous,
     SingleProcess,
     StoreRendezvous,
@@ -22,6 +24,7 @@ from hpccoll.rendezvous import (
     launcher_store,
 )
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.pmix import serves
 
 __all__ = ["choose"]
 
@@ -30,7 +33,7 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     """Let the ranks of a communicator meet.
 
     Without one: the ranks of an elastic job's next generation, those that `hpccoll run` started without MPI, those of
-    MPI_COMM_WORLD, or this process alone where there is no MPI.
+    MPI_COMM_WORLD; where there is no MPI those that a launcher with PMIx has started, or this process alone.
 
     :raises StartError: ranks are missing, or launcher and MPI contradict each other
     """
@@ -42,10 +45,10 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
         return _through_launcher(store, settings)
     _check_slurm_pmix(settings)
     try:
-        with _notice_of_a_hang(settings):
+        with _notice_of_a_hang(settings, "MPI_Init", "mpi4py.MPI" in sys.modules):
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        rendezvous: Rendezvous = SingleProcess()
+        rendezvous: Rendezvous = _without_mpi(settings)
         reason = f" (mpi4py could not be loaded: {error})"
     else:
         rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
@@ -53,9 +56,17 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     problem = detect.singleton_problem(config.environment(), rendezvous.size)
     if problem and not settings.allow_singleton:
         raise errors.StartError(f"{problem}{reason}")
-    if rendezvous.size > 1:
+    if rendezvous.size > 1 and isinstance(rendezvous, MpiRendezvous):
         _compare_launch(rendezvous, settings)
     return rendezvous
+
+
+def _without_mpi(settings: config.Config) -> Rendezvous:
+    """The ranks meet through the PMIx server of their launcher, or this process is alone."""
+    place = detect.place(config.environment())
+    if place and place.size != 1 and serves(config.environment()):
+        return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"))
+    return SingleProcess()
 
 
 def _through_launcher(store: launcher_store.LauncherStore, settings: config.Config) -> Rendezvous:
@@ -69,16 +80,21 @@ def _through_launcher(store: launcher_store.LauncherStore, settings: config.Conf
     return StoreRendezvous(place.rank, place.size, store, host=machine_name(), timeout=settings.start_timeout)
 
 
-def _notice_of_a_hang(settings: config.Config) -> contextlib.AbstractContextManager[object]:
-    """Rank 0 says so if MPI_Init does not return; it is the launcher's rank 0, or a process on its own.
+def _notice_of_a_hang(
+    settings: config.Config, what: str, is_over: bool = False
+) -> contextlib.AbstractContextManager[object]:
+    """Rank 0 says so if a call does not return; it is the launcher's rank 0, or a process on its own.
 
-    On all ranks the process ends at the limit of the start: nothing else ends MPI_Init, which waits for all ranks.
+    On all ranks the process ends at the limit of the start: nothing else ends a call that waits for all ranks.
+
+    :param what: the call, such as MPI_Init
+    :param is_over: it will not be made again
     """
     place = detect.place(config.environment())
-    if "mpi4py.MPI" in sys.modules:
+    if is_over:
         return contextlib.nullcontext()
     rank = place.rank if place else 0
-    who = f"hpccoll: rank {rank} on {platform.node()}: MPI_Init has not returned after"
+    who = f"hpccoll: rank {rank} on {platform.node()}: {what} has not returned after"
     doctor = "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)"
     speaks = settings.stall_warning and rank == 0
     return _core.Notice(

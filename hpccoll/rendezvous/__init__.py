@@ -3,13 +3,15 @@
 
 A rendezvous exchanges small values and says who shares a machine. It knows nothing of networks (see hpccoll.net).
 `mpi.py` uses a communicator, `store.py` a key-value store, `coordinator.py` the launcher of an elastic job,
-`threads.py` serves threads of one process, and `single_process.py` a process on its own.
+`pmix.py` the PMIx server of srun, `threads.py` serves threads of one process, and `single_process.py` a process on its
+own.
 """
 
 from __future__ import annotations
 
 from hpccoll.rendezvous.coordinator import CoordinatedRendezvous
 from hpccoll.rendezvous.mpi import MpiRendezvous
+from hpccoll.rendezvous.pmix import PmixRendezvous
 from hpccoll.rendezvous.protocol import Machine, Rendezvous, agreed, raise_first
 from hpccoll.rendezvous.single_process import SingleProcess
 from hpccoll.rendezvous.store import Store, StoreRendezvous
@@ -19,6 +21,7 @@ __all__ = [
     "CoordinatedRendezvous",
     "Machine",
     "MpiRendezvous",
+    "PmixRendezvous",
     "Rendezvous",
     "SingleProcess",
     "Store",

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""srun without MPI: the ranks meet through Slurm's PMIx server, and UCX carries the data between the nodes."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from cluster import ROOT, Cluster
+
+pytestmark = pytest.mark.timeout(300)
+TWICE = """
+import sys, hpccoll, numpy
+for _ in range(2):
+    hpccoll.init()
+    p, r = hpccoll.size(), hpccoll.rank()
+    assert (hpccoll.allreduce(numpy.arange(100_000.0) + r) == p * numpy.arange(100_000.0) + p * (p - 1) // 2).all()
+    assert hpccoll.allgather_object("x" * 10_000 * r) == ["x" * 10_000 * i for i in range(p)]
+    assert "mpi4py.MPI" not in sys.modules
+    print(f"<rank {r} of {p}>", flush=True)
+    hpccoll.shutdown()
+"""
+ONE_IS_MISSING = """
+import os, sys, time, hpccoll
+if os.environ["PMIX_RANK"] == "2":
+    time.sleep(60)
+hpccoll.init()
+"""
+
+
+@pytest.fixture
+def srun(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words before a program; mpi4py cannot be imported there."""
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("raise ImportError('there is no MPI here')\n")
+    monkeypatch.setitem(slurm.environment, "PYTHONPATH", f"{tmp_path}:{ROOT}")
+    return [
+        "srun",
+        "--mpi=pmix",
+        "--kill-on-bad-exit",
+        "-N2",
+        "-n3",
+        "--distribution=block",
+        sys.executable,
+        "-P",
+        "-c",
+    ]
+
+
+def test_ranks_of_srun_meet_without_mpi(slurm: Cluster, srun: list[str]) -> None:
+    """Also for a second World of the same processes."""
+    _, output = slurm.run(*srun, TWICE)
+    assert all(output.count(f"<rank {rank} of 3>") == 2 for rank in range(3)), output
+    assert output.count("3 ranks on 2 nodes (2+1)") == 2, output
+    assert re.search(r"between nodes UCX 1\.\S+", output), output
+    assert "the ranks met through their launcher's PMIx" in output, output
+
+
+@pytest.mark.slow
+def test_a_rank_that_does_not_come_ends_the_job(
+    slurm: Cluster, srun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(slurm.environment, "HPCCOLL_START_TIMEOUT", "4")
+    monkeypatch.setitem(slurm.environment, "HPCCOLL_STALL_WARNING", "1")
+    status, output = slurm.run(*srun, ONE_IS_MISSING, check=False)
+    assert status != 0
+    assert "an exchange through PMIx has not returned after 1 s" in output, output
+    assert "an exchange through PMIx has not returned after 4 s (HPCCOLL_START_TIMEOUT): this process ends" in output
