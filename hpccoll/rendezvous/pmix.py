@@ -39,13 +39,13 @@ class _Process(ctypes.Structure):
 
 
 class _Value(ctypes.Structure):
-    """pmix_value_t: its type, and the part of its union that is read and written here; the rest is room."""
+    """pmix_value_t: its type, and the part of its union that is read and written here; the rest is padding."""
 
     _fields_ = (
         ("type", ctypes.c_uint16),
         ("data", ctypes.c_void_p),  # of a byte object; of a number its bytes
         ("size", ctypes.c_size_t),
-        ("room", ctypes.c_char * 64),
+        ("padding", ctypes.c_char * 64),
     )
 
 
