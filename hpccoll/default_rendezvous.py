@@ -45,7 +45,8 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
         return _through_launcher(store, settings)
     _check_slurm_pmix(settings)
     try:
-        with _notice_of_a_hang(settings, "MPI_Init", "mpi4py.MPI" in sys.modules):
+        started = "mpi4py.MPI" in sys.modules
+        with contextlib.nullcontext() if started else _notice_of_a_hang(settings, "MPI_Init"):
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         rendezvous: Rendezvous = _without_mpi(settings)
@@ -80,19 +81,14 @@ def _through_launcher(store: launcher_store.LauncherStore, settings: config.Conf
     return StoreRendezvous(place.rank, place.size, store, host=machine_name(), timeout=settings.start_timeout)
 
 
-def _notice_of_a_hang(
-    settings: config.Config, what: str, is_over: bool = False
-) -> contextlib.AbstractContextManager[object]:
+def _notice_of_a_hang(settings: config.Config, what: str) -> contextlib.AbstractContextManager[object]:
     """Rank 0 says so if a call does not return; it is the launcher's rank 0, or a process on its own.
 
     On all ranks the process ends at the limit of the start: nothing else ends a call that waits for all ranks.
 
     :param what: the call, such as MPI_Init
-    :param is_over: it will not be made again
     """
     place = detect.place(config.environment())
-    if is_over:
-        return contextlib.nullcontext()
     rank = place.rank if place else 0
     who = f"hpccoll: rank {rank} on {platform.node()}: {what} has not returned after"
     doctor = "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)"

@@ -69,7 +69,9 @@ def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunk-bytes", type=sizes.number, default=0, help="HPCCOLL_CHUNK_BYTES (0: chosen)")
     parser.add_argument("--wire", default="none", choices=["none", "fp16", "bf16"], help="HPCCOLL_WIRE (none)")
     parser.add_argument("--fanout", type=int, default=16, help="HPCCOLL_FANOUT (16)")
-    parser.add_argument("--latency-bytes", type=sizes.number, default=20_000, help="HPCCOLL_LATENCY_BYTES (20000)")
+    parser.add_argument(
+        "--latency-bytes", type=sizes.number, default=Layout.latency_bytes, help="HPCCOLL_LATENCY_BYTES (%(default)s)"
+    )
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
