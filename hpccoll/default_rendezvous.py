@@ -49,7 +49,7 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
         with contextlib.nullcontext() if started else _notice_of_a_hang(settings, "MPI_Init"):
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        rendezvous: Rendezvous = _without_mpi(settings)
+        rendezvous: Rendezvous = _without_mpi(settings, str(error))
         reason = f" (mpi4py could not be loaded: {error})"
     else:
         rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
@@ -62,11 +62,11 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     return rendezvous
 
 
-def _without_mpi(settings: config.Config) -> Rendezvous:
+def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
     """The ranks meet through the PMIx server of their launcher, or this process is alone."""
     place = detect.place(config.environment())
     if place and place.size != 1 and serves(config.environment()):
-        return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"))
+        return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"), why)
     return SingleProcess()
 
 

@@ -70,13 +70,14 @@ class PmixRendezvous(ByAllgather):
 
     one_process = False
 
-    def __init__(self, watch: Callable[[], AbstractContextManager[object]]) -> None:
+    def __init__(self, watch: Callable[[], AbstractContextManager[object]], no_mpi: str) -> None:
         """Connect to the launcher.
 
         :param watch: makes a context in which an exchange happens, and which ends it where it takes too long
+        :param no_mpi: why the ranks do not meet through MPI
         :raises StartError: there is no libpmix, or the launcher's server does not answer it
         """
-        self._watch = watch
+        self._watch, self._no_mpi = watch, no_mpi
         with watch():
             self._client = _of_process()
         self.rank, self.size = self._client.rank, self._client.size
@@ -93,7 +94,7 @@ class PmixRendezvous(ByAllgather):
 
     def describe(self) -> str:
         """See Rendezvous."""
-        return "the ranks met through their launcher's PMIx"
+        return f"the ranks met through their launcher's PMIx, as mpi4py could not be loaded: {self._no_mpi}"
 
     def give_up(self) -> None:
         """See Rendezvous: the other ranks see that this process is gone, and nothing waits for it."""
