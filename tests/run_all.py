@@ -5,9 +5,11 @@ Each run prints pytest's own report as it goes; the last lines are the closing l
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 
@@ -53,6 +55,14 @@ def execute(command: list[str]) -> tuple[int, str]:
 
 
 def main() -> int:
+    """Run everything; 1 if a run failed."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as sessions:
+        # For tests that kill an mpirun of their own; openmpi.own_session_folder says what its files do to later ones.
+        os.environ.setdefault("PRTE_MCA_prte_local_tmpdir_base", sessions)
+        return run_all()
+
+
+def run_all() -> int:
     """Run everything; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parallel", action="store_true", help="only tests under the launcher")

@@ -12,7 +12,7 @@ from functools import partial
 from hpccoll import config
 from hpccoll.channel import new_secret
 from hpccoll.launched import LAUNCHER
-from hpccoll.tools.launch import installed, processes
+from hpccoll.tools.launch import installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.elastic import job as elastic
@@ -97,7 +97,8 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.show:
             print(shown(plan_of(job)))
             return 0
-        return execute(job, plan_of, environment, arguments.timeout)
+        with openmpi.own_session_folder(environment) as environment_of_mpirun:
+            return execute(job, plan_of, environment_of_mpirun, arguments.timeout)
     except LaunchError as error:
         processes.say(str(error))
         return 2

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open MPI 4 (ORTE) and 5 (PRRTE), which differ in the options that let ranks share cores."""
 
+import contextlib
 import re
+import tempfile
+from collections.abc import Iterator, Mapping
 
 from hpccoll.tools.launch.job import Job, Plan
+
+SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
+"""The variable with the folder where mpirun of Open MPI 5 keeps the files of its session on this host."""
 
 
 def version(banner: str) -> int | None:
@@ -40,3 +46,22 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
         argv += ["-x", name]
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"} if job.oversubscribed else {}
     return Plan((*argv, *job.command), {**job.exported, **yielding})
+
+
+@contextlib.contextmanager
+def own_session_folder(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Let mpirun keep its session's files in a new folder, which is removed afterwards.
+
+    Open MPI 5 names them after its process number alone. A killed mpirun leaves them behind, and when the system gives
+    the same number to another mpirun, that one ends with "The PMIx server's listener thread failed to start".
+
+    :param environment: the environment of mpirun; a folder that it names holds the new one
+    :returns: the environment to start mpirun with
+    """
+    if "PRTE_MCA_prte_tmpdir_base" in environment:  # the user's, for all hosts; PRRTE refuses both variables
+        yield dict(environment)
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="hpccoll-run-", dir=environment.get(SESSIONS), ignore_cleanup_errors=True
+    ) as folder:
+        yield {**environment, SESSIONS: folder}

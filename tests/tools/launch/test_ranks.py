@@ -132,6 +132,29 @@ def test_status_0_of_mpirun_is_not_believed_if_a_rank_was_lost(tmp_path: Path) -
     assert "ended without hpccoll.shutdown()" in done.stderr
 
 
+LEFT_BY_A_KILLED_MPIRUN = """#!/bin/sh
+[ "$1" = --version ] && exec {mpirun} --version
+mkdir -p {folder}/ompi.$$ && touch {folder}/ompi.$$/pmix.$(uname -n).tool
+exec {mpirun} "$@"
+"""
+
+
+def test_files_that_a_killed_mpirun_left_behind_harm_no_later_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open MPI 5 ends with status 213 where a killed mpirun of the same process number left its files."""
+    folder, launcher = tmp_path / "sessions", tmp_path / "mpirun"
+    folder.mkdir()
+    monkeypatch.setenv("PRTE_MCA_prte_local_tmpdir_base", str(folder))
+    script = LEFT_BY_A_KILLED_MPIRUN.format(mpirun=find_launcher(os.environ["PATH"]), folder=folder)
+    launcher.write_text(script)
+    launcher.chmod(0o755)
+    done = run(launcher, "hpccoll.shutdown()")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (left,) = folder.iterdir()  # the folder of hpccoll run is gone
+    assert left.name.startswith("ompi.")
+
+
 KILLED = """
 import os, signal, time
 import hpccoll
