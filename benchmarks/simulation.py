@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy: threads of a BLAS
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cg
@@ -35,12 +36,16 @@ TURN = 0.02  # seconds of a turn, roughly
 
 
 def stay_on_a_core() -> None:
-    """Bind this rank to a core of those that it may use, another one for each rank of the machine."""
-    local = COMM.Split_type(MPI.COMM_TYPE_SHARED)
-    allowed = sorted(set().union(*local.allgather(os.sched_getaffinity(0))))
-    if local.size <= len(allowed):
-        os.sched_setaffinity(0, {allowed[local.rank]})
-    local.Free()
+    """Bind this rank to a core of those that it may use, another one for each rank of the machine.
+
+    Hosts that are namespaces share their machine's cores; MPI cannot see it, but they have one kernel.
+    """
+    kernel = Path("/proc/sys/kernel/random/boot_id").read_text()
+    seen = COMM.allgather((kernel, os.sched_getaffinity(0)))
+    here = [rank for rank, (other, _) in enumerate(seen) if other == kernel]
+    allowed = sorted(set().union(*(seen[rank][1] for rank in here)))
+    if len(here) <= len(allowed):
+        os.sched_setaffinity(0, {allowed[here.index(COMM.rank)]})
 
 
 def iterations(n: int) -> tuple[dict[str, Contestant], list[Bar]]:

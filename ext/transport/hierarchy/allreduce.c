@@ -145,7 +145,9 @@ int hc__pipeline_test(hc__hierarchy *h) {
             int status = h->node->ops->close(h->node);
             return status < 0 ? status : HC_DONE;
         }
-    } while (again && h->rails == 0); /* with a net, let the driver look after control messages in between */
+        /* With a net, the driver looks after control messages between the chunks. A single one has few stages, and what
+         * comes between them costs more than they do. */
+    } while (again && (h->rails == 0 || p->nchunks == 1));
     return moved ? HC_MOVED : HC_IDLE;
 }
 
