@@ -20,8 +20,8 @@
  * enqueue the gradients of a large model at once. Beside that the thread would take a core from another rank: with 4
  * ranks on 2 cores 161 gradients took 22 ms instead of 17, in twice the batches. */
 #define COALESCE_NS 200000ull
-/* Half a raise window, after calls that found nothing to do: a caller that starts plans and waits for them moments later
- * needs no thread, and each wake costs it two context switches where it has one core. */
+/* Half a raise window, after calls that found nothing to do: a caller that starts plans and waits for them moments
+ * later needs no thread, and each wake costs it two context switches where it has one core. */
 #define COALESCE_MOST_NS 1000000ull
 
 static int wanted(const hc_loop *loop) {
