@@ -131,7 +131,7 @@ down() {
 print_env() {
     cat <<END
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1
-export TMPDIR=$FOLDER/tmp PRTE_MCA_prte_tmpdir_base=$FOLDER/tmp
+export TMPDIR=$FOLDER/tmp PRTE_MCA_prte_local_tmpdir_base=$FOLDER/tmp PRTE_MCA_prte_remote_tmpdir_base=$FOLDER/tmp
 export OMPI_MCA_plm_rsh_agent=$FOLDER/agent PRTE_MCA_plm_ssh_agent=$FOLDER/agent
 export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$FOLDER/agent
 END
