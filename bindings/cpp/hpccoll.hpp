@@ -13,6 +13,7 @@
 #include <complex>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -71,6 +72,41 @@ struct Args {
     std::int64_t row = 1;
 
     hpccoll_args c() const { return {name.empty() ? nullptr : name.c_str(), prescale, postscale, compression, row}; }
+};
+
+// ---- reductions of the program's own -----------------------------------------------------------------------------
+
+// A function of two values of which the first comes from lower ranks, as the `op` of an allreduce, reduce,
+// reducescatter, scan or exscan of spans of T: associative, and not necessarily commutative. It outlives the calls that
+// have it. `name`: for errors; all ranks give the same one.
+template <class T> class Op {
+  public:
+    template <class F>
+        requires(std::is_invocable_r_v<T, F, T, T>)
+    explicit Op(F function, const std::string &name = {})
+        : function_(std::make_unique<std::function<T(T, T)>>(std::move(function))) {
+        check(hpccoll_op_create(combine, function_.get(), 1, name.c_str(), &c_));
+    }
+    Op(Op &&other) noexcept : function_(std::move(other.function_)), c_(std::exchange(other.c_, HPCCOLL_REDUCTIONS)) {}
+    Op &operator=(Op &&other) noexcept {
+        std::swap(function_, other.function_);
+        std::swap(c_, other.c_);
+        return *this;
+    }
+    ~Op() { hpccoll_op_free(&c_); }
+    operator hpccoll_reduction() const noexcept { return c_; }
+
+  private:
+    static void combine(const void *in, void *inout, std::int64_t count, hpccoll_dtype, void *context) {
+        const auto &function = *static_cast<const std::function<T(T, T)> *>(context);
+        const T *first = static_cast<const T *>(in);
+        T *second = static_cast<T *>(inout);
+        for (std::int64_t i = 0; i < count; i++)
+            second[i] = function(first[i], second[i]);
+    }
+
+    std::unique_ptr<std::function<T(T, T)>> function_;
+    hpccoll_reduction c_ = HPCCOLL_REDUCTIONS;
 };
 
 // ---- requests ----------------------------------------------------------------------------------------------------

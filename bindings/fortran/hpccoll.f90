@@ -16,9 +16,10 @@ module hpccoll
   enum, bind(c)
     enumerator :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
       HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
+    enumerator :: HPCCOLL_MINLOC = 64, HPCCOLL_MAXLOC ! of pairs of one type, value and index: x(2, n)
   end enum
   public :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
-    HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
+    HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR, HPCCOLL_MINLOC, HPCCOLL_MAXLOC
   integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10 ! of compression
   integer(c_int), parameter, public :: HPCCOLL_OK = 0, HPCCOLL_MISMATCH = -1, HPCCOLL_DUPLICATE_NAME = -2, &
     HPCCOLL_SHUT_DOWN = -3, HPCCOLL_ROOT_JOINED = -4, HPCCOLL_PEER_LOST = -5, HPCCOLL_STALLED = -6, &
@@ -45,13 +46,42 @@ module hpccoll
   public :: hpccoll_world_create, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, hpccoll_subset, &
     hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, hpccoll_share, &
     hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
-  public :: hpccoll_wait, hpccoll_waitall, hpccoll_test
+  public :: hpccoll_wait, hpccoll_waitall, hpccoll_test, hpccoll_function, hpccoll_op_create, hpccoll_op_free
   public :: hpccoll_allreduce, hpccoll_scan, hpccoll_exscan, hpccoll_reduce, hpccoll_broadcast, hpccoll_reducescatter, &
     hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_send, hpccoll_recv
   public :: hpccoll_allreduce_init, hpccoll_scan_init, hpccoll_exscan_init, hpccoll_reduce_init, &
     hpccoll_broadcast_init, hpccoll_reducescatter_init, hpccoll_allgather_init, hpccoll_gather_init, &
     hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init, &
     hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
+
+  ! Leaves each element of `in` combined with that of `inout` in `inout`, both of which c_f_pointer makes arrays of
+  ! `count` elements; `in` comes from lower ranks. It is associative, and need not be commutative.
+  abstract interface
+    subroutine hpccoll_function(in, inout, count, dtype, context) bind(c)
+      import
+      type(c_ptr), value :: in, inout, context
+      integer(c_int64_t), value :: count
+      integer(c_int), value :: dtype
+    end subroutine
+  end interface
+
+  interface
+    ! Makes a reduction of the program's own, the `op` of an allreduce, reduce, reducescatter, scan or exscan. block:
+    ! elements that belong together (1). name: for errors; all ranks give the same one.
+    subroutine hpccoll_op_create(combine, op, block, name, ierror) bind(c, name="hpccoll_f_op_create")
+      import
+      procedure(hpccoll_function) :: combine
+      integer(c_int), intent(out) :: op
+      integer(c_int), intent(in), optional :: block
+      character(len=*), intent(in), optional :: name
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_op_free(op, ierror) bind(c, name="hpccoll_f_op_free")
+      import
+      integer(c_int), intent(inout) :: op
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+  end interface
 
   ! Of requests and of plans: blocks until they are over.
   interface hpccoll_wait

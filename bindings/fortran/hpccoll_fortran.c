@@ -178,6 +178,25 @@ void hpccoll_f_subset(hpccoll_world *const *world, array ranks, hpccoll_world **
     report(status < 0 ? status : hpccoll_subset(*world, p.data, (int)p.count, subset), ierror);
 }
 
+/* ---- reductions of the program's own ---------------------------------------------------------------------------- */
+
+void hpccoll_f_op_create(hpccoll_function *function, int *op, const int *block, array given, int *ierror) {
+    char name[NAME_BYTES];
+    hpccoll_reduction made;
+    own_error[0] = 0;
+    int status = hpccoll_op_create(function, NULL, block ? *block : 1, text_of(given, name), &made);
+    *op = (int)made;
+    report(status, ierror);
+}
+
+void hpccoll_f_op_free(int *op, int *ierror) {
+    hpccoll_reduction freed = (hpccoll_reduction)*op;
+    own_error[0] = 0;
+    int status = hpccoll_op_free(&freed);
+    *op = (int)freed;
+    report(status, ierror);
+}
+
 /* ---- collectives: each with `request` NULL where the caller waits ------------------------------------------------ */
 
 #define REDUCTION(name, root)                                                                                          \

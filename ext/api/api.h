@@ -16,6 +16,8 @@
  *     calls.c       arguments to a request
  *     shortcuts.c   calls of few bytes, without a request
  *     operations.c  the public functions of the collectives
+ *     ops.c         reductions of the program's own: their table
+ *     user_reductions.c  operations with them
  *     messages.c    send and receive
  *     agree.c       how the ranks agree on a plan
  *     plan_memory.c what plans hold
@@ -223,6 +225,13 @@ int hc__world_check(const hpccoll_world *);
 
 #define HC__UNNAMED "unnamed call c" /* Python's are "unnamed call 0" and so on: one World may have both */
 
+/* ---- what is done behind an operation, by the thread that has waited for it -------------------------------- */
+
+typedef struct hc__after {
+    int (*finish)(struct hc__after *, const hc_handle *); /* the handle is done: OK, or a status, noted */
+    void (*free)(struct hc__after *);
+} hc__after;
+
 /* ---- calls.c ----------------------------------------------------------------------------------------------- */
 
 /* One operation: what its public function was given. */
@@ -239,6 +248,8 @@ typedef struct hc__call {
     const int64_t *send_counts;
     int64_t *counts; /* where the rows of each rank go */
     const hpccoll_args *args;
+    const struct hc__call *stands_for; /* NULL, or the call with a reduction of the program's own that it moves: the
+                                          arrays of that one are the program's */
 } hc__call;
 
 /* Fills in arguments that are absent and says all that is wrong with the call on this rank alone: the type between
@@ -252,6 +263,22 @@ int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
 int hc__call_now(const hc__call *, hpccoll_world *);
 int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);
 int hc__call_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
+/* A World that has plans, and a place for one, which becomes NULL. OK, or a status, noted. */
+int hc__plan_check(const hpccoll_world *, hpccoll_plan **);
+
+/* ---- ops.c ------------------------------------------------------------------------------------------------- */
+
+typedef struct hc__op {
+    hpccoll_function *function; /* NULL: the place is free */
+    void *context;
+    int64_t block;
+    char name[48];
+} hc__op;
+
+/* 1: the number is that of a reduction of the program's own, or MINLOC or MAXLOC, which is copied. */
+int hc__op_find(unsigned number, hc__op *);
+/* What is wrong, on this rank alone, with a call whose reduction is none of the engine's. OK, or a status, noted. */
+int hc__op_check(const hc__call *, hpccoll_dtype, int64_t count);
 
 /* ---- messages.c -------------------------------------------------------------------------------------------- */
 
@@ -288,7 +315,8 @@ struct hpccoll_plan {
     uint8_t started, is_list, byte[1];
     int n; /* of a list */
     hpccoll_plan **parts;
-    int *from; /* of a receive, as the next two */
+    hc__after *after; /* of each start; NULL: nothing */
+    int *from;        /* of a receive, as the next two */
     int64_t *received;
     size_t element;
     hpccoll_plan *next, **link; /* of the plans of its base, or of those that rest */
@@ -324,7 +352,15 @@ void hc__note_message(const hpccoll_world *, const hc_handle *, size_t element, 
 /* A request that holds the handle, which is submitted. NULL: no memory. */
 hpccoll_request *hc__request_new(hpccoll_world *);
 void hc__request_hold(hpccoll_request *, hc_handle *, int64_t *counts, int *from);
+void hc__request_after(hpccoll_request *, hc__after *);    /* which the request owns */
 void hc__request_element(hpccoll_request *, size_t bytes); /* of a message: `counts` gets how many came */
 void hc__request_drop(hpccoll_request *);
+
+/* ---- user_reductions.c ------------------------------------------------------------------------------------- */
+
+int hc__call_is_users(const hc__call *); /* its reduction is one of ops.c */
+int hc__users_now(const hc__call *, hpccoll_world *);
+int hc__users_async(const hc__call *, hpccoll_world *, hpccoll_request **);
+int hc__users_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
 
 #endif

@@ -44,8 +44,6 @@ static int check_factors(const hc__call *call, int dtype) {
 }
 
 static int check_reduction(const hc__call *call, int dtype) {
-    if (call->reduction >= HC_REDUCTION_COUNT)
-        return refuse(call, "op is no hpccoll_reduction");
     if (!hc_reduction_defined(call->reduction, dtype))
         return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", name_of(call),
                          hc_reduction_name(call->reduction), hc_dtype_name(dtype));
@@ -90,7 +88,8 @@ static int check_array(const hc__call *call, const hpccoll_world *world, const h
     if (a->count < 0 || a->count > INT64_MAX / 16)
         return refuse(call, "count is negative or too large");
     if (has(call, HC_OP_REDUCES)) {
-        int status = check_reduction(call, (int)a->dtype);
+        int status = call->reduction < HC_REDUCTION_COUNT ? check_reduction(call, (int)a->dtype)
+                                                          : hc__op_check(call, a->dtype, a->count);
         if (status < 0)
             return status;
     }
@@ -335,7 +334,7 @@ int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_ha
     if (!h)
         status = HC_NO_MEMORY;
     else if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
-        status = note_memory(&call, world, waits ? NULL : h);
+        status = note_memory(call.stands_for ? call.stands_for : &call, world, waits ? NULL : h);
     if (status < 0) {
         hc_handle_release(h);
         forget_name(world, !name);

@@ -74,7 +74,10 @@ typedef enum hpccoll_reduction {
     HPCCOLL_LAND,
     HPCCOLL_LOR,
     HPCCOLL_LXOR,
-    HPCCOLL_REDUCTIONS
+    HPCCOLL_REDUCTIONS, /* how many the library has */
+    HPCCOLL_MINLOC = 64,
+    HPCCOLL_MAXLOC,
+    HPCCOLL_OP_LAST = 254 /* numbers behind MAXLOC are those of hpccoll_op_create() */
 } hpccoll_reduction;
 
 typedef enum hpccoll_status {
@@ -256,6 +259,28 @@ typedef struct hpccoll_array {
 /* `operation`: HPCCOLL_ALLREDUCE, REDUCE, SCAN or EXSCAN; `root` counts for a reduce only. */
 HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op,
                               int root, const hpccoll_args *args, hpccoll_world *world);
+
+/* ---- reductions of the program's own ------------------------------------------------------------------------------
+ *
+ * They are the `op` of an allreduce, reduce, reducescatter, scan or exscan, in the blocking, the asynchronous and the
+ * persistent form, but not of a group, and without factors and compression. The ranks' arrays are gathered, each rank
+ * combines them in the order of the ranks, and all have the same bits. So a call moves all ranks' arrays to each rank;
+ * a blocking allreduce or reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays. The
+ * exscan of rank 0 leaves `out` as it is.
+ *
+ * HPCCOLL_MINLOC and HPCCOLL_MAXLOC find the least and the largest value and where it is. Their elements are pairs of
+ * one type, value and index, as MPI_2INT and MPI_2DOUBLE_PRECISION are, and `count` counts both. The lowest index
+ * of equal values is the result, or a NaN. */
+
+/* Leaves each element of `in` combined with that of `inout` in `inout`; `in` comes from lower ranks. It is associative,
+ * need not be commutative, and is called by the thread that waits for the result. */
+typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context);
+/* Makes one. `block`: the function gets multiples of so many elements (1: any number); a structure is given as its
+ * bytes, HPCCOLL_UINT8, with its size as block. `name`: for errors; all ranks give the same one. */
+HPCCOLL_API int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
+                                  hpccoll_reduction *op);
+/* No call may be made with it any more; those in flight, and plans, go on. *op becomes HPCCOLL_REDUCTIONS. */
+HPCCOLL_API int hpccoll_op_free(hpccoll_reduction *op);
 
 /* ---- the same, asynchronous: *request is to be waited for ------------------------------------------------------ */
 

@@ -9,18 +9,30 @@
         { .in = (input), .out = (output), .count = (elements), .dtype = dtype } \
     }
 
+static int now(const hc__call *call, hpccoll_world *world) {
+    return hc__call_is_users(call) ? hc__users_now(call, world) : hc__call_now(call, world);
+}
+
+static int async(const hc__call *call, hpccoll_world *world, hpccoll_request **request) {
+    return hc__call_is_users(call) ? hc__users_async(call, world, request) : hc__call_async(call, world, request);
+}
+
+static int plan_of(const hc__call *call, hpccoll_world *world, hpccoll_plan **plan) {
+    return hc__call_is_users(call) ? hc__users_plan(call, world, plan) : hc__call_plan(call, world, plan);
+}
+
 /* The blocking form, the asynchronous and the persistent one of a function, from its parameters and the fields of its
  * hc__call. */
 #define ALL(name, parameters, ...)                                                                               \
     int hpccoll_##name(parameters, const hpccoll_args *args, hpccoll_world *world) {                             \
-        return hc__call_now(&(hc__call){__VA_ARGS__, .args = args}, world);                                      \
+        return now(&(hc__call){__VA_ARGS__, .args = args}, world);                                               \
     }                                                                                                            \
     int hpccoll_##name##_async(parameters, const hpccoll_args *args, hpccoll_world *world,                       \
                                hpccoll_request **request) {                                                      \
-        return hc__call_async(&(hc__call){__VA_ARGS__, .args = args}, world, request);                           \
+        return async(&(hc__call){__VA_ARGS__, .args = args}, world, request);                                    \
     }                                                                                                            \
     int hpccoll_##name##_init(parameters, const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan) { \
-        return hc__call_plan(&(hc__call){__VA_ARGS__, .args = args}, world, plan);                               \
+        return plan_of(&(hc__call){__VA_ARGS__, .args = args}, world, plan);                                     \
     }
 #define LIST(...) __VA_ARGS__
 #define REDUCED LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op)

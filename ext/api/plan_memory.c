@@ -34,6 +34,8 @@ hpccoll_plan *hc__plan_new(hpccoll_world *world) {
 
 void hc__plan_rest(hpccoll_plan *plan) {
     free(plan->parts);
+    if (plan->after)
+        plan->after->free(plan->after);
     plan->state = 0;
     plan->next = NULL;
     pthread_mutex_lock(&lock);

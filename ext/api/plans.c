@@ -100,7 +100,7 @@ static int make(hpccoll_plan *plan, const hc__call *call, int wire) {
 }
 
 /* Plans of this library run in a loop of its own. */
-static int check_world(const hpccoll_world *world, hpccoll_plan **plan) {
+int hc__plan_check(const hpccoll_world *world, hpccoll_plan **plan) {
     int status = hc__world_check(world);
     if (status >= 0 && world->base->python)
         status = hc__error(HC_UNSUPPORTED, "the World was made in Python: make its plans there, too");
@@ -160,7 +160,7 @@ static int several_dtypes(const hc__call *call, hpccoll_world *world, int wire, 
 
 int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **plan) {
     hc__call call = *given;
-    int status = check_world(world, plan);
+    int status = hc__plan_check(world, plan);
     if (status < 0)
         return status;
     int wire = hc__call_prepare(&call, world);
@@ -172,7 +172,7 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
 static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
                    hpccoll_world *world, hpccoll_plan **plan) {
     hc_handle *handle;
-    int status = check_world(world, plan);
+    int status = hc__plan_check(world, plan);
     if (status >= 0)
         status = hc__message_handle(data, count, dtype, receives, peer, tag, world, &handle);
     if (status < 0)
@@ -253,7 +253,7 @@ static int outcome(hpccoll_plan *plan) {
     plan->started = 0;
     if (plan->handle->op)
         hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
-    return hc__status(plan->handle);
+    return plan->after ? plan->after->finish(plan->after, plan->handle) : hc__status(plan->handle);
 }
 
 int hpccoll_start(hpccoll_plan *plan) {

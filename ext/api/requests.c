@@ -18,9 +18,10 @@ struct hpccoll_request {
     uint64_t state; /* ALIVE, or 0 */
     hpccoll_world *world;
     hc_handle *handle;
-    int64_t *counts; /* the caller's, or NULL */
-    int *from;       /* likewise: of a receive */
-    size_t element;  /* bytes: of a message */
+    int64_t *counts;  /* the caller's, or NULL */
+    int *from;        /* likewise: of a receive */
+    size_t element;   /* bytes: of a message */
+    hc__after *after; /* NULL: nothing is done behind it */
     hpccoll_request *next;
 };
 
@@ -49,6 +50,10 @@ void hc__request_hold(hpccoll_request *request, hc_handle *handle, int64_t *coun
     request->handle = handle;
     request->counts = counts;
     request->from = from;
+}
+
+void hc__request_after(hpccoll_request *request, hc__after *after) {
+    request->after = after;
 }
 
 void hc__request_element(hpccoll_request *request, size_t bytes) {
@@ -144,10 +149,14 @@ static int finish(hpccoll_request **request) {
     hpccoll_request *done = *request;
     if (done->handle->op)
         hc__note_message(done->world, done->handle, done->element, done->from, done->counts);
+    hc__after *after = done->after;
+    int finished = after ? after->finish(after, done->handle) : HC_OK;
     int status = hc__outcome(done->world, done->handle, done->counts);
+    if (after)
+        after->free(after);
     hc__request_drop(done);
     *request = NULL;
-    return status;
+    return status < 0 ? status : finished;
 }
 
 int hpccoll_wait_for(hpccoll_request **request, double seconds, int *done) {
@@ -197,13 +206,17 @@ int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count) 
         return hc__error(HC_INVALID, "%s is NULL", data ? "the request" : "data");
     hc_handle *h = (*request)->handle;
     *data = NULL;
+    if (count)
+        *count = 0;
+    if ((*request)->after) /* its result is in `out` */
+        return hpccoll_wait(request);
     while (!hc__await((*request)->world, h, UINT64_MAX)) {}
     if (status_of(h) >= 0 && !h->op && h->request.ntensors == 1 && h->pieces[0].out_owned) {
         *data = h->pieces[0].out;
         h->pieces[0].out_owned = 0;
     }
-    if (count)
-        *count = !h->op && h->request.ntensors == 1 ? h->pieces[0].out_rows * h->pieces[0].row : 0;
+    if (count && !h->op && h->request.ntensors == 1)
+        *count = h->pieces[0].out_rows * h->pieces[0].row;
     return finish(request);
 }
 

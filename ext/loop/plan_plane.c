@@ -123,7 +123,7 @@ static void take_rows(const hc_plan_agreed *a, const hc_handle *handle, hc_strea
 int hc_plan_use_flat(hc_plan *plan, const hc_plan_agreed *a, hc_segment segment, hc_node_control *node_control,
                      const int32_t *locals) {
     hc_data *data = NULL;
-    hc_stream_read *reads = calloc((size_t)a->size, sizeof *reads);
+    hc_stream_read *reads = calloc((uint32_t)a->size, sizeof *reads);
     hc_flat_config config = {.batch = hc_plan_batch(plan), .source = -1, .target = -1, .slot_bytes = slot_bytes(a)};
     if (!reads)
         return HC_NO_MEMORY;

@@ -15,6 +15,7 @@ program procedures
   ranks = hpccoll_size(world)
   call check(hpccoll_local_size(world) >= 1 .and. hpccoll_local_rank(world) >= 0, "local ranks")
   call reductions()
+  call own_reductions()
   call rows()
   call requests()
   call plans()
@@ -222,6 +223,40 @@ contains
     character(len=500) :: text
     call hpccoll_last_error(text)
     call check(status == wanted .and. index(text, words) > 0, words)
+  end subroutine
+
+  ! The larger part of each complex number, as real and imaginary parts: an op of the program's own.
+  subroutine larger_parts(in, inout, count, dtype, context) bind(c)
+    type(c_ptr), value :: in, inout, context
+    integer(c_int64_t), value :: count
+    integer(c_int), value :: dtype
+    complex(c_double_complex), pointer :: a(:), b(:)
+    call c_f_pointer(in, a, [count])
+    call c_f_pointer(inout, b, [count])
+    b = cmplx(max(real(a), real(b)), max(aimag(a), aimag(b)), c_double_complex)
+    call check(dtype == 14 .and. .not. c_associated(context), "arguments of an op")
+  end subroutine
+
+  subroutine own_reductions()
+    integer(c_int) :: op, pairs(2, 3), status
+    complex(c_double_complex) :: z(4)
+    type(hpccoll_plan) :: plan
+    pairs = reshape([rank, rank, -rank, rank, 5, rank], [2, 3])
+    call hpccoll_allreduce(pairs, HPCCOLL_MAXLOC, world)
+    call check(all(pairs == reshape([ranks - 1, ranks - 1, 0, 0, 5, 0], [2, 3])), "MAXLOC")
+    call hpccoll_op_create(larger_parts, op, name="larger parts  ")
+    z = cmplx(rank, -rank, c_double_complex)
+    call hpccoll_allreduce(z, op, world)
+    call check(all(z == cmplx(ranks - 1, 0, c_double_complex)), "an op of the program's own")
+    z = cmplx(rank, -rank, c_double_complex)
+    call hpccoll_allreduce_init(z, op, world, plan)
+    call hpccoll_start(plan)
+    call hpccoll_wait(plan)
+    call check(all(z == cmplx(ranks - 1, 0, c_double_complex)), "a plan of it")
+    call hpccoll_plan_free(plan)
+    call hpccoll_op_free(op)
+    call hpccoll_allreduce(z, op, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "no hpccoll_reduction, or was freed")
   end subroutine
 
   subroutine errors()

@@ -45,6 +45,13 @@ def test_wrong_calls_are_clear_errors(mpicc, compiled, job, ranks: int, nodes: i
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(1, 1, marks=pytest.mark.slow), (4, 2)])
+def test_reductions_of_the_programs_own(mpicc, compiled, job, ranks: int, nodes: int) -> None:
+    program = compiled(mpicc, *STRICT, "tests/capi/reductions.c", "-lm")
+    assert "fine\n" in job(ranks, program, nodes=nodes)
+
+
+@pytest.mark.timeout(200)
 def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/memory.c")
     assert "fine\n" in job(3, program, nodes=2)
@@ -84,10 +91,10 @@ def test_threads_under_a_sanitizer(build_c, mpicc, job, tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("source", ["program", "plans"])
+@pytest.mark.parametrize("source", ["program", "plans", "reductions"])
 def test_random_programs_under_sanitizers(build_c, mpicc, job, source: str) -> None:
     """The library's sources in the program; Open MPI itself is not instrumented, so its own leaks are not looked at."""
-    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ldl")
+    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ldl", "-lm")
     made = build_c(
         f"tests/capi/{source}.c", *library_sources(), flags=flags, compiler=mpicc, name=f"capi-address-{source}"
     )

@@ -102,6 +102,16 @@ static void check_all(const hpccoll::World &world) {
     int64_t n = rank;
     world.scan(std::span(&n, 1));
     check(n == rank * (rank + 1) / 2, "scan");
+    const hpccoll::Op<double> hypotenuse([](double a, double b) { return std::hypot(a, b); }, "hypot");
+    double side = 3 + rank % 2;
+    const double length = world.allreduce(side, hypotenuse);
+    check(std::abs(length * length - 9.0 * ((size + 1) / 2) - 16.0 * (size / 2)) < 1e-9, "a function of its own");
+    hpccoll::Plan norm = world.allreduce_init(std::span(&side, 1), hypotenuse);
+    norm();
+    check(side == length, "a plan of it");
+    std::array<int, 2> most{rank, rank};
+    world.allreduce(std::span<int>(most), HPCCOLL_MAXLOC);
+    check(most[1] == size - 1, "MAXLOC");
     check_rows(world);
     check_plans(world);
     const double out = rank;

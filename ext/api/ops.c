@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ops.c - the table of reductions of the program's own, with MINLOC and MAXLOC, which are made of a function, too.
+ */
+#include "api/api.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define OPS (HPCCOLL_OP_LAST - HPCCOLL_MINLOC + 1)
+
+/* ---- MINLOC and MAXLOC: pairs of one type, value and index ------------------------------------------------------ */
+
+/* The lower index of equal values wins; a NaN is the result, as of MIN and MAX. `in` and `inout` are pairs. */
+#define LOC(type, better)                                                             \
+    {                                                                                 \
+        const type *a = in;                                                           \
+        type *b = inout;                                                              \
+        for (int64_t i = 0; i < count; i += 2) {                                      \
+            int nan_a = a[i] != a[i], nan_b = b[i] != b[i];                           \
+            int ties = a[i] == b[i] || (nan_a && nan_b);                              \
+            if (ties ? a[i + 1] < b[i + 1] : nan_a || (!nan_b && a[i] better b[i])) { \
+                b[i] = a[i];                                                          \
+                b[i + 1] = a[i + 1];                                                  \
+            }                                                                         \
+        }                                                                             \
+        break;                                                                        \
+    }
+
+#define LOC_TYPES(X, better) \
+    case HPCCOLL_UINT8:      \
+        X(uint8_t, better)   \
+    case HPCCOLL_INT8:       \
+        X(int8_t, better)    \
+    case HPCCOLL_UINT16:     \
+        X(uint16_t, better)  \
+    case HPCCOLL_INT16:      \
+        X(int16_t, better)   \
+    case HPCCOLL_UINT32:     \
+        X(uint32_t, better)  \
+    case HPCCOLL_INT32:      \
+        X(int32_t, better)   \
+    case HPCCOLL_UINT64:     \
+        X(uint64_t, better)  \
+    case HPCCOLL_INT64:      \
+        X(int64_t, better)   \
+    case HPCCOLL_FLOAT32:    \
+        X(float, better)     \
+    case HPCCOLL_FLOAT64:    \
+        X(double, better)    \
+    default:                 \
+        break
+
+static void min_loc(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
+    (void)context;
+    switch (dtype) { LOC_TYPES(LOC, <); }
+}
+
+static void max_loc(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
+    (void)context;
+    switch (dtype) { LOC_TYPES(LOC, >); }
+}
+
+static int loc_defined(hpccoll_dtype dtype) {
+    return dtype != HPCCOLL_BOOL && dtype != HPCCOLL_FLOAT16 && dtype != HPCCOLL_BFLOAT16 && dtype < HPCCOLL_COMPLEX64;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static hc__op table[OPS] = {{.function = min_loc, .block = 2, .name = "MINLOC"},
+                            {.function = max_loc, .block = 2, .name = "MAXLOC"}};
+
+int hc__op_find(unsigned number, hc__op *found) {
+    *found = (hc__op){0};
+    if (number < HPCCOLL_MINLOC || number > HPCCOLL_OP_LAST)
+        return 0;
+    pthread_mutex_lock(&lock);
+    *found = table[number - HPCCOLL_MINLOC];
+    pthread_mutex_unlock(&lock);
+    return found->function != NULL;
+}
+
+static int refuse(const hc__call *call, const hc__op *op, const char *why) {
+    return hc__error(HC_UNSUPPORTED, "%s with %s %s; nothing was sent", hc_operation_name(call->operation), op->name,
+                     why);
+}
+
+int hc__op_check(const hc__call *call, hpccoll_dtype dtype, int64_t count) {
+    hc__op op;
+    const char *operation = hc_operation_name(call->operation);
+    if (!hc__op_find(call->reduction, &op))
+        return hc__error(HC_INVALID, "%s: op is no hpccoll_reduction, or was freed; nothing was sent", operation);
+    if (call->is_group)
+        return refuse(call, &op, "takes one array, not a group");
+    if (call->args->prescale != 1.0 || call->args->postscale != 1.0)
+        return refuse(call, &op, "has no prescale and postscale");
+    if (call->args->compression != HPCCOLL_DTYPES)
+        return refuse(call, &op, "has no compression");
+    if (call->reduction <= HPCCOLL_MAXLOC && !loc_defined(dtype))
+        return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", operation, op.name, hc_dtype_name((int)dtype));
+    int64_t row = hc_operation_has(call->operation, HC_OP_ELEMENTWISE) ? count : call->args->row;
+    return row % op.block
+               ? hc__error(HC_INVALID,
+                           "%s: %s takes multiples of %" PRId64 " elements, not %" PRId64 "; nothing was sent",
+                           operation, op.name, op.block, row)
+               : HC_OK;
+}
+
+int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
+                      hpccoll_reduction *op) {
+    if (!op || !function)
+        return hc__error(HC_INVALID, "%s is NULL", op ? "the function" : "the place for the op");
+    *op = HPCCOLL_REDUCTIONS;
+    if (block < 1)
+        return hc__error(HC_INVALID, "block is %" PRId64 ": the function takes at least one element", block);
+    hc__op made = {.function = function, .context = context, .block = block};
+    snprintf(made.name, sizeof made.name, "%s", name && *name ? name : "the program's op");
+    int status = hc__error(HC_NO_MEMORY, "%d ops are in use, which is all that there can be: free some", OPS - 2);
+    pthread_mutex_lock(&lock);
+    for (int i = HPCCOLL_MAXLOC - HPCCOLL_MINLOC + 1; i < OPS && status < 0; i++) {
+        if (table[i].function)
+            continue;
+        table[i] = made;
+        *op = (hpccoll_reduction)(HPCCOLL_MINLOC + i);
+        status = HC_OK;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int hpccoll_op_free(hpccoll_reduction *op) {
+    hc__op found;
+    if (!op)
+        return hc__error(HC_INVALID, "the address of the op is NULL");
+    if (*op == HPCCOLL_REDUCTIONS)
+        return HC_OK;
+    if ((unsigned)*op <= HPCCOLL_MAXLOC || !hc__op_find((unsigned)*op, &found))
+        return hc__error(HC_INVALID, "op is none that hpccoll_op_create() has made, or was freed");
+    pthread_mutex_lock(&lock);
+    table[*op - HPCCOLL_MINLOC] = (hc__op){0};
+    pthread_mutex_unlock(&lock);
+    *op = HPCCOLL_REDUCTIONS;
+    return HC_OK;
+}
