@@ -9,11 +9,12 @@ from hpccoll import _core, errors
 cdef extern from "xla/xla.h":
     ctypedef struct hc_gate:
         pass
-    const char *HC_GATE_CAPSULE
+    const char *HC_GATE_CAPSULE, *HC_XLA_CALL, *HC_XLA_NOTHING
     enum: HC_XLA_SENDRECV, HC_GATE_SEND, HC_GATE_RECEIVE
     int hc_xla_connect(const hc_gate *)
     void *hc_xla_call(void *) noexcept
     void *hc_xla_nothing(void *) noexcept
+    const char *hc_xla_register(const char *, const char *)
 
 
 cdef int connect() except -1:
@@ -26,3 +27,20 @@ connect()
 handler = PyCapsule_New(<void *>hc_xla_call, "xla._CUSTOM_CALL_TARGET", NULL)
 nothing = PyCapsule_New(<void *>hc_xla_nothing, "xla._CUSTOM_CALL_TARGET", NULL)
 SEND, RECEIVE, SENDRECV = HC_GATE_SEND, HC_GATE_RECEIVE, HC_XLA_SENDRECV
+CALL, NOTHING = HC_XLA_CALL.decode(), HC_XLA_NOTHING.decode()
+
+MANY_STEPS, LARGE_BYTES = 9, 1024
+"""XLA runs a program of fewer steps, or one whose arrays are all smaller than half of this, one step after another.
+
+It does so also where a step is an operation that waits for other ranks. Ranks that have two operations in different
+orders would then wait for each other. So a program is not small: its first steps are calls that do nothing, one of
+which has a result.
+"""
+
+
+def register(str library, str table):
+    """Give both custom calls to the XLA of a library that is loaded; return "", or why that is impossible.
+
+    :param table: the name of the library's function that returns XLA's table of functions
+    """
+    return hc_xla_register(library.encode(), table.encode()).decode()

@@ -120,6 +120,15 @@ typedef struct hc_ffi_error {
     int code;
 } hc_ffi_error;
 
+typedef struct hc_ffi_registration {
+    size_t size;
+    hc_ffi_extension *extensions;
+    hc_ffi_span name, platform;
+    void *(*instantiate)(hc_ffi_frame *), *(*prepare)(hc_ffi_frame *), *(*initialize)(hc_ffi_frame *);
+    void *(*execute)(hc_ffi_frame *);
+    uint32_t traits;
+} hc_ffi_registration;
+
 typedef struct hc_ffi_future {
     size_t size;
     hc_ffi_extension *extensions;
@@ -133,7 +142,9 @@ struct hc_ffi_api {
     hc_ffi_version version;
     const void *internal;
     void *(*error_create)(hc_ffi_error *);
-    void *others[12];
+    void *others[2];
+    void *(*handler_register)(hc_ffi_registration *);
+    void *more[9];
     void *(*future_create)(hc_ffi_future *);
     void *(*future_set_available)(hc_ffi_future *);
     void *(*future_set_error)(hc_ffi_future *);

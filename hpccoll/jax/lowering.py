@@ -15,13 +15,8 @@ from hpccoll.jax.internals import ORDERED, TokenSet, custom_call, ir, is_kept_ar
 
 __all__ = ["lower", "refuse_platform"]
 
-TARGET, NOTHING = "hpccoll", "hpccoll.nothing"
-
-jax.ffi.register_ffi_target(TARGET, _xla.handler, platform="cpu")
-jax.ffi.register_ffi_target(NOTHING, _xla.nothing, platform="cpu")
-
-MANY_STEPS, LARGE_BYTES = 9, 1024
-"""XLA runs a program of fewer steps, or one whose arrays are all smaller than half of this, one step after another."""
+jax.ffi.register_ffi_target(_xla.CALL, _xla.handler, platform="cpu")
+jax.ffi.register_ffi_target(_xla.NOTHING, _xla.nothing, platform="cpu")
 
 
 def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
@@ -37,7 +32,7 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         results = [stablehlo.TokenType.get(), *results]
         layouts = [[(), *one] for one in layouts]
     made: Sequence[Any] = custom_call(
-        TARGET,
+        _xla.CALL,
         result_types=results,
         operands=operands,
         backend_config=_attributes(call),
@@ -63,21 +58,16 @@ def _in_place(operands: Sequence[Any]) -> dict[int, int]:
 
 
 def _forbid_sequence() -> None:
-    """Make XLA start independent steps of the program without waiting for one another.
-
-    XLA runs a small program step by step, also where a step is an operation that waits for other ranks. Ranks that have
-    two operations in different orders would then wait for each other. So a program is not small: its first steps are
-    calls that do nothing, one of which has a result.
-    """
+    """Make XLA start independent steps of the program without waiting for one another: see _xla.MANY_STEPS."""
     block = ir.InsertionPoint.current.block
     attributes = block.operations[0].attributes if len(block.operations) else {}
-    if "call_target_name" in attributes and attributes["call_target_name"] == ir.StringAttr.get(NOTHING):
+    if "call_target_name" in attributes and attributes["call_target_name"] == ir.StringAttr.get(_xla.NOTHING):
         return
     with ir.InsertionPoint.at_block_begin(block):
-        for step in range(MANY_STEPS):
-            bytes_ = ir.RankedTensorType.get([LARGE_BYTES], ir.IntegerType.get_unsigned(8))
+        for step in range(_xla.MANY_STEPS):
+            bytes_ = ir.RankedTensorType.get([_xla.LARGE_BYTES], ir.IntegerType.get_unsigned(8))
             custom_call(
-                NOTHING,
+                _xla.NOTHING,
                 result_types=[] if step else [bytes_],
                 operands=[],
                 backend_config={},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile() of a model: it refuses XLA in TensorFlow, which cannot run our operations.
+"""compile() of a model: it refuses XLA in TensorFlow where XLA cannot run our operations, as on a GPU.
 
 Keras turns XLA on by itself where it sees a GPU. It asks layers what they support (`supports_jit`), and not optimizers,
 so compile() itself is replaced, once. A program that goes around it gets the same error in its first step, from
@@ -20,16 +20,21 @@ __all__ = ["check_no_xla", "watch_compile"]
 
 
 def check_no_xla(model: Any) -> None:
-    """Check that a model with a DistributedOptimizer is not compiled by XLA in TensorFlow.
+    """Check that TensorFlow's XLA can run the operations of a model's DistributedOptimizer, if it compiles the model.
 
     :param model: a model that is compiled
-    :raises UnsupportedError: (a ValueError) it is
+    :raises UnsupportedError: (a ValueError) it cannot
     """
     exchanges = getattr(model.optimizer, "exchanges", None)
-    if keras.backend.backend() == "tensorflow" and model.jit_compile and exchanges is not None and exchanges():
+    if keras.backend.backend() != "tensorflow" or not model.jit_compile or exchanges is None or not exchanges():
+        return
+    from hpccoll.tensorflow import xla  # here: with another backend there is no TensorFlow
+
+    if xla.problem():
         raise errors.UnsupportedError(
-            f"{model.name} is compiled by XLA, which cannot run the operations of a DistributedOptimizer in "
-            "TensorFlow: use model.compile(..., jit_compile=False). Keras turns XLA on by itself where it sees a GPU"
+            f"{model.name} is compiled by XLA, which cannot run the operations of a DistributedOptimizer in TensorFlow "
+            f"({xla.problem()}): use model.compile(..., jit_compile=False). Keras turns XLA on by itself where it sees "
+            "a GPU"
         )
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hpccoll.frontend.process_sets import ProcessSet, process_set_by_id, world_of
 from hpccoll.horovod import job
+from hpccoll.tensorflow import xla
 
 __all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "ranks_of", "size_op"]
 
@@ -24,10 +25,12 @@ def _fact(function: Callable[[], Any], name: str | None) -> Any:
 def ranks_of(process_set: ProcessSet) -> Any:
     """Return the number of processes in a process set: now, or in a graph as a tensor, found when it is evaluated.
 
+    XLA cannot ask for it then: what it compiles has the number of now.
+
     :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
     """
     size = world_of(process_set).size
-    return size if tf.executing_eagerly() else size_op(process_set.process_set_id or 0)
+    return size if tf.executing_eagerly() or xla.compiles() else size_op(process_set.process_set_id or 0)
 
 
 def rank_op(name: str | None = None) -> Any:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations in graphs: of tf.function, and of sessions. Each becomes an operation of TensorFlow with a kernel of ours.
 
-When it runs, no Python does (ext/tensorflow). Everything but the tensors is fixed when the program is traced.
+When it runs, no Python does (ext/tensorflow). Everything but the tensors is fixed when the program is traced. In a
+program that XLA compiles it becomes a custom call instead (hpccoll.tensorflow.xla).
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_i
 from hpccoll.frontend.reductions import Average, ReduceOp, Sum, reduction
 from hpccoll.frontend.requests import check_factors
 from hpccoll.horovod.operations import Allreduce, Reducescatter
-from hpccoll.tensorflow import kernels
+from hpccoll.tensorflow import kernels, xla
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
-from hpccoll.tensorflow.internals import check_no_xla, independent_of
+from hpccoll.tensorflow.internals import independent_of
 from hpccoll.world import current
 
 __all__ = [
@@ -56,7 +57,10 @@ def zeros_after(tensor: Any) -> Any:
     """Return zeros of a tensor's shape that are computed from it, so that TensorFlow does not leave out its operation.
 
     TensorFlow would simplify a product with a constant, or a dependency of control. It does not know what a guard is.
+    XLA leaves no operation out.
     """
+    if xla.compiles():
+        return tf.zeros_like(tensor)
     with tf.device("CPU:0"):
         guard = _independent(kernels.operations().hpccoll_guard())
     return tf.where(tf.equal(guard, 0), tf.zeros_like(tensor), tensor)
@@ -87,10 +91,20 @@ def _put(operation: Any, **arguments: Any) -> Any:
         return _independent(operation(**arguments))
 
 
+def _put_of_same_shapes(operation: str, tensors: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
+    """Put an operation into the graph whose results have the shapes of its tensors."""
+    if xla.compiles():
+        return _independent(xla.call(operation, tensors, attributes))  # type: ignore[no-any-return]
+    if operation == "broadcast":
+        return [_put(kernels.operations().hpccoll_broadcast, tensor=tensors[0], **attributes)]
+    return list(_put(kernels.operations().hpccoll_allreduce, tensors=list(tensors), **attributes))
+
+
 def _attributes(
     operation: str, name: str | None, process_set: ProcessSet, tensors: Sequence[Any] = (), **others: Any
 ) -> dict[str, Any]:
-    check_no_xla()
+    if xla.compiles():
+        xla.check_can_compile(operation.removeprefix("grouped_"))
     for tensor in tensors:
         code_of(tensor.dtype)
     return {**others, "tensor_name": unique(operation, name), "set": _number_of(process_set)}
@@ -129,7 +143,7 @@ def allreduce(call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         prescale=_bits(prescale),
         postscale=_bits(postscale),
     )
-    results = _put(kernels.operations().hpccoll_allreduce, tensors=whole, **attributes)
+    results = _put_of_same_shapes("allreduce", whole, attributes)
     return [_scaled(result, after) for result in results]
 
 
@@ -137,7 +151,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None, process_set: Proces
     """Put a broadcast into the graph."""
     root = root_in(process_set, root_rank)
     attributes = _attributes("broadcast", name, process_set, [tensor], root=root)
-    return _put(kernels.operations().hpccoll_broadcast, tensor=tensor, **attributes)
+    return _put_of_same_shapes("broadcast", [tensor], attributes)[0]
 
 
 def _with_rows(result: Any, like: Any) -> Any:

@@ -16,6 +16,7 @@ from hpccoll import errors
 OLDEST = "2.16"
 
 try:
+    from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
     from tensorflow.python.eager.record import could_possibly_record
     from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
@@ -27,19 +28,19 @@ except (ImportError, AttributeError) as error:
         "and later: install another TensorFlow, or a newer hpccoll"
     ) from error
 
-__all__ = ["OLDEST", "check_no_xla", "could_possibly_record", "independent_of", "unconverted"]
+__all__ = [
+    "OLDEST", "XLA_LIBRARY", "XLA_TABLE", "could_possibly_record", "in_xla", "independent_of", "unconverted",
+    "xla_call_module",
+]  # fmt: skip
 
 
-def check_no_xla() -> None:
-    """Check that the current graph is not compiled by XLA.
+XLA_LIBRARY, XLA_TABLE = "libtensorflow_cc.so.2", "_ZN3xla3ffi12GetXlaFfiApiEv"
+"""Where TensorFlow has XLA, and the C++ name of the function that returns XLA's table for custom calls."""
 
-    :raises UnsupportedError: (a ValueError) it is; TensorFlow would say "unsupported operations" later
-    """
-    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        raise errors.UnsupportedError(
-            "this program is compiled by XLA, which cannot run the operations of hpccoll.tensorflow: use "
-            "tf.function(jit_compile=False), model.compile(..., jit_compile=False), or call them outside of it"
-        )
+
+def in_xla(graph: Any) -> bool:
+    """Say whether XLA compiles a graph, or one that it is a part of."""
+    return bool(GraphOrParentsInXlaContext(graph))
 
 
 unconverted = tf.autograph.experimental.do_not_convert

@@ -24,7 +24,7 @@ from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Sum, choose
 from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
-from hpccoll.tensorflow import adasum, derivatives, eager, graph
+from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped
@@ -55,15 +55,22 @@ def _recorded(
 
 
 class TensorFlowOperations(Operations[Any]):
-    """Operations that a tape records, or that become a part of a graph. See Operations for the methods."""
+    """Operations that a tape records, or that become a part of a graph. See Operations for the methods.
+
+    A graph's derivatives are those of hpccoll.tensorflow.gradients; TensorFlow knows none of what XLA compiles.
+    """
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
-        if not tf.executing_eagerly():
-            return adasum.combine(self, call, tensors) if call.op is Adasum else graph.allreduce(call, tensors)
-        if not could_possibly_record():
-            return eager.allreduce(call, tensors[0]) if eager.can(call) else super().run_allreduce(call, tensors)
         compute = super().run_allreduce
+        if not tf.executing_eagerly():
+            if call.op is Adasum:
+                return adasum.combine(self, call, tensors)
+            if not xla.compiles():
+                return graph.allreduce(call, tensors)
+            compute = graph.allreduce
+        elif not could_possibly_record():
+            return eager.allreduce(call, tensors[0]) if eager.can(call) else compute(call, tensors)
         return _recorded(
             lambda *xs: (compute(call, xs), None),
             lambda gradients, _: derivatives.of_allreduce(self, call, gradients),
@@ -98,11 +105,9 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
         """See Operations."""
-        if not tf.executing_eagerly():
-            return graph.broadcast(tensor, root_rank, name, process_set)
-        if not could_possibly_record():
-            return super().run_broadcast(tensor, root_rank, name, process_set)
-        compute = super().run_broadcast
+        compute = super().run_broadcast if tf.executing_eagerly() else graph.broadcast
+        if not (could_possibly_record() if tf.executing_eagerly() else xla.compiles()):
+            return compute(tensor, root_rank, name, process_set)
         return _recorded(
             lambda x: ([compute(x, root_rank, name, process_set)], None),
             lambda gradients, _: derivatives.of_broadcast(self, gradients[0], root_rank, name, process_set),

@@ -26,17 +26,23 @@ STRUCTS = {  # ours: theirs, and our fields: theirs, in pairs
         "attributes attrs future future",
     ),
     "hc_ffi_error": ("XLA_FFI_Error_Create_Args", "size struct_size message message code errc"),
+    "hc_ffi_registration": (
+        "XLA_FFI_Handler_Register_Args",
+        "size struct_size extensions extension_start name name platform platform instantiate bundle.instantiate "
+        "prepare bundle.prepare initialize bundle.initialize execute bundle.execute traits traits",
+    ),
     "hc_ffi_future": ("XLA_FFI_Future_SetError_Args", "size struct_size future future error error"),
     "hc_ffi_api": (
         "XLA_FFI_Api",
-        "size struct_size version api_version error_create XLA_FFI_Error_Create future_create XLA_FFI_Future_Create "
+        "size struct_size version api_version error_create XLA_FFI_Error_Create "
+        "handler_register XLA_FFI_Handler_Register future_create XLA_FFI_Future_Create "
         "future_set_available XLA_FFI_Future_SetAvailable future_set_error XLA_FFI_Future_SetError",
     ),
     "hc_ffi_metadata": ("XLA_FFI_Metadata", "size struct_size version api_version traits traits"),
     "hc_ffi_metadata_extension": ("XLA_FFI_Metadata_Extension", "base extension_base metadata metadata"),
 }
 SAME_SIZE = ("hc_ffi_extension", "hc_ffi_version", "hc_ffi_buffer", "hc_ffi_span", "hc_ffi_scalar", "hc_ffi_array",
-             "hc_ffi_buffers", "hc_ffi_attributes", "hc_ffi_error", "hc_ffi_future")  # fmt: skip
+             "hc_ffi_buffers", "hc_ffi_attributes", "hc_ffi_error", "hc_ffi_registration", "hc_ffi_future")  # fmt: skip
 CODES = {
     f"HC_FFI_{name}": f"XLA_FFI_DataType_{name}"
     for name in "PRED S8 S16 S32 S64 U8 U16 U32 U64 F16 F32 F64 BF16 C64 C128 TOKEN".split()

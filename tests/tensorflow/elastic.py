@@ -23,10 +23,10 @@ def loss_of(weights):
     return tf.reduce_mean(tf.square(x @ weights - y))
 
 
-def with_a_function():
+def with_a_function(**options):
     weights = tf.Variable(tf.fill([4, 1], float(hvd.rank())))
 
-    @tf.function
+    @tf.function(**options)
     def step():
         with tf.GradientTape() as tape:
             loss = loss_of(weights)
@@ -71,7 +71,9 @@ def train(state):
         state.commit()
 
 
-state, step, values = {"function": with_a_function, "keras": with_keras, "session": with_a_session}[KIND]()
+make = {"function": with_a_function, "keras": with_keras, "session": with_a_session}
+make["compiled"] = lambda: with_a_function(jit_compile=True)
+state, step, values = make[KIND]()
 train(state)
 each = hvd.allgather_object(values().tolist())
 assert all(one == each[0] for one in each), "ranks have different weights"

@@ -35,13 +35,16 @@ def gradients():
     return program
 
 
-make = {"eager": lambda: step, "function": lambda: tf.function(step), "session": session, "gradients": gradients}
+make = {
+    "eager": lambda: step, "function": lambda: tf.function(step), "session": session, "gradients": gradients,
+    "compiled": lambda: tf.function(step, jit_compile=True),
+}  # fmt: skip
 run = make[sys.argv[1]]()
 try:
     for count in range(1000):
         if count == 5 and hvd.rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         run(tf.ones(3))
-except (tf.errors.UnavailableError, hpccoll.PeerLost) as error:
+except (tf.errors.UnavailableError, tf.errors.InternalError, hpccoll.PeerLost) as error:
     print(f"rank {hvd.rank()} saw it: {type(error).__name__}:", *str(error).split(), flush=True)
 os._exit(0)  # the others see rank 1 alone

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of this folder at several ranks."""
 
+import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ import pytest
 slow = pytest.mark.slow  # tests/system_matrix.py has environments with the oldest and the newest TensorFlow
 HERE = Path(__file__).parent
 Job = Callable[..., str]
+FOUND = list(importlib.metadata.distributions(name="tensorflow-cpu"))
+FOUND += importlib.metadata.distributions(name="tensorflow")
+OLD = not any(tuple(map(int, one.version.split(".")[:2])) >= (2, 21) for one in FOUND)
+compiled = pytest.param("compiled", marks=pytest.mark.skipif(OLD, reason="needs TensorFlow 2.21"))
 
 
 @pytest.mark.timeout(100)
@@ -96,6 +101,15 @@ def test_random_programs_end(job: Job, ranks: int, nodes: int, threads: int) -> 
 
 @slow
 @pytest.mark.timeout(450)
+@pytest.mark.parametrize(("ranks", "nodes", "last"), [(2, 1, 20), (3, 2, 5)])
+def test_programs_that_xla_compiles(job: Job, ranks: int, nodes: int, last: int) -> None:
+    """Values, derivatives, orders, loops, errors, random programs, Keras; an older TensorFlow says that it cannot."""
+    printed = job("compiled.py", "0", str(last), ranks=ranks, nodes=nodes)
+    assert printed.count("there is no XLA" if OLD else "passed") == (1 if OLD else 11) * ranks
+
+
+@slow
+@pytest.mark.timeout(450)
 def test_memory_stays_as_it_is(job: Job) -> None:
     """10,000 steps were tried, too."""
     assert job("steps.py", "3000").count("3000 steps") == 2
@@ -112,20 +126,21 @@ def test_a_rank_is_killed_among_random_programs(ended: Callable[..., Any], ranks
 
 @slow
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize("program", ["eager", "function", "gradients", "session"])
+@pytest.mark.parametrize("program", ["eager", "function", "gradients", "session", compiled])
 def test_a_killed_rank_is_named(ended: Callable[..., Any], program: str) -> None:
-    """In a graph as TensorFlow's UnavailableError."""
+    """In a graph as TensorFlow's UnavailableError; where XLA compiles, TensorFlow makes an InternalError of it."""
+    kinds = {"eager": "PeerLost", "compiled": "InternalError"}
     printed = ended("killed.py", program, ranks=3, options=("--launcher-options=--enable-recovery",)).stdout
     for rank in (0, 2):
         told = printed.split(f"rank {rank} saw it: ")[1].splitlines()[0]
-        assert told.startswith("PeerLost" if program == "eager" else "UnavailableError")
+        assert told.startswith(kinds.get(program, "UnavailableError"))
         assert "rank 1 (host" in told
         assert "was lost: its process is gone" in told
 
 
 @slow
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize("program", ["function", "keras", "session"])
+@pytest.mark.parametrize("program", ["function", "keras", "session", compiled])
 def test_training_goes_on_when_a_rank_is_lost(job: Job, program: str, tmp_path: Path) -> None:
     printed = job("elastic.py", str(tmp_path / "victim"), program, ranks=3, options=("--min-np", "2"))
     assert "20 steps, with 2 ranks at the end" in printed

@@ -8,6 +8,7 @@ import tensorflow as tf
 import hpccoll
 import hpccoll.tensorflow as hvd
 import hpccoll.tensorflow.keras as hvk
+from hpccoll.tensorflow import xla
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -100,8 +101,8 @@ def check_optimizers():
 
 
 def check_xla():
-    program = tf.function(lambda: hvd.allreduce(tf.ones(1), name="compiled"), jit_compile=True)
-    refused(program, "jit_compile=False", kinds=["eager"])
+    program = tf.function(lambda: hvd.allgather(tf.ones(1), name="compiled"), jit_compile=True)
+    refused(program, "allgather", "jit_compile=False", kinds=["eager"])
 
 
 def check_keras():
@@ -117,15 +118,17 @@ def check_keras():
     refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD(), groups=[["a"], "b"]), "groups", kinds=["eager"])
     refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD(), op=hvd.Max, gradient_predivide_factor=2.0),
             "gradient_predivide_factor", kinds=["eager"])  # fmt: skip
-    refused(lambda: model(sgd, jit_compile=True), "jit_compile=False", kinds=["eager"])
+    known, xla.problem = xla.problem, lambda: "there is a GPU"
+    refused(lambda: model(sgd, jit_compile=True), "there is a GPU", "jit_compile=False", kinds=["eager"])
     late = model(sgd)
     late.jit_compile = True
-    refused(lambda: late.fit(x, x[:, :1], verbose=0), "jit_compile=False", kinds=["eager"])
+    refused(lambda: late.fit(x, x[:, :1], verbose=0), "there is a GPU", "jit_compile=False", kinds=["eager"])
     model(tf.keras.optimizers.SGD(0.1), jit_compile=True).fit(x, x[:, :1], verbose=0)
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.keras"
         model(tf.keras.optimizers.SGD(0.1), jit_compile=True).save(path)
         refused(lambda: hvk.load_model(path), "jit_compile=False", kinds=["eager"])
+    xla.problem = known
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         refused(lambda: hvk.DistributedOptimizer(tf.keras.optimizers.SGD()), "tf.distribute", kinds=["eager"])
 
