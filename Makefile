@@ -34,6 +34,10 @@ $(VENV)/.tests: $(VENV)/.built
 	$(BIN)/python -m pip install --quiet --group test
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.built
+	$(BIN)/python -m pip install --quiet --group torch 'hpccoll[study]'
+	@touch $@
+
 $(VENV)/.tools: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --group check
 	@touch $@
@@ -75,7 +79,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
 	$(BIN)/hpccoll run -np 4 --nodes 2 --timeout 300 python tests/api/random_jobs.py --seconds 120
 
-bench: $(VENV)/.tests build
+bench: $(VENV)/.bench build
 	$(BIN)/hpccoll bench all --sizes 8:16M:128 --seconds 0.2 --against mpi4py,gloo,memcpy --out build/bench/collectives.h5
 	$(BIN)/hpccoll bench control --seconds 0.5 --against mpi4py,gloo --out build/bench/control.h5
 	$(BIN)/hpccoll bench startup --virtual 6,1536 --least 6 --out build/bench/startup.h5

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from run import ROOT, Place, Result, arguments, ask_all, facts, merge, save, table
+from run import ROOT, Place, Result, arguments, ask_all, facts, merge, refuse_none, save, table
 
 CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
 MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
@@ -84,7 +84,10 @@ def with_floor(cases: list[Result], hosts: int, rate: float) -> list[Result]:
 
 
 def ask_nets(question: str, libraries: Sequence[str], where: Place, options: argparse.Namespace) -> list[Result]:
-    """In each round hpccoll over each net, and the other libraries once."""
+    """In each round hpccoll over each net, and the other libraries once.
+
+    :raises SystemExit: nothing was measured
+    """
     answers: list[Result] = []
     for _ in range(options.rounds):
         for net in options.nets:
@@ -96,7 +99,7 @@ def ask_nets(question: str, libraries: Sequence[str], where: Place, options: arg
                 if result["library"] == "hpccoll" and len(options.nets) > 1:
                     result["variant"] += f" {net}"
                 answers.append(result)
-    return merge(answers)
+    return refuse_none(question, merge(answers))
 
 
 def main() -> None:

@@ -134,6 +134,16 @@ def merge(answers: list[Result]) -> list[Result]:
     return list(cases.values())
 
 
+def refuse_none(question: str, cases: list[Result]) -> list[Result]:
+    """An empty table is no result.
+
+    :raises SystemExit: nothing was measured
+    """
+    if not cases:
+        raise SystemExit(f"{question}: nothing was measured: none of the libraries asked for is there, see above")
+    return cases
+
+
 def table(cases: list[Result]) -> str:
     """Markdown, a line per case; beside it the ratio to the floor and to the best MPI of the same label and variant."""
     lines = [
@@ -203,7 +213,7 @@ def main() -> None:
     for question in options.questions or QUESTIONS:
         for place in (Place(ranks, nodes=nodes) for ranks in options.ranks for nodes in options.nodes):
             about = facts(question, place)
-            cases = ask_all(question, QUESTIONS[question], place, options)
+            cases = refuse_none(question, ask_all(question, QUESTIONS[question], place, options))
             print(f"\n{question}, {place.ranks} ranks, nodes: {place.nodes}\n\n{table(cases)}", flush=True)
             save(place.stem(question), cases, options.out, about)
 

@@ -120,3 +120,17 @@ def test_a_library_that_has_no_answer_is_named(program: str, library: str, reaso
         env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode != 0 and reason in done.stderr and "Traceback" not in done.stderr
+
+
+def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
+    """Asked over a net and on this machine: a library that is not there leaves no empty table."""
+    over = "import run, hosts; options = run.arguments('').parse_args(['--libraries', 'none', '--rounds', '1'])"
+    over += "; options.nets = ['mpi']; hosts.ask_nets('small', ['hpccoll'], run.Place(2), options)"
+    here = [ROOT / "benchmarks" / "run.py", "small", "--libraries", "none", "--out", tmp_path]
+    for words in (["-c", over], here):
+        done = subprocess.run(
+            [sys.executable, *map(str, words)], cwd=ROOT / "benchmarks", timeout=60, text=True, check=False,
+            capture_output=True,
+        )  # fmt: skip
+        assert done.returncode == 1 and "small: nothing was measured: none of the libraries" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())

@@ -64,7 +64,7 @@ def text(compared: list[Compared]) -> str:
     by = "medians of launches" if all(one.difference.by_launches for one in compared) else "all samples"
     lines.append(
         f"# ratio: median of the second file divided by that of the first; p: Mann-Whitney over {by}, corrected for "
-        f"{len(compared)} cases (Holm)"
+        f"{len(compared)} case{'s' * (len(compared) > 1)} (Holm)"
     )
     if by == "all samples":
         lines.append(

@@ -72,6 +72,8 @@ def read(path: Path) -> Results:
     check_h5py()
     import h5py
 
+    if not path.exists():
+        raise ResultsError(f"{path}: there is no such file")
     try:
         with h5py.File(path) as file:
             if file.attrs.get("format") != FORMAT:
@@ -84,7 +86,30 @@ def read(path: Path) -> Results:
             cases = [_read_case(group) for group in file.get("cases", {}).values()]
     except OSError as error:
         raise ResultsError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{path}: a part of it is missing or unreadable: {error}") from None
+    for case in cases:
+        if problem := wrong(case, len(launches)):
+            raise ResultsError(f"{path}: {case.key.what} by {case.key.contestant}: {problem}: the file is damaged")
     return Results(launches, {case.key: case for case in cases})
+
+
+def wrong(case: Case, launches: int) -> str:
+    """Say what no measurement can have given.
+
+    :param launches: how many the file has
+    :returns: "" for a case that can be believed
+    """
+    samples = case.samples
+    if not samples.size:
+        return "there are no samples"
+    if {len(case.launch), len(case.calls), *map(len, case.parts.values())} != {len(samples)}:
+        return f"{samples.size} samples, and not as many launches, calls or parts"
+    if not (np.isfinite(samples).all() and (samples >= 0).all()):
+        return "a sample is not a time"
+    if case.launch.min() < 0 or case.launch.max() >= launches:
+        return f"a sample is of launch {case.launch.max()}, and there are {launches}"
+    return ""
 
 
 def _read_case(group: Any) -> Case:

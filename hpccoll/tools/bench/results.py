@@ -7,6 +7,7 @@ docs/measure.md describes the file that holds them.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,19 +102,30 @@ def _joined(one: Case, two: Case) -> Case:
 
 SAME = ("hpccoll", "build", "revision")
 """Facts of launches that must not differ within one set of results."""
+LAUNCH = (*SAME, "date", "command", "run", "placement")
+"""Facts of launches that tell one from another."""
+
+
+def underneath(launch: Facts) -> str:
+    """The MPI of a launch, without how it was built; "" if none was loaded."""
+    return str(launch.get("packages", {}).get("MPI", "")).partition(",")[0]
 
 
 def merged(several: Iterable[Results], mixed: bool = False) -> Results:
     """Put results together.
 
-    :param mixed: allow different versions or revisions of hpccoll, or different versions of a peer
-    :raises ResultsError: they differ, and `mixed` is not given
+    :param mixed: allow different versions or revisions of hpccoll, of the MPI below it, or of a peer
+    :raises ResultsError: they differ, and `mixed` is not given; or one launch is there twice
     """
     whole, versions = Results(), dict[tuple[str, str], set[str]]()
     for results in several:
         whole.add(results)
         for case in results.cases.values():
             versions.setdefault(("library", case.key.library), set()).add(str(case.facts.get("version", "")))
+            if case.key.library == "hpccoll":
+                below = {underneath(results.launches[number]) for number in np.unique(case.launch)}
+                versions.setdefault(("launches", "MPI"), set()).update(below - {""})
+    refuse_twice(whole)
     for name in SAME:
         versions["launches", name] = {str(launch.get(name, "")) for launch in whole.launches}
     problems = [f"{what[1]}: {', '.join(sorted(found))}" for what, found in versions.items() if len(found) > 1]
@@ -123,6 +135,25 @@ def merged(several: Iterable[Results], mixed: bool = False) -> Results:
             "again with one version, compare them (`hpccoll bench compare`), or put them together with --mixed"
         )
     return whole
+
+
+def refuse_twice(results: Results) -> None:
+    """Samples that count twice make intervals narrower than they are.
+
+    :raises ResultsError: a launch is there twice: the same facts, and the same samples of a case
+    """
+    for case in results.cases.values():
+        known = set()
+        for number in np.unique(case.launch):
+            launch = results.launches[number]
+            about = json.dumps([launch.get(name) for name in LAUNCH])
+            this = about, case.samples[case.launch == number].tobytes()
+            if this in known:
+                raise ResultsError(
+                    f"a launch is there twice ({launch.get('date', 'without a date')}, {launch.get('command', '')}), "
+                    "and its samples would count twice: give each file once"
+                )
+            known.add(this)
 
 
 def warnings(results: Results) -> list[str]:

@@ -25,7 +25,7 @@ ENGINE_COLUMNS = (
     f"{'chain':>6} {'MB, rank 0':>10}"
 )
 START_COLUMNS = (
-    f"{'# Ranks':>11} {'Step, and which rank':<28} {'CPU(ms)':>10} {'95% interval(us)':>23} {'received(MB)':>13} "
+    f"{'# Ranks':>11} {'Step, and which rank':<28} {'CPU(ms)':>10} {'95% interval(ms)':>19} {'received(MB)':>13} "
     f"{'peak(MB)':>9} {'kept(MB)':>9} {'Samples':>8}"
 )
 
@@ -63,13 +63,13 @@ def line(case: Case) -> str:
     )
 
 
-def _median(case: Case) -> tuple[float, str]:
-    """Microseconds, and the interval as text."""
-    micro = case.samples * 1e6
+def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
+    """The median, of so many to a second, and its interval as text."""
+    samples = case.samples * unit
     try:
-        middle = statistics.median(micro)
+        middle = statistics.median(samples)
     except ValueError:
-        return float(np.median(micro)), "? "
+        return float(np.median(samples)), "? "
     wide = "*" if case.facts.get("ended") == "limit" else " "
     return middle.middle, f"{middle.low:.2f} .. {middle.high:.2f}{wide}"
 
@@ -88,10 +88,10 @@ def engine_line(case: Case) -> str:
 
 def start_line(case: Case) -> str:
     """A step of the start of one rank."""
-    value, interval = _median(case)
+    value, interval = _median(case, 1e3)
     facts = case.facts
     return (
-        f"{case.key.ranks:>11,} {case.key.what:<28} {value / 1e3:>10.2f} {interval:>23} "
+        f"{case.key.ranks:>11,} {case.key.what:<28} {value:>10.2f} {interval:>19} "
         f"{facts['received'] / 1e6:>13.3f} {facts['peak'] / 1e6:>9.2f} {facts['resident'] / 1e6:>9.2f} "
         f"{len(case.samples):>8}"
     )

@@ -125,13 +125,13 @@ def _range(fitted: Fitted, name: str) -> tuple[float, float]:
 
 def text(fitted: Fitted) -> str:
     """A table of the parameters."""
-    lines = [f"{'parameter':<10} {'seconds':>10} {'95 % interval':>24}  of one"]
+    lines = [f"{'parameter':<10} {'seconds':>10} {'95 % interval':>29}  of one"]
     for name in NAMES:
         low, high = _range(fitted, name)
         known = "no case depends on it: assumed" if name in fitted.unknown else f"{low:>10.3g} .. {high:<10.3g}"
-        lines.append(f"{name:<10} {getattr(fitted.parameters, name):>10.3g} {known:>24}  {MEANINGS[name]}")
+        lines.append(f"{name:<10} {getattr(fitted.parameters, name):>10.3g} {known:>29}  {MEANINGS[name]}")
     nodes, sizes_there = ", ".join(map(str, fitted.nodes)), [size for size, _ in fitted.residuals]
-    lines.append(f"# fitted to {fitted.cases} cases on {nodes} nodes of {fitted.per_node} ranks")
+    lines.append(f"# fitted to {fitted.cases} cases; nodes: {nodes}; ranks per node: {fitted.per_node}")
     lines += [f"# error of the fit on {fitted.nodes[-1]} nodes at {sizes.short(size)}: {fitted.error(size):.1%}"
               for size in (min(sizes_there), max(sizes_there))]  # fmt: skip
     return "\n".join(lines)
@@ -229,15 +229,20 @@ def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
     return sorted(lines, key=lambda line: (line.what, line.nodes, line.bytes))
 
 
+def _micro(seconds: float) -> str:
+    """Microseconds, with a digit behind the point where it says something."""
+    return f"{1e6 * seconds:,.{1 if seconds < 1e-3 else 0}f}"
+
+
 def table(lines: list[Line], fitted: Fitted) -> str:
     """The lines as text."""
-    found = [f"{'nodes':>6} {'ranks':>7} {'size':>7} {'predicted':>11} {'95 % interval':>23}  what, in microseconds"]
+    found = [f"{'nodes':>6} {'ranks':>7} {'size':>7} {'predicted(us)':>13} {'95 % interval(us)':>27}  what"]
     for line in lines:
-        extra = "" if line.error is None else f"; measured {1e6 * (line.measured or 0):.6g}, error {line.error:+.1%}"
+        extra = "" if line.error is None else f"; measured {_micro(line.measured or 0)}, error {line.error:+.1%}"
         extra += "" if line.efficiency is None else f"; computing {line.efficiency:.1%} of it"
-        interval = f"{1e6 * line.low:.5g} .. {1e6 * line.high:.5g}"
+        interval = f"{_micro(line.low)} .. {_micro(line.high)}"
         found.append(
-            f"{line.nodes:>6} {line.ranks:>7} {sizes.short(line.bytes):>7} {1e6 * line.seconds:>11.6g} {interval:>23}  "
+            f"{line.nodes:>6} {line.ranks:>7} {sizes.short(line.bytes):>7} {_micro(line.seconds):>13} {interval:>27}  "
             f"{line.what}{extra}"
         )
     errors = [abs(line.error) for line in lines if line.error is not None]

@@ -91,6 +91,8 @@ def run_study(arguments: argparse.Namespace) -> int:
     study, folder = opened(arguments)
     made_by = shlex.join(["hpccoll", *sys.argv[1:]]).replace("\n", " ")
     files.check_h5py()
+    if arguments.report:
+        page.check_packages()
     if arguments.dry_run:
         return dry_run(study, folder, made_by)
     if study.site == jobs.LOCAL:
@@ -100,9 +102,11 @@ def run_study(arguments: argparse.Namespace) -> int:
         if arguments.no_wait:
             return 0
         jobs.follow(study, folder, arguments.poll, say)
+    left = jobs.missing(study, folder)
+    if not left:
+        say(f"all {len(list(plan.runs(study)))} runs are done")
     if arguments.report:
         report(argparse.Namespace(file=arguments.file, mixed=False, others=arguments.others))
-    left = jobs.missing(study, folder)
     if left:
         say(f"{len(left)} runs are missing, the first {left[0].stem}: see {folder / 'logs'}, and run the study again")
     return 1 if left else 0

@@ -35,6 +35,16 @@ class Section:
     table: Table
 
 
+def check_packages() -> None:
+    """Refuse before anything is run.
+
+    :raises ResultsError: a package is missing
+    """
+    for module in ("matplotlib", "jinja2", "scipy"):
+        if importlib.util.find_spec(module) is None:
+            raise ResultsError(f"a report is made with {module}, which is missing: pip install 'hpccoll[study]'")
+
+
 def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = ()) -> Path:
     """Write report.html, figures/*.pdf and tables/*.tex.
 
@@ -42,9 +52,7 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
     :returns: the page
     :raises ResultsError: matplotlib or Jinja2 is missing, or a point has too few samples
     """
-    for module in ("matplotlib", "jinja2", "scipy"):
-        if importlib.util.find_spec(module) is None:
-            raise ResultsError(f"a report is made with {module}, which is missing: pip install 'hpccoll[study]'")
+    check_packages()
     from jinja2 import Environment, PackageLoader
 
     for part in ("figures", "tables"):

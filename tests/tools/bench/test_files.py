@@ -39,6 +39,50 @@ def test_what_is_no_file_of_results(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert said in capsys.readouterr().err
 
 
+def damage(file: h5py.File, what: str) -> None:
+    """One kind of damage to the first case."""
+    case = file["cases/0000"]
+    samples = case["samples"][...]
+    if what == "no samples":
+        del case["samples"]
+    elif what == "facts":
+        case.attrs["facts"] = "{"
+    elif what == "no library":
+        del case.attrs["library"]
+    elif what == "no launches":
+        del file["launches"]
+    else:
+        samples[0] = {"nan": np.nan, "negative": -1.0}.get(what, samples[0])
+        name = "launch" if what == "few launches" else "samples"
+        values = {"few launches": case["launch"][:3], "empty": samples[:0]}.get(what, samples)
+        del case[name]
+        case.create_dataset(name, data=values)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("no samples", "a part of it is missing"),
+        ("facts", "a part of it is missing"),
+        ("no library", "a part of it is missing"),
+        ("no launches", "allreduce by hpccoll: a sample is of launch 5, and there are 0"),
+        ("few launches", "allreduce by hpccoll: 120 samples, and not as many launches"),
+        ("empty", "allreduce by hpccoll: there are no samples"),
+        ("nan", "allreduce by hpccoll: a sample is not a time"),
+        ("negative", "allreduce by hpccoll: a sample is not a time"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_a_line(
+    what: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write(tmp_path / "a.h5", results())
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        damage(file, what)
+    assert main(["bench", "show", str(tmp_path / "a.h5")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"a.h5: {said}" in line
+
+
 def test_merge_puts_launches_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (1, 2):
         files.write(tmp_path / f"{seed}.h5", results(seed=seed, launches=2))
@@ -54,6 +98,32 @@ def test_mixed_versions_are_refused() -> None:
     with pytest.raises(ResultsError, match=r"different versions \(hpccoll: 1.0, 2.0"):
         merged([results(), results(version="2.0")])
     assert len(merged([results(), results(version="2.0")], mixed=True).launches) == 12
+
+
+def test_another_mpi_is_refused() -> None:
+    """Below hpccoll; a peer on an MPI of its own is another library."""
+    several = [results(seed=seed) for seed in (1, 2)]
+    for made, mpi in zip(several, ("Open MPI v5.0.11, package: A", "MPICH Version: 5.0"), strict=True):
+        for launch in made.launches:
+            launch["packages"] = {"MPI": mpi}
+    with pytest.raises(ResultsError, match=r"different versions \(MPI: MPICH Version: 5.0, Open MPI v5.0.11\)"):
+        merged(several)
+    several[0].launches[0]["packages"] = {"MPI": "Open MPI v5.0.11, package: B"}
+    assert len(merged([several[0]]).launches) == 6
+    for key in [key for key in several[1].cases if key.library == "hpccoll"]:
+        del several[1].cases[key]
+    assert len(merged(several).launches) == 12
+
+
+def test_a_launch_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2):
+        files.write(tmp_path / f"{seed}.h5", results(seed=seed, launches=2))
+    names = [str(tmp_path / name) for name in ("1.h5", "2.h5", "both.h5")]
+    assert main(["bench", "merge", *names[:2], "--out", names[2], "--quiet"]) == 0
+    for twice in ([names[0], names[0]], [names[2], names[1], "--mixed"]):
+        assert main(["bench", "merge", *twice, "--out", str(tmp_path / "c.h5")]) == 1
+        assert "a launch is there twice" in capsys.readouterr().err
+    assert not (tmp_path / "c.h5").exists()
 
 
 def test_compare_sees_what_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
     status, out = hpccoll("status", file)
     assert status == 1 and "1 of 2 runs done" in out and "missing: run the study again" in out
     status, out = hpccoll("run", file)
-    assert status == 0 and out == "weak-2-nodes-fp16-1: done\n" and killed.exists()
+    assert status == 0 and out == "weak-2-nodes-fp16-1: done\nall 2 runs are done\n" and killed.exists()
 
 
 def test_a_program_reports_its_steps(tmp_path: Path) -> None:
