@@ -14,6 +14,7 @@ Without `HPCCOLL_STUDY`, which `hpccoll study` sets, `finish()` writes nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ class _Step:
 
 _steps: list[_Step] = []
 _current: _Step | None = None
+_load: float | None = None
+"""The load average when the first step began."""
 
 
 def _waited() -> float:
@@ -61,7 +64,8 @@ def step(items: float = 0) -> Iterator[None]:
 
     :param items: samples, cells or whatever this rank worked on, for items per second of all ranks
     """
-    global _current
+    global _current, _load
+    _load = os.getloadavg()[0] if _load is None else _load
     this = _current = _Step(items=items)
     waited, began = _waited(), time.perf_counter()
     try:
@@ -104,7 +108,8 @@ def finish(warmup: int = 5, name: str = "") -> None:
     here = current(None)
     mine = [(s.seconds, s.parts, s.items) for s in _steps[warmup:]]
     _steps.clear()
-    ranks = collectives.allgather_object((mine, conditions.of_rank(), here.base.loop.node_of[here.rank]))
+    about = conditions.of_rank() | {"load": _load or 0.0}
+    ranks = collectives.allgather_object((mine, about, here.base.loop.node_of[here.rank]))
     counts = sorted({len(steps) for steps, _, _ in ranks})
     if len(counts) > 1 or not counts[0]:
         raise InvalidArgumentError(
@@ -112,14 +117,18 @@ def finish(warmup: int = 5, name: str = "") -> None:
             "same number of steps, and more than those of the warm-up"
         )
     file = config.read().study
-    if here.rank or not file:
+    if not file:
+        return
+    reports = [report for _, report, _ in ranks]
+    warnings = conditions.judge(reports, here.size, oversubscribed=True)  # the study knows whether that is meant
+    if here.rank:
         return
     launch = conditions.of_job(conditions.environment(), conditions.knobs(here), sys.argv)
     launch |= {
         "ranks": here.size,
         "nodes": len({node for _, _, node in ranks}),
-        "oversubscribed": bool(conditions.crowded([report for _, report, _ in ranks])),
-        "warnings": [],
+        "oversubscribed": bool(conditions.crowded(reports)),
+        "warnings": warnings,
         "placement": [report | {"node": node} for _, report, node in ranks],
     }
     case = _case([steps for steps, _, _ in ranks], name or Path(sys.argv[0]).stem, launch["nodes"])

@@ -138,6 +138,12 @@ def crowded(reports: list[Facts]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def loaded(host: str, load: float, cpus: int) -> str:
+    """The warning of a host that others used, too; "" for one that was idle."""
+    text = f"{host} was loaded before the ranks began: load average {load:.1f} on {cpus} processors"
+    return text if load > LOADED * cpus else ""
+
+
 def judge(reports: list[Facts], expected: int, oversubscribed: bool) -> list[str]:
     """Judge the reports of all ranks, with the same outcome on each of them.
 
@@ -167,11 +173,7 @@ def judge(reports: list[Facts], expected: int, oversubscribed: bool) -> list[str
         )
     said = [f"oversubscribed: {n} ranks on {cpus} processors of {host}" for host, (n, cpus) in crowd.items()]
     loads = {r["host"]: (r["load"], os.cpu_count() or 1) for r in reports}
-    said += [
-        f"{host} was loaded before the ranks began: load average {load:.1f} on {cpus} processors"
-        for host, (load, cpus) in loads.items()
-        if load > LOADED * cpus
-    ]
+    said += [text for host, (load, cpus) in loads.items() if (text := loaded(host, load, cpus))]
     if len(reports) == 1:
         said.append("a single rank: nothing was communicated")
     return said

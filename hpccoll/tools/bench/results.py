@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,7 +169,28 @@ def warnings(results: Results) -> list[str]:
     unverified = [case.key.what for case in results.cases.values() if not case.facts.get("verified")]
     if unverified:
         said.append(f"results were not verified by hpccoll: {', '.join(dict.fromkeys(unverified))}")
-    return list(dict.fromkeys(said))
+    return together(said)
+
+
+LOADED = re.compile(r"(.* was loaded before the ranks began: load average )([\d.]+)( on .*)")
+WITHOUT = re.compile(r"(\S+ has no )(\S+)( of .*)")
+
+
+def together(said: Iterable[str]) -> list[str]:
+    """Each warning once; those that differ only in a load, or in the collective that a library lacks, are one."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for one in said:
+        fits = LOADED.fullmatch(one) or WITHOUT.fullmatch(one)
+        before, between, behind = fits.groups() if fits else (one, "", "")
+        lines.setdefault((before, behind), []).append(between)
+    return [before + _joint(list(dict.fromkeys(several))) + behind for (before, behind), several in lines.items()]
+
+
+def _joint(several: list[str]) -> str:
+    """Numbers as a range, words as a list."""
+    if len(several) > 1 and several[0][:1].isdigit():
+        return f"{min(several, key=float)} to {max(several, key=float)}"
+    return ", ".join(several)
 
 
 def launch_values(launches: Sequence[Facts], name: str) -> str:

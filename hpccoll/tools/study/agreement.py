@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hpccoll.tools.bench.results import Case, Results
 from hpccoll.tools.bench.statistics import Median
 from hpccoll.tools.study import curves
-from hpccoll.tools.study.tables import Table, interval
+from hpccoll.tools.study.tables import Table, interval, number
 
 MODELLED = "predecessor, counted by its rules"
 
@@ -62,7 +62,7 @@ def _real(cases: list[Case]) -> Part:
     rows: list[tuple[str, ...]] = []
     for case in cases:
         key, middle = case.key, curves.median(case)
-        rows.append((key.what, str(key.ranks), str(key.nodes), key.contestant, f"{1e6 * middle.middle:.4g}",
+        rows.append((key.what, str(key.ranks), str(key.nodes), key.contestant, number(1e6 * middle.middle),
                      interval(middle, 1e6), str(len(case.samples))))  # fmt: skip
     return Part(Table("control plane", columns, rows), [])
 
@@ -81,7 +81,7 @@ def _virtual(title: str, cases: list[Case]) -> Part:
     for case in cases:
         middle, facts, old = curves.median(case), case.facts, case.facts["predecessor"]
         rows.append((
-            f"{case.key.ranks:,}", _arrival(case), case.key.arm or "single", f"{1e6 * middle.middle:.4g}",
+            f"{case.key.ranks:,}", _arrival(case), case.key.arm or "single", number(1e6 * middle.middle),
             interval(middle, 1e6), f"{facts['messages']:,}", f"{facts['bytes'] / 1e6:.3g}", str(facts["chain"]),
             str(facts["messages_max"]), f"{old['messages']:,}", f"{old['bytes'] / 1e6:.3g}", str(old["chain"]),
             f"{old['root_bytes'] / 1e6:.3g}",
@@ -123,7 +123,7 @@ def _start(cases: list[Case]) -> Part:
     rows, lines = list[tuple[str, ...]](), dict[str, Line]()
     for case in sorted(cases, key=lambda case: case.key.ranks):
         middle, facts = curves.median(case), case.facts
-        rows.append((case.key.what, f"{case.key.ranks:,}", f"{1e3 * middle.middle:.4g}", interval(middle, 1e3),
+        rows.append((case.key.what, f"{case.key.ranks:,}", number(1e3 * middle.middle), interval(middle, 1e3),
                      *(f"{facts[name] / 1e6:.3g}" for name in ("received", "peak", "resident"))))  # fmt: skip
         if case.key.what.endswith("rank 0"):
             line = lines.setdefault(case.key.what, Line(case.key.what))

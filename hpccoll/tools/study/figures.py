@@ -89,6 +89,11 @@ def _nodes_axis(axes: Any, curves: Sequence[Curve]) -> list[int]:
     return nodes
 
 
+def _from_zero(axes: Any) -> None:
+    """Nearly equal values lie at the upper edge, which would cut their markers."""
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
+
+
 def _predict(axes: Any, number: int, curve: Curve, values: Sequence[Median], factor: float = 1.0) -> None:
     """What was not measured: a thin line with hollow markers, and a band for its error."""
     if not curve.beyond:
@@ -116,7 +121,7 @@ def step_time(curves: Sequence[Curve]) -> Figure:
         ideal = [base if curves[0].weak else base * nodes[0] / n for n in nodes]
         axes.plot(nodes, ideal, color="0.5", linewidth=1, linestyle=":", label="ideal")
         axes.set_ylabel("Time of a step (ms)")
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
 
     return drawn(draw)
 
@@ -134,7 +139,9 @@ def speedup(curves: Sequence[Curve]) -> Figure:
         axes.plot(nodes, ideal, color="0.5", linewidth=1, linestyle=":", label="ideal")
         if len(nodes) > 1:
             axes.set_yscale("log", base=2)
-            axes.set_yticks(ideal, [f"{value:g}" for value in ideal])
+            least = min(point.speedup.low for curve in curves for point in curve.points)
+            below = [2.0**n for n in range(math.ceil(math.log2(least)), 0)] if least > 0 else []
+            axes.set_yticks([*below, *ideal], [f"{value:g}" for value in (*below, *ideal)])
             axes.minorticks_off()
         axes.set_ylabel(f"Speed-up over {nodes[0]} node{'s' if nodes[0] > 1 else ''}")
 
@@ -183,7 +190,7 @@ def breakdown(curves: Sequence[Curve]) -> Figure:
         axes.set_xlabel("Contestant, nodes")
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("Time of a step (ms)")
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
 
     return drawn(draw, 1.3 * HEIGHT)
 
@@ -227,7 +234,7 @@ def over_ranks(plot: Plot) -> Figure:
                 style |= {"markerfacecolor": "white", "linestyle": (0, (1, 2)), "linewidth": 0.9}
             axes.errorbar(line.ranks, [v.middle for v in line.values], _errors(line.values), label=line.label, **style)
         axes.set_ylabel(plot.axis)
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
 
     return drawn(draw)
 
@@ -241,6 +248,6 @@ def bandwidth(several: Sequence[Sizes]) -> Figure:
             axes.plot(one.bytes, [rate / 1e9 for rate in one.busbw], label=one.contestant,
                       **{k: v for k, v in _style(number).items() if k != "capsize"})  # fmt: skip
         axes.set_ylabel("busbw (GB/s)")
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
 
     return drawn(draw)

@@ -16,6 +16,9 @@ from hpccoll.tools.bench.results import Results, ResultsError, launch_values, wa
 from hpccoll.tools.study import agreement, curves, figures, tables
 from hpccoll.tools.study.tables import Table
 
+VIRTUAL = ("engine", "start")
+"""Kinds of cases whose nodes are only counted: one process measures them."""
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -159,7 +162,7 @@ def _predicted(several: Sequence[curves.Curve]) -> str:
 def _summary(results: Results) -> str:
     count = len(results.launches)
     samples = sum(len(case.samples) for case in results.cases.values())
-    nodes = sorted({key.nodes for key in results.cases})
+    nodes = sorted({key.nodes for key in results.cases if key.kind not in VIRTUAL}) or [1]
     return (
         f"{_many(count, 'launch', 'es')} on {', '.join(map(str, nodes))} node{'s' * (nodes != [1])}, "
         f"{_many(len(results.cases), 'case', 's')}, {samples} samples; "

@@ -7,6 +7,7 @@ Rank 0 reads its program's output and passes it on; the other ranks become the p
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
     if place and place.rank:
         os.execvpe(command[0], list(command), environment)
     found: list[tuple[float, float]] = []
+    warning = conditions.loaded(platform.node(), os.getloadavg()[0], os.cpu_count() or 1)
     program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert program.stdout
     for line in program.stdout:
@@ -42,11 +44,13 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
             found.append((float(groups["seconds"]), float(groups.get("items") or 0)))
     status = program.wait()
     if status == 0 and file:
-        files.write(Path(file), results(found[warmup:], name, pattern, place))
+        files.write(Path(file), results(found[warmup:], name, pattern, place, [warning] if warning else []))
     return status
 
 
-def results(found: Sequence[tuple[float, float]], name: str, pattern: str, place: detect.Place | None) -> Results:
+def results(
+    found: Sequence[tuple[float, float]], name: str, pattern: str, place: detect.Place | None, warnings: list[str]
+) -> Results:
     """Make results of the steps that were printed.
 
     :raises ResultsError: there are none
@@ -56,7 +60,7 @@ def results(found: Sequence[tuple[float, float]], name: str, pattern: str, place
     environment = config.environment()
     ranks = (place.size if place else None) or 1
     nodes = nodes_of(environment, place, ranks)
-    launch = conditions.of_job(environment, {}, sys.argv) | {"ranks": ranks, "nodes": nodes, "warnings": []}
+    launch = conditions.of_job(environment, {}, sys.argv) | {"ranks": ranks, "nodes": nodes, "warnings": warnings}
     key = Key("step", name, "program", "", "", "host", "", ranks, nodes, 0)
     seconds = np.array([s for s, _ in found])
     facts = {"version": "", "verified": False, "ended": "program", "items": found[-1][1], "log": pattern}

@@ -44,17 +44,22 @@ def steps(curves: Sequence[Curve]) -> Table:
     for curve in curves:
         for point in curve.points:
             row = [
-                curve.contestant, str(point.nodes), str(point.ranks), f"{1e3 * point.seconds.middle:.4g}",
+                curve.contestant, str(point.nodes), str(point.ranks), number(1e3 * point.seconds.middle),
                 interval(point.seconds, 1e3), f"{point.speedup.middle:.3g}", f"{point.efficiency.middle:.3f}",
                 interval(point.efficiency), f"{point.samples} ({point.launches})",
             ]  # fmt: skip
-            rows.append((*row, f"{point.items:.0f}") if items else tuple(row))
+            rows.append((*row, number(point.items)) if items else tuple(row))
     return Table(curves[0].what, (*columns, "items/s") if items else columns, rows)
 
 
 def interval(value: Median, factor: float = 1.0) -> str:
     """The bounds as text; "" where there is nothing between them."""
-    return f"{factor * value.low:.4g} to {factor * value.high:.4g}" if value.low < value.high else ""
+    return f"{number(factor * value.low)} to {number(factor * value.high)}" if value.low < value.high else ""
+
+
+def number(value: float) -> str:
+    """Four digits, or all in front of the point: no powers of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def sizes(several: Sequence[Sizes]) -> Table:
@@ -65,7 +70,7 @@ def sizes(several: Sequence[Sizes]) -> Table:
     rows = []
     for size in first.bytes:
         times = [dict(zip(one.bytes, one.seconds, strict=True)).get(size) for one in several]
-        cells = [f"{1e6 * t.middle:.4g}" if t else "" for t in times]
+        cells = [number(1e6 * t.middle) if t else "" for t in times]
         base = times[0]
         cells += [f"{t.middle / base.middle:.2f}" if t and base else "" for t in times[1:]]
         rows.append((byte_size(size), *cells))

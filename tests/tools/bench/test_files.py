@@ -155,6 +155,18 @@ def test_too_few_samples_have_no_interval(tmp_path: Path, capsys: pytest.Capture
     assert "4 and 4 samples: a comparison needs 6" in capsys.readouterr().err
 
 
+def test_warnings_that_differ_in_a_value_are_one() -> None:
+    made = results(launches=2)
+    for launch, load in zip(made.launches, ("9.5", "10.2"), strict=True):
+        launch["warnings"] = [f"h was loaded before the ranks began: load average {load} on 2 processors", "else"]
+    made.launches[1]["warnings"] += [f"memcpy has no {what} of float32: it is a floor" for what in ("scan", "gather")]
+    assert warnings(made) == [
+        "h was loaded before the ranks began: load average 9.5 to 10.2 on 2 processors",
+        "else",
+        "memcpy has no scan, gather of float32: it is a floor",
+    ]
+
+
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = results()
     next(iter(made.cases.values())).facts["ended"] = "limit"
