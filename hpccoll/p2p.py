@@ -90,7 +90,7 @@ def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None
     :raises InvalidArgumentError: `dest` or `tag` is out of range
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    current(world).core.send(x, dest, tag, True).wait()
+    current(world).core.send_now(x, dest, tag)
 
 
 def send_async(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> Handle:
@@ -127,11 +127,10 @@ def recv(
     :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    handle = current(world).core.recv(x, source, tag, True)
-    came_from: int = handle.wait()
+    message = current(world).core.recv_now(x, source, tag)
     if status is not None:
-        status.take(handle)
-    return came_from
+        status.source, status.tag, status.nbytes = message
+    return message[0]
 
 
 def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
@@ -173,11 +172,10 @@ def sendrecv(
     :raises InvalidArgumentError: an argument is wrong; nothing was sent
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    received = current(world).core.sendrecv(x, dest, sendtag, out, source, recvtag)
-    came_from: int = received.wait()
+    message = current(world).core.sendrecv(x, dest, sendtag, out, source, recvtag)
     if status is not None:
-        status.take(received)
-    return came_from
+        status.source, status.tag, status.nbytes = message
+    return message[0]
 
 
 # ---- messages that are there ----------------------------------------------------------------------------

@@ -12,37 +12,127 @@ cdef object read_receiver(Loop loop, object x, Operand *o, list copies):
     return target
 
 
+cdef int check_message(Set own, bint receives, str argument, const Operand *o, bint waits) except -1:
+    """Raise InvalidArgumentError if a request in flight has the memory of a message."""
+    cdef hc_in_flight *f = &own.loop.in_flight
+    cdef const hc_handle *other
+    if waits and own.loop.c is not NULL and not hc_loop_pending(own.loop.c):
+        hc_in_flight_clear(f)  # the next blocking call finds it empty
+    other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
+    if other is not NULL:
+        raise shared_with(argument, other)
+    return 0
+
+
 cdef int wait_for(Loop loop, hc_handle **handles, size_t n) except -1:
     while not loop.drive(handles, n, SLICE):
         PyErr_CheckSignals()
     return 0
 
 
-cdef Handle send_and_receive(Set own, object x, object dest, object sendtag, object out, object source,
-                             object recvtag):
+cdef int move_now(Set own, hc_handle **messages, tuple arrays) except -1:
+    """Submit messages in host memory whose caller waits, and wait. Afterwards the caller releases them.
+
+    They need no Handle, unless the wait ends early or one of them fails: it keeps the arrays, and raises the error.
+    """
+    cdef size_t at, n = len(arrays)
+    cdef bint failed = False
+    for at in range(n):
+        hc_loop_submit(own.loop.c, messages[at], True)
+    try:
+        wait_for(own.loop, messages, n)
+    except BaseException:
+        hold(own, messages, arrays)
+        raise
+    for at in range(n):
+        failed = failed or messages[at].status < 0
+    if failed:
+        for handle in hold(own, messages, arrays):
+            handle.wait()
+    return 0
+
+
+cdef list hold(Set own, hc_handle **messages, tuple arrays):
+    return [own.hold(messages[at], array) for at, array in enumerate(arrays)]
+
+
+cdef tuple received(Set own, hc_handle *h):
+    """The rank that has sent a message, its tag and its bytes."""
+    found = own.rank_in(h.op.peer), (-1 if h.op.peer < 0 and h.op.flags & HC_P2P_ANY_TAG else h.op.tag), h.op.received
+    hc_handle_release(h)
+    return found
+
+
+cdef tuple received_by(Handle handle):
+    handle.wait()
+    return handle.peer, handle.tag, handle.nbytes
+
+
+cdef bint is_direct(Set own, object x, Operand *o, bint writable) except -1:
+    """A message of this array needs nothing but memory of the host."""
+    return not own.loop.notes_sites and read_plain(x, o, writable) and not o.memory
+
+
+cdef int send_now(Set own, object x, object dest, object tag) except -1:
+    """Set.send_now()."""
+    cdef Operand i
+    cdef hc_handle *message
+    if not is_direct(own, x, &i, False):
+        own.send(x, dest, tag, True).wait()
+        return 0
+    if hc_in_flight_any(&own.loop.in_flight):
+        check_message(own, False, "x", &i, True)
+    message = own.new_message(False, dest, tag, &i, False, 0)
+    move_now(own, &message, (x,))
+    hc_handle_release(message)
+    return 0
+
+
+cdef tuple receive_now(Set own, object x, object source, object tag):
+    """Set.recv_now()."""
+    cdef Operand o
+    cdef hc_handle *message
+    if not is_direct(own, x, &o, True):
+        return received_by(own.recv(x, source, tag, True))
+    if hc_in_flight_any(&own.loop.in_flight):
+        check_message(own, True, "x", &o, True)
+    message = own.new_message(True, source, tag, &o, False, 0)
+    move_now(own, &message, (x,))
+    return received(own, message)
+
+
+cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, object out, object source,
+                            object recvtag):
     """Set.sendrecv(). The receive is posted first: then a message that comes early needs no copy."""
     cdef Operand i, o
     cdef list copies = []
     cdef hc_handle *both[2]
-    given, target = read_message(own.loop, x, &i), out
-    if not read_plain(out, &o, True) or o.memory:
-        target = read_receiver(own.loop, out, &o, copies)
+    cdef bint direct = is_direct(own, x, &i, False) and is_direct(own, out, &o, True)
+    given, target = x, out
+    if not direct:
+        given = read_message(own.loop, x, &i)
+        if not read_plain(out, &o, True) or o.memory:
+            target = read_receiver(own.loop, out, &o, copies)
     if hc_in_flight_any(&own.loop.in_flight):
-        own.check_message(False, "x", &i, True)
-        own.check_message(True, "out", &o, True)
+        check_message(own, False, "x", &i, True)
+        check_message(own, True, "out", &o, True)
     both[1] = own.new_message(False, dest, sendtag, &i, False, 0)
     try:
         both[0] = own.new_message(True, source, recvtag, &o, False, HC_P2P_EXACT if o.memory and copies else 0)
     except BaseException:
         hc_handle_release(both[1])
         raise
-    cdef Handle received = own.submit(both[0], False, True, (target,) if o.memory else target)
-    received.copies = copies
+    if direct:
+        move_now(own, both, (out, x))
+        hc_handle_release(both[1])
+        return received(own, both[0])
+    cdef Handle taken = own.submit(both[0], False, True, (target,) if o.memory else target)
+    taken.copies = copies
     cdef Handle sent = own.submit(both[1], False, True, (given,) if i.memory else given)
     wait_for(own.loop, both, 2)
-    received.wait()
+    found = received_by(taken)
     sent.wait()
-    return received
+    return found
 
 
 cdef int exchange_faces(Set own, list faces) except -1:

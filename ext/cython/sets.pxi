@@ -274,7 +274,7 @@ cdef class Set:
             self.unnamed_next = 0
         return 0
 
-    cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits, object inputs):
+    cdef Handle hold(self, hc_handle *h, object inputs):
         """`inputs`: the arrays that must live until it is done."""
         cdef Handle handle = Handle.__new__(Handle)
         if h.request.memory == HC_MEMORY_CUDA:
@@ -282,6 +282,10 @@ cdef class Set:
         handle.c = h
         handle.inputs = inputs
         handle.set = self
+        return handle
+
+    cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits, object inputs):
+        cdef Handle handle = self.hold(h, inputs)
         handle.unnamed = unnamed
         if unnamed:
             self.unnamed_open += 1
@@ -368,9 +372,16 @@ cdef class Set:
         handle.copies = copies
         return handle
 
+    def send_now(self, x, peer, tag):
+        """See p2p.send."""
+        send_now(self, x, peer, tag)
+
+    def recv_now(self, x, peer, tag):
+        """See p2p.recv. Returns the rank that has sent the message, its tag and its bytes, as sendrecv() does."""
+        return receive_now(self, x, peer, tag)
+
     def sendrecv(self, x, dest, sendtag, out, source, recvtag):
-        """See p2p.sendrecv. Returns the Handle of the receive, which is over. Nothing is posted if an argument is
-        wrong."""
+        """See p2p.sendrecv. Nothing is posted if an argument is wrong."""
         return send_and_receive(self, x, dest, sendtag, out, source, recvtag)
 
     def exchange(self, list faces):
@@ -397,23 +408,12 @@ cdef class Set:
                            bint library, int flags):
         cdef hc_in_flight *f = &self.loop.in_flight
         if not library and hc_in_flight_any(f):
-            self.check_message(receives, "x", o, waits)
+            check_message(self, receives, "x", o, waits)
         cdef hc_handle *h = self.new_message(receives, peer, tag, o, library, flags)
         if not library and not waits and hc_in_flight_add(f, o.data, o.nbytes, receives, h) < 0:
             hc_handle_release(h)
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
-
-    cdef int check_message(self, bint receives, str argument, const Operand *o, bint waits) except -1:
-        """Raise InvalidArgumentError if a request in flight has the memory of a message."""
-        cdef hc_in_flight *f = &self.loop.in_flight
-        cdef const hc_handle *other
-        if waits and self.loop.c is not NULL and not hc_loop_pending(self.loop.c):
-            hc_in_flight_clear(f)  # the next blocking call finds it empty
-        other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
-        if other is not NULL:
-            raise shared_with(argument, other)
-        return 0
 
     cdef hc_handle *new_message(self, bint receives, object peer, object tag, const Operand *o, bint library,
                                 int flags) except NULL:
