@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ResNet-50's 161 gradients, and one float, in TensorFlow: eager and in tf.function, beside the NumPy call.
+"""ResNet-50's 161 gradients, and one float, in TensorFlow: eager, in tf.function, by XLA, beside the NumPy call.
 
     OMP_NUM_THREADS=1 hpccoll run -np 2 python benchmarks/tensorflow_gradients.py
 
@@ -21,9 +21,11 @@ import tensorflow as tf
 from in_turn import COMM, ELSEWHERE, NUMPY, Bar, Contestant
 
 import hpccoll.tensorflow as hvd
+from hpccoll.tensorflow import xla
 from hpccoll.tensorflow.reducing import Reduction
 
 EAGER, GRAPH, HOROVOD = "eager", "tf.function", "Horovod in tf.function"
+XLA = "tf.function, by XLA"
 COMPUTED, ALONE = "tf.function, of x * 1.0", "tf.function, x * 1.0 alone"
 GRADIENTS = [Bar(GRAPH, NUMPY, 2.0), Bar(EAGER, NUMPY, 1.5), Bar(EAGER, ELSEWHERE, 1.5), Bar(GRAPH, HOROVOD, 0.2)]
 EAGER_SECONDS, GRAPH_SECONDS = 30e-6, 100e-6
@@ -50,6 +52,7 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
     reduction = Reduction("bench")
     program = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False)
     computed = tf.function(lambda *xs: reduction.combine([x * 1.0 for x in xs], variables), autograph=False)
+    compiled = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False, jit_compile=True)
     multiplied = tf.function(lambda *xs: [x * 1.0 for x in xs], autograph=False)
     made = {
         NUMPY: in_turn.in_numpy(given),
@@ -59,6 +62,8 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
         COMPUTED: of_tensors(lambda: computed(*tensors), given),
         ALONE: Contestant(lambda: multiplied(*tensors)),
     }
+    if not xla.problem():
+        made[XLA] = of_tensors(lambda: compiled(*tensors), given)
     if peer is not None:
         others = tf.function(lambda *xs: [peer.allreduce(x, name=f"p{i}") for i, x in enumerate(xs)], autograph=False)
         made[HOROVOD] = of_tensors(lambda: others(*tensors), given)
@@ -68,12 +73,15 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
 def one_float(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
     one = tf.constant(given[0])
     program = tf.function(lambda x: hvd.allreduce(x, name="one"), autograph=False)
+    compiled = tf.function(lambda x: hvd.allreduce(x, name="by XLA"), autograph=False, jit_compile=True)
     multiplied = tf.function(lambda x: x * 1.0, autograph=False)
     made = {
         EAGER: of_tensors(lambda: [hvd.allreduce(one, name="eager")], given),
         GRAPH: of_tensors(lambda: [program(one)], given),
         ALONE: Contestant(lambda: multiplied(one)),
     }
+    if not xla.problem():
+        made[XLA] = of_tensors(lambda: [compiled(one)], given)
     if peer is not None:
         made["Horovod, eager"] = of_tensors(lambda: [peer.allreduce(one, name="horovod")], given)
     return made

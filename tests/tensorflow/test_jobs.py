@@ -94,7 +94,7 @@ def test_bad_input(job: Job, ranks: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("ranks", "nodes", "threads"), [(2, 1, 1), (2, 2, 3), (4, 2, 2)])
 def test_random_programs_end(job: Job, ranks: int, nodes: int, threads: int) -> None:
-    """TensorFlow has 1 to 3 threads for operations; 1,000 programs ran when this was written."""
+    """TensorFlow has 1 to 3 threads for operations; decision 45 says how many were tried."""
     printed = job("orders.py", str(1000 * ranks), "30", str(threads), ranks=ranks, nodes=nodes, limit=800)
     assert printed.count("30 programs have ended") == ranks
 
