@@ -24,6 +24,8 @@ HEADER = struct.Struct(">Q32s")
 NONCE = 32
 PATIENCE = 5.0
 """Seconds that an address has to accept a connection, and the other end to prove that it knows the secret."""
+AGAIN = 0.05
+"""Seconds between two attempts to find out whether a process has ended."""
 LONGEST = 4096
 """Bytes of a message, unless more are expected."""
 
@@ -62,6 +64,7 @@ class Channel:
         :raises OSError: the connection failed, or took too long
         """
         self.connection = connection
+        self._secret, self._other = secret, connection.getpeername()[:2]
         until = time.monotonic() + PATIENCE
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(PATIENCE)
@@ -108,6 +111,31 @@ class Channel:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+    def other_process_has_ended(self, error: Exception) -> bool:
+        """Whether the connection has failed because the process that listened has ended, and with it its port.
+
+        False where that machine is not reached or does not answer, and where the process has ended the connection and
+        still listens: it may have given this end up. A machine that was cut off learns of that by a reset, as it learns
+        of the end of a process.
+
+        :param error: what send() or receive() has raised, on the end that connected
+        """
+        if not isinstance(error, ConnectionError | ChannelError):
+            return False
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                with socket.create_connection(self._other, PATIENCE) as connection:
+                    Channel(connection, self._secret, connects=True)
+                return False
+            except ConnectionRefusedError:
+                return True
+            except TimeoutError:
+                return False
+            except (OSError, ChannelError):
+                time.sleep(AGAIN)  # a process that is ending accepts, and resets
+        return False
 
     def _code(self, direction: bytes, number: int, message: bytes) -> bytes:
         return hmac.digest(self._key, direction + struct.pack(">Q", number) + message, "sha256")

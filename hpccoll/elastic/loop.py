@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import signal
 import threading
 import time
@@ -143,10 +144,13 @@ class _Turns:
             current().core.preempt()
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
-        """The first SIGTERM asks to leave after this step, the second one ends the process."""
+        """The first SIGTERM asks to leave after this step, the second one ends the process.
+
+        Without a launcher the first one does: there is nobody to ask.
+        """
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self.job:
-            self.job.leave()
+        if self.job and not self.job.leave():
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _without_a_job(state: State) -> str:

@@ -102,6 +102,8 @@ class _RayAgent:
         self._layout, self._variables, self._task, self._tell = layout, variables, task, tell
         self._place = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         self._actors: dict[int, Any] = {}
+        self.name = (node, 0)
+        """No connection has this name."""
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
         """See LocalAgent."""
@@ -129,8 +131,8 @@ class _RayAgent:
         if actor := self._actors.get(worker):
             ray.kill(actor)
 
-    def ask_to_end(self) -> None:
-        """See RemoteAgent."""
+    def ask_to_end(self, _number: int) -> None:
+        """See AgentProcess."""
         for worker in list(self._actors):
             self.signal(worker, 0)
 
@@ -145,7 +147,7 @@ class _RayRunner(Runner):
         nodes: Any = _Nodes(layout, self.discovered)
         super().__init__(job, {}, nodes)
         self._layout, self._call = layout, task
-        own: Any = self._task["variables"]
+        own = self._task["variables"]
         self._common: dict[str, str] = {**own, **variables}
         self._values: dict[int, Any] = {}
         self.why = ""
@@ -156,7 +158,7 @@ class _RayRunner(Runner):
         return [self._values[member] for member in self._membership.members if member in self._values]
 
     def _agent_of(self, host: str) -> Any:
-        agents: dict[str, Any] = self._others
+        agents: dict[str, Any] = self._agents
         if host not in agents:
             node, _, _ = host.partition("@")
             agents[host] = _RayAgent(node, self._layout, self._common, self._call, self._answered)

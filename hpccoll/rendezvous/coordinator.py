@@ -49,7 +49,7 @@ class Coordinator:
         :param worker: the variable WORKER
         :raises StartError: the coordinator cannot be reached
         """
-        self.worker, self.generation = worker, 0
+        self.worker, self.generation, self.rank = worker, 0, -1
         self.lost: dict[int, str] = {}
         """Ranks of the last generation that this one has lost, and why; told when it stands ready again."""
         self.has_state = False
@@ -91,14 +91,14 @@ class Coordinator:
         """
         lost = {str(rank): why for rank, why in self.lost.items()}
         self.say({"come": self.generation, "lost": lost, "has_state": self.has_state})
-        self.lost = {}
+        self.lost, self.rank = {}, -1
         while True:
             news = self._next()
             if "release" in news:
                 self.tell(f"ends: {news['release']}")
                 raise SystemExit(0)
             if "generation" in news:
-                self.generation = int(news["generation"])
+                self.generation, self.rank = int(news["generation"]), int(news["rank"])
                 return news
 
     def gather(self, number: int, value: Any, waits: Callable[[], None]) -> list[Any]:
@@ -119,17 +119,22 @@ class Coordinator:
             if news.get("of") == self.generation and news.get("gathered") == number:
                 return list(news["values"])
 
-    def leave(self) -> None:
-        """Ask to leave the job at the next change, which this begins. A signal handler may call this."""
+    def leave(self) -> bool:
+        """Ask to leave the job at the next change, which this begins. A signal handler may call this.
+
+        :returns: whether there is still somebody who is asked
+        """
         self.say({"leave": True})
+        return not self._cut
 
     def say(self, message: dict[str, Any]) -> None:
         """Send a message; it may be lost if the coordinator is gone."""
         self._outbox.put(message)
 
     def tell(self, text: str) -> None:
-        """Print a line about this process."""
-        print(f"hpccoll: worker {self.worker}: {text}", file=sys.stderr, flush=True)
+        """Print a line about this process, if there is still somebody who reads it."""
+        with contextlib.suppress(OSError):
+            print(f"hpccoll: worker {self.worker}: {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Close the connection."""
@@ -147,7 +152,7 @@ class Coordinator:
 
     def _is_gone(self) -> NoReturn:
         raise errors.StartError(
-            f"the coordinator of the job is gone ({self._cut}), so its ranks cannot change: see why `hpccoll run` ended"
+            f"the launcher of the job is gone ({self._cut}), so its ranks cannot change: see why `hpccoll run` ended"
         )
 
     def _read(self) -> None:
@@ -161,9 +166,9 @@ class Coordinator:
                     self._inbox.put(news)
         except (OSError, ValueError, channel.ChannelError) as error:
             self._cut = str(error) or type(error).__name__
-            if self.generation:
-                self.tell(f"the coordinator of the job is gone ({self._cut}): the next loss or change ends the job")
             self._inbox.put({"cut": True})
+            if self.rank == 0 and self._channel.other_process_has_ended(error):
+                self.tell("the launcher of the job is gone: training goes on, and the next change of the ranks ends it")
             self._channel.close()
 
     def _write(self) -> None:

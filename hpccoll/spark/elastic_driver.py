@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 
 from hpccoll import errors
 from hpccoll.spark.driver import context_of, reason
-from hpccoll.spark.elastic_task import END, SlotTask, in_slot
+from hpccoll.spark.elastic_task import SlotTask, in_slot
+from hpccoll.tools.launch.elastic.agents import END, AgentName
 from hpccoll.tools.launch.elastic.job import Elastic, Runner, Stop
 from hpccoll.tools.launch.elastic.membership import Action, Discovered, End, Limits
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame
@@ -106,10 +107,11 @@ def _limits(size: int, least: int | None, most: int | None) -> Limits:
 
 
 class _Slot:
-    """The agent of one slot: a task of Spark; see LocalAgent."""
+    """The agent of one slot: a task of Spark; see AgentProcess."""
 
-    def __init__(self, order: Callable[[dict[str, Any]], None]) -> None:
-        self._order = order
+    def __init__(self, slot: str, order: Callable[[AgentName, dict[str, Any]], None]) -> None:
+        self.name = (slot, 0)  # a task that Spark starts again is another slot
+        self._order = functools.partial(order, self.name)
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
         self._order({"start": worker, "variables": dict(variables)})
@@ -117,7 +119,7 @@ class _Slot:
     def signal(self, worker: int, number: int) -> None:
         self._order({"signal": worker, "number": int(number)})
 
-    def ask_to_end(self) -> None:
+    def ask_to_end(self, _number: int) -> None:
         self._order({END: True})
 
     def end(self, _seconds: float) -> None:
@@ -175,8 +177,8 @@ class _SparkRunner(Runner):
         try:
             return super().run()
         finally:
-            for host in set(self._slots) - set(self._others):
-                self._server.send(host, {END: True})
+            for host in set(self._slots) - set(self._agents):
+                self._server.send((host, 0), {END: True})
             self._tasks.wait()
 
     def values(self, results: Results, status: int) -> list[Any]:
@@ -212,9 +214,9 @@ class _SparkRunner(Runner):
         return ended if ended is not None else super()._lose_host(event)
 
     def _agent_of(self, host: str) -> Any:
-        agents: dict[str, Any] = self._others
+        agents: dict[str, Any] = self._agents
         if host not in agents:
-            agents[host] = _Slot(functools.partial(self._server.order, host))
+            agents[host] = _Slot(host, self._server.order)
         return agents[host]
 
     def _carry_out(self, action: Action) -> int | None:

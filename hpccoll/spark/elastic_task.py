@@ -20,12 +20,10 @@ from pyspark import TaskContext
 
 from hpccoll import channel, config
 from hpccoll.rendezvous.coordinator import COORDINATOR
-from hpccoll.tools.launch.elastic.agents import LocalAgent
+from hpccoll.tools.launch.elastic.agents import END, LocalAgent
 
-__all__ = ["END", "SlotTask", "in_slot"]
+__all__ = ["SlotTask", "in_slot"]
 
-END = "end"
-"""The order that ends an agent."""
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL at the end of the job."""
 
@@ -62,7 +60,7 @@ def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[in
     agent = LocalAgent(
         [task.executable or sys.executable, "-m", "hpccoll.spark.elastic_worker"], environment, "", ended
     )
-    say({"agent": name})
+    say({"agent": name, "number": 0})
     try:
         while END not in (order := json.loads(connection.receive())):
             if "start" in order:

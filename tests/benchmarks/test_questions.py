@@ -81,9 +81,14 @@ def test_a_simulation_beside_mpi_in_turn(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "question", ["node_stage.py --ranks 2 --most 65536", "net_chunks.py --rates 2 --repetitions 1 --rounds 1"]
+    "question",
+    [
+        "node_stage.py --ranks 2 --most 65536",
+        "net_chunks.py --rates 2 --repetitions 1 --rounds 1",
+        "elastic_parts.py --runs 1",
+    ],
 )
-def test_a_question_below_the_api(question: str) -> None:
+def test_a_question_of_one_program(question: str) -> None:
     program, *options = question.split()
     command = [sys.executable, ROOT / "benchmarks" / program, *options]
     done = subprocess.run(

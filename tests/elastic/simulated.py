@@ -2,6 +2,7 @@
 """An elastic job in the memory of one process: the coordinator as it is, workers that step, commit, die and stop.
 
 Messages between them are delayed at random, each way in order. What is checked after every event is in `Job.check`.
+The launcher may die: `Job.lose_launcher` has what agents and workers do then.
 """
 
 import random
@@ -39,6 +40,11 @@ class BrokenRuleError(AssertionError):
     """What must never happen has happened."""
 
 
+@dataclass(frozen=True)
+class Cut:
+    """The connection to the coordinator has ended."""
+
+
 @dataclass
 class Worker:
     number: int
@@ -57,6 +63,8 @@ class Worker:
     """starting, waiting, member, done"""
     told: bool = False
     """Whether it knows of a change."""
+    cut: bool = False
+    """Whether it knows that its launcher is gone."""
     inbox: deque = field(default_factory=deque)
     outbox: deque = field(default_factory=deque)
 
@@ -97,11 +105,16 @@ class Job:
         """A commit that all members of some generation have made: it must not be lost."""
         self.end: End | None = None
         self.said: list[str] = []
+        self.launcher_lives = True
+        self.undisturbed: tuple[int, ...] = ()
+        """The members that must come to the end of the program, as nothing but the launcher was lost."""
         self.kills: deque[int] = deque()
 
     # ---- the coordinator -----------------------------------------------------------------------------
 
     def tell(self, event: object) -> None:
+        if not self.launcher_lives:
+            return
         for action in self.coordinator.step(event, self.now):
             match action:
                 case Start(worker, host, slot):
@@ -144,6 +157,37 @@ class Job:
         in_slot = [(w.host, w.slot) for w in self.coordinator.workers.values()]
         require(len(set(in_slot)) == len(in_slot), "a slot has one worker")
 
+    def lose_launcher(self) -> None:
+        """Its process ends: what it has sent may be lost, and the agents kill the workers that are in no generation."""
+        members = [self.workers[m] for m in self.coordinator.members]
+        self.launcher_lives = False
+        calm = self.coordinator.open_since is None and not self.coordinator.changing and not self.kills
+        if calm and all(w.state == "member" and w.alive and not (w.stopped or w.told) for w in members):
+            self.undisturbed = self.coordinator.members
+        for worker in self.workers.values():
+            worker.inbox = deque(list(worker.inbox)[: self.random.randint(0, len(worker.inbox))])
+            worker.inbox.append(Cut())
+            worker.outbox.clear()
+            if worker.number not in self.trains():
+                self.die(worker)
+
+    def trains(self) -> tuple[int, ...]:
+        """The workers that the agents let go on."""
+        return self.coordinator.members
+
+    def end_alone(self, worker: Worker) -> None:
+        """A worker that needs the launcher ends; its agent ends those of its host, all others miss it."""
+        self.die(worker, 1)
+        for other in self.workers.values():
+            if other.host == worker.host and other.state != "done":
+                self.die(other)
+
+    def left_alone(self) -> None:
+        """Judge the job when nobody is left of it."""
+        states = [self.workers[m].state for m in self.undisturbed]
+        require(all(state == "done" for state in states), f"training goes on without the launcher: {states}")
+        self.end = End(1, "the launcher is gone")
+
     # ---- one thing happens ---------------------------------------------------------------------------
 
     def happen(self, *, faults: bool) -> None:
@@ -158,9 +202,15 @@ class Job:
             self.die(self.workers[self.kills.popleft()])
         elif live:
             self.act(self.random.choice(live))
+        elif not self.launcher_lives:
+            self.left_alone()
 
     def strike(self, live: list[Worker]) -> None:
         kind = self.random.choice(("kill", "kill", "stop", "wake", "leave", "hosts"))
+        if self.random.random() < 0.04 and self.launcher_lives:
+            self.lose_launcher()
+            return
+        self.undisturbed = ()
         worker = self.random.choice(live) if live else None
         if kind == "hosts":
             self.tell(Discovered({name: self.random.choice((1, 2)) for name in ("a", "b", "c")}))
@@ -204,8 +254,15 @@ class Job:
                 worker.told = worker.told or generation == worker.generation
             case Release():
                 self.die(worker, 0)
+            case Cut():
+                worker.cut = True
+                if worker.state in ("starting", "waiting"):
+                    self.end_alone(worker)
 
     def come(self, worker: Worker, lost: dict[int, str]) -> None:
+        if worker.cut:
+            self.end_alone(worker)
+            return
         worker.state = "waiting"
         worker.outbox.append(Came(worker.number, worker.generation, lost, worker.version > (0, 0)))
 
@@ -283,6 +340,7 @@ def run(
     kind: type[Membership] = Membership,
     choose: Chooser | None = None,
     *,
+    job: type[Job] = Job,
     struck: int = 400,
     quiet: int = 6000,
 ) -> Job:
@@ -291,10 +349,10 @@ def run(
     limits = Limits(np=draw.choice((2, 3)), min_np=draw.choice((1, 2)), max_np=draw.choice((3, 4)), elastic_timeout=60,
                     straggler_timeout=5, gather=0.5, host_failures=draw.choice((3, 50)), discovers=draw.random() < 0.5,
                     cooldown=draw.choice((None, (1.0, 4.0))), exclude_host_on_failure=draw.random() < 0.2)  # fmt: skip
-    job = Job(seed, limits, kind, choose)
-    job.tell(Discovered({"a": 2, "b": 2}))
+    made = job(seed, limits, kind, choose)
+    made.tell(Discovered({"a": 2, "b": 2}))
     for count in range(struck + quiet):
-        job.happen(faults=count < struck)
-        if job.end:
-            return job
-    raise BrokenRuleError(f"the job hangs: generation {job.coordinator.generation}, {job.coordinator.workers}")
+        made.happen(faults=count < struck)
+        if made.end:
+            return made
+    raise BrokenRuleError(f"the job hangs: generation {made.coordinator.generation}, {made.coordinator.workers}")

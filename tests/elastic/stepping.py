@@ -2,7 +2,8 @@
 """An elastic program that does as its plan says; rank 0 writes what was committed.
 
 STEPPING holds a folder: `plan.json` is a list of [step, rank, place, deed, argument], each done once in the job, by the
-rank that it names (-1: each). Places: "before" and "after" the operation of a step, "sync" (in the reset before it).
+rank that it names (-1: each). Places: "before" and "after" the operation of a step, "sync" (in the reset before it),
+"two" (before the operation of a step of two ranks).
 """
 
 import json
@@ -18,6 +19,7 @@ import numpy as np
 
 import hpccoll
 from hpccoll import elastic
+from hpccoll.detect.descendants import state_and_parent
 from hpccoll.rendezvous import coordinator
 
 FOLDER = Path(os.environ["STEPPING"])
@@ -88,9 +90,26 @@ def do(deed: str, argument: object) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "exit":
         os._exit(int(str(argument)))
+    elif deed == "compute":
+        time.sleep(int(str(argument)))
+    elif deed == "strike agent":
+        os.kill(os.getppid(), getattr(signal, str(argument)))
+        time.sleep(PATIENCE)
+    elif deed == "kill launcher":
+        launcher = state_and_parent(os.getppid())[1]
+        subprocess.Popen(["sh", "-c", f"sleep {argument}; kill -9 {launcher}"], start_new_session=True)
+        if not argument:
+            await_end_of_connection()
     else:
         (FOLDER / f"{deed}-{os.getpid()}").touch()
         os.kill(os.getpid(), getattr(signal, deed))
+
+
+def await_end_of_connection() -> None:
+    """Wait until this rank knows that its launcher is gone."""
+    job, limit = coordinator.of_process(os.environ), time.monotonic() + PATIENCE
+    while not job._cut and time.monotonic() < limit:
+        time.sleep(0.001)
 
 
 def sync_slowly(file: int, sync: Callable[[int], None] = os.fsync) -> None:
@@ -115,6 +134,8 @@ def train(state: elastic.State) -> None:
         for step in range(sampler.steps(BATCH)):
             batch = mine[step * BATCH : (step + 1) * BATCH]
             act("before", state)
+            if hpccoll.size() == 2:
+                act("two", state)
             total = hpccoll.allreduce(gradient(batch, state.weights), name="gradient")
             took = hpccoll.allgather_object(batch, name="took")
             act("after", state)

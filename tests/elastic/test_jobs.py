@@ -250,7 +250,7 @@ def test_a_commit_costs_no_message() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "limit"), [(signal.SIGINT, 30), (signal.SIGTERM, 30)])
+@pytest.mark.parametrize(("number", "limit"), [(signal.SIGINT, 30), (signal.SIGTERM, 30), (signal.SIGQUIT, 30)])
 def test_the_launcher_ends_its_ranks(tmp_path: Path, number: int, limit: float) -> None:
     program = (
         "import os, pathlib, time, hpccoll; hpccoll.init(); pathlib.Path(str(os.getpid())).touch(); time.sleep(99)"

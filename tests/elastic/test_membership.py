@@ -246,6 +246,17 @@ class BelievesTheDead(Membership):
         super()._come(event, now)
 
 
+class EndsWithItsLauncher(simulated.Job):
+    def trains(self) -> tuple[int, ...]:
+        return super().trains()[1:]
+
+
+def test_a_planted_end_with_the_launcher_is_found() -> None:
+    with pytest.raises(simulated.BrokenRuleError, match="training goes on without the launcher"):
+        for seed in range(10 * SEEDS):
+            simulated.run(seed, job=EndsWithItsLauncher)
+
+
 @pytest.mark.parametrize(
     "planted",
     [ForgetsToKill, NewcomersFirst, DoesNotWait, TakesAnybody, CountsArrivals, ForgetsTheEnd, BelievesTheDead],

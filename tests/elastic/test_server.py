@@ -81,7 +81,7 @@ def test_the_end_of_a_connection(server: Server, told: Told) -> None:
     MADE.clear()
     only._channel.connection.shutdown(socket.SHUT_RDWR)
     assert told.next() == Cut(0)
-    with pytest.raises(hpccoll.StartError, match="the coordinator of the job is gone"):
+    with pytest.raises(hpccoll.StartError, match="the launcher of the job is gone"):
         only.come()
 
 

@@ -111,6 +111,12 @@ def _start_by_hpccoll_run(fault: Fault, environment: dict[str, str]) -> dict[str
     return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
 
 
+def _start_elastic(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", str(fault.size), "--min-np", "2"]
+    command += [sys.executable, str(HERE / "struck_rank.py")]
+    return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
+
+
 def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
     """Open MPI's mpirun, told to leave a job alone that has lost a rank: the survivors end by themselves."""
     run = [sys.executable, "-m", "hpccoll", "run", "-np", str(fault.size), "--nodes", fault.nodes]
@@ -123,7 +129,12 @@ def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, sub
     return {"launcher": subprocess.Popen(command, env=environment, start_new_session=True)}
 
 
-STARTS = {"store": _start_by_store, "mpirun": _start_by_mpirun, "hpccoll run": _start_by_hpccoll_run}
+STARTS = {
+    "store": _start_by_store,
+    "mpirun": _start_by_mpirun,
+    "hpccoll run": _start_by_hpccoll_run,
+    "elastic": _start_elastic,
+}
 
 # ---- until it has ended ------------------------------------------------------------------------------------
 
@@ -135,7 +146,9 @@ def _watch(fault: Fault, processes: dict[str, subprocess.Popen[bytes]], folder: 
     limit = time.time() + fault.bound + END
     while time.time() < limit:
         if fault.who == "launcher":
-            _strike_launcher(fault, processes["launcher"], folder)
+            _strike_launcher(fault.what, processes["launcher"], fault.size, folder / "struck")
+        elif fault.when == "without launcher":
+            _strike_launcher("kill -9", processes["launcher"], fault.size, folder / "orphaned")
         ended |= {rank: time.time() for rank in survivors - set(ended) if _has_ended(rank, processes, folder)}
         launcher = processes.get("launcher")
         if survivors <= set(ended) and (launcher is None or launcher.poll() is not None):
@@ -161,11 +174,11 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _strike_launcher(fault: Fault, launcher: subprocess.Popen[bytes], folder: Path) -> None:
-    ready = len(list(folder.glob("ready.*"))) == fault.size
-    if ready and not (folder / "struck").exists():
-        (folder / "struck").write_text(str(time.time()))
-        launcher.send_signal({"kill -9": signal.SIGKILL, "kill -TERM": signal.SIGTERM}[fault.what])
+def _strike_launcher(what: str, launcher: subprocess.Popen[bytes], size: int, mark: Path) -> None:
+    """Strike it once, when all ranks are ready, and write down when."""
+    if len(list(mark.parent.glob("ready.*"))) == size and not mark.exists():
+        mark.write_text(str(time.time()))
+        launcher.send_signal({"kill -9": signal.SIGKILL, "kill -TERM": signal.SIGTERM}[what])
 
 
 def _kill_all(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:

@@ -19,7 +19,8 @@ import numpy as np
 
 ROW = json.loads(os.environ["FAULT"])
 FOLDER = Path(os.environ["FAULT_IN"])
-RANK = int(os.environ.get("FAULT_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+NUMBERS = ("FAULT_RANK", "OMPI_COMM_WORLD_RANK", "_HPCCOLL_WORKER")
+RANK = next(int(os.environ[name]) for name in NUMBERS if name in os.environ)
 SIZE, VICTIM = ROW["size"], ROW["victim"]
 HIT = RANK == VICTIM or ROW["who"] == "all"
 BIG = 4_000_000  # elements of an operation that takes long enough to be struck in its midst
@@ -27,7 +28,7 @@ BIG = 4_000_000  # elements of an operation that takes long enough to be struck 
 (FOLDER / f"pid.{RANK}").write_text(str(os.getpid()))
 os.dup2(os.open(FOLDER / f"err.{RANK}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
 
-import hpccoll  # noqa: E402 - its warnings go to the diary, too
+import hpccoll.elastic  # noqa: E402 - its warnings go to the diary, too
 from hpccoll import bootstrap  # noqa: E402
 from hpccoll.rendezvous import MpiRendezvous, StoreRendezvous  # noqa: E402
 
@@ -211,6 +212,24 @@ def gathering() -> None:
         raise
 
 
+@hpccoll.elastic.run
+def train(_state: hpccoll.elastic.State) -> None:
+    (FOLDER / f"ready.{RANK}").touch()
+    while not hpccoll.allreduce(float((FOLDER / "orphaned").exists()), hpccoll.MIN):
+        time.sleep(0.01)
+    for _ in range(100):
+        ask()
+    if HIT:
+        time.sleep(0.5)
+        strike()
+    ask()
+
+
+def without_launcher() -> None:
+    """The launcher of an elastic job has died and the ranks have gone on; then the victim is struck."""
+    train(hpccoll.elastic.ArrayState(x=np.zeros(1)))
+
+
 def busy() -> None:
     """All go on until they are ended: it is the launcher that is struck."""
     (FOLDER / f"ready.{RANK}").touch()
@@ -225,6 +244,7 @@ WHEN: dict[str, Callable[[], None]] = {
     "sets": sets,
     "busy": busy,
     "transfer": transfer,
+    "without launcher": without_launcher,
     "p2p": p2p,
     "p2p transfer": p2p_transfer,
     "join": join,

@@ -11,11 +11,12 @@ from typing import Any
 
 START = 20
 """Seconds of HPCCOLL_START_TIMEOUT where a rank is missing at the start."""
-NODES = {"store": "3", "mpirun": "2+2", "hpccoll run": "2+2"}
+NODES = {"store": "3", "mpirun": "2+2", "hpccoll run": "2+2", "elastic": "3"}
 ROLES = {
     "store": {"root": 0, "neighbour": 1, "all": None, "nobody": None},
     "mpirun": {"root": 0, "neighbour": 1, "leader": 2, "leaf": 3, "alone": 2, "all": None, "launcher": None},
     "hpccoll run": {"launcher": None},
+    "elastic": {"launcher": None, "root": 0, "neighbour": 1},
 }
 
 
@@ -34,7 +35,8 @@ class Fault:
     status: int = 1
     own: int | None = None
     by: str = "store"
-    """store: processes without a launcher, on one node; mpirun: Open MPI's, on two; hpccoll run: the same below it."""
+    """store: processes without a launcher, on one node; mpirun: Open MPI's, on two; hpccoll run: the same below it;
+    elastic: `hpccoll run --min-np`, on one node."""
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
     small_shm: str = ""
     """The size of a /dev/shm that only this job has, as mount takes it."""
@@ -94,6 +96,7 @@ NO_MEMORY = r"OutOfMemoryError: .*VICTIM \(host [^ ]+, pid \d+\) has no memory f
 MPI = {"by": "mpirun"}
 NO_MPI = r"MPI_Init has not returned after \d+ s \(HPCCOLL_START_TIMEOUT\): this process ends|MPI_INIT failed"
 """The first process that ends lets MPI_Init of Open MPI fail on the others."""
+NO_LAUNCHER = r"StartError: the launcher of the job is gone \(.*\), so its ranks cannot change"
 LEFT = "ShutDownError: the World has been shut down: VICTIM .*"
 
 FAULTS = [
@@ -170,5 +173,10 @@ FAULTS = [
     # `hpccoll run` is the one that is ended: no rank outlives it.
     Fault("launcher", "kill -9", "busy", 30, "", by="hpccoll run", quick=True),
     Fault("launcher", "kill -TERM", "busy", 30, "", by="hpccoll run"),
+    # The launcher of an elastic job: its order ends all ranks; they outlive its death, until one of them is lost.
+    Fault("launcher", "kill -TERM", "busy", 30, "", by="elastic"),
+    *(Fault(who, what, "without launcher", bound, NO_LAUNCHER, by="elastic", quick=(who, what) == ("root", "kill -9"))
+      for who, what, bound in (("root", "kill -9", 10), ("neighbour", "kill -9", 10), ("root", "stop", 30),
+                               ("neighbour", "stop", 30), ("neighbour", "exception", 10))),
     *(Fault("alone", "stop", when, 60, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
 ]  # fmt: skip

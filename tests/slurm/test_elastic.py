@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slurm/elastic.sh: a node or a step of an elastic job is lost, and the job goes on, on a spare node."""
+"""slurm/elastic.sh: a node or a step of a job is lost, and it goes on, on a spare node; nothing outlives the script."""
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,3 +54,40 @@ def test_the_job_goes_on_on_a_spare_node(
         slurm.run("scancel", number, check=False)
         slurm.wait_for("idle", *NODES)
         slurm.set(SlurmdTimeout=60, MessageTimeout=30)
+
+
+def processes_of(number: str) -> dict[int, str]:
+    """The processes of a job, with their words, but for those of Slurm."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"SLURM_JOB_ID={number}\0".encode() in (path / "environ").read_bytes():
+                found[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return found
+
+
+def cancel(slurm: Cluster, number: str) -> None:
+    slurm.run("scancel", number)
+
+
+def kill_launcher(_slurm: Cluster, number: str) -> None:
+    (launcher,) = [pid for pid, words in processes_of(number).items() if "hpccoll run -np 4" in words]
+    os.kill(launcher, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("strike", "state"), [(cancel, "CANCELLED"), (kill_launcher, "FAILED")])
+def test_nothing_outlives_the_script(
+    slurm: Cluster, tmp_path: Path, strike: Callable[[Cluster, str], None], state: str
+) -> None:
+    words = ["--epochs", EPOCHS, "--pause", 0.1, "--checkpoint", tmp_path / "commit"]
+    number = slurm.submit("--time=8", "slurm/elastic.sh", *words)
+    try:
+        until(lambda: "rank 3 of 4: epoch" in slurm.output(number), "four ranks", slurm, number)
+        strike(slurm, number)
+        (job,) = slurm.wait(number, timeout=200)
+        assert job["JobState"] == state, slurm.output(number)
+        until(lambda: not processes_of(number), "the end of all processes", slurm, number, timeout=60)
+    finally:
+        slurm.run("scancel", number, check=False)

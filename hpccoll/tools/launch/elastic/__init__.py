@@ -4,8 +4,8 @@
 membership.py    who is in: the coordinator as a function of its events, without clock, process or socket
 hosts.py         slots of hosts, failures, exclusion
 server.py        the coordinator's connections to the ranks
-agents.py        starts, watches and kills the processes of this host
-host_agent.py    the same as a process on another host; remote.py is its end here
+host_agent.py    the agent of a host, a process; agent_process.py is its end here
+agents.py        starts, watches and kills processes for it
 discovery.py     the hosts, from a script
 job.py           the command, and the loop that joins the parts
 

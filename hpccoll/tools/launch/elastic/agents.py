@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent starts, watches and kills the workers of one host."""
+"""Starts, watches and kills the processes of workers, for the agent of a host."""
 
 import contextlib
 import os
@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hpccoll.tools.launch import agent_start
 
+AgentName = tuple[str, int]
+"""The host of an agent, and a number that no other one there has had: an agent that is given up may still connect."""
+END = "end"
+"""The order that ends an agent and its workers; its value is the signal."""
 Ended = Callable[[int, int, str], None]
 """Takes a worker, its exit status, and how it ended in words."""
 
 
 class LocalAgent:
-    """The agent of this machine."""
+    """The workers that this process has started."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], output: str, ended: Ended) -> None:
         """Prepare to start workers.
@@ -45,6 +49,10 @@ class LocalAgent:
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
+
+    def living(self) -> set[int]:
+        """Give the workers that have not ended."""
+        return {worker for worker, process in list(self._processes.items()) if process.returncode is None}
 
     def signal_all(self, number: int) -> None:
         """Send a signal to the processes of all workers."""

@@ -1,24 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent of another host: starts, watches and kills the workers there, as the coordinator tells it.
+"""The agent of a host: starts, watches and kills the workers there, as the coordinator tells it.
 
-The first line of standard input is the task, with the variables of the workers: secrets are in no argument. The rest
-goes over the agent's own connection to the coordinator. When that ends, or standard input does, the workers are killed:
-a host that is cut off does not go on by itself.
+Standard input is the task, one line, with the variables of the workers: secrets are in no argument. The rest goes over
+the agent's own connection to the coordinator. If that ends because the process of the launcher has ended, the workers
+that train go on, until all of them have ended or one has failed. If the connection is cut, or the launcher has given
+the host up, they are killed: the others go on without them.
 """
 
+import contextlib
 import json
 import os
 import platform
+import queue
 import signal
 import socket
 import sys
 import threading
-from typing import Any
+import time
+from typing import Any, NoReturn
 
 from hpccoll import channel, config
-from hpccoll.rendezvous.coordinator import COORDINATOR
-from hpccoll.tools.launch.elastic.agents import LocalAgent
+from hpccoll.rendezvous.coordinator import COORDINATOR, LONGEST
+from hpccoll.tools.launch.elastic.agents import END, LocalAgent
 from hpccoll.tools.launch.listener import SILENCE
+
+GRACE = 5.0
+"""Seconds that workers have to end by themselves when one has failed without a launcher, and again after a signal."""
+
+
+class EndedBySignalError(Exception):
+    """A signal asks this process to end."""
 
 
 class HostAgent:
@@ -27,8 +38,10 @@ class HostAgent:
     def __init__(self, task: dict[str, Any]) -> None:
         """Connect to the coordinator.
 
-        :param task: command, folder, variables of all workers, folder of output files or "", the host's name
+        :param task: command, folder, variables of all workers, folder of output files or "", the host's name, the
+            agent's number, and how many seconds the job may still take
         """
+        self._limit = time.monotonic() + task["seconds"]
         os.chdir(task["folder"])
         secret, addresses = channel.parse(task["variables"][COORDINATOR])
         self._channel = channel.connect(addresses, secret)
@@ -36,51 +49,93 @@ class HostAgent:
         for name, value in SILENCE.items():
             self._channel.connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self._lock = threading.Lock()
+        self._members: set[int] = set()
+        """The workers that are in the present generation."""
+        self._ends: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
+        """Which workers have ended, with which status, how."""
         environment = {**config.environment(), **task["variables"]}
         self._agent = LocalAgent(task["command"], environment, task["output"], self._ended)
-        self._say({"agent": task["host"]})
+        self._tell({"agent": task["host"], "number": task["number"]})
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: dict[str, Any]) -> None:
         with self._lock:
             self._channel.send(json.dumps(message).encode())
 
     def _ended(self, worker: int, status: int, how: str) -> None:
-        try:
-            self._say({"ended": worker, "status": status, "how": f"{how} (host {platform.node()})"})
-        except OSError:
-            self.kill()
+        self._ends.put((worker, status, how))
+        with contextlib.suppress(OSError):  # obey() sees it
+            self._tell({"ended": worker, "status": status, "how": how})
 
-    def obey(self) -> None:
-        """Do as the coordinator says, until the connection ends."""
-        while True:
-            order = json.loads(self._channel.receive())
+    def run(self) -> int:
+        """Do as the coordinator says, and go on without it if its process has ended.
+
+        :returns: the exit status
+        """
+        try:
+            try:
+                return self._obey()
+            except (OSError, ValueError, channel.ChannelError) as error:
+                if self._channel.other_process_has_ended(error):
+                    return self._go_on_alone()
+                say(f"{error}: its ranks are ended")
+                self._agent.end_all(signal.SIGKILL, GRACE)
+                return 1
+        except EndedBySignalError as asked:
+            self._agent.end_all(asked.args[0], GRACE)
+            return 128 + int(asked.args[0])
+
+    def _obey(self) -> int:
+        while END not in (order := json.loads(self._channel.receive(LONGEST))):
             if "start" in order:
                 self._agent.start(int(order["start"]), order["variables"])
             elif "signal" in order:
                 self._agent.signal(int(order["signal"]), int(order["number"]))
+            elif "members" in order:
+                self._members = set(order["members"])
+        self._agent.end_all(int(order[END]), GRACE)
+        return 0
 
-    def kill(self) -> None:
-        """Kill the workers, and end this process."""
-        self._agent.signal_all(signal.SIGKILL)
-        os._exit(1)
+    def _go_on_alone(self) -> int:
+        """Let the members train to their end; nobody can come in any more, and none of them can be lost."""
+        for worker in self._agent.living() - self._members:
+            say(f"worker {worker} had not come in when the launcher of the job ended, and is killed")
+            self._agent.signal(worker, signal.SIGKILL)
+        left, failed, limit = set(self._members), not self._members, self._limit
+        while left:
+            try:
+                worker, status, how = self._ends.get(timeout=max(0.0, limit - time.monotonic()))
+            except queue.Empty:
+                if not failed:
+                    say("the job has not ended by its limit (--timeout): its ranks end")
+                failed = True
+                break
+            if status and worker in left and not failed:
+                failed, limit = True, time.monotonic() + GRACE
+                say(f"worker {worker} has ended ({how}), and the launcher of the job is gone: its ranks end")
+            left.discard(worker)
+        self._agent.end_all(signal.SIGTERM, GRACE)
+        return int(failed)
 
-    def watch(self) -> None:
-        """Wait until standard input ends."""
-        while sys.stdin.readline():
-            pass
-        self.kill()
+
+def say(text: str) -> None:
+    """Print a line, if there is still somebody who reads it."""
+    with contextlib.suppress(OSError):
+        print(f"hpccoll run: agent of {platform.node()}: {text}", file=sys.stderr, flush=True)
 
 
-def main() -> None:
-    """Read the task, and do what the coordinator says."""
-    agent = HostAgent(json.loads(sys.stdin.readline()))
-    threading.Thread(target=agent.watch, daemon=True).start()
-    try:
-        agent.obey()
-    except (OSError, ValueError, channel.ChannelError) as error:
-        print(f"hpccoll run: agent of {platform.node()}: {error}: its ranks are ended", file=sys.stderr, flush=True)
-    agent.kill()
+def _stop(number: int, _frame: object) -> NoReturn:
+    raise EndedBySignalError(number)
+
+
+def main() -> int:
+    """Read the task, and do what the coordinator says.
+
+    :returns: the exit status
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    return HostAgent(json.loads(sys.stdin.readline())).run()
 
 
 if __name__ == "__main__":
-    main()
+    os._exit(main())  # threads that watch processes would hold it up

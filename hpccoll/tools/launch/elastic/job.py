@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hpccoll import config
 from hpccoll.channel import new_secret
 from hpccoll.rendezvous.coordinator import COORDINATOR, WORKER
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
-from hpccoll.tools.launch.elastic.agents import LocalAgent
+from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
+from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.discovery import Discovery
 from hpccoll.tools.launch.elastic.membership import (
     EXCLUDE,
@@ -36,7 +38,6 @@ from hpccoll.tools.launch.elastic.membership import (
     Tick,
     Void,
 )
-from hpccoll.tools.launch.elastic.remote import RemoteAgent
 from hpccoll.tools.launch.elastic.server import Cut, CutHost, HostCame, Server
 from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import addresses_towards
@@ -47,8 +48,12 @@ PEER_TIMEOUT = "5"
 TICK = 0.25
 REAPING = 2.0
 """Seconds between the end of a connection and that of its process, before the process is killed."""
-GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL at the end of the job."""
+LAST = 8.0
+"""Seconds that the agents have to end at the end of the job; they kill their workers after 5."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""Signals of which each ends the job."""
+FOREVER = 1e9
+"""Seconds of a job without a limit."""
 TIMED_OUT = 124
 
 
@@ -171,13 +176,17 @@ class Runner:
         self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
         secrets = {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
-        self._agent = LocalAgent(job.command, {**defaults, **environment, **secrets}, job.output, self._ended)
-        self._others: dict[str, RemoteAgent] = {}
-        self._task = {
+        self._agents: dict[str, AgentProcess] = {}
+        """The agent of each host."""
+        self._started = 0
+        """Agents so far."""
+        self._task: dict[str, Any] = {
             "command": job.command,
             "variables": {**defaults, **job.exported, **secrets},
             "output": job.output,
         }
+        self._task_here = {**self._task, "variables": {**defaults, **environment, **secrets}}
+        self._limit = time.monotonic() + (job.timeout or FOREVER)
         self._cut: dict[int, float] = {}
         self._farewell: int = signal.SIGTERM
         """The signal that ends the workers which are left at the end."""
@@ -187,23 +196,21 @@ class Runner:
 
         :returns: the exit status of `hpccoll run`
         """
-        limit = time.monotonic() + (self._job.timeout or float("inf"))
         with self._server.listener, self._signals():
             try:
                 ended = self._step(Discovered(self._job.hosts))
                 if self._discovery:
                     self._discovery.begin()
                 while ended is None:
-                    ended = self._next(limit)
+                    ended = self._next()
                 return ended
             finally:
                 if self._discovery:
                     self._discovery.end()
-                self._agent.end_all(self._farewell, GRACE)
-                for agent in self._others.values():
-                    agent.ask_to_end()
-                limit = time.monotonic() + GRACE  # for all hosts together, however many do not answer
-                for agent in self._others.values():
+                for agent in self._agents.values():
+                    agent.ask_to_end(self._farewell)
+                limit = time.monotonic() + LAST  # for all hosts together, however many do not answer
+                for agent in self._agents.values():
                     agent.end(max(0.0, limit - time.monotonic()))
 
     def discovered(self, hosts: Mapping[str, int]) -> None:
@@ -225,14 +232,14 @@ class Runner:
         def stop(number: int, _frame: object) -> None:
             self._events.put(Stop(128 + number, f"{signal.Signals(number).name} has ended the job"))
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        before = {number: signal.signal(number, stop) for number in ENDING}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _next(self, limit: float) -> int | None:
+    def _next(self) -> int | None:
         """Take the next event, or notice that time has passed.
 
         :returns: the exit status, if the job has ended
@@ -241,7 +248,7 @@ class Runner:
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=TICK)
         now = time.monotonic()
-        if now > limit:
+        if now > self._limit:
             say(f"the job had not ended after {self._job.timeout:g} s (--timeout) and was ended")
             return TIMED_OUT
         for worker in [worker for worker, at in self._cut.items() if now - at > REAPING]:
@@ -277,6 +284,7 @@ class Runner:
             case Kill(worker):
                 self._kill(worker)
             case Form():
+                self._tell_agents(action.members)
                 self._server.form(action)
             case Void(generation, why):
                 self._server.void(generation, why)
@@ -299,29 +307,39 @@ class Runner:
 
     def _lose_host(self, event: CutHost) -> int | None:
         """All workers of a host are gone; a new one there gets a new agent."""
-        agent = self._others.pop(event.host, None)
-        if agent is None:
-            return None
-        self._server.forget(event.host)
-        agent.ask_to_end()
+        agent = self._agents.get(event.host)
+        if agent is None or agent.name != event.agent:
+            return None  # it has ended, and so has its connection: the other of the two was told first
+        del self._agents[event.host]
+        agent.ask_to_end(signal.SIGKILL)
+        self._server.forget(event.agent)
         agent.end(0.0)
         lost = [number for number, worker in self._membership.workers.items() if worker.host == event.host]
         ended = None
         for worker in lost:
-            ended = ended if ended is not None else self._step(Gone(worker, 255, event.why))
+            ended = ended if ended is not None else self._step(Gone(worker, 255, f"host {event.host} {event.why}"))
         return ended
 
-    def _agent_of(self, host: str) -> LocalAgent | RemoteAgent:
+    def _agent_of(self, host: str) -> AgentProcess:
         """The agent of a host, which is started when it is first needed."""
-        if host in THIS_MACHINE:
-            return self._agent
-        if host not in self._others:
-            job, order = self._job, self._server.order
-            self._others[host] = RemoteAgent(host, self._task, job.way, job.way_options, order, self._agent_ended)
-        return self._others[host]
+        if host not in self._agents:
+            self._started += 1
+            here = host in THIS_MACHINE
+            task, way = (self._task_here, HERE) if here else (self._task, self._job.way)
+            task = {**task, "seconds": self._limit - time.monotonic()}
+            self._agents[host] = AgentProcess(
+                (host, self._started), task, way, self._job.way_options, self._server.order, self._agent_ended
+            )
+        return self._agents[host]
 
-    def _agent_ended(self, host: str, why: str) -> None:
-        self._events.put(CutHost(host, why))
+    def _agent_ended(self, agent: AgentName, why: str) -> None:
+        self._events.put(CutHost(agent, why))
+
+    def _tell_agents(self, members: tuple[int, ...]) -> None:
+        """Tell each agent which of its workers are in the generation: these go on if the launcher dies."""
+        for host, agent in self._agents.items():
+            own = [member for member in members if self._membership.workers[member].host == host]
+            self._server.send(agent.name, {"members": own})
 
     def _kill(self, worker: int) -> None:
         if known := self._membership.workers.get(worker):

@@ -14,6 +14,7 @@ from typing import Any
 
 from hpccoll.channel import Channel, ChannelError
 from hpccoll.rendezvous.coordinator import LONGEST
+from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Gone, Leaving
 from hpccoll.tools.launch.listener import Listener
 
@@ -29,8 +30,14 @@ class Cut:
 class CutHost:
     """The agent of a host has ended, or does not answer; it kills its workers."""
 
-    host: str
+    agent: AgentName
     why: str
+    """What follows the name of the host in a sentence."""
+
+    @property
+    def host(self) -> str:
+        """Where the agent is, or was."""
+        return self.agent[0]
 
 
 @dataclass(frozen=True)
@@ -77,9 +84,9 @@ class Server:
         :param tell: takes an event, in any thread
         """
         self._tell = tell
-        self._connections: dict[int | str, _Connection] = {}
-        """Those of workers, by their numbers, and of agents, by their hosts."""
-        self._orders: dict[str, list[dict[str, Any]]] = {}
+        self._connections: dict[int | AgentName, _Connection] = {}
+        """Those of workers, by their numbers, and of agents."""
+        self._orders: dict[AgentName, list[dict[str, Any]]] = {}
         """For agents that have not connected yet."""
         self._exchanges = _Exchanges(0, ())
         self._lock = threading.Lock()
@@ -87,21 +94,22 @@ class Server:
 
     # ---- to the workers -------------------------------------------------------------------------------
 
-    def order(self, host: str, message: dict[str, Any]) -> None:
-        """Tell the agent of a host what to do, as soon as it has connected."""
+    def order(self, agent: AgentName, message: dict[str, Any]) -> None:
+        """Tell an agent what to do, as soon as it has connected."""
         with self._lock:
-            if host not in self._connections:
-                self._orders.setdefault(host, []).append(message)
-        self.send(host, message)
+            if agent in self._connections:
+                self.send(agent, message)
+            else:
+                self._orders.setdefault(agent, []).append(message)
 
-    def forget(self, host: str) -> None:
-        """Forget the agent of a host, which has ended."""
+    def forget(self, agent: AgentName) -> None:
+        """Forget an agent, which has ended."""
         with self._lock:
-            self._orders.pop(host, None)
-            if connection := self._connections.pop(host, None):
+            self._orders.pop(agent, None)
+            if connection := self._connections.pop(agent, None):
                 connection.send(None)
 
-    def send(self, worker: int | str, message: dict[str, Any]) -> None:
+    def send(self, worker: int | AgentName, message: dict[str, Any]) -> None:
         """Send a message; it is dropped if the worker has no connection."""
         if connection := self._connections.get(worker):
             connection.send(json.dumps(message).encode())
@@ -126,7 +134,7 @@ class Server:
     def _serve(self, channel: Channel) -> None:
         hello = json.loads(channel.receive())
         if "agent" in hello:
-            self._serve_agent(str(hello["agent"]), channel)
+            self._serve_agent((str(hello["agent"]), int(hello["number"])), channel)
             return
         worker, connection = int(hello["worker"]), _Connection(channel)
         with self._lock:
@@ -141,22 +149,22 @@ class Server:
             connection.send(None)
             self._tell(Cut(worker))
 
-    def _serve_agent(self, host: str, channel: Channel) -> None:
+    def _serve_agent(self, agent: AgentName, channel: Channel) -> None:
         """Pass orders on to the agent of a host, and its news to the coordinator."""
         connection = _Connection(channel)
         with self._lock:
-            if host in self._connections:
-                raise ChannelError(f"host {host} has an agent")
-            self._connections[host] = connection
-            for order in self._orders.pop(host, []):
+            if agent in self._connections:
+                raise ChannelError(f"agent {agent} has a connection")
+            self._connections[agent] = connection
+            for order in self._orders.pop(agent, []):
                 connection.send(json.dumps(order).encode())
-        self._tell(HostCame(host))
+        self._tell(HostCame(agent[0]))
         try:
             while True:
                 news = json.loads(channel.receive())
                 self._tell(Gone(int(news["ended"]), int(news["status"]), str(news["how"])))
-        except (OSError, ValueError, KeyError, ChannelError):
-            self._tell(CutHost(host, f"host {host} is cut off: its agent does not answer"))
+        except (OSError, ValueError, KeyError, ChannelError) as error:
+            self._tell(CutHost(agent, f"has lost its agent ({error})"))
 
     def _take(self, worker: int, message: dict[str, Any]) -> None:
         if "gather" in message:

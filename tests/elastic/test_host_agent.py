@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of a host, as a process, under a coordinator that orders, gives it up, or is gone."""
+
+import queue
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpccoll.rendezvous.coordinator import COORDINATOR
+from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
+from hpccoll.tools.launch.elastic.membership import Gone
+from hpccoll.tools.launch.elastic.server import CutHost, HostCame, Server
+
+pytestmark = pytest.mark.timeout(120)
+AGENT = ("localhost", 7)
+
+
+class Told(queue.SimpleQueue):
+    def next(self) -> Any:
+        return self.get(timeout=30)
+
+
+class Launcher:
+    """The parts of a launcher that an agent has to do with."""
+
+    def __init__(self, folder: Path, command: str, seconds: float = 100.0) -> None:
+        self.told, self.ended, self.folder = Told(), Told(), folder
+        self.server = Server(["127.0.0.1"], self.told.put)
+        self.listening = self.server.listener.__enter__()
+        words = ["sh", "-c", f"echo $$ > {folder}/$WHO.new; mv {folder}/$WHO.new {folder}/$WHO; {command}"]
+        task = {"command": words, "variables": {COORDINATOR: self.server.listener.variable}}
+        task |= {"output": "", "seconds": seconds}
+        self.agent = AgentProcess(AGENT, task, HERE, (), self.server.order, lambda *why: self.ended.put(why))
+
+    def start(self, worker: int) -> int:
+        """Let the agent start a worker, and give its pid."""
+        self.agent.start(worker, {"WHO": str(worker), "END": str(self.folder / "end")})
+        file = self.folder / str(worker)
+        until = time.monotonic() + 30
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return int(file.read_text())
+
+    def hang_up(self) -> None:
+        self.server._connections[AGENT]._channel.connection.shutdown(socket.SHUT_RDWR)
+
+    def stop_listening(self) -> None:
+        if self.listening:
+            self.listening.__exit__(None, None, None)
+            self.listening = None
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Launcher]:
+    made = Launcher(tmp_path, *getattr(request, "param", ("exec sleep 100",)))
+    try:
+        assert made.told.next() == HostCame(AGENT[0])
+        yield made
+    finally:
+        made.agent.end(0.0)  # its workers end with it
+        made.stop_listening()
+
+
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("launcher", [("trap 'exit 3' TERM; while :; do sleep 0.05; done",)], indirect=True)
+def test_an_agent_starts_signals_and_ends_workers(launcher: Launcher) -> None:
+    launcher.start(0), launcher.start(1)
+    launcher.agent.signal(0, signal.SIGKILL)
+    assert launcher.told.next() == Gone(0, -9, "killed by signal 9 (SIGKILL)")
+    launcher.agent.ask_to_end(signal.SIGTERM)
+    assert launcher.told.next() == Gone(1, 3, "exit status 3")
+    assert launcher.ended.next() == (AGENT, "has lost its agent (this machine: exit status 0)")
+    assert launcher.told.next() == CutHost(AGENT, "has lost its agent (the other end has closed the connection)")
+
+
+def test_an_agent_that_was_given_up_kills_its_workers(launcher: Launcher) -> None:
+    """The port of the launcher is open, so its process has not ended: it has replaced the ranks of this host."""
+    pid = launcher.start(0)
+    launcher.server.send(AGENT, {"members": [0]})
+    launcher.hang_up()
+    assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 1)"
+    assert not lives(pid)
+
+
+@pytest.mark.parametrize("launcher", [("while [ ! -e $END ]; do sleep 0.05; done",)], indirect=True)
+def test_without_a_launcher_members_go_on_and_others_are_killed(launcher: Launcher) -> None:
+    member, newcomer = launcher.start(0), launcher.start(1)
+    launcher.server.send(AGENT, {"members": [0]})
+    launcher.stop_listening()
+    launcher.hang_up()
+    until = time.monotonic() + 30
+    while lives(newcomer) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert lives(member) and not lives(newcomer)
+    (launcher.folder / "end").touch()
+    assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 0)"
+
+
+@pytest.mark.parametrize("launcher", [("exec sleep 100", 0.5)], indirect=True)
+def test_without_a_launcher_the_limit_of_the_job_counts(launcher: Launcher) -> None:
+    pid = launcher.start(0)
+    launcher.server.send(AGENT, {"members": [0]})
+    launcher.stop_listening()
+    launcher.hang_up()
+    assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 1)"
+    assert not lives(pid)

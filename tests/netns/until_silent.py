@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs this Python with words, prints what it and its descendants print, until the last of them has ended."""
+
+import subprocess
+import sys
+
+done = subprocess.run([sys.executable, *sys.argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+sys.stdout.buffer.write(done.stdout)
+sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
