@@ -76,7 +76,7 @@ def runs(largest: int) -> list[Run]:
     ]
     found += [allreduce(n, wire="fp16") for n in (8, 16, 32, 64)] + [allreduce(72)]
     found += [allreduce(n, size) for n in (512, 1024) for size in (chunk, few)] + [allreduce(n) for n in (128, 256)]
-    found += [allreduce(4608, size) for size in (chunk, 3 * chunk, few)]
+    found += [allreduce(4608, size) for size in (chunk, 3 * chunk)]  # 3 MiB take too long
     found += [allreduce(n, chunk, unit=64) for n in (1024, 4608)] + [allreduce(4096, chunk)]
     found.append(allreduce(4608, 3 * chunk, unit=64))
     found += [allreduce(1024, few, depth=16), allreduce(1024, few, unit=64), allreduce(1024, few, unit=64, depth=16)]
@@ -85,7 +85,33 @@ def runs(largest: int) -> list[Run]:
     found += [allreduce(1024, few, slow_link=40, slowness=4), allreduce(1024, few, slow_node=40, slowness=2)]
     found += [allreduce(4608, 3 * chunk // 2, dtype="float16")]
     found += [allreduce(n, few, machine="frontier") for n in (128, 512)]
+    found += in_stages(chunk, few) + flat()
     return [run for run in found if run["nodes"] <= largest]
+
+
+def in_stages(chunk: int, few: int) -> list[Run]:
+    """What stages would gain (stages.cpp): no fold, the nearest first, FP16 rounded once in each stage."""
+    halves = {64: "2,2,2,2,2,2", 72: "3,3,2,2,2"} | {2**n: ",".join("2" * n) for n in (9, 10, 12)}
+    halves[4608] = "3,3," + halves[512]
+    found = []
+    for nodes, size in ((64, BATCH), (72, BATCH), (1024, few), (4608, chunk)):
+        found += [allreduce(nodes, size, stages=halves[nodes], order=order) for order in ("far", "near")]
+        found += [allreduce(nodes, size, wire="fp16"), allreduce(nodes, size, stages=halves[nodes], wire="fp16")]
+    for nodes, machine in ((4096, "summit"), (512, "frontier")):
+        size = chunk if machine == "summit" else few
+        found += [allreduce(nodes, size, machine, stages=halves[nodes], order=order) for order in ("far", "near")]
+    found += [allreduce(4608, 3 * chunk, stages=halves[4608], order="near")]
+    found += [allreduce(4608, 3 * chunk, stages=halves[4608], wire="fp16")]
+    for nodes, size, stages in ((64, BATCH, "4,4,4"), (72, BATCH, "3,6,4"), (4608, chunk, "18,16,16")):
+        found += [allreduce(nodes, size, stages=stages, wire=wire) for wire in ("none", "fp16")]
+    return found
+
+
+def flat() -> list[Run]:
+    """Without nodes: each rank has a sixth of its node's link, and all of them take part in the algorithm."""
+    cut = chunks.cut(1 << 30, "float32", "float32", 1)
+    alone = {"per_node": 1, "injection": 23e9 / 6, "port": 23e9 / 6, "rails": 1, "shard": cut.shard, "depth": cut.depth}
+    return [allreduce(6 * 64, size, **alone) for size in (3 << 20, BATCH)]
 
 
 def simulate(program: Path, run: Run) -> Run:

@@ -286,7 +286,9 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.shard = std::min(shape.shard, shape.count);
     shape.chunks = (shape.count + shape.shard - 1) / shape.shard;
     shape.depth = static_cast<int>(s.number("depth", 4));
-    const std::string algorithm = s.text("algorithm", "auto");
+    const std::string stages = s.text("stages", "");
+    const std::string algorithm = s.text("algorithm", stages.empty() ? "auto" : "direct");
+    set_stages(stages, s.text("order", "near"), machine.nodes);
     part_unit = static_cast<int64_t>(s.number("unit", 0));
     fill_operations();
     std::vector<int32_t> ranks(machine.nodes);

@@ -13,6 +13,7 @@
 extern "C" {
 #include "fleet/resnet50.h"
 #include "transport/hierarchy/hierarchy.h"
+#include "transport/net/channel.h"
 }
 #undef atomic_load_explicit
 #undef atomic_store_explicit

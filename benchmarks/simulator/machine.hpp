@@ -51,5 +51,7 @@ struct Machine {
 
 void simulate_agreement(Machine &, const Settings &);
 void simulate_allreduce(Machine &, const Settings &);
+// From then on "direct" runs in these stages (stages.cpp); none: as it is in ext/transport.
+void set_stages(const std::string &members, const std::string &order, int nodes);
 
 #endif

@@ -78,6 +78,24 @@ def test_what_is_disturbed_takes_longer(program: Path) -> None:
     assert frontier["ranks"] == 160
 
 
+def test_stages(program: Path) -> None:
+    """With two members each, the furthest first, they are what "rabenseifner" does; their product is the nodes."""
+    plain = {"nodes": 8, "bytes": 4 << 20, "shard": 21856, "depth": 4}
+    known = simulate(program, algorithm="rabenseifner", **plain)
+    found = simulate(program, stages="2,2,2", order="far", **plain)
+    assert found["messages"] == known["messages"] and found["seconds"] == pytest.approx(known["seconds"], rel=0.05)
+    assert simulate(program, stages="2,2,2", wire="fp16", **plain)["seconds"] < found["seconds"]
+    twelve = simulate(program, stages="3,4", **plain | {"nodes": 12})
+    assert twelve["messages"] == 12 * 2 * (2 + 3) * twelve["chunks"]
+    for wrong, said in (
+        ({"stages": "3,5"}, "their product is not nodes=8"),
+        ({"stages": "8", "order": "x"}, "near or far"),
+    ):
+        words = [f"{name}={value}" for name, value in (plain | wrong).items()]
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1 and said in done.stderr
+
+
 def test_the_study(program: Path, tmp_path: Path) -> None:
     """It resumes, and draws."""
     command = [sys.executable, FOLDER, "run", tmp_path / "runs.jsonl", "--build", program.parent, "--largest", "16"]
