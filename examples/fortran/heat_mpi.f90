@@ -5,12 +5,13 @@
 !     heat_mpi POINTS STEPS
 program heat_mpi
   use mpi_f08
-  use, intrinsic :: iso_fortran_env, only: real64
+  use, intrinsic :: iso_fortran_env, only: int64, real64
   implicit none
   type(MPI_Request) :: requests(4)
   real(real64), allocatable :: u(:, :), next(:, :)
   real(real64) :: change, total
   integer :: points, steps, step, left, right, rank, ranks, mine, first, j
+  integer(int64) :: begun, ended, rate
   character(len=16) :: word
 
   call get_command_argument(1, word)
@@ -31,16 +32,19 @@ program heat_mpi
     if (abs(2*(first + j) - points) < points/2) u(points/4:3*points/4, j) = 100
   end do
   next = u
+  call system_clock(begun, rate)
   do step = 1, steps
     call exchange()
-    call advance()
+    call advance(u, next)
     if (mod(step, 10) == 0) &
       call MPI_Allreduce(MPI_IN_PLACE, change, 1, MPI_DOUBLE_PRECISION, MPI_MAX, MPI_COMM_WORLD)
   end do
+  call system_clock(ended)
   total = sum(u(:, 1:mine))
   call MPI_Allreduce(MPI_IN_PLACE, total, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD)
   if (rank == 0) print "(i0, a, i0, a, es22.15, a, es22.15)", &
     points, "^2 points, ", steps, " steps: heat ", total, ", last change ", change
+  if (rank == 0) print "(f0.1, a)", 1e6_real64*real(ended - begun, real64)/real(rate, real64)/steps, " us a step"
   call MPI_Finalize()
 
 contains
@@ -59,7 +63,8 @@ contains
     call MPI_Waitall(4, requests, MPI_STATUSES_IGNORE)
   end subroutine
 
-  subroutine advance()
+  subroutine advance(u, next)
+    real(real64), intent(inout) :: u(points, 0:mine + 1), next(points, 0:mine + 1)
     integer :: i, k
     do k = 1, mine
       do i = 2, points - 1
