@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ELEMENTS = 6_500_000
-RANKS, VICTIM, KILL_AT, LATER = 3, 1, 20, 5
+RANKS, VICTIM, KILL_AT, LATER = 3, 1, 8, 5
 PAUSE = 0.02
 LIMIT = 60.0
 PARTS = {
