@@ -140,7 +140,7 @@ def speedup(curves: Sequence[Curve]) -> Figure:
         if len(nodes) > 1:
             axes.set_yscale("log", base=2)
             least = min(point.speedup.low for curve in curves for point in curve.points)
-            below = [2.0**n for n in range(math.ceil(math.log2(least)), 0)] if least > 0 else []
+            below = [2.0**n for n in range(math.floor(math.log2(least)), 0)] if least > 0 else []
             axes.set_yticks([*below, *ideal], [f"{value:g}" for value in (*below, *ideal)])
             axes.minorticks_off()
         axes.set_ylabel(f"Speed-up over {nodes[0]} node{'s' if nodes[0] > 1 else ''}")
