@@ -55,9 +55,17 @@ class Outside:
         """Refuse it."""
         self.refuse("send")
 
+    send_now = send
+
     def recv(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse it."""
         self.refuse("recv")
+
+    recv_now = recv
+
+    def sendrecv(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("sendrecv")
 
     def recv_bytes(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse it."""

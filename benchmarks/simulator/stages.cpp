@@ -64,10 +64,13 @@ template <class Function> int for_others(hc__channel *a, const Stage &stage, Fun
 int scatter(hc__channel *a, size_t stage) {
     const Block before = block(a, a->team->me, stage), mine = block(a, a->team->me, stage + 1);
     int status = for_others(a, stages[stage], [&](int q) { return hc__receive_scratch(a, q, 0, mine.count); });
-    return status < 0 ? status : for_others(a, stages[stage], [&](int q) {
-        const Block theirs = part(before, stages[stage], digit(q, stages[stage]));
-        return hc__send_part(a, q, theirs.at, theirs.count);
-    });
+    return status < 0 ? status
+                      : for_others(
+                            a, stages[stage],
+                            [&](int q) {
+                                const Block theirs = part(before, stages[stage], digit(q, stages[stage]));
+                                return hc__send_part(a, q, theirs.at, theirs.count);
+                            });
 }
 
 int gather(hc__channel *a, size_t stage) {
@@ -76,9 +79,8 @@ int gather(hc__channel *a, size_t stage) {
         const Block theirs = block(a, q, stage + 1);
         return hc__receive_part(a, q, theirs.at, theirs.count);
     });
-    return status < 0 ? status : for_others(a, stages[stage], [&](int q) {
-        return hc__send_part(a, q, mine.at, mine.count);
-    });
+    return status < 0 ? status
+                      : for_others(a, stages[stage], [&](int q) { return hc__send_part(a, q, mine.at, mine.count); });
 }
 
 } // namespace

@@ -25,6 +25,7 @@ OPERATIONS = {
     "broadcast_object": lambda w: hpccoll.broadcast_object(1, world=w),
     "send": lambda w: hpccoll.send(ONES, 0, world=w),
     "recv": lambda w: hpccoll.recv(ONES.copy(), 0, world=w),
+    "sendrecv": lambda w: hpccoll.sendrecv(ONES, 0, ONES.copy(), 0, world=w),
     "gather_object": lambda w: hpccoll.gather_object(1, world=w),
     "scatter_object": lambda w: hpccoll.scatter_object([1], world=w),
     "probe": lambda w: hpccoll.probe(world=w),
