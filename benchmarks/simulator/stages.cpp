@@ -5,8 +5,8 @@
 // ext/transport has no such algorithm. stages=18,16,16 runs it in place of "direct": 18 neighbours scatter and sum
 // their contributions as "direct" does, then 16 members with equal parts, 18 nodes apart, and so on; the results come
 // back the other way. The product is the number of nodes, which need not be a power of two. Contributions travel in the
-// dtype between nodes, float16 as well, and are rounded once in each stage. order=far begins with the members that are
-// furthest apart, as "rabenseifner" does.
+// dtype between nodes, float16 as well, and are rounded once in each stage. order=near begins with the nearest members,
+// as "rabenseifner" does; order=far with those that are furthest apart, as it did before decision 56.
 #include "c_code.hpp"
 #include "machine.hpp"
 

@@ -7,6 +7,11 @@
  * least bytes (Rabenseifner, ICCS 2004). Both need a power of two: as many members as are too many are folded into a
  * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the blocks
  * cut where the members' parts begin.
+ *
+ * The largest parts of an allreduce go to the nearest member: nodes that are numbered along the leaf switches then
+ * share few links above these. So the blocks lie in the order of the reversed bits of the positions, and the sums are
+ * added in the order of recursive doubling. In a reduce-scatter each member keeps its own part, and the furthest come
+ * first.
  */
 #include "transport/net/algorithms.h"
 
@@ -17,6 +22,7 @@ typedef struct place {
     int32_t extra;    /* pairs (0, 1), (2, 3) ... (2 extra - 2, 2 extra - 1) were folded */
     int32_t position; /* in the core; -1: folded away */
     int32_t buddy;    /* the other of the pair, or -1 */
+    int32_t block;    /* Rabenseifner's: which of the core's blocks it sums */
 } place;
 
 static place find_place(const hc__team *t) {
@@ -82,40 +88,54 @@ int hc__round_recursive_doubling(hc__channel *a, int32_t round) {
     return status < 0 ? status : HC_MOVED;
 }
 
-/* Where the elements of a position begin: in a reduce-scatter those of its member, behind those of its buddy. */
-static int64_t begin(const hc__channel *a, const place *p, int32_t position) {
-    if (!a->scatters)
-        return hc__even_part(a->count, p->core, position);
-    return hc__part_of(a, position < p->extra ? 2 * position : position + p->extra);
+/* The block of a position; the position of a block is the same. */
+static int32_t block_of(const hc__channel *a, const place *p, int32_t position) {
+    int32_t reversed = 0;
+    if (a->scatters)
+        return position;
+    for (int32_t level = 0; level < p->levels; level++)
+        reversed |= ((position >> level) & 1) << (p->levels - 1 - level);
+    return reversed;
 }
 
-/* Elements of the aligned block of `size` positions that holds `position`. */
-static void block(const hc__channel *a, const place *p, int32_t position, int32_t size, int64_t *at, int64_t *n) {
-    int32_t first = position & ~(size - 1);
+static int32_t member_of_block(const hc__channel *a, const place *p, int32_t block) {
+    return member_at(p, block_of(a, p, block));
+}
+
+/* Where the elements of a block begin: in a reduce-scatter those of its member, behind those of its buddy. */
+static int64_t begin(const hc__channel *a, const place *p, int32_t block) {
+    if (!a->scatters)
+        return hc__even_part(a->count, p->core, block);
+    return hc__part_of(a, block < p->extra ? 2 * block : block + p->extra);
+}
+
+/* Elements of the aligned run of `size` blocks that holds `block`. */
+static void run(const hc__channel *a, const place *p, int32_t block, int32_t size, int64_t *at, int64_t *n) {
+    int32_t first = block & ~(size - 1);
     *at = begin(a, p, first);
     *n = begin(a, p, first + size) - *at;
 }
 
-/* Gives away the half of my block of 2 * half positions that the partner keeps, and receives mine. */
+/* Gives away the half of my run of 2 * half blocks that the partner keeps, and receives mine. */
 static int halve(hc__channel *a, const place *p, int32_t half) {
     int64_t at, n;
-    int32_t partner = p->position ^ half;
-    block(a, p, p->position, half, &at, &n);
-    int status = hc__receive_scratch(a, member_at(p, partner), 0, n);
-    block(a, p, partner, half, &at, &n);
+    int32_t other = p->block ^ half, partner = member_of_block(a, p, other);
+    run(a, p, p->block, half, &at, &n);
+    int status = hc__receive_scratch(a, partner, 0, n);
+    run(a, p, other, half, &at, &n);
     if (status >= 0)
-        status = hc__send_part(a, member_at(p, partner), at, n);
+        status = hc__send_part(a, partner, at, n);
     return status < 0 ? status : HC_MOVED;
 }
 
 static int redouble(hc__channel *a, const place *p, int32_t half) {
     int64_t at, n;
-    int32_t partner = p->position ^ half;
-    block(a, p, partner, half, &at, &n);
-    int status = hc__receive_part(a, member_at(p, partner), at, n);
-    block(a, p, p->position, half, &at, &n);
+    int32_t other = p->block ^ half, partner = member_of_block(a, p, other);
+    run(a, p, other, half, &at, &n);
+    int status = hc__receive_part(a, partner, at, n);
+    run(a, p, p->block, half, &at, &n);
     if (status >= 0)
-        status = hc__send_part(a, member_at(p, partner), at, n);
+        status = hc__send_part(a, partner, at, n);
     return status < 0 ? status : HC_MOVED;
 }
 
@@ -123,6 +143,7 @@ int hc__round_rabenseifner(hc__channel *a, int32_t round) {
     place p = find_place(a->team);
     int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
     int32_t last = a->scatters ? 0 : p.levels;
+    p.block = p.position < 0 ? -1 : block_of(a, &p, p.position);
     if (round == 0)
         return fold(a, &p);
     if (back == last + 1)
@@ -133,8 +154,8 @@ int hc__round_rabenseifner(hc__channel *a, int32_t round) {
         if (out > 0 && back <= 0) {
             int32_t half = p.core >> out;
             int64_t at, n;
-            block(a, &p, p.position, half, &at, &n);
-            hc__combine(a, at, n, (p.position & half) != 0, back == 0);
+            run(a, &p, p.block, half, &at, &n);
+            hc__combine(a, at, n, (p.block & half) != 0, back == 0);
         }
     }
     if (back == last)
