@@ -71,6 +71,13 @@ static int gets_result(const hc__call *call, const hpccoll_world *world) {
     return !has(call, HC_OP_TO_ROOT) || call->root == world->rank;
 }
 
+static int64_t out_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
+    int64_t count = has(call, HC_OP_RESULT_ALLOCATED) ? call->out_count : a->count;
+    if (call->operation == HC_REDUCESCATTER)
+        count = hc_share(a->count / call->args->row, world->size, world->rank) * call->args->row;
+    return a->out && gets_result(call, world) ? count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
+}
+
 /* A result of the input's size may replace it. */
 static int check_overlap(const hc__call *call, const hpccoll_array *a, size_t bytes, size_t out_bytes) {
     const char *in = a->in, *out = a->out;
@@ -103,8 +110,7 @@ static int check_array(const hc__call *call, const hpccoll_world *world, const h
         return refuse(call, "count is not a multiple of args.row");
     if (!gets_result(call, world) || !gives_input(call, world))
         return HC_OK;
-    return check_overlap(call, a, (size_t)a->count * size,
-                         allocated ? (size_t)call->out_count * size : (size_t)a->count * size);
+    return check_overlap(call, a, (size_t)a->count * size, (size_t)out_bytes(call, world, a));
 }
 
 static int check_counts(const hc__call *call, const hpccoll_world *world) {
@@ -154,13 +160,6 @@ static int check(const hc__call *call, const hpccoll_world *world) {
 
 static const void *input_of(const hpccoll_array *a) {
     return a->in == HPCCOLL_IN_PLACE ? a->out : a->in;
-}
-
-static int64_t out_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
-    int64_t count = has(call, HC_OP_RESULT_ALLOCATED) ? call->out_count : a->count;
-    if (call->operation == HC_REDUCESCATTER)
-        count = hc_share(a->count / call->args->row, world->size, world->rank) * call->args->row;
-    return a->out && gets_result(call, world) ? count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
 }
 
 static int64_t in_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {

@@ -41,8 +41,8 @@ static int has_result(const folding *f) {
 
 int hc__call_is_users(const hc__call *call) {
     hc__op op;
-    return call->operation < HC_OPERATION_COUNT && hc_operation_has(call->operation, HC_OP_REDUCES) &&
-           hc__op_find(call->reduction, &op);
+    return call->reduction >= HC_REDUCTION_COUNT && call->operation < HC_OPERATION_COUNT &&
+           hc_operation_has(call->operation, HC_OP_REDUCES) && hc__op_find(call->reduction, &op);
 }
 
 static void say(folding *f) {
@@ -81,12 +81,12 @@ static void finish(const folding *f, int n, char *parts[], const int ranks[]) {
         memcpy(f->out, combine(f, n, parts, count), (size_t)count * element);
 }
 
-/* What has come: a header of each rank that is there, and behind it its array where `with_arrays`. */
+/* What has come from each rank begins with its header; `bytes` of each rank, NULL: the headers alone. */
 static int compare(const folding *f, const char *data, const int64_t *bytes) {
     const char *first = NULL;
     int first_rank = 0;
-    for (int rank = 0; rank < f->size; data += bytes[rank++]) {
-        if (!bytes[rank]) /* it has joined */
+    for (int rank = 0; rank < f->size; data += bytes ? bytes[rank] : HEADER, rank++) {
+        if (bytes && !bytes[rank]) /* it has joined */
             continue;
         if (!first) {
             first = data;
@@ -99,18 +99,17 @@ static int compare(const folding *f, const char *data, const int64_t *bytes) {
     return HC_OK;
 }
 
+/* `bytes` of each rank, a header and its array, none of a rank that has joined; NULL: the arrays of all ranks alone. */
 static int fold(const folding *f, char *data, const int64_t *bytes) {
-    int status = compare(f, data, bytes), n = 0;
+    int n = 0;
     char **parts = malloc((size_t)f->size * (sizeof *parts + sizeof(int)));
-    if (status < 0 || !parts) {
-        free(parts);
-        return status < 0 ? status : hc__error(HC_NO_MEMORY, "no memory for the parts of a reduction");
-    }
+    if (!parts)
+        return hc__error(HC_NO_MEMORY, "no memory for the parts of a reduction");
     int *ranks = (int *)(void *)(parts + f->size);
-    for (int rank = 0; rank < f->size; data += bytes[rank++]) {
-        if (!bytes[rank])
+    for (int rank = 0; rank < f->size; data += bytes ? bytes[rank] : (int64_t)bytes_of(f), rank++) {
+        if (bytes && !bytes[rank])
             continue;
-        parts[n] = data + HEADER;
+        parts[n] = data + (bytes ? HEADER : 0);
         ranks[n++] = rank;
     }
     finish(f, n, parts, ranks);
@@ -124,25 +123,19 @@ static folding *of(hc__after *after) {
 
 /* Headers and arrays of all ranks have come. */
 static int fold_all(hc__after *after, const hc_handle *h) {
+    const folding *f = of(after);
+    const hc_piece *come = &h->pieces[0];
     int status = hc__status(h);
-    return status < 0 ? status : fold(of(after), h->pieces[0].out, h->pieces[0].recv_rows);
+    if (status >= 0)
+        status = compare(f, come->out, come->recv_rows);
+    return status < 0 ? status : fold(f, come->out, come->recv_rows);
 }
 
 /* The arrays of all ranks have come to the plan's memory. */
 static int fold_plan(hc__after *after, const hc_handle *h) {
     const folding *f = of(after);
     int status = hc__status(h);
-    char **parts = status < 0 ? NULL : malloc((size_t)f->size * (sizeof *parts + sizeof(int)));
-    if (!parts)
-        return status < 0 ? status : hc__error(HC_NO_MEMORY, "no memory for the parts of a reduction");
-    int *ranks = (int *)(void *)(parts + f->size);
-    for (int rank = 0; rank < f->size; rank++) {
-        parts[rank] = f->memory + (size_t)rank * bytes_of(f);
-        ranks[rank] = rank;
-    }
-    finish(f, f->size, parts, ranks);
-    free(parts);
-    return HC_OK;
+    return status < 0 ? status : fold(f, f->memory, NULL);
 }
 
 /* ---- made ------------------------------------------------------------------------------------------------------- */
@@ -318,18 +311,10 @@ int hc__users_async(const hc__call *given, hpccoll_world *world, hpccoll_request
 
 /* The ranks compare what they ask for once. */
 static int agree_once(const folding *f, hpccoll_world *world) {
-    int64_t *bytes = malloc((size_t)f->size * sizeof *bytes);
-    int status = hc__agree(world, bytes ? HC_OK : HC_NO_MEMORY, NULL);
-    for (int rank = 0; bytes && rank < f->size; rank++)
-        bytes[rank] = HEADER;
-    if (status >= 0)
-        status = hc__exchange(world, "hpccoll.op", f->said, HEADER, f->memory);
+    int status = hc__exchange(world, "hpccoll.op", f->said, HEADER, f->memory);
     if (status == HC_RESULT_SIZE)
         status = hc__error(HC_MISMATCH, "%s_init: a rank has joined: no plan is made", hc_operation_name(f->operation));
-    if (status >= 0)
-        status = compare(f, f->memory, bytes);
-    free(bytes);
-    return status;
+    return status < 0 ? status : compare(f, f->memory, NULL);
 }
 
 int hc__users_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **plan) {
