@@ -470,7 +470,7 @@ static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     if (code == MPI_SUCCESS)
         code = MPI_Comm_size(net->comm, &size);
     if (code == MPI_SUCCESS)
-        code = MPI_Comm_get_attr(net->comm, MPI_TAG_UB, &bound, &found);
+        code = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
     net->addressed = calloc((size_t)size / 8 + 1, 1);
     net->base.rank = rank;
     net->base.size = size;

@@ -56,6 +56,7 @@
     FACT("handle BYTE", MPI_BYTE)                    \
     FACT("handle COMM_NULL", MPI_COMM_NULL)          \
     FACT("handle COMM_SELF", MPI_COMM_SELF)          \
+    FACT("handle COMM_WORLD", MPI_COMM_WORLD)        \
     FACT("handle ERRORS_RETURN", MPI_ERRORS_RETURN)  \
     FACT("handle REQUEST_NULL", MPI_REQUEST_NULL)    \
     FACT("ANY_SOURCE", MPI_ANY_SOURCE)               \

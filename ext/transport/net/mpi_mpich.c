@@ -16,6 +16,7 @@ typedef struct MPI_Status {
 #define MPI_BYTE ((MPI_Datatype)0x4c00010d)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x54000001)
 #define MPI_COMM_NULL ((MPI_Comm)0x04000000)
+#define MPI_COMM_WORLD ((MPI_Comm)0x44000000)
 #define MPI_COMM_SELF ((MPI_Comm)0x44000001)
 #define MPI_REQUEST_NULL ((MPI_Request)0x2c000000)
 #define MPI_STATUS_IGNORE ((MPI_Status *)1)

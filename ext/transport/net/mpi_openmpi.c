@@ -20,7 +20,7 @@ typedef struct MPI_Status {
     size_t count;
 } MPI_Status;
 
-static MPI_Comm comm_null, comm_self;
+static MPI_Comm comm_null, comm_self, comm_world;
 static MPI_Datatype byte_type;
 static MPI_Errhandler errors_return;
 static MPI_Request request_null;
@@ -28,6 +28,7 @@ static MPI_Request request_null;
 #define MPI_BYTE byte_type
 #define MPI_COMM_NULL comm_null
 #define MPI_COMM_SELF comm_self
+#define MPI_COMM_WORLD comm_world
 #define MPI_ERRORS_RETURN errors_return
 #define MPI_REQUEST_NULL request_null
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
@@ -54,10 +55,13 @@ static const char *find_handles(hc_mpi_find find) {
     request_null = find("ompi_request_null");
     comm_null = find("ompi_mpi_comm_null");
     comm_self = find("ompi_mpi_comm_self");
+    comm_world = find("ompi_mpi_comm_world");
     return !byte_type       ? "ompi_mpi_byte"
            : !errors_return ? "ompi_mpi_errors_return"
            : !request_null  ? "ompi_request_null"
            : !comm_null     ? "ompi_mpi_comm_null"
+           : !comm_self     ? "ompi_mpi_comm_self"
+           : !comm_world    ? "ompi_mpi_comm_world"
                             : NULL;
 }
 

@@ -20,6 +20,7 @@ typedef struct MPI_Status {
 #define MPI_BYTE ((MPI_Datatype)0x247)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
 #define MPI_COMM_NULL ((MPI_Comm)0x100)
+#define MPI_COMM_WORLD ((MPI_Comm)0x101)
 #define MPI_COMM_SELF ((MPI_Comm)0x102)
 #define MPI_REQUEST_NULL ((MPI_Request)0x180)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)

@@ -64,6 +64,19 @@ static hc_net *make_net(const hc_mpi_family *mpi, int one_machine) {
     return net;
 }
 
+/* A communicator that was split off has no attribute that says which tags it takes: MPI_COMM_WORLD has. */
+static void check_tags(const hc_mpi_family *mpi) {
+    hc_net *net = NULL;
+    MPI_Comm split;
+    int rank = 0, found = 0, *most = NULL;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &split);
+    CHECK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found) == MPI_SUCCESS && found, "the largest tag");
+    CHECK(mpi->net_new(&split, 1, &net) == HC_OK, "net");
+    CHECK(net->max_tag == *most, "a largest tag of %d and not %d", net->max_tag, *most);
+    net->ops->free(net);
+}
+
 int main(int argc, char **argv) {
     int level = 0;
     char why[256];
@@ -78,6 +91,7 @@ int main(int argc, char **argv) {
         CHECK(net->text && strstr(net->text, "TRUNCATE"), "MPI's own words: %s", net->text);
     }
     net->ops->free(net);
+    check_tags(mpi);
 
     net = make_net(mpi, 0);
     if (argc > 1)
