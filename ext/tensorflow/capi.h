@@ -22,6 +22,10 @@ typedef struct TF_KernelBuilder TF_KernelBuilder;
 typedef struct TF_OpKernelConstruction TF_OpKernelConstruction;
 typedef struct TF_OpKernelContext TF_OpKernelContext;
 typedef struct TF_AsyncOpKernelDoneCallback TF_AsyncOpKernelDoneCallback;
+typedef struct TF_StringView {
+    const char *data;
+    size_t len;
+} TF_StringView;
 typedef int TF_Code; /* enums in TensorFlow */
 typedef int TF_DataType;
 
@@ -62,6 +66,7 @@ typedef void hc_tf_infer(TF_ShapeInferenceContext *, TF_Status *);
       (TF_OpKernelContext *, int, TF_DataType, const int64_t *, int, size_t, TF_Status *))                           \
     X(void, TF_OpKernelContext_Failure, (TF_OpKernelContext *, TF_Status *))                                         \
     X(void, TF_OpKernelConstruction_Failure, (TF_OpKernelConstruction *, TF_Status *))                               \
+    X(TF_StringView, TF_OpKernelConstruction_GetName, (TF_OpKernelConstruction *))                                   \
     X(void, TF_OpKernelConstruction_GetAttrSize,                                                                     \
       (TF_OpKernelConstruction *, const char *, int32_t *, int32_t *, TF_Status *))                                  \
     X(void, TF_OpKernelConstruction_GetAttrString,                                                                   \

@@ -72,18 +72,57 @@ static double factor(TF_OpKernelConstruction *context, const char *attribute, TF
     return value;
 }
 
+static bool is_number(const char *part, size_t length) {
+    return length > 1 && *part == '_' && strspn(part + 1, "0123456789") >= length - 1;
+}
+
+/* Writes the nodes that call the function to which a node belongs: "while/body/_12/hpccoll/HpccollAllreduce" is called
+ * by "while". Graphs have our nodes in the scope "hpccoll/", and TensorFlow puts the caller in front when it puts a
+ * function in the caller's place. It counts branches and bodies, which differs between ranks with other programs. */
+static size_t write_callers(char *callers, TF_StringView node) {
+    size_t length = 0, before = 0;
+    for (const char *part = node.data, *end = node.data + node.len; part < end;) {
+        const char *slash = memchr(part, '/', (size_t)(end - part));
+        size_t n = slash ? (size_t)(slash - part) : (size_t)(end - part);
+        if (n == strlen(HC_TF_SCOPE) && !memcmp(part, HC_TF_SCOPE, n))
+            break;
+        if (is_number(part, n)) {
+            length = before;
+        } else {
+            before = length;
+            length += (size_t)sprintf(callers + length, "%s%.*s", length ? "/" : "", (int)n, part);
+        }
+        part += n + 1;
+    }
+    return length;
+}
+
+/* The attribute, and the callers behind it: a function that is called twice has each name twice. */
+static char *name_of(TF_OpKernelConstruction *context, size_t *name_len, TF_Status *s) {
+    int32_t list = 0, given = 0;
+    TF_StringView node = hc__TF_OpKernelConstruction_GetName(context);
+    hc__TF_OpKernelConstruction_GetAttrSize(context, "tensor_name", &list, &given, s);
+    size_t length = (size_t)given;
+    char *name = calloc(1, length + node.len + sizeof " (in )"), *callers = calloc(1, node.len + 1);
+    if (!hc__TF_GetCode(s))
+        hc__TF_OpKernelConstruction_GetAttrString(context, "tensor_name", name, length + 1, s);
+    size_t n = write_callers(callers, node);
+    if (n)
+        length += (size_t)sprintf(name + length, " (in %.*s)", (int)n, callers);
+    free(callers);
+    *name_len = length;
+    return name;
+}
+
 static void *create(TF_OpKernelConstruction *context) {
     TF_Status *s = hc__TF_NewStatus();
-    int32_t list = 0, length = 0;
+    size_t length;
     kernel *k = calloc(1, sizeof *k);
-    hc__TF_OpKernelConstruction_GetAttrSize(context, "tensor_name", &list, &length, s);
-    k->name = calloc(1, (size_t)length + 1);
-    if (!hc__TF_GetCode(s))
-        hc__TF_OpKernelConstruction_GetAttrString(context, "tensor_name", k->name, (size_t)length + 1, s);
+    k->name = name_of(context, &length, s);
     k->call = (hc_gate_call){.size = sizeof k->call,
                              .set = (uint64_t)number(context, "set", s),
                              .name = k->name,
-                             .name_len = (size_t)length,
+                             .name_len = length,
                              .operation = (uint8_t)number(context, "operation", s),
                              .reduction = (uint8_t)number(context, "reduction", s),
                              .wire = (uint8_t)number(context, "wire", s),

@@ -10,6 +10,8 @@
 
 #define HC_TF_GUARD 254 /* beside the operations of the gate: see register.c */
 
+#define HC_TF_SCOPE "hpccoll" /* where hpccoll/tensorflow/graph.py puts them: see write_callers() */
+
 /* They register themselves when this library is loaded, as TensorFlow expects. "": they did; else why not. */
 const char *hc_tensorflow_problem(void);
 /* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */

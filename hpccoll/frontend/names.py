@@ -6,13 +6,17 @@ A request whose tensor has no name has none either: hpccoll matches such request
 
 from __future__ import annotations
 
+import re
 import weakref
 from typing import Protocol
 
 from hpccoll import errors
 from hpccoll.world import World
 
-__all__ = ["InFlight", "member", "part", "request"]
+__all__ = ["InFlight", "member", "occurrence", "part", "request"]
+
+_TOLD_APART = re.compile(r" \((\d+|in .*)\)\Z")
+"""How a name ends that was made different from an equal one; kernels of compiled programs write the second form."""
 
 
 def request(operation: str, name: str | None) -> str | None:
@@ -28,6 +32,17 @@ def member(name: str | None, index: int, count: int) -> str | None:
 def part(name: str | None, what: str) -> str | None:
     """Return the name of one of the requests of an operation: "weights.gradient"."""
     return f"{text}.{what}" if (text := _text(name)) else None
+
+
+def occurrence(name: str, number: int) -> str:
+    """Return the name of the first, second ... of equal names: "weights", "weights (2)".
+
+    No two pairs of name and number have the same result. So a name that looks as if it had been told apart from others
+    gets its number, too: "weights (2) (1)".
+
+    :param number: from 1
+    """
+    return name if number == 1 and not _TOLD_APART.search(name) else f"{name} ({number})"
 
 
 def _text(name: str | None) -> str | None:

@@ -88,7 +88,13 @@ def _independent(results: Any) -> Any:
 def _put(operation: Any, **arguments: Any) -> Any:
     """Put a collective operation into the graph; return its results."""
     with tf.device("CPU:0"), _after_iteration():
-        return _independent(operation(**arguments))
+        return _independent(_named(operation, **arguments))
+
+
+def _named(operation: Any, **arguments: Any) -> Any:
+    """Put an operation into the graph in our scope: write_callers() in ext/tensorflow/kernels.c looks for it."""
+    with tf.name_scope("hpccoll/"):  # the slash makes it the whole scope
+        return operation(**arguments)
 
 
 def _put_of_same_shapes(operation: str, tensors: Sequence[Any], attributes: dict[str, Any]) -> list[Any]:
@@ -206,11 +212,11 @@ def reducescatter(call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
 
 def barrier(process_set: ProcessSet) -> Any:
     """Put a barrier into the graph, which keeps its place among other operations with effects."""
-    return kernels.operations().hpccoll_barrier(**_attributes("barrier", None, process_set))
+    return _named(kernels.operations().hpccoll_barrier, **_attributes("barrier", None, process_set))
 
 
 def join() -> Any:
     """Put a join into the graph, which keeps its place among other operations with effects."""
-    last = kernels.operations().hpccoll_join(**_attributes("join", None, global_process_set))
+    last = _named(kernels.operations().hpccoll_join, **_attributes("join", None, global_process_set))
     last.set_shape([])
     return tf.cast(last, tf.int32)

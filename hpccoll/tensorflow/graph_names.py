@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of operations in graphs: fixed when a program is traced, and different from one another in each graph.
 
-A name that the caller gives stands in TensorFlow's name scope, and gets a number if the graph has it already, as
-TensorFlow names its own operations. A call without a name is called after its place in the source, since the order in
-which operations run, or in which a program is traced, says nothing about other ranks.
+A name that the caller gives stands in TensorFlow's name scope, and gets a number if the graph has it already. A call
+without a name is called after its place in the source, since the order in which operations run, or in which a program
+is traced, says nothing about other ranks.
+
+A function, a branch or the body of a loop is a graph of its own. When it runs, the kernel puts behind the name where in
+the program it is called (ext/tensorflow/kernels.c). A program that XLA compiles has no such kernels, so its graphs are
+numbered together.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll.frontend import names
+from hpccoll.tensorflow.internals import in_xla
 
 __all__ = ["scoped", "unique"]
 
@@ -40,9 +45,17 @@ def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
 def unique(operation: str, name: str | None) -> str:
     """Return the name under which an operation of the current graph is known to all ranks."""
     whole = names.request(operation, name) or f"{operation} at {_place()}"
-    counter = _counters.setdefault(tf.compat.v1.get_default_graph(), Counter())
+    graph = tf.compat.v1.get_default_graph()
+    counter = _counters.setdefault(_outermost(graph) if in_xla(graph) else graph, Counter())
     counter[whole] += 1
-    return whole if counter[whole] == 1 else f"{whole}_{counter[whole] - 1}"
+    return names.occurrence(whole, counter[whole])
+
+
+def _outermost(graph: Any) -> Any:
+    """Return the graph of the function that a program calls."""
+    while getattr(graph.outer_graph, "building_function", False):
+        graph = graph.outer_graph
+    return graph
 
 
 def _place() -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
+from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, choose
@@ -168,7 +169,7 @@ def _names(prefix: str, variables: Sequence[Any]) -> list[str]:
         if own is None:
             own = variable.name.split(":")[0] if isinstance(variable, tf.Variable) else f"source {i}"
         counter[own] += 1
-        made.append(f"{prefix}.{own}" if counter[own] == 1 else f"{prefix}.{own}_{counter[own] - 1}")
+        made.append(f"{prefix}.{names.occurrence(own, counter[own])}")
     return made
 
 

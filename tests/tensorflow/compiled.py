@@ -118,6 +118,21 @@ def check_tapes():
     assert np.isclose(own, 6 * (rank + 1.0) / size)
 
 
+def check_equal_names():
+    """Calls of one name are told apart, in branches, too."""
+
+    def summed(x, name):
+        return hvd.allreduce(x, op=hvd.Sum, name=name)
+
+    @compiled
+    def program(x):
+        inside = tf.cond(x[0] > 0, lambda: summed(2 * x, "x"), lambda: x)
+        return [summed(10 * x, "x"), inside, summed(3 * x, "x"), summed(4 * x, "x_1"), summed(5 * x, "x (2)")]
+
+    for _ in range(10):
+        assert np.allclose(np.ravel(program(tf.ones(1))), size * np.array([10, 2, 3, 4, 5]))
+
+
 def check_disagreement():
     program = compiled(lambda x: hvd.allreduce(x, name="odd"))
     try:

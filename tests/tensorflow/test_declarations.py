@@ -29,6 +29,7 @@ CODES = {  # of hc_gate_code()
 }
 PROGRAM = """
 #include <stdbool.h>
+#include <stddef.h>
 /* ops.h is C++ in these. */
 typedef struct TF_OpDefinitionBuilder TF_OpDefinitionBuilder;
 typedef struct TF_ShapeInferenceContext TF_ShapeInferenceContext;
@@ -39,12 +40,16 @@ typedef struct TF_DimensionHandle TF_DimensionHandle;
 #define TF_Status TSL_Status /* what TensorFlow calls the struct */
 #define TF_Code hc_code
 #define TF_DataType hc_datatype
+#define TF_StringView hc_stringview
 #include "tensorflow/capi.h"
 #undef TF_Status
 #undef TF_Code
 #undef TF_DataType
+#undef TF_StringView
 /* From here on the list of functions has TensorFlow's own types. */
 _Static_assert(sizeof(hc_code) == sizeof(TF_Code) && sizeof(hc_datatype) == sizeof(TF_DataType), "enums");
+_Static_assert(sizeof(hc_stringview) == sizeof(TF_StringView) &&
+    offsetof(hc_stringview, len) == offsetof(TF_StringView, len), "TF_StringView");
 #define X(result, name, arguments) _Static_assert(_Generic(&name, result(*) arguments: 1, default: 0), #name);
 HC_TF_FUNCTIONS(X)
 _Static_assert(HC_TF_UNIMPLEMENTED == (int)TF_UNIMPLEMENTED, "TF_UNIMPLEMENTED");
