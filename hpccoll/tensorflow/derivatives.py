@@ -1,15 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The derivative of each operation, which eager tensors and graphs share. They are those of Horovod's for TensorFlow.
 
-| operation | gradient with respect to its tensor |
-| --- | --- |
-| allreduce | the gradient, reduced in the same way |
-| allgather | the sum of the gradients over the ranks, of which each rank takes its rows |
-| broadcast | the sum of the gradients over the ranks on the root, zeros elsewhere |
-| alltoall | the rows go back to the ranks that sent them |
-| reducescatter | the gradients of all ranks are gathered, and multiplied by the number of ranks for Sum |
-
-So with Sum the sum over the ranks is what is differentiated, and with Average the mean.
+docs/gradients.md has them in a table: with Sum the sum over the ranks is what is differentiated; with Average, and in
+allgather and broadcast, the mean.
 """
 
 from __future__ import annotations
@@ -37,8 +30,8 @@ def of_allreduce(operations: Operations[Any], call: Allreduce, gradients: Sequen
     return operations.run_allreduce(dataclasses.replace(call, name=names.part(call.name, "gradient")), gradients)
 
 
-def _summed(operations: Operations[Any], gradient: Any, name: str | None, process_set: ProcessSet) -> Any:
-    call = Allreduce(names.part(name, "gradient"), Sum, 1.0, 1.0, process_set, group=False)
+def _averaged(operations: Operations[Any], gradient: Any, name: str | None, process_set: ProcessSet) -> Any:
+    call = Allreduce(names.part(name, "gradient"), Average, 1.0, 1.0, process_set, group=False)
     return operations.run_allreduce(call, [gradient])[0]
 
 
@@ -50,19 +43,19 @@ def of_allgather(
     :param rows: how many rows came from each rank
     :param like: the tensor
     """
-    summed, me = _summed(operations, gradient, name, process_set), world_of(process_set).rank
+    averaged, me = _averaged(operations, gradient, name, process_set), world_of(process_set).rank
     begin = tf.reduce_sum(rows[:me])
-    return tf.reshape(summed[begin : begin + rows[me]], tf.shape(like))
+    return tf.reshape(averaged[begin : begin + rows[me]], tf.shape(like))
 
 
 def of_broadcast(
     operations: Operations[Any], gradient: Any, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> Any:
     """Return the gradient of the tensor of a broadcast."""
-    summed, root = _summed(operations, gradient, name, process_set), root_in(process_set, root_rank)
+    averaged, root = _averaged(operations, gradient, name, process_set), root_in(process_set, root_rank)
     if world_of(process_set).rank == root:
-        return summed
-    return tf.zeros_like(summed) if tf.executing_eagerly() else zeros_after(summed)
+        return averaged
+    return tf.zeros_like(averaged) if tf.executing_eagerly() else zeros_after(averaged)
 
 
 def of_alltoall(

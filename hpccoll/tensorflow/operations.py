@@ -12,6 +12,7 @@ Arguments that many of them share:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,18 +58,17 @@ def _recorded(
 class TensorFlowOperations(Operations[Any]):
     """Operations that a tape records, or that become a part of a graph. See Operations for the methods.
 
-    A graph's derivatives are those of hpccoll.tensorflow.gradients; TensorFlow knows none of what XLA compiles.
+    A graph's derivatives are those of hpccoll.tensorflow.gradients. TensorFlow knows none of what XLA compiles, and
+    would differentiate the steps of an Adasum.
     """
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
         compute = super().run_allreduce
         if not tf.executing_eagerly():
-            if call.op is Adasum:
-                return adasum.combine(self, call, tensors)
-            if not xla.compiles():
+            compute = functools.partial(adasum.combine, self) if call.op is Adasum else graph.allreduce
+            if call.op is not Adasum and not xla.compiles():
                 return graph.allreduce(call, tensors)
-            compute = graph.allreduce
         elif not could_possibly_record():
             return eager.allreduce(call, tensors[0]) if eager.can(call) else compute(call, tensors)
         return _recorded(

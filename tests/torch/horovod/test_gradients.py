@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What backward() gives, where each rank differentiates the sum of its own result, weighted by rank + 1."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 import hpccoll.torch as hvd
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import gradient_table
 
 pytestmark = [pytest.mark.mpi(min_size=1), pytest.mark.usefixtures("job")]
 
@@ -44,6 +50,16 @@ def test_grouped_allreduce(ranks):
     a, b = hvd.grouped_allreduce([x, y], op=hvd.Sum, process_set=ranks)
     (a.sum() + b.sum()).backward()
     assert y.grad.tolist() == [[ranks.size()] * 2] * 2
+
+
+def test_all_operations_are_those_of_the_table():
+    rank, size = hvd.rank(), hvd.size()
+    for operation, formula in gradient_table.column("hpccoll.torch").items():
+        x = torch.arange(1.0, size + 1, dtype=torch.float64, requires_grad=True)
+        result = gradient_table.calls(hvd)[operation](x)
+        (result * torch.from_numpy(gradient_table.weights(rank, len(result)))).sum().backward()
+        expected = torch.from_numpy(gradient_table.expected(formula, operation, rank, size))
+        torch.testing.assert_close(x.grad, expected, msg=lambda text, operation=operation: f"{operation}: {text}")
 
 
 def test_twice(ranks):
