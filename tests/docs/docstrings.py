@@ -11,8 +11,9 @@ import hpccoll
 import hpccoll.io
 
 MODULES = {
-    "hpccoll", "hpccoll.io", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors",
-    "hpccoll.preemption", *(value.__module__ for name in hpccoll.__all__ if callable(value := getattr(hpccoll, name))),
+    "hpccoll", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors", "hpccoll.preemption",
+    "hpccoll.durable", "hpccoll.hdf5",
+    *(value.__module__ for of in (hpccoll, hpccoll.io) for name in of.__all__ if callable(value := getattr(of, name))),
 }  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpccoll import durable, hdf5
 from hpccoll.tools.bench.results import KEY_FIELDS, Case, Facts, Key, Results, ResultsError
 
 FORMAT, VERSION = "hpccoll results", 1
@@ -29,18 +29,24 @@ def check_h5py() -> None:
 
 
 def write(path: Path, results: Results) -> None:
-    """Write a file; what was there is replaced in one step, so that no half of a file ever lies there."""
-    import h5py
+    """Write a file; what was there is replaced in one step, so that no half of a file ever lies there.
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with h5py.File(new, "w") as file:
-        file.attrs.update({"format": FORMAT, "version": VERSION})
-        for number, launch in enumerate(results.launches):
-            _write_launch(file.create_group(f"launches/{number:04}"), launch)
-        for number, case in enumerate(results.cases.values()):
-            _write_case(file.create_group(f"cases/{number:04}"), case)
-    new.replace(path)
+    :raises ResultsError: it could not be written; what was there is there
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with durable.replacing(path) as new, hdf5.writing(new) as file:
+            _write_all(file, results)
+    except OSError as error:
+        raise ResultsError(f"{path} could not be written: {error}") from error
+
+
+def _write_all(file: Any, results: Results) -> None:
+    file.attrs.update({"format": FORMAT, "version": VERSION})
+    for number, launch in enumerate(results.launches):
+        _write_launch(file.create_group(f"launches/{number:04}"), launch)
+    for number, case in enumerate(results.cases.values()):
+        _write_case(file.create_group(f"cases/{number:04}"), case)
 
 
 def _write_launch(group: Any, launch: Facts) -> None:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes HDF5 files so that a disk that is full, or fails, is an exception.
+
+HDF5 writes most of a file when it closes it. If that write fails, HDF5 1.14 ends the process by SIGSEGV, or is silent.
+So it never hears of a failure here: it writes to an object that keeps the first one, takes everything from then on, and
+raises when HDF5 is through.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["package", "writing"]
+
+
+def package() -> Any:
+    """The package h5py.
+
+    :raises OSError: it is not installed
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise OSError(f"h5py is not installed ({error}): pip install h5py") from None
+    return h5py
+
+
+@contextmanager
+def writing(path: Path, mode: str = "w") -> Iterator[Any]:
+    """Write a file, in a block.
+
+        >>> import tempfile, pathlib
+        >>> from hpccoll import hdf5
+        >>> with hdf5.writing(pathlib.Path(tempfile.mkdtemp(), "u.h5")) as file:
+        ...     file["u"] = np.ones(3)
+
+    :param mode: `w` begins a file, `r+` goes on with one
+    :returns: the `h5py.File`
+    :raises OSError: it was not written
+    """
+    h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0)
+    try:
+        with h5py.File(disk, mode, libver="latest") as file:
+            yield file
+    except Exception:
+        disk.end()  # what HDF5 says may be a consequence
+        raise
+    finally:
+        disk.close()
+    disk.end()
+
+
+class _Disk(io.RawIOBase):
+    """A file as HDF5 wants it: each call succeeds, also those after the end, and `end` raises what went wrong."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        super().__init__()
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
+        self._at = 0
+        self._problem: BaseException | None = None
+
+    def close(self) -> None:
+        """Give the file back; HDF5 does not do so."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def end(self) -> None:
+        """Close it, and raise what went wrong."""
+        self.close()
+        if self._problem:
+            raise self._problem
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place; behind the end is the only other one that HDF5 asks for."""
+        self._at = offset
+        if whence == os.SEEK_END:
+            self._at += self._tried(lambda: os.fstat(self._fd).st_size)
+        return self._at
+
+    def tell(self) -> int:
+        """The place."""
+        return self._at
+
+    def readinto(self, into: Any) -> int:
+        """Read what was written before."""
+        return self._tried(lambda: os.preadv(self._fd, [into], self._at))
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        self._tried(lambda: self._write(memoryview(data).cast("B")))
+        return len(data)
+
+    def _write(self, left: memoryview) -> int:
+        while left:
+            count = os.pwrite(self._fd, left, self._at)
+            self._at, left = self._at + count, left[count:]
+        return 0
+
+    def truncate(self, size: int | None = None) -> int:
+        """Make the file end at a place."""
+        end = self._at if size is None else size
+        self._tried(lambda: os.ftruncate(self._fd, end))
+        return end
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def _tried(self, call: Callable[[], int | None]) -> int:
+        """Call, unless something went wrong before; keep what goes wrong now, also an end that a signal asks for."""
+        try:
+            return (call() or 0) if self._problem is None else 0
+        except BaseException as error:  # noqa: BLE001 - HDF5 would not survive it
+            self._problem = error
+            return 0

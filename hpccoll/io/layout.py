@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the parts of the ranks lie in the whole arrays of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpccoll import errors, objects
+from hpccoll.topology import Cart
+from hpccoll.world import World
+
+__all__ = ["Part", "placed"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a distributed array that a rank has, and where it lies in the whole.
+
+    >>> part = hpccoll.io.Part(np.ones(3), offset=(3 * hpccoll.rank(),), shape=(6,))
+    """
+
+    array: np.ndarray
+    """The values; a view with strides is as good as any."""
+    offset: Sequence[int]
+    """The index, in the whole array, of the part's first element."""
+    shape: Sequence[int]
+    """The shape of the whole array; the same on all ranks."""
+
+    @staticmethod
+    def of_cart(cart: Cart, array: np.ndarray, width: int | Sequence[int] = 0) -> Part:
+        """Describe the cells of a rank of a Cart, without their halo. All ranks call it.
+
+        :param array: divided along its first dimensions, as for `Cart.halo_exchange`
+        :param width: of the halo
+        :returns: the part; extents may differ between the ranks, but not among those in one row of the grid
+        """
+        ndim = len(cart.dims)
+        widths = [width] * ndim if isinstance(width, int) else list(width)
+        inside = array[tuple(slice(w, n - w) for w, n in zip(widths, array.shape, strict=False))]
+        everybody = objects.allgather(cart.world.core, inside.shape, None)
+        places = [cart.coords_of(rank) for rank in range(cart.size)]
+        here, offset, shape = cart.coords, [0] * array.ndim, list(inside.shape)
+        for d in range(ndim):
+            extents = {place[d]: extent[d] for place, extent in zip(places, everybody, strict=True)}
+            offset[d], shape[d] = sum(extents[at] for at in range(here[d])), sum(extents.values())
+        return Part(inside, offset, shape)
+
+
+def placed(own: World, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """List the arrays of this rank, and of each the dtype, the shape of the whole, and where each rank's part lies."""
+    mine, said = {}, {}
+    for name, value in arrays.items():
+        array = np.asarray(value.array if isinstance(value, Part) else value)
+        mine[name] = array
+        where = (list(value.offset), list(value.shape)) if isinstance(value, Part) else None
+        said[name] = (_dtype_of(name, array), array.shape, where)
+    everybody = objects.allgather(own.core, said, None)
+    layout = {}
+    for rank, other in enumerate(everybody):
+        if list(other) != list(everybody[0]):
+            raise errors.MismatchError(f"checkpoint: rank 0 has {list(everybody[0])}, rank {rank} has {list(other)}")
+    for name in said:
+        layout[name] = _whole(name, [other[name] for other in everybody])
+    return mine, layout
+
+
+def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
+    """The dtype of an array; as a text if it cannot be written, which all ranks refuse together."""
+    kind = array.dtype
+    if kind.hasobject or kind.kind in "UMm" or (kind.kind == "V" and not kind.names):
+        return f"HDF5 has no dtype {kind}"
+    if not name or name.startswith("/") or ".." in name:
+        return "that is no name of an array"
+    return kind
+
+
+def _whole(name: str, said: list[Any]) -> tuple[Any, tuple[int, ...], list[tuple[list[int], list[int]]]]:
+    """The dtype and shape of a whole array, and the offset and shape of each rank's part."""
+    dtype, first, where = said[0]
+    places, rows = [], 0
+    shape = list(where[1]) if where else [sum(s[0] if s else 1 for _, s, _ in said), *first[1:]]
+    for rank, (kind, part, place) in enumerate(said):
+        if isinstance(kind, str):
+            raise errors.InvalidArgumentError(f"checkpoint: {name!r} of rank {rank}: {kind}")
+        part = list(part) or [1]
+        offset = place[0] if place else [rows] + [0] * (len(part) - 1)
+        rows += part[0]
+        fits = kind == dtype and (place is None) == (where is None) and len(part) == len(shape) == len(offset)
+        fits = fits and (part[1:] == shape[1:] if place is None else place[1] == shape)
+        if not fits:
+            raise errors.MismatchError(f"checkpoint: {name!r} is {said[0]} on rank 0 and {said[rank]} on rank {rank}")
+        if any(at < 0 or at + n > whole for at, n, whole in zip(offset, part, shape, strict=True)):
+            raise errors.InvalidArgumentError(
+                f"checkpoint: {name!r}: the part of rank {rank}, {part} at {offset}, is not inside of {shape}"
+            )
+        places.append((offset, part))
+    return dtype, tuple(shape), places

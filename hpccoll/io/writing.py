@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes checkpoints: a file per node, or one file by MPI-IO. The steps are those of versions.py."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpccoll import durable, errors, hdf5, objects
+from hpccoll.collectives import barrier
+from hpccoll.io.agreed import CheckpointError, together
+from hpccoll.io.layout import Part, placed
+from hpccoll.io.versions import PARTS, Version
+from hpccoll.world import World, current
+
+__all__ = ["save"]
+
+IN_DOUBT = "the new checkpoint may have its place or not; the files of both are kept"
+Layout = Mapping[str, Any]
+"""By name: the dtype, the shape of the whole, and the offset and shape of each rank's part."""
+
+
+def save(
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, np.ndarray | Part],
+    *,
+    attrs: Mapping[str, Any] | None = None,
+    mpi_io: bool | None = None,
+    world: World | None = None,
+) -> None:
+    """Write a checkpoint; all ranks call this together. The one of this name before stays whole until this one is.
+
+        >>> import tempfile, pathlib
+        >>> folder = hpccoll.broadcast_object(tempfile.mkdtemp())
+        >>> path = pathlib.Path(folder, "state.h5")
+        >>> hpccoll.io.save(path, {"u": np.full(2 + hpccoll.rank(), 1.5)}, attrs={"step": 10})
+        >>> hpccoll.io.load(path, "u", offset=(0,), shape=(5,))
+        array([1.5, 1.5, 1.5, 1.5, 1.5])
+        >>> hpccoll.io.attributes(path)["step"]
+        10
+
+    :param path: of the file that shows the whole arrays; all ranks must see its folder
+    :param arrays: by name, the same names on all ranks. An array: the rows (first dimension) of rank 0, then those of
+        rank 1, and so on, as for `allgather`. A `Part`: says where it lies; parts must not overlap, and what no part
+        covers reads as zeros
+    :param attrs: numbers, texts or small arrays, those of rank 0 are written: the time step, parameters
+    :param mpi_io: True: all ranks write one file, by the MPI driver of h5py; False: a file per node; None: by the MPI
+        driver where all ranks have it
+    :param world: the World of the call; None: the World of `init()`
+    :raises CheckpointError: a rank could not write (the disk is full, say): on all ranks; the checkpoint before is
+        untouched, and what was written of this one is removed. Only where the message says that the new checkpoint may
+        have its place, all files are kept
+    :raises MismatchError: the ranks' names, dtypes or shapes do not fit together; nothing was written
+    :raises InvalidArgumentError: HDF5 has no such dtype, or a Part lies outside of its whole
+    :raises UnsupportedError: `mpi_io` is True, and a rank has no MPI driver: on all ranks, with the reason
+    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+    """
+    own = current(world)
+    version = Version(Path(os.path.abspath(path)), objects.broadcast(own.core, secrets.token_hex(6), 0, None))
+    parts, layout = placed(own, arrays)
+    write = _write_by_mpi if _agree_on_driver(own, mpi_io) else _write_by_nodes
+    try:
+        names = write(own, version, parts, layout, attrs or {})
+    except CheckpointError:  # all ranks know, so none goes on to the next step
+        _withdraw(own, version)
+        raise
+    together(own, version.target, version.publish if own.rank == 0 else None, then=IN_DOUBT)
+    if own.rank == 0:
+        version.clear(keep=names)
+    barrier(world=own)  # no rank goes on before the old files are gone
+
+
+def _withdraw(own: World, version: Version) -> None:
+    """Remove what was written, each file by a rank that sees it."""
+    for file in (version.fresh, version.node_file(own._nodes[own.rank])):  # noqa: SLF001 - the World's own
+        with suppress(OSError):
+            file.unlink()
+
+
+def _sync_new(file: Path) -> int:
+    """Bring a new file and its name to the disk; return its size."""
+    size = durable.sync(file)
+    durable.sync_folder(file.parent)
+    return size
+
+
+def _refuse_a_folder(target: Path) -> None:
+    """Before anything is written: a file cannot take its place."""
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder")
+
+
+def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any]) -> None:
+    main.attrs[PARTS] = [f"{size} {file}" for file, size in sizes.items()]
+    for key, value in attrs.items():
+        main.attrs[key] = value
+
+
+# ---- a file per node ------------------------------------------------------------------------------------
+
+
+def _write_by_nodes(
+    own: World, version: Version, parts: Mapping[str, np.ndarray], layout: Layout, attrs: Mapping[str, Any]
+) -> list[str]:
+    """Write all files.
+
+    :returns: the names of those of the nodes
+    """
+    nodes = own._nodes  # noqa: SLF001 - the World's own
+    local = [rank for rank in range(own.size) if nodes[rank] == nodes[own.rank]]
+    node_file = version.node_file(nodes[own.rank])
+    for turn in range(max(nodes.count(node) for node in nodes)):  # the ranks of a node share a file, in turns
+        mine = turn < len(local) and local[turn] == own.rank
+        write = partial(_write_part, node_file, "r+" if turn else "w", own.rank, parts)
+        together(own, node_file, write if mine else None)
+    found = together(own, node_file, (lambda: _sync_new(node_file)) if own.rank == local[0] else None)
+    sizes = {version.node_file(nodes[rank]).name: size for rank, size in enumerate(found) if size}
+    sources = [version.node_file(node).name for node in nodes]
+    writes = own.rank == 0
+    together(own, version.target, (lambda: _write_main(version, layout, sources, sizes, attrs)) if writes else None)
+    return list(sizes)
+
+
+def _write_part(file: Path, mode: str, rank: int, parts: Mapping[str, np.ndarray]) -> None:
+    with hdf5.writing(file, mode) as out:
+        group = out.create_group(f"rank{rank}")
+        for name, array in parts.items():
+            group.create_dataset(name, data=array.reshape(1) if array.ndim == 0 else array)
+
+
+def _write_main(
+    version: Version, layout: Layout, sources: Sequence[str], sizes: Mapping[str, int], attrs: Mapping[str, Any]
+) -> None:
+    """Write the file that shows whole arrays.
+
+    :param sources: of each rank, the file with its data
+    :param sizes: of these files
+    """
+    _refuse_a_folder(version.target)
+    h5py = hdf5.package()
+    with hdf5.writing(version.fresh) as out:
+        for name, (dtype, shape, places) in layout.items():
+            whole = h5py.VirtualLayout(shape, dtype)
+            for rank, (offset, part) in enumerate(places):
+                if 0 not in part:
+                    at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
+                    whole[at] = h5py.VirtualSource(sources[rank], f"rank{rank}/{name}", tuple(part))
+            out.create_virtual_dataset(name, whole)
+        _set_attributes(out, sizes, attrs)
+    _sync_new(version.fresh)
+
+
+# ---- writing by MPI-IO ----------------------------------------------------------------------------------
+
+
+def _agree_on_driver(own: World, wanted: bool | None) -> bool:
+    """Say whether all ranks write one file; what they want, and what they lack, is compared."""
+    said = objects.allgather(own.core, (wanted, _lacks_mpi_io(own)), None)
+    for rank, (other, _) in enumerate(said):
+        if other != said[0][0]:
+            raise errors.MismatchError(f"checkpoint: mpi_io is {said[0][0]} on rank 0 and {other} on rank {rank}")
+    for rank, (_, lacks) in enumerate(said):
+        if wanted and lacks:
+            raise errors.UnsupportedError(f"checkpoint: mpi_io=True, but rank {rank} has no MPI driver: {lacks}")
+    return wanted is not False and not any(lacks for _, lacks in said)
+
+
+def _lacks_mpi_io(own: World) -> str:
+    """Why this rank cannot write by MPI-IO; "" if it can."""
+    if getattr(own.base.rendezvous, "comm", None) is None:
+        return "its World is not made of an MPI communicator"
+    try:
+        h5py = hdf5.package()
+    except OSError as error:
+        return str(error)
+    if not h5py.get_config().mpi:
+        return "its h5py was built without MPI (HDF5_MPI=ON CC=mpicc pip install --no-binary=h5py h5py)"
+    return ""
+
+
+@contextmanager
+def _communicator(own: World) -> Iterator[Any]:
+    """The ranks of a World as an MPI communicator."""
+    everybody: Any = own.base.rendezvous
+    members = own.core.members
+    if members == tuple(range(everybody.size)):
+        yield everybody.comm
+        return
+    group = everybody.comm.Get_group().Incl(members)
+    comm = everybody.comm.Create_group(group, own.core.number)
+    try:
+        yield comm
+    finally:
+        comm.Free()
+
+
+def _write_by_mpi(
+    own: World, version: Version, parts: Mapping[str, np.ndarray], layout: Layout, attrs: Mapping[str, Any]
+) -> list[str]:
+    """Write the one file.
+
+    :returns: no names: nothing lies beside it
+    """
+    file, nodes = version.fresh, own._nodes  # noqa: SLF001 - the World's own
+    with _communicator(own) as comm:
+        together(own, file, lambda: _write_whole(file, comm, own.rank, parts, layout))
+    leads = nodes.index(nodes[own.rank]) == own.rank
+    together(own, file, (lambda: durable.sync(file)) if leads else None)
+    together(own, version.target, (lambda: _complete(version, attrs)) if own.rank == 0 else None)
+    return []
+
+
+def _write_whole(
+    temporary: Path, comm: Any, rank: int, parts: Mapping[str, np.ndarray], layout: Mapping[str, Any]
+) -> None:
+    with hdf5.package().File(temporary, "w", libver="latest", driver="mpio", comm=comm) as out:
+        wholes = {name: out.create_dataset(name, shape, dtype) for name, (dtype, shape, _) in layout.items()}
+        for name, (_, _, places) in layout.items():
+            offset, part = places[rank]
+            if 0 not in part:
+                at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
+                wholes[name][at] = parts[name].reshape(part)
+        out.flush()
+
+
+def _complete(version: Version, attrs: Mapping[str, Any]) -> None:
+    """Add the attributes to a file that is on the disk: HDF5 cannot write texts in parallel."""
+    _refuse_a_folder(version.target)
+    with hdf5.writing(version.fresh, "r+") as out:
+        _set_attributes(out, {}, attrs)
+    _sync_new(version.fresh)
