@@ -17,10 +17,10 @@ array([3., 3., 3.])
 with the ranks that it has. `hpccoll.torch.elastic` has the same for PyTorch, under Horovod's names. docs/elastic.md
 says what is promised.
 
-    loop.py       run(): from a loss to the next step
-    state.py      what is committed, restored and given to new ranks
-    durable.py    commits in files, for the next run of the job
-    sampler.py    which rank takes which samples
+    loop.py         run(): from a loss to the next step
+    state.py        what is committed, restored and given to new ranks
+    commit_file.py  commits in files, for the next run of the job
+    sampler.py      which rank takes which samples
 """
 
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt

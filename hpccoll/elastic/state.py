@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from hpccoll import collectives, config, errors
-from hpccoll.elastic import durable, versions
+from hpccoll.elastic import versions
+from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
@@ -45,7 +46,8 @@ class State:
         :param bcast_object: gives an object of one rank to all, as `hvd.broadcast_object`; default: that of hpccoll
         :param get_rank: this process's rank, as `hvd.rank`; default: that of the default World
         :param path: a file for commits; if it is there, the state begins with the commit in it. It is read by pickle
-        :param every: rank 0 writes every so many commits into the file
+        :param every: rank 0 writes every so many commits into the file; where that fails (a full disk), it says so on
+            stderr, the job goes on, and the file keeps the older commit
         """
         self.source = 0
         """The rank that has the newest commit, from which sync() takes the state."""
@@ -55,6 +57,7 @@ class State:
         self._own_bcast, self._own_rank = bcast_object, get_rank
         self.path = Path(path) if path else None
         """The file for commits."""
+        self._file = CommitFile(self.path) if self.path else None
         self._every = every
         self._reset_callbacks: list[Callable[[], Any]] = []
         self._host_messages: queue.Queue[tuple[float, int]] = queue.Queue()
@@ -117,8 +120,8 @@ class State:
         """Save the state as the next commit."""
         self.save()
         self._note((_generation(), self.version[1] + 1))
-        if self.path and self.version[1] % self._every == 0 and self._rank() == 0:
-            durable.write(self.path, self.version[1], self.committed())
+        if self._file and self.version[1] % self._every == 0 and self._rank() == 0:
+            self._file.write(self.version[1], self.committed())
 
     def synchronize(self) -> None:
         """Take the newest commit that any rank has; it is sent unless all ranks have the same one.
@@ -182,7 +185,7 @@ class State:
                 f"path={str(self.path)!r}: the file would hold rank 0's part of {', '.join(self.sharded)} alone; write "
                 "them with hpccoll.io.save()"
             )
-        found = durable.read(self.path) if self.path and self.version == NONE else None
+        found = self._file.read() if self._file and self.version == NONE else None
         if found:
             number, commit = found
             self.take(commit)

@@ -2,6 +2,7 @@
 """States and the sampler, in one process."""
 
 import random
+import re
 import resource
 from collections import Counter
 from pathlib import Path
@@ -109,6 +110,38 @@ def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"something else")
     with pytest.raises(hpccoll.InvalidArgumentError, match="is no commit of an elastic job"):
         elastic.ObjectState(path=path).begin()
+
+
+def test_a_full_disk_ends_no_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is said once, with bytes; the file keeps the commit that it has, until one can be written again."""
+    path = tmp_path / "commit"
+    state = elastic.ArrayState(weights=np.zeros(30_000), step=0, path=path, every=2)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = []
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        while state.step < 12:
+            full = 4 <= state.step < 8
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000 if full else limits[0], limits[1]))
+            state.step += 1
+            state.commit()
+            again = elastic.ArrayState(weights=np.zeros(30_000), step=0, path=path)
+            again.begin()
+            kept.append(again.step)
+
+    try:
+        train(state)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        hpccoll.shutdown()
+    assert kept == [1, 1, 3, 3, 3, 3, 3, 3, 9, 9, 11, 11]
+    assert [file.name for file in tmp_path.iterdir()] == ["commit"]
+    lines = [line for line in capfd.readouterr().err.splitlines() if "commit" in line]
+    assert len(lines) == 2, lines
+    assert "commit 6 was not written" in lines[0] and "File too large" in lines[0], lines
+    assert re.search(r"it takes 235 KiB, [0-9.]+ .iB are free there", lines[0]), lines
+    assert "commit 10 was written" in lines[1], lines
 
 
 def test_a_job_that_is_not_elastic_raises_what_it_cannot_mend() -> None:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A commit in a file, from which the next run of the job goes on, with any number of ranks."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpccoll import durable, errors
+from hpccoll.text import byte_size
+
+__all__ = ["CommitFile"]
+
+
+class CommitFile:
+    """The newest commit on the disk. A process that is killed while it writes leaves the older one as it was."""
+
+    def __init__(self, path: Path) -> None:
+        """Use this file; it is written when there is a commit."""
+        self.path = path
+        self._fails = False
+
+    def write(self, number: int, commit: Any) -> None:
+        """Write a commit. A file that cannot be written ends no job, whose commits in memory are sound.
+
+        The first failure is said on stderr, and the first success after it.
+
+        :param number: how many commits there were before this one, and this one
+        :param commit: anything that pickle takes
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with durable.replacing(self.path) as fresh, fresh.open("wb") as file:
+                pickle.dump((number, commit), file, protocol=pickle.HIGHEST_PROTOCOL)
+        except OSError as error:
+            if not self._fails:
+                _say(f"commit {number} was not written to {self.path}: {error} ({self._space((number, commit))}). The "
+                     "job goes on, the file keeps the commit that it has, and a later one is tried")  # fmt: skip
+            self._fails = True
+            return
+        if self._fails:
+            _say(f"commit {number} was written to {self.path}, as the ones before it were not")
+        self._fails = False
+
+    def _space(self, values: Any) -> str:
+        """How much a commit takes, and how much there is."""
+        needed = _Counter()
+        pickle.dump(values, needed, protocol=pickle.HIGHEST_PROTOCOL)
+        said = f"it takes {byte_size(needed.count)}"
+        try:
+            disk = os.statvfs(self.path.parent)
+        except OSError:
+            return said
+        return f"{said}, {byte_size(disk.f_bavail * disk.f_frsize)} are free there"
+
+    def read(self) -> tuple[int, Any] | None:
+        """Read a commit. It is pickled, so the file must be one that only the job's owner can write.
+
+        :returns: its number and what it holds; None if there is no file
+        :raises InvalidArgumentError: the file holds something else
+        """
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            number, commit = pickle.loads(data)
+            return int(number), commit
+        except Exception as error:
+            raise errors.InvalidArgumentError(f"{self.path} is no commit of an elastic job: {error}") from error
+
+
+class _Counter:
+    """Takes what pickle writes, and keeps the number of bytes alone."""
+
+    count = 0
+
+    def write(self, data: Any) -> int:
+        """Count."""
+        size = memoryview(data).nbytes
+        self.count += size
+        return size
+
+
+def _say(sentence: str) -> None:
+    print(f"hpccoll: {sentence}", file=sys.stderr, flush=True)
