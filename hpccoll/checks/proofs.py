@@ -9,8 +9,6 @@ says which part differs.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hpccoll import durable
 from hpccoll.text import listed
 
 FILE = "gpu_aware_mpi.json"
@@ -165,9 +164,7 @@ def write(path: Path, proof: Proof) -> None:
     for one in values:
         del one["file"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
-    fresh.write_text(json.dumps({"proofs": values}, indent=2) + "\n")
-    fresh.replace(path)
+    durable.write_text(path, json.dumps({"proofs": values}, indent=2) + "\n")
 
 
 # ---- the verdict -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from hpccoll import durable
 from hpccoll.tools.bench.results import Facts, ResultsError
 
 STEPS, WARMUP = 5, 2
@@ -50,7 +51,7 @@ def record(what: str, out: Path) -> str:
     trace = recorded(out.stem, model, loss)
     where = f"recorded by PyTorch {torch.__version__} on {_processor()}, {torch.get_num_threads()} threads"
     trace["source"] = f"{about}; {where}"
-    out.write_text(json.dumps(trace).replace('"gradients"', '\n"gradients"') + "\n")
+    durable.write_text(out, json.dumps(trace).replace('"gradients"', '\n"gradients"') + "\n")
     count = sum(n for n, _ in trace["gradients"])
     first, last = (trace["gradients"][i][1] for i in (0, -1))
     tensors = len(trace["gradients"])

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from hpccoll import durable
+
 POLL = 0.02
 
 
@@ -122,9 +124,7 @@ class FolderExchange:
         return self.folder / f"{self.step}-{rank}"
 
     def _write(self, name: str, value: Any) -> None:
-        fresh = self.folder / f".{name}.{os.getpid()}"
-        fresh.write_text(json.dumps(value))
-        fresh.replace(self.folder / name)
+        durable.write_text(self.folder / name, json.dumps(value), lasting=False)
 
     def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll import durable
 from hpccoll.tools.bench import training
 from hpccoll.tools.bench.results import Case, Facts, Results, ResultsError
 from hpccoll.tools.model import predict
@@ -69,7 +70,8 @@ class Fitted:
 
     def write(self, path: Path) -> None:
         """Write a file of JSON."""
-        path.write_text(json.dumps({"format": FORMAT, "version": 1, **dataclasses.asdict(self)}, indent=1) + "\n")
+        values = {"format": FORMAT, "version": 1, **dataclasses.asdict(self)}
+        durable.write_text(path, json.dumps(values, indent=1) + "\n")
 
 
 def read(path: Path) -> Fitted:

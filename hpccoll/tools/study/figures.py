@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpccoll import durable
 from hpccoll.text import byte_size
 from hpccoll.tools.bench.statistics import Median
 from hpccoll.tools.study.agreement import Plot
@@ -61,7 +62,8 @@ def save(figure: Figure, file: Path) -> str:
 
     text = io.StringIO()
     with mpl.rc_context(STYLE):
-        figure.savefig(file, metadata={"CreationDate": None})
+        with durable.replacing(file) as fresh:
+            figure.savefig(fresh, format="pdf", metadata={"CreationDate": None})
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from hpccoll import durable
 from hpccoll.tools.bench.results import Results, ResultsError, launch_values, warnings
 from hpccoll.tools.study import agreement, curves, figures, tables
 from hpccoll.tools.study.tables import Table
@@ -65,7 +66,8 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
     sections = [*_scaling(scaled, folder), *_agreement(agreed, folder), *_collectives(results, folder)]
     environment = Environment(loader=PackageLoader("hpccoll.tools.study", "."), autoescape=True, trim_blocks=True)
     page = folder / "report.html"
-    page.write_text(
+    durable.write_text(
+        page,
         environment.get_template("report.html.j2").render(
             name=name,
             sections=sections,
@@ -73,7 +75,7 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
             summary=_summary(results),
             facts=_facts(results),
             modelled=_modelled(scaled, agreed),
-        )
+        ),
     )
     return page
 
@@ -132,7 +134,7 @@ def _section(
     for kind, draw, caption in drawn:
         file = f"figures/{stem}-{kind}.pdf"
         shown.append(Drawn(figures.save(draw(several), folder / file), caption, file))
-    (folder / "tables" / f"{stem}.tex").write_text(tables.latex(table))
+    durable.write_text(folder / "tables" / f"{stem}.tex", tables.latex(table))
     return Section(title, shown, table)
 
 

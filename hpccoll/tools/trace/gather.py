@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll import _core
+from hpccoll import _core, durable
 from hpccoll.detect.descendants import descendants, state_and_parent
 from hpccoll.tools.trace.recording import ENDING, Recording, TraceError, as_file, parse
 
@@ -142,5 +142,6 @@ def _write(rank: Rank) -> None:
     """Write what the ring held, and the state of its process."""
     file = _file(rank, ENDING)
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(rank.data)
-    _file(rank, ".state").write_text(f"{rank.state}\n")
+    with durable.replacing(file) as fresh:
+        fresh.write_bytes(rank.data)
+    durable.write_text(_file(rank, ".state"), f"{rank.state}\n")

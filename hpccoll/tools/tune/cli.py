@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hpccoll import durable
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import start, statistics
 from hpccoll.tools.bench.results import Results, ResultsError
@@ -70,7 +71,12 @@ def main(arguments: argparse.Namespace) -> int:
     if text is None:
         print("no setting is better than the defaults here: nothing is written")
         return 0
-    arguments.out.write_text(text)
+    try:
+        durable.write_text(arguments.out, text)
+    except OSError as error:
+        print(text)
+        print(f"hpccoll tune: {arguments.out} was not written: {error}; its text stands above", file=sys.stderr)
+        return 1
     print(f"{arguments.out} is written: export HPCCOLL_SITE_FILE={arguments.out.resolve()}")
     return 0
 
