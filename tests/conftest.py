@@ -26,6 +26,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+sys.path.insert(0, str(ROOT / "tests"))
+pytest_plugins = ["run_limits", "run_records"]
+
 # Thousands of processes import the package: where nothing may keep its bytecode, each of them compiles it, and each
 # worker rewrites the assertions of all tests. Containers often set this variable, for the sake of their size.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -228,6 +231,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if "HPCCOLL_TRACE_DIR" not in os.environ:  # of Worlds that tests break
         folder = os.environ["HPCCOLL_TRACE_DIR"] = tempfile.mkdtemp(prefix="hpccoll-traces-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if "PRTE_MCA_prte_local_tmpdir_base" not in os.environ:
+        # For tests that kill an mpirun of their own; openmpi.own_session_folder says what its files do to later ones.
+        sessions = tempfile.mkdtemp(prefix="hpccoll-sessions-")
+        os.environ.update(PRTE_MCA_prte_local_tmpdir_base=sessions)
+        config.add_cleanup(lambda: shutil.rmtree(sessions, ignore_errors=True))
     os.environ.setdefault("OMPI_MCA_btl", "^ofi")  # of Open MPI 5, it sleeps for 1 s in every MPI_Init
     config.addinivalue_line("markers", "gpu: needs a GPU; the only reason for a skip on CI")
     config.addinivalue_line("markers", "slow: longer than a few seconds; `make test-all` runs it")

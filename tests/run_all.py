@@ -1,38 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs all tests: those without a launcher, then the parallel ones under the real one at 1 to 4 ranks.
 
-Each run prints pytest's own report as it goes; the last lines are the closing line of each run and their sum.
+Each run prints pytest's own report as it goes, and the name of a test when it fails. The last lines compare, for each
+part, what was collected with what ran, and name what failed and what did not run. A part that a test has ended goes on
+without that test, which has failed. A run that is ended from outside says the same before it ends.
 """
 
 import argparse
 import os
-import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 
-TIMEOUT = 900
-"""Seconds for one run: a hang is a failure, not a night."""
-WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
+import run_records
+
+LAUNCH_LIMIT = 3600
+"""Seconds for the tests under a launcher; each test has its own limit. This one ends a launcher that hangs."""
+WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder", "--durations=20")
 """For the tests without a launcher. They start jobs and wait for them half of the time; one worker mostly waits, for
 Slurm and for hosts (scope_of in conftest.py)."""
-
-
 LAYOUTS = ((1, 1), (3, 2))
 """Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
 SLOW_LAYOUTS = ((2, 1), (4, 2))
 """One node, and even nodes: threads (tests/api) and other jobs have them in `make test`."""
 
 
-def runs(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:
+def commands(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:
     """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones.
 
     -P: what is installed is tested, not what happens to lie in the current folder.
     """
     pytest = ["-P", "-m", "pytest", "--color=no", *extra]
-    launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(TIMEOUT)]
+    launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(LAUNCH_LIMIT)]
     parallel = {
         f"{ranks} ranks, {nodes} nodes": [
             *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "-pno:cacheprovider", "--only-mpi",
@@ -42,47 +47,109 @@ def runs(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[st
     return parallel if parallel_only else {"no launcher": [sys.executable, *pytest, *WORKERS], **parallel}
 
 
-def execute(command: list[str]) -> tuple[int, str]:
-    """Run and print; the exit status and pytest's closing line."""
-    closing = "no summary"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as run:
-        assert run.stdout is not None
-        for line in run.stdout:
-            print(line, end="", flush=True)
-            if found := re.match(r"=* ?((?:no tests ran|\d+ \w+).* in [\d.]+s)", line):
-                closing = found[1]
-    return run.returncode, closing
+@dataclass
+class Part:
+    """One of the commands, and the folders with the records of its runs."""
+
+    name: str
+    command: list[str]
+    folder: Path
+    runs: list[Path] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def record(self) -> run_records.Record:
+        return run_records.read(self.runs)
+
+    def run(self) -> None:
+        """Run until all tests have run, as long as each run gets further."""
+        began = time.monotonic()
+        try:
+            for number in count(1):
+                left = self.record().not_run
+                print(
+                    f"\n##### {self.name}" + (f", run {number}: {len(left)} tests are left" if left else ""), flush=True
+                )
+                self.run_once(self.folder / f"{number:04}")
+                if not self.record().not_run or self.record().not_run == left:
+                    return
+        finally:
+            self.seconds = time.monotonic() - began
+
+    def run_once(self, records: Path) -> None:
+        self.runs.append(records)
+        environment = {**os.environ, run_records.FOLDER: str(records)}
+        with subprocess.Popen(self.command, env=environment, process_group=0) as process:
+            try:
+                self.statuses.append(process.wait())
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+
+    def succeeded(self) -> bool:
+        record = self.record()
+        good = self.statuses == [0] and record.collected and not record.failed()
+        return bool(good) and record.begun == record.collected
+
+    def summary(self) -> str:
+        counts, collected = self.record().counts(), len(self.record().collected)
+        ways = ", ".join(f"{counts[way]} {way}" for way in ("failed", "passed", "skipped", "not run") if counts[way])
+        ends = "" if self.statuses == [0] else f"; exit status {', '.join(map(str, self.statuses)) or 'none: ended'}"
+        return f"{self.name:>20}: {collected} collected: {ways or 'none ran'} in {self.seconds:.0f} s{ends}"
+
+
+def print_names(what: str, part: Part, tests: list[str]) -> None:
+    """Name tests; where a whole file is among many, the file and how many."""
+    files = Counter(test.split("::")[0] for test in tests)
+    names = tests if len(tests) <= 40 else [f"{file} ({number} tests)" for file, number in sorted(files.items())]
+    for name in names:
+        print(f"{what} {name} [{part.name}]")
+
+
+def summarize(parts: list[Part], seconds: float) -> int:
+    """Print what ran and what did not; the exit status."""
+    print("\n##### summary")
+    total = Counter[str]()
+    for part in parts:
+        print(part.summary())
+        total += part.record().counts()
+    for part in parts:
+        print_names("NOT RUN", part, sorted(part.record().not_run))
+        print_names("FAILED", part, part.record().failed())
+    good = all(part.succeeded() for part in parts)
+    words = {"failed": total["failed"] + total["not run"], "passed": total["passed"], "skipped": total["skipped"]}
+    counts = ", ".join(f"{number} {word}" for word, number in words.items() if number)
+    print(f"===== {counts or 'no tests ran'} in {seconds:.2f}s =====", flush=True)
+    return 0 if good else 1
+
+
+def end(*_: object) -> None:
+    """What `timeout` and a batch system send: say what there is, then end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit("ended by SIGTERM")
 
 
 def main() -> int:
-    """Run everything; 1 if a run failed."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as sessions:
-        # For tests that kill an mpirun of their own; openmpi.own_session_folder says what its files do to later ones.
-        os.environ.setdefault("PRTE_MCA_prte_local_tmpdir_base", sessions)
-        return run_all()
-
-
-def run_all() -> int:
-    """Run everything; 1 if a run failed."""
+    """Run everything; 1 if a test failed or did not run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parallel", action="store_true", help="only tests under the launcher")
     parser.add_argument("--slow", action="store_true", help="also tests marked slow")
     arguments, extra = parser.parse_known_args()
     if not arguments.slow and "-m" not in extra:
         extra += ["-m", "not slow"]
-    began, closings, failed, total = time.monotonic(), [], False, Counter[str]()
-    for name, command in runs(extra, arguments.parallel, arguments.slow).items():
-        print(f"\n##### {name}", flush=True)
-        status, closing = execute(command)
-        failed |= status != 0
-        closings.append(f"{name:>20}: {closing}" + (f"  (exit status {status})" if status else ""))
-        total.update({word: int(number) for number, word in re.findall(r"(\d+) (\w+)", closing.split(" in ")[0])})
-    print("\n##### summary", *closings, sep="\n")
-    counts = ", ".join(
-        f"{total[word]} {word}" for word in ("failed", "passed", "skipped", "error", "errors") if total[word]
-    )
-    print(f"===== {counts or 'no tests ran'} in {time.monotonic() - began:.2f}s =====", flush=True)
-    return int(failed)
+    signal.signal(signal.SIGTERM, end)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hpccoll-records-") as folder:
+        parts = [
+            Part(name, command, Path(folder, name.replace(" ", "-")))
+            for name, command in commands(extra, arguments.parallel, arguments.slow).items()
+        ]
+        try:
+            for part in parts:
+                part.run()
+        finally:
+            status = summarize(parts, time.monotonic() - began)
+    return status
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin of pytest: what each process collected, began and finished, in files that outlive it; and failures by name
+as they happen.
+
+run_all.py reads the files. When a run was ended by one of its tests, or by its limit, they say which tests have not
+run; a second run of the same part leaves out those that the first one began.
+"""
+
+import io
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+FOLDER = "TEST_RECORDS_FOLDER"
+"""The environment variable that names the folder of this run of a part; beside it are those of the runs before."""
+
+
+@dataclass
+class Record:
+    """What is known of the tests of a part."""
+
+    collected: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
+    outcomes: dict[str, str] = field(default_factory=dict)
+    """passed, failed or skipped; of several ranks and stages of a test the worst counts."""
+
+    def add(self, kind: str, value: str) -> None:
+        if kind in ("failed", "skipped", "passed"):
+            worst = min((self.outcomes.get(value, "passed"), kind), key=("failed", "skipped", "passed").index)
+            self.outcomes[value] = worst
+        else:
+            getattr(self, kind).add(value)
+
+    @property
+    def died(self) -> set[str]:
+        """Tests that ended the process that ran them, on one of the ranks."""
+        return self.begun - self.finished
+
+    @property
+    def not_run(self) -> set[str]:
+        return self.collected - self.begun
+
+    def counts(self) -> Counter[str]:
+        """How many tests ended in which way; together they are those collected."""
+        ended = Counter("failed" if test in self.died else self.outcomes.get(test, "failed") for test in self.begun)
+        return ended + Counter({"not run": len(self.not_run)})
+
+    def failed(self) -> list[str]:
+        """The names of the tests that failed or died."""
+        return sorted({test for test, outcome in self.outcomes.items() if outcome == "failed"} | self.died)
+
+
+def read(folders: list[Path]) -> Record:
+    """Return what the runs of a part have recorded, the oldest first.
+
+    A test has finished when it finished in each process that began it. What a killed process wrote last may be cut off.
+    """
+    record, died = Record(), set[str]()
+    for file in sorted(file for folder in folders for file in folder.glob("*.jsonl")):
+        of_process = Record()
+        for line in file.read_text().splitlines():
+            try:
+                kind, value = json.loads(line)
+            except ValueError:
+                continue
+            of_process.add(kind, value)
+            record.add(kind, value)
+        died |= of_process.died
+    record.finished -= died
+    return record
+
+
+class Recorder:
+    """Writes the record of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = os.open(folder / f"{os.getpid()}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.before = read(sorted(other for other in folder.parent.iterdir() if other.name < folder.name)).begun
+
+    def write(self, kind: str, value: str) -> None:
+        os.write(self.file, f"{json.dumps([kind, value])}\n".encode())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        done = [item for item in items if item.nodeid in self.before]
+        items[:] = [item for item in items if item.nodeid not in self.before]
+        if done:
+            config.hook.pytest_deselected(items=done)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            self.write("collected", item.nodeid)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.write("begun", nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.write(report.outcome, report.nodeid)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.write("finished", nodeid)
+
+
+class FailureNames:
+    """Says the name of a test when it fails, not when all others have run."""
+
+    def __init__(self, reporter: pytest.TerminalReporter | None) -> None:
+        self.reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        line = f"FAILED {report.nodeid} ({report.when})"
+        if self.reporter is None or isinstance(self.reporter._tw._file, io.StringIO):  # another rank than 0
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self.reporter.ensure_newline()
+            self.reporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    hands_out = bool(config.getoption("numprocesses", None)) and not is_worker
+    if FOLDER in os.environ and not hands_out:
+        config.pluginmanager.register(Recorder(Path(os.environ.pop(FOLDER))))  # it is not for what a test starts
+    if not is_worker:
+        config.pluginmanager.register(FailureNames(config.pluginmanager.get_plugin("terminalreporter")))
