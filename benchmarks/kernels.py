@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPE = {name: code for code, name in enumerate(DTYPES.split())}
-REDUCTION = {name: code for code, name in enumerate("SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split())}
+REDUCTIONS = "AVERAGE SUM ADASUM MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR"
+REDUCTION = {name: code for code, name in enumerate(REDUCTIONS.split())}
 SIZES = (1 << 10, 64 << 10, 1 << 20, 64 << 20)
 
 # reduction, sources, their dtype, the result's

@@ -94,18 +94,19 @@ def bound(reduction: str, dtype: str) -> str:
     return "√5(p-1)u" if dtype.startswith("complex") and reduction == "PRODUCT" else "(p-1)u"
 
 
+NAMES = [name for name in _core.REDUCTIONS if name != "ADASUM"]
+"""The reductions that the core has: ADASUM is made of several operations, by front ends."""
+
+
 def reductions() -> str:
     """Where each reduction is defined, as the kernels have it, and how far it may be off."""
 
-    def cell(reduction: int, dtype: int) -> str:
-        defined = _core.reduction_defined(reduction, dtype)
-        return bound(_core.REDUCTIONS[reduction], _core.DTYPES[dtype]) if defined else ""
+    def cell(name: str, dtype: int) -> str:
+        defined = _core.reduction_defined(_core.REDUCTIONS.index(name), dtype)
+        return bound(name, _core.DTYPES[dtype]) if defined else ""
 
-    rows = [
-        (f"`{name}`", *(cell(reduction, dtype) for reduction in range(len(_core.REDUCTIONS))))
-        for dtype, name in enumerate(_core.DTYPES)
-    ]
-    return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
+    rows = [(f"`{name}`", *(cell(reduction, dtype) for reduction in NAMES)) for dtype, name in enumerate(_core.DTYPES)]
+    return table(("dtype", *(f"`{name}`" for name in NAMES)), rows)
 
 
 def device_ways() -> str:
@@ -116,12 +117,12 @@ def device_ways() -> str:
             f"`{name}`",
             *(
                 _cuda.device_way(allreduce, reduction, dtype) if _core.reduction_defined(reduction, dtype) else ""
-                for reduction in range(len(_core.REDUCTIONS))
+                for reduction in map(_core.REDUCTIONS.index, NAMES)
             ),
         )
         for dtype, name in enumerate(_core.DTYPES)
     ]
-    return table(("dtype", *(f"`{name}`" for name in _core.REDUCTIONS)), rows)
+    return table(("dtype", *(f"`{name}`" for name in NAMES)), rows)
 
 
 def enum_rows(header: str, enum: str, prefix: str) -> list[tuple[str, str]]:

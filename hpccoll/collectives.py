@@ -32,6 +32,7 @@ import numpy as np
 from hpccoll import _core, objects
 from hpccoll.compression import Compression
 from hpccoll.reductions import (
+    ADASUM,
     AVERAGE,
     BAND,
     BOR,
@@ -48,8 +49,8 @@ from hpccoll.reductions import (
 from hpccoll.world import World, current
 
 __all__ = [
-    "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle", "Reduction",
-    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
+    "ADASUM", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle",
+    "Reduction", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
     "alltoall_async", "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "join",
     "join_async", "reducescatter", "reducescatter_async",
 ]  # fmt: skip

@@ -78,9 +78,9 @@ def allreduce_init(
 
 def reduce_init(
     x: Any,
-    root: int = 0,
-    op: Reduction = SUM,
     *,
+    op: Reduction = SUM,
+    root: int = 0,
     out: Any = None,
     prescale: float = 1.0,
     postscale: float = 1.0,
@@ -89,8 +89,8 @@ def reduce_init(
     """Make a persistent `reduce`; all ranks call this together.
 
     :param x: as of `allreduce_init`
-    :param root: the rank that gets the results
     :param op: one of the reductions
+    :param root: the rank that gets the results
     :param out: on the root, takes the results; None: a new array, the same one at every start
     :param prescale: as of `reduce`
     :param postscale: as of `reduce`

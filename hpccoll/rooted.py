@@ -29,9 +29,9 @@ Handle = _core.Handle
 
 def reduce(
     x: Any,
-    root: int = 0,
-    op: Reduction = SUM,
     *,
+    op: Reduction = SUM,
+    root: int = 0,
     name: str | None = None,
     out: Any = None,
     prescale: float = 1.0,
@@ -46,8 +46,8 @@ def reduce(
 
     :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
         agreed, fused and completed together, and the result is a list
-    :param root: the rank, in this World, that gets the result
     :param op: one of the reductions. AVERAGE divides by the number of ranks in the World, joined ranks included
+    :param root: the rank, in this World, that gets the result
     :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
     :param out: on the root, takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array;
         for a group a list of arrays. Other ranks' `out` is not touched
@@ -67,9 +67,9 @@ def reduce(
 
 def reduce_async(
     x: Any,
-    root: int = 0,
-    op: Reduction = SUM,
     *,
+    op: Reduction = SUM,
+    root: int = 0,
     name: str | None = None,
     out: Any = None,
     prescale: float = 1.0,

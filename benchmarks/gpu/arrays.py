@@ -160,7 +160,7 @@ def operations(library: Library, world: hpccoll.World) -> Iterator[str]:
         for elements in (37, 300_001):
             parts = [brought(dtype, q, (elements,)) for q in range(p)]
             for op in hpccoll.Reduction:
-                if _core.reduction_defined(int(op), code):
+                if _core.reduction_defined(op.value, code):
                     what = f"allreduce {op.name} of {elements} {name}"
                     check(library, what, hpccoll.allreduce(library.put(parts[r]), op), reduced(op, parts))
                     yield what

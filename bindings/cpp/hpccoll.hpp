@@ -268,8 +268,7 @@ class World {
         check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
     }
-    template <class T>
-    void reduce(std::span<T> x, int root, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+    template <class T> void reduce(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_reduce(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_));
     }
@@ -353,8 +352,7 @@ class World {
         });
     }
     template <class T>
-    [[nodiscard]] Plan reduce_init(std::span<T> x, int root, hpccoll_reduction op = HPCCOLL_SUM,
-                                   const Args &args = {}) const {
+    [[nodiscard]] Plan reduce_init(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         return plan([&](auto made) {
             return hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, made);

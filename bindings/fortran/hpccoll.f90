@@ -14,11 +14,12 @@ module hpccoll
   ! ---- codes: those of hpccoll.h -------------------------------------------------------------------------------
 
   enum, bind(c)
-    enumerator :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
-      HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
+    enumerator :: HPCCOLL_AVERAGE = 0, HPCCOLL_SUM = 1
+    enumerator :: HPCCOLL_MIN = 3, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, HPCCOLL_BXOR, &
+      HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
     enumerator :: HPCCOLL_MINLOC = 64, HPCCOLL_MAXLOC ! of pairs of one type, value and index: x(2, n)
   end enum
-  public :: HPCCOLL_SUM, HPCCOLL_AVERAGE, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
+  public :: HPCCOLL_AVERAGE, HPCCOLL_SUM, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
     HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR, HPCCOLL_MINLOC, HPCCOLL_MAXLOC
   integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10 ! of compression
   integer(c_int), parameter, public :: HPCCOLL_OK = 0, HPCCOLL_MISMATCH = -1, HPCCOLL_DUPLICATE_NAME = -2, &

@@ -280,10 +280,10 @@ hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, con
     }
     h->request.operation = call->operation;
     h->request.wire = (uint8_t)wire;
-    h->request.reduction = call->reduction;
     h->request.root = has(call, HC_OP_ROOTED) ? call->root : -1;
     h->request.flags = (uint8_t)((call->is_group ? HC_REQUEST_GROUP : 0) | (call->is_last ? HC_REQUEST_LAST : 0));
     if (has(call, HC_OP_REDUCES)) {
+        h->request.reduction = call->reduction;
         h->request.prescale = call->args->prescale;
         h->request.postscale = call->args->postscale;
     }

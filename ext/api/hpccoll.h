@@ -63,8 +63,9 @@ typedef enum hpccoll_operation {
 } hpccoll_operation;
 
 typedef enum hpccoll_reduction {
-    HPCCOLL_SUM,
     HPCCOLL_AVERAGE,
+    HPCCOLL_SUM,
+    HPCCOLL_ADASUM, /* of the front ends for Python alone; refused here */
     HPCCOLL_MIN,
     HPCCOLL_MAX,
     HPCCOLL_PRODUCT,

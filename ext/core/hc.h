@@ -67,9 +67,12 @@ enum hc_operation_trait {
     X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)                                    \
     X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)
 
+/* In the order of Horovod's numbers, which its programs pass. ADASUM is one of them: front ends make it of several
+ * operations, and here it is defined for no dtype. */
 #define HC_REDUCTIONS(X)  \
-    X(SUM, "SUM")         \
     X(AVERAGE, "AVERAGE") \
+    X(SUM, "SUM")         \
+    X(ADASUM, "ADASUM")   \
     X(MIN, "MIN")         \
     X(MAX, "MAX")         \
     X(PRODUCT, "PRODUCT") \

@@ -32,6 +32,7 @@ import weakref
 import numpy as np
 
 from hpccoll import arrays, errors
+from hpccoll.reductions import Reduction, reduction_of as reduction_given
 from hpccoll.text import call_site
 
 from hc cimport *

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # arguments.pxi - checks the arguments of operations and writes them into requests.
 
-cdef extern from "Python.h":
-    Py_ssize_t PyNumber_AsSsize_t(object number, void *overflow) except? -1  # NULL: what does not fit is clipped
+cdef tuple MEMBERS = tuple(Reduction)  # in the order of their numbers
 
 
 cdef inline int reduction_of(object op) except -1:
-    cdef Py_ssize_t reduction = -1
-    if PyIndex_Check(op):
-        reduction = PyNumber_AsSsize_t(op, NULL)
-    elif hasattr(op, "begin"):
+    cdef int code
+    for code in range(HC_REDUCTION_COUNT):
+        if op is MEMBERS[code] and code != HC_ADASUM:
+            return code
+    if hasattr(op, "begin"):
         return HC_REDUCTION_COUNT  # hpccoll.user_reductions: it knows what to do
-    if reduction < 0 or reduction >= HC_REDUCTION_COUNT:
-        raise errors.InvalidArgumentError(f"op is {op!r}: use one of hpccoll.{', hpccoll.'.join(REDUCTIONS)}")
-    return <int>reduction
+    return reduction_given(op).code
 
 
 cdef inline double factor_of(object x, str what) except? -1.0:

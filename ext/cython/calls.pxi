@@ -40,6 +40,7 @@ cdef class Call:
         self.operation = CODES[operation]
         self.traits = TRAITS[self.operation]
         self.has_input = self.has_result = True
+        self.reduction = HC_SUM
         self.wire = HC_WIRE_SAME
         self.root = -1
         self.prescale = self.postscale = 1.0

@@ -457,7 +457,7 @@ cdef class Set:
         kind, is_barrier = operation, operation == "barrier"
         if is_barrier:
             x = out = np.zeros(1, np.uint8)
-            operation, op = "allreduce", REDUCTIONS.index("MAX")
+            operation, op = "allreduce", Reduction.MAX
         plan = new_plan(self, kind, name, x, out)
         plan.is_barrier = is_barrier
         plan.options = (operation, op, root, splits, prescale, postscale, compression)

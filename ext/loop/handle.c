@@ -39,6 +39,7 @@ hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndi
         .ticket = (uint64_t)(uintptr_t)handle,
         .name = memory + text,
         .name_len = (uint32_t)name_len,
+        .reduction = HC_SUM,
         .wire = HC_WIRE_SAME,
         .root = -1,
         .prescale = 1.0,

@@ -84,7 +84,7 @@ static const struct definition {
 
 /* prescale and postscale are the bits of a double, as TensorFlow's float attributes have 32. */
 #define ONE "4607182418800017408"
-static const char *const attributes[] = {"tensor_name: string = ''", "set: int = 0",         "reduction: int = 0",
+static const char *const attributes[] = {"tensor_name: string = ''", "set: int = 0",         "reduction: int = 1",
                                          "wire: int = 255",          "group: int = 0",       "root: int = -1",
                                          "prescale: int = " ONE,     "postscale: int = " ONE};
 

@@ -14,7 +14,7 @@ from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
-from hpccoll.frontend.reductions import Adasum, ReduceOp, Sum, reduction
+from hpccoll.frontend.reductions import Adasum, Reduction, Sum
 from hpccoll.world import World
 
 __all__ = ["Groups", "buckets_of", "distributed_gradients", "names_of"]
@@ -32,7 +32,7 @@ def distributed_gradients(
     *,
     compression: Compressor,
     passes: int,
-    op: ReduceOp,
+    op: Reduction,
     predivide: float,
     groups: Groups[P],
     sparse_as_dense: bool,
@@ -57,7 +57,7 @@ def distributed_gradients(
     world = world_of(process_set)
     own = Sum if op is Adasum else op
     wire = own_wire(compression)
-    spec = ReductionSpec(world, reduction(own), predivide, wire)
+    spec = ReductionSpec(world, own, predivide, wire)
     buckets = buckets_of(adapter, parameters, names, groups, world)
     if world.size == 1:
         return None

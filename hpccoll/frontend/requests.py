@@ -25,7 +25,7 @@ from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
 from hpccoll.frontend.called import called, in_its_words
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
-from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, Sum, reduction
+from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
 from hpccoll.world import World
 
 __all__ = ["Requests", "check_factors", "group_of", "together"]
@@ -75,7 +75,7 @@ class Requests(Generic[T]):
         self,
         name: str | None,
         tensors: Sequence[T],
-        op: ReduceOp,
+        op: Reduction,
         prescale: float,
         postscale: float,
         process_set: ProcessSet,
@@ -101,7 +101,7 @@ class Requests(Generic[T]):
         given = [adapter.buffer(source) for source in sources]
         taken = given if in_place else [adapter.buffer(target) for target in targets]
         x, out = (given, taken) if group else (given[0], taken[0])
-        request = _begin(world, "allreduce", x, name, out, waits, reduction(op), None, None, prescale, postscale, wire)
+        request = _begin(world, "allreduce", x, name, out, waits, op, None, None, prescale, postscale, wire)
 
         def finish(_: list[Any]) -> Any:
             done = [self._scaled(target, after) for target in targets]
@@ -218,7 +218,7 @@ class Requests(Generic[T]):
         self,
         name: str | None,
         tensor: T,
-        op: ReduceOp,
+        op: Reduction,
         prescale: float,
         postscale: float,
         process_set: ProcessSet,
@@ -242,7 +242,7 @@ class Requests(Generic[T]):
             name,
             adapter.buffer(target),
             waits,
-            reduction(op),
+            op,
             prescale=prescale,
             postscale=postscale,
         )
@@ -253,8 +253,8 @@ class Requests(Generic[T]):
         self,
         name: str | None,
         tensor: T,
+        op: Reduction,
         root_rank: int,
-        op: ReduceOp,
         prescale: float,
         postscale: float,
         process_set: ProcessSet,
@@ -274,7 +274,7 @@ class Requests(Generic[T]):
             name,
             None if target is None else adapter.buffer(target),
             waits,
-            reduction(op),
+            op,
             root,
             prescale=prescale,
             postscale=postscale,
@@ -332,8 +332,8 @@ class Requests(Generic[T]):
         return counts
 
     def _scaled_before(
-        self, sources: list[T], op: ReduceOp, prescale: float, postscale: float, size: int
-    ) -> tuple[list[T], ReduceOp, float, float, float]:
+        self, sources: list[T], op: Reduction, prescale: float, postscale: float, size: int
+    ) -> tuple[list[T], Reduction, float, float, float]:
         """Apply the factors that the library does not apply itself.
 
         :returns: the tensors, the reduction and the two factors to ask the library for, and the factor of its result
@@ -383,7 +383,7 @@ def together(handles: Sequence[HandleNumber]) -> HandleNumber:
     return HandleNumber(handles, list)
 
 
-def _scaled_afterwards(op: ReduceOp, postscale: float, size: int) -> tuple[ReduceOp, float]:
+def _scaled_afterwards(op: Reduction, postscale: float, size: int) -> tuple[Reduction, float]:
     """Return the reduction and the factor of its result.
 
     Integers are cut off once only, so a mean that has a factor is a sum that is divided along with it.

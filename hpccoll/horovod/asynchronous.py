@@ -16,7 +16,7 @@ from hpccoll.frontend import names
 from hpccoll.frontend.adapter import SparseParts, TensorAdapter
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
-from hpccoll.frontend.reductions import Average, Sum, choose
+from hpccoll.frontend.reductions import Average, Op, Sum, choose
 from hpccoll.frontend.requests import Requests, group_of, together
 
 __all__ = ["AsynchronousOperations"]
@@ -37,7 +37,7 @@ class AsynchronousOperations(Generic[T]):
         tensor: T,
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -65,7 +65,7 @@ class AsynchronousOperations(Generic[T]):
         tensor: T,
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -93,7 +93,7 @@ class AsynchronousOperations(Generic[T]):
         tensors: Sequence[T],
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -123,7 +123,7 @@ class AsynchronousOperations(Generic[T]):
         tensors: Sequence[T],
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -147,7 +147,7 @@ class AsynchronousOperations(Generic[T]):
         )  # fmt: skip
 
     def sparse_allreduce_async(
-        self, tensor: T, name: str | None, op: int | None, process_set: ProcessSet = global_process_set
+        self, tensor: T, name: str | None, op: Op | None, process_set: ProcessSet = global_process_set
     ) -> Callable[[], T]:
         """Begin to add up sparse tensors, or to average them: the entries of all ranks are gathered.
 
@@ -180,7 +180,7 @@ class AsynchronousOperations(Generic[T]):
         self,
         tensor: T,
         name: str | None = None,
-        op: int | None = Average,
+        op: Op | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
@@ -204,7 +204,7 @@ class AsynchronousOperations(Generic[T]):
         self,
         tensors: Sequence[T],
         name: str | None = None,
-        op: int | None = Average,
+        op: Op | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,

@@ -16,7 +16,7 @@ from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average, ReduceOp, choose
+from hpccoll.frontend.reductions import Average, Op, Reduction, choose
 from hpccoll.frontend.requests import group_of
 from hpccoll.horovod.rooted import RootedOperations
 
@@ -30,7 +30,7 @@ class Allreduce:
     """Everything about an allreduce but its tensors."""
 
     name: str | None
-    op: ReduceOp
+    op: Reduction
     prescale: float
     postscale: float
     process_set: ProcessSet
@@ -44,7 +44,7 @@ class Reducescatter:
     """Everything about some reducescatters but their tensors."""
 
     names: list[str | None]
-    op: ReduceOp
+    op: Reduction
     prescale: float
     postscale: float
     process_set: ProcessSet
@@ -61,7 +61,7 @@ class Operations(RootedOperations[T]):
         average: bool | None = None,
         name: str | None = None,
         compression: Compressor = NoneCompressor,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -90,7 +90,7 @@ class Operations(RootedOperations[T]):
         tensor: T,
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -119,7 +119,7 @@ class Operations(RootedOperations[T]):
         average: bool | None = None,
         name: str | None = None,
         compression: Compressor = NoneCompressor,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -145,7 +145,7 @@ class Operations(RootedOperations[T]):
         tensors: Sequence[T],
         average: bool | None = None,
         name: str | None = None,
-        op: int | None = None,
+        op: Op | None = None,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: ProcessSet = global_process_set,
@@ -305,7 +305,7 @@ class Operations(RootedOperations[T]):
         tensor: T,
         name: str | None = None,
         compression: Compressor = NoneCompressor,
-        op: int | None = Average,
+        op: Op | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
@@ -331,7 +331,7 @@ class Operations(RootedOperations[T]):
         tensors: Sequence[T],
         name: str | None = None,
         compression: Compressor = NoneCompressor,
-        op: int | None = Average,
+        op: Op | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average, choose
+from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.horovod.asynchronous import AsynchronousOperations
 
 __all__ = ["RootedOperations"]
@@ -26,9 +26,10 @@ class RootedOperations(AsynchronousOperations[T]):
     def reduce(
         self,
         tensor: T,
+        *,
+        op: Op | None = Average,
         root_rank: int,
         name: str | None = None,
-        op: int | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
@@ -36,9 +37,9 @@ class RootedOperations(AsynchronousOperations[T]):
         """Combine the tensors of all ranks into a new tensor on the root, which autograd does not record.
 
         :param tensor: the same shape and dtype on all ranks
+        :param op: Average (default), Sum, Min, Max or Product
         :param root_rank: global rank of the root, also within a process set
         :param name: matches the calls of different ranks, in any order; calls without a name match by their order
-        :param op: Average (default), Sum, Min, Max or Product
         :param process_set: the ranks that take part
         :param prescale_factor: factor of each rank's tensor
         :param postscale_factor: factor of the result
@@ -46,16 +47,17 @@ class RootedOperations(AsynchronousOperations[T]):
         :raises HpccollError: see allreduce
         """
         result: T | None = self.requests.reduce(
-            name, tensor, root_rank, choose(op), prescale_factor, postscale_factor, process_set, waits=True
+            name, tensor, choose(op), root_rank, prescale_factor, postscale_factor, process_set, waits=True
         ).wait()
         return result
 
     def reduce_async(
         self,
         tensor: T,
+        *,
+        op: Op | None = Average,
         root_rank: int,
         name: str | None = None,
-        op: int | None = Average,
         process_set: ProcessSet = global_process_set,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
@@ -63,9 +65,9 @@ class RootedOperations(AsynchronousOperations[T]):
         """Begin to combine the tensors of all ranks into a new tensor on the root.
 
         :param tensor: the same shape and dtype on all ranks
+        :param op: Average (default), Sum, Min, Max or Product
         :param root_rank: global rank of the root, also within a process set
         :param name: matches the calls of different ranks, in any order; calls without a name match by their order
-        :param op: Average (default), Sum, Min, Max or Product
         :param process_set: the ranks that take part
         :param prescale_factor: factor of each rank's tensor
         :param postscale_factor: factor of the result
@@ -73,7 +75,7 @@ class RootedOperations(AsynchronousOperations[T]):
         :raises InvalidArgumentError: (a ValueError) the root or this rank is not in the process set
         :raises UnsupportedError: (a ValueError) the library does not know the dtype, or cannot move the memory
         """
-        return self.requests.reduce(name, tensor, root_rank, choose(op), prescale_factor, postscale_factor, process_set)
+        return self.requests.reduce(name, tensor, choose(op), root_rank, prescale_factor, postscale_factor, process_set)
 
     # ---- gather --------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpccoll import _core, _xla
+from hpccoll.reductions import Reduction
 
 __all__ = ["MESSAGES", "Call", "Shape"]
 
@@ -32,7 +33,7 @@ class Call:
     """The process set, as the gate knows it."""
     rank: int
     size: int
-    reduction: int = 0
+    reduction: int = Reduction.SUM.value
     prescale: float = 1.0
     postscale: float = 1.0
     wire: int = _core.WIRE_SAME

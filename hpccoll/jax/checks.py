@@ -11,7 +11,7 @@ from jax.experimental.sparse import JAXSparse
 
 from hpccoll import _core, arrays, compression, errors
 from hpccoll.frontend.process_sets import check_process_set
-from hpccoll.frontend.reductions import Adasum, ReduceOp, choose, reduction
+from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum, choose
 
 __all__ = ["array", "check_options", "checked_reduction", "wire_of"]
 
@@ -39,7 +39,7 @@ def _check_factors(*factors: Any) -> None:
             raise errors.InvalidArgumentError(f"a factor is {factor!r}: a number, known when the program is traced")
 
 
-def _checked_op(op: Any) -> ReduceOp:
+def _checked_op(op: Any) -> Reduction:
     chosen = choose(op)
     if chosen is Adasum:
         raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or hpccoll.torch")
@@ -73,11 +73,11 @@ def checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int
     """
     _check_factors(prescale, postscale)
     chosen = _checked_op(op)
-    code = int(reduction(chosen))
+    code = chosen.code
     if not _core.reduction_defined(code, arrays.dtype_code(x.dtype)):
         raise errors.UnsupportedError(f"{chosen.name} of {x.dtype} is not defined")
     scaled = prescale != 1.0 or postscale != 1.0
-    if scaled and (chosen.name not in ("Sum", "Average") or not jnp.issubdtype(x.dtype, jnp.inexact)):
+    if scaled and (chosen not in (Sum, Average) or not jnp.issubdtype(x.dtype, jnp.inexact)):
         raise errors.UnsupportedError(f"factors go with Sum and Average of floating-point values, not {x.dtype}")
     return code
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hpccoll import _core, compression, errors
-from hpccoll.collectives import Handle
+from hpccoll.collectives import Handle, Reduction
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.world import World, current
 
@@ -80,9 +80,9 @@ def begin(call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = 
         return _begin_messages(core, call, given)
     x: Any = given if call.group else given[0]
     wire = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}.get(call.wire)
-    splits = None if call.splits is None else list(call.splits)
+    op, splits = Reduction(call.reduction), None if call.splits is None else list(call.splits)
     handle = core.collective(
-        call.operation, x, name, None, waits, call.reduction, call.root, splits, call.prescale, call.postscale, wire
+        call.operation, x, name, None, waits, op, call.root, splits, call.prescale, call.postscale, wire
     )
     return Begun(call, [handle])
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from hpccoll import compression, errors
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Average, Sum, choose
+from hpccoll.frontend.reductions import Average, Op, Sum, choose
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import array, checked_reduction, wire_of
@@ -81,7 +81,7 @@ def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]
 
 def allreduce(
     x: Any,
-    op: int | None = Average,
+    op: Op | None = Average,
     *,
     name: str | None = None,
     compression: Any = None,
@@ -107,7 +107,7 @@ def allreduce(
 
 def grouped_allreduce(
     xs: Sequence[Any],
-    op: int | None = Average,
+    op: Op | None = Average,
     *,
     name: str | None = None,
     compression: Any = None,
@@ -127,14 +127,14 @@ def grouped_allreduce(
 
 
 def _allreduce(
-    xs: list[Any], op: int | None, name: str | None, narrow: Any, prescale: float, postscale: float,
+    xs: list[Any], op: Op | None, name: str | None, narrow: Any, prescale: float, postscale: float,
     process_set: ProcessSet, group: bool,
 ) -> list[Any]:  # fmt: skip
     return _run(allreduce_call(xs, op, narrow, prescale, postscale, process_set, group), name, *xs)
 
 
 def allreduce_call(
-    xs: Sequence[Any], op: int | None, narrow: Any, prescale: float, postscale: float, process_set: ProcessSet,
+    xs: Sequence[Any], op: Op | None, narrow: Any, prescale: float, postscale: float, process_set: ProcessSet,
     group: bool,
 ) -> Call:  # fmt: skip
     """Check the arguments of an allreduce; return the call."""
@@ -150,17 +150,17 @@ def allreduce_call(
 
 def reduce(
     x: Any,
-    root_rank: int,
-    op: int | None = Average,
     *,
+    op: Op | None = Average,
+    root_rank: int,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Combine the arrays of all ranks element by element, for the root.
 
     :param x: the same shape and dtype on all ranks
-    :param root_rank: global rank of the root
     :param op: Average (default), Sum, Min, Max or Product
+    :param root_rank: global rank of the root
     :param name: matches the calls of different ranks
     :param process_set: the ranks that take part
     :returns: the result on the root; None elsewhere
@@ -173,7 +173,7 @@ def reduce(
 
 def reducescatter(
     x: Any,
-    op: int | None = Average,
+    op: Op | None = Average,
     *,
     name: str | None = None,
     prescale_factor: float = 1.0,
@@ -199,9 +199,7 @@ def reducescatter(
     return _run(call, name, x)[0]
 
 
-def scan(
-    x: Any, op: int | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Any:
+def scan(x: Any, op: Op | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Combine the arrays of the ranks up to this one, in their order.
 
     :param x: the same shape and dtype on all ranks
@@ -214,7 +212,7 @@ def scan(
 
 
 def exscan(
-    x: Any, op: int | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
+    x: Any, op: Op | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Combine the arrays of the ranks before this one, in their order. The arguments are those of scan().
 
@@ -223,7 +221,7 @@ def exscan(
     return _prefix("exscan", x, op, name, process_set)
 
 
-def _prefix(operation: str, x: Any, op: int | None, name: str | None, process_set: ProcessSet) -> Any:
+def _prefix(operation: str, x: Any, op: Op | None, name: str | None, process_set: ProcessSet) -> Any:
     chosen = Sum if op is None else choose(op)
     if chosen is Average:
         raise errors.InvalidArgumentError(f"{operation} has no Average: the ranks have sums of different length")

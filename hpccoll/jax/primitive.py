@@ -118,7 +118,7 @@ def _to_allgather(ct: Any, call: Call, shape: Any) -> Any:
 
 def _to_reducescatter(ct: Any, call: Call, shape: Any) -> Any:
     rows = tuple(shape[0] // call.size + (r < shape[0] % call.size) for r in range(call.size))
-    plain = {"reduction": 0, "prescale": 1.0, "postscale": 1.0, "wire": _core.WIRE_SAME}
+    plain = {"reduction": _SUM, "prescale": 1.0, "postscale": 1.0, "wire": _core.WIRE_SAME}
     gathered = bind(call.also("transpose", operation="allgather", rows=rows, **plain), ct)[0]
     return _scaled(gathered, call.factor)
 

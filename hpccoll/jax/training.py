@@ -12,7 +12,7 @@ from jax.experimental.sparse import JAXSparse
 
 from hpccoll import errors, objects
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Average
+from hpccoll.frontend.reductions import Average, Op
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import check_options
@@ -34,7 +34,7 @@ def _leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
 
 def allreduce_gradients(
     tree: Any,
-    op: int | None = Average,
+    op: Op | None = Average,
     *,
     compression: Any = None,
     groups: int | None = None,
@@ -88,7 +88,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: Any,
     *,
     backward_passes_per_step: int = 1,
-    op: int | None = Average,
+    op: Op | None = Average,
     compression: Any = None,
     groups: int | None = None,
     name: str = "gradient",

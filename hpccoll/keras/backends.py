@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 import keras
 
-from hpccoll import errors
+from hpccoll import errors, reductions
 from hpccoll.frontend.compression import NoneCompressor, own_wire
 from hpccoll.frontend.own_errors import own_error
 from hpccoll.frontend.process_sets import ProcessSet, world_of
-from hpccoll.frontend.reductions import ReduceOp
 from hpccoll.keras.compression import Compressor
 
 __all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all", "uncompiled"]
@@ -30,7 +29,7 @@ Named = Sequence[tuple[str, Sequence[Any]]]
 class Reduction:
     """How tensors are combined."""
 
-    op: ReduceOp
+    op: reductions.Reduction
     process_set: ProcessSet
     compression: Compressor = NoneCompressor
     prescale: float = 1.0

@@ -22,7 +22,7 @@ from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
-from hpccoll.frontend.reductions import Adasum, Average, Max, choose
+from hpccoll.frontend.reductions import Adasum, Average, Max, Op, choose
 from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
 from hpccoll.world import is_initialized
@@ -247,7 +247,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
-    op: int = Average,
+    op: Op = Average,
     num_groups: int = 0,
     groups: int | Sequence[Sequence[Any]] | None = None,
     backward_passes_per_step: int = 1,
@@ -299,7 +299,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
 
 def _checked_reduction(
-    op: int, process_set: ProcessSet, compression: Compressor, predivide: float, passes: int, factor: int
+    op: Op, process_set: ProcessSet, compression: Compressor, predivide: float, passes: int, factor: int
 ) -> Reduction:
     check_compressor(compression)
     check_process_set(process_set)
@@ -320,7 +320,7 @@ def PartialDistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
-    op: int = Average,
+    op: Op = Average,
     backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False,
     groups: int | Sequence[Sequence[Any]] | None = None,

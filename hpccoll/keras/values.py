@@ -14,7 +14,7 @@ from hpccoll import collectives, errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Average, choose, reduction
+from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.keras.backends import Reduction, backend, reduce_all
 
 __all__ = [
@@ -40,7 +40,7 @@ def allreduce(
     average: bool | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-    op: int | None = None,
+    op: Op | None = None,
     compression: Compressor = NoneCompressor,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
@@ -64,7 +64,7 @@ def allreduce(
         if chosen is Average and not np.issubdtype(array.dtype, np.inexact):
             array = array.astype(np.float64)
         return collectives.allreduce(
-            array, reduction(chosen), name=name, prescale=prescale_factor, postscale=postscale_factor,
+            array, chosen, name=name, prescale=prescale_factor, postscale=postscale_factor,
             world=world_of(process_set),
         )  # fmt: skip
     how = Reduction(chosen, process_set, compression, prescale_factor, postscale_factor)
@@ -108,7 +108,7 @@ def broadcast(value: Any, root_rank: int, name: str | None = None, process_set: 
 
 
 def reducescatter(
-    value: Any, name: str | None = None, op: int = Average, process_set: ProcessSet = global_process_set
+    value: Any, name: str | None = None, op: Op = Average, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Combine the values of all ranks; each rank gets its share of the rows.
 
@@ -120,7 +120,7 @@ def reducescatter(
     """
     value = _plain(value)
     if not _is_tensor(value):
-        chosen = reduction(choose(op))
+        chosen = choose(op)
         return collectives.reducescatter(np.asarray(value), chosen, name=name, world=world_of(process_set))
     return backend().operations().reducescatter(value, name=name, op=op, process_set=process_set)
 

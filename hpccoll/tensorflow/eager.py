@@ -16,7 +16,7 @@ from hpccoll.compression import Compression
 from hpccoll.frontend import names
 from hpccoll.frontend.called import called, in_its_words
 from hpccoll.frontend.process_sets import ProcessSet, world_of
-from hpccoll.frontend.reductions import Adasum, ReduceOp, reduction
+from hpccoll.frontend.reductions import Adasum, Reduction
 from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow.adapter import code_of, memory_of, new_tensor, on_host
 
@@ -31,7 +31,7 @@ def can(call: Allreduce) -> bool:
 class Allreduces:
     """Begins allreduces of one kind; what they share is looked up once."""
 
-    def __init__(self, op: ReduceOp, process_set: ProcessSet) -> None:
+    def __init__(self, op: Reduction, process_set: ProcessSet) -> None:
         """
         :param op: not Adasum
         :param process_set: the ranks that take part
@@ -51,7 +51,7 @@ class Allreduces:
         """
         try:
             if self._kind is None:
-                self._kind = world_of(self._process_set).core, reduction(self._op)
+                self._kind = world_of(self._process_set).core, self._op
             core, op = self._kind
             source = on_host(tensor)
             dtype = code_of(source.dtype)

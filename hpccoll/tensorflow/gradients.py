@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import _core, compression
-from hpccoll.frontend.reductions import Average, Max, Min, Product, ReduceOp, Sum, reduction
+from hpccoll.frontend.reductions import Reduction
 from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import derivatives
 from hpccoll.tensorflow.graph import process_set_of
@@ -17,7 +17,6 @@ from hpccoll.tensorflow.operations import OPERATIONS
 
 __all__: list[str] = []
 
-_OPS: dict[int, ReduceOp] = {int(reduction(op)): op for op in (Average, Sum, Min, Max, Product)}
 _WIRES = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}
 
 
@@ -40,7 +39,7 @@ def _factors(op: Any) -> tuple[float, float]:
 def _of_allreduce(op: Any, *gradients: Any) -> list[Any]:
     call = Allreduce(
         _name(op),
-        _OPS[op.get_attr("reduction")],
+        Reduction(op.get_attr("reduction")),
         *_factors(op),
         process_set_of(op.get_attr("set")),
         group=bool(op.get_attr("group")),
@@ -76,5 +75,6 @@ def _of_alltoall(op: Any, gradient: Any, _: Any) -> list[Any]:
 
 @tf.RegisterGradient("HpccollReducescatter")
 def _of_reducescatter(op: Any, gradient: Any) -> list[Any]:
-    call = Reducescatter([_name(op)], _OPS[op.get_attr("reduction")], *_factors(op), process_set_of(op.get_attr("set")))
+    reduction, process_set = Reduction(op.get_attr("reduction")), process_set_of(op.get_attr("set"))
+    call = Reducescatter([_name(op)], reduction, *_factors(op), process_set)
     return derivatives.of_reducescatter(OPERATIONS, call, [tf.convert_to_tensor(gradient)])

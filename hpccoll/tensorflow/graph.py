@@ -18,7 +18,7 @@ from hpccoll import _core, errors
 from hpccoll.compression import Compression
 from hpccoll.frontend.adapter import is_inexact
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Average, ReduceOp, Sum, reduction
+from hpccoll.frontend.reductions import Average, Reduction, Sum
 from hpccoll.frontend.requests import check_factors
 from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import kernels, xla
@@ -117,8 +117,8 @@ def _attributes(
 
 
 def _scaled_before(
-    tensors: Sequence[Any], op: ReduceOp, prescale: float, postscale: float, size: int
-) -> tuple[list[Any], ReduceOp, float, float, float]:
+    tensors: Sequence[Any], op: Reduction, prescale: float, postscale: float, size: int
+) -> tuple[list[Any], Reduction, float, float, float]:
     """Apply the factors that the library does not apply itself, as hpccoll.frontend.requests does."""
     check_factors(prescale, postscale)
     if op in (Sum, Average) and all(is_inexact(tensor.dtype.name) for tensor in tensors):
@@ -143,7 +143,7 @@ def allreduce(call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         call.name,
         call.process_set,
         whole,
-        reduction=int(reduction(op)),
+        reduction=op.code,
         wire=_core.WIRE_SAME if wire is None else wire.dtype_code,
         group=int(call.group),
         prescale=_bits(prescale),
@@ -201,7 +201,7 @@ def reducescatter(call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
             name,
             call.process_set,
             [whole],
-            reduction=int(reduction(op)),
+            reduction=op.code,
             prescale=_bits(prescale),
             postscale=_bits(postscale),
         )

@@ -22,7 +22,7 @@ from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Adasum, Average, Sum, choose
+from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
 from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
 from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
@@ -161,7 +161,7 @@ def allreduce(
     device_dense: str = "",
     device_sparse: str = "",
     compression: Compressor = NoneCompressor,
-    op: int | None = None,
+    op: Op | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     name: str | None = None,
@@ -200,7 +200,7 @@ def allreduce(
 
 
 def _allreduce_slices(
-    slices: Any, op: int, compression: Compressor, name: str | None, process_set: ProcessSet, factor: float
+    slices: Any, op: Op, compression: Compressor, name: str | None, process_set: ProcessSet, factor: float
 ) -> Any:
     if op not in (Sum, Average):
         raise errors.UnsupportedError(
@@ -226,7 +226,7 @@ def grouped_allreduce(
     device_dense: str = "",
     device_sparse: str = "",
     compression: Compressor = NoneCompressor,
-    op: int | None = None,
+    op: Op | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
@@ -273,7 +273,7 @@ def reducescatter(
     tensor: Any,
     device_dense: str = "",
     compression: Compressor = NoneCompressor,
-    op: int | None = Average,
+    op: Op | None = Average,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
@@ -307,7 +307,7 @@ def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
     compression: Compressor = NoneCompressor,
-    op: int | None = Average,
+    op: Op | None = Average,
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,

@@ -12,7 +12,7 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Adasum, Average
+from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.tensorflow.accumulation import Accumulation, Passes, after, own_variable
 from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
@@ -156,7 +156,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
     backward_passes_per_step: int = 1,
-    op: int = Average,
+    op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,

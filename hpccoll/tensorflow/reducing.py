@@ -15,11 +15,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hpccoll import errors
+from hpccoll import errors, reductions
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Adasum, Average, ReduceOp, choose
+from hpccoll.frontend.reductions import Adasum, Average, Op, choose
 from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow import eager
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
@@ -36,7 +36,7 @@ class Reduction:
     """How gradients are combined: what a tape or an optimizer was made with."""
 
     name: str
-    op: ReduceOp = Average
+    op: reductions.Reduction = Average
     compression: Compressor = NoneCompressor
     predivide: float = 1.0
     groups: Groups = None
@@ -186,7 +186,7 @@ def reduction_for(
     name: str,
     compression: Compressor,
     sparse_as_dense: bool,
-    op: int,
+    op: Op,
     predivide: float,
     num_groups: int,
     groups: Groups,

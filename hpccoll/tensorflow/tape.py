@@ -12,7 +12,7 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average
+from hpccoll.frontend.reductions import Average, Op
 from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
 
@@ -84,7 +84,7 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     device_sparse: str = "",
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
-    op: int = Average,
+    op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
     groups: Groups = None,
@@ -132,7 +132,7 @@ def PartialDistributedGradientTape(  # noqa: N802 - Horovod's name
     device_sparse: str = "",
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
-    op: int = Average,
+    op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
     groups: Groups = None,

@@ -205,7 +205,7 @@ def enqueue(request: Request, world: World, where: Where, in_place: bool) -> Pen
     given = [where.put(x.copy()) for x in values]
     x, out = given[0], given[0] if in_place else None
     begins: dict[str, Callable[..., hpccoll.Handle]] = {
-        "reduce": partial(hpccoll.reduce_async, x, request.root, request.op, out=out),
+        "reduce": partial(hpccoll.reduce_async, x, op=request.op, root=request.root, out=out),
         "gather": partial(hpccoll.gather_async, x, request.root),
         "scatter": partial(hpccoll.scatter_async, x, request.root),
         "broadcast": partial(hpccoll.broadcast_async, x, request.root, out=out),

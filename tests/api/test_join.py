@@ -7,7 +7,7 @@ import pytest
 import hpccoll
 
 
-@pytest.mark.parametrize("op", list(hpccoll.Reduction), ids=str)
+@pytest.mark.parametrize("op", [op for op in hpccoll.Reduction if op is not hpccoll.ADASUM], ids=str)
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float16])
 def test_neutral_elements(everywhere, op, dtype):
     if np.dtype(dtype).kind == "f" and op in (hpccoll.BAND, hpccoll.BOR, hpccoll.BXOR):

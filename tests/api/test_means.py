@@ -10,7 +10,7 @@ import pytest
 import hpccoll
 from hpccoll import _core, testing
 
-NAMES = [name for code, name in enumerate(_core.DTYPES) if _core.reduction_defined(int(hpccoll.AVERAGE), code)]
+NAMES = [name for code, name in enumerate(_core.DTYPES) if _core.reduction_defined(hpccoll.AVERAGE.code, code)]
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NAMES]
 
 
@@ -29,7 +29,7 @@ def means(x, world):
     yield hpccoll.reducescatter(x, hpccoll.AVERAGE, name=name, world=world), share
     group = hpccoll.allreduce([x, x[:7]], hpccoll.AVERAGE, name=name, world=world)
     yield from zip(group, (np.arange(x.size), np.arange(7)), strict=True)
-    root = hpccoll.reduce(x, world.size - 1, hpccoll.AVERAGE, name=name, world=world)
+    root = hpccoll.reduce(x, op=hpccoll.AVERAGE, root=world.size - 1, name=name, world=world)
     if root is not None:
         yield root, np.arange(x.size)
 

@@ -29,8 +29,9 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
             for op in ops[2:] if dtype == "?" else ops:
                 wanted = hpccoll.allreduce(x, op, name="named", world=world)
                 assert np.array_equal(hpccoll.allreduce(x, op, world=world), wanted, equal_nan=True)
-                out, wanted = np.empty_like(x), hpccoll.reduce(x, root, op, name="named reduce", world=world)
-                assert hpccoll.reduce(x, root, op, out=out, world=world) is (out if world.rank == root else None)
+                out, wanted = np.empty_like(x), hpccoll.reduce(x, op=op, root=root, name="named reduce", world=world)
+                result = hpccoll.reduce(x, op=op, root=root, out=out, world=world)
+                assert result is (out if world.rank == root else None)
                 assert world.rank != root or np.array_equal(out, wanted, equal_nan=True)
             wanted = hpccoll.broadcast(x, root, name="named", world=world)
             assert np.array_equal(hpccoll.broadcast(x, root, world=world), wanted)
@@ -55,7 +56,7 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
         lambda rank, world: hpccoll.allreduce(np.ones(2), prescale=1.0 + rank, world=world),
         lambda rank, world: hpccoll.allreduce(np.ones(2 + 9000 * rank), world=world),  # too large on one
         lambda rank, world: hpccoll.broadcast(np.ones(2), rank, world=world),
-        lambda rank, world: hpccoll.reduce(np.ones(2), rank, world=world),
+        lambda rank, world: hpccoll.reduce(np.ones(2), root=rank, world=world),
         lambda rank, world: hpccoll.barrier(world=world) if rank else hpccoll.broadcast(np.ones(1), world=world),
         lambda rank, world: hpccoll.allgather(np.ones(1), world=world) if rank else hpccoll.barrier(world=world),
     ],

@@ -31,7 +31,7 @@ def test_not_commutative_in_the_order_of_the_ranks(everywhere):
             before = mine.copy()
             assert (hpccoll.allreduce(mine, product, world=world) == total).all()
             root = world.size - 1
-            got = hpccoll.reduce(mine, root, product, name="product", world=world)
+            got = hpccoll.reduce(mine, op=product, root=root, name="product", world=world)
             assert (got is None) if world.rank != root else (got == total).all()
             assert (hpccoll.scan(mine, product, world=world) == reduce(multiply, x[: world.rank + 1])).all()
             if world.rank:
@@ -148,7 +148,7 @@ def test_wrong_calls(threads):
         with pytest.raises(hpccoll.MismatchError, match="rank 1 for allreduce with minimum"):
             hpccoll.allreduce(np.zeros(3), UserReduction(np.minimum) if world.rank else op, name="x", world=world)
         with pytest.raises(hpccoll.MismatchError, match=r"to rank 0, rank 1 for .* to rank 1"):
-            hpccoll.reduce(np.zeros(3), world.rank, op, world=world)
+            hpccoll.reduce(np.zeros(3), op=op, root=world.rank, world=world)
         with pytest.raises(hpccoll.UnsupportedError, match="takes one array, not a group"):
             hpccoll.allreduce([np.zeros(3)], op, world=world)
         with pytest.raises(hpccoll.UnsupportedError, match="takes no factors"):

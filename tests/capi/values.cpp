@@ -51,7 +51,7 @@ static void check_plans(const hpccoll::World &world) {
     double taken = -1;
     int from = -1;
     std::vector<std::int64_t> counts;
-    hpccoll::Plan sum = world.allreduce_init(whole), most = world.reduce_init(whole.first(1), 0, HPCCOLL_MAX);
+    hpccoll::Plan sum = world.allreduce_init(whole), most = world.reduce_init(whole.first(1), HPCCOLL_MAX, 0);
     hpccoll::Plan all = world.allgather_init(std::span(&given, 1), std::span(out), &counts);
     hpccoll::Plan parts = world.reducescatter_init(std::span<const double>(x), std::span(share));
     check(counts == std::vector<std::int64_t>(static_cast<std::size_t>(size), 1), "counts of a plan");

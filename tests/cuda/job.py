@@ -64,7 +64,7 @@ def operations(world):
     for number, dtype in enumerate(DTYPES):
         parts = all_ranks(world, dtype, (13, 3))
         for op in hpccoll.Reduction:
-            if _core.reduction_defined(int(op), number):
+            if _core.reduction_defined(op.value, number):
                 same(hpccoll.allreduce(to_cupy(parts[r]), op), expected(op, parts))
         rows = [values(dtype, q, (q + 1, 2)) for q in range(p)]
         same(hpccoll.allgather(to_cupy(rows[r])), np.concatenate(rows))
@@ -76,7 +76,7 @@ def operations(world):
         same(got, np.concatenate([x[3 * r : 3 * r + 3] for x in sent]))
         assert came.tolist() == [3] * p
         for op in hpccoll.Reduction:
-            if _core.reduction_defined(int(op), number):
+            if _core.reduction_defined(op.value, number):
                 prefixes(world, op, parts)
         rooted(world, parts, rows, sent)
 
@@ -84,7 +84,7 @@ def operations(world):
 def prefixes(world, op, parts):
     """A reduce to the last rank; scans, which have no mean."""
     p, r = world.size, world.rank
-    got = hpccoll.reduce(to_cupy(parts[r]), p - 1, op)
+    got = hpccoll.reduce(to_cupy(parts[r]), op=op, root=p - 1)
     if r < p - 1:
         assert got is None
     else:
@@ -317,7 +317,7 @@ def joined(world):
             hpccoll.scan(to_cupy(np.ones(9, np.float32)), name=f"s{step}"),
             np.full(9, world.rank + 1, np.float32),
         )
-        reduced = hpccoll.reduce(to_cupy(np.ones(9, np.float32)), 0, name=f"r{step}")
+        reduced = hpccoll.reduce(to_cupy(np.ones(9, np.float32)), root=0, name=f"r{step}")
         rows = hpccoll.gather(to_cupy(np.ones(2, np.int32)), 0, name=f"t{step}")
         if world.rank == 0:
             same(reduced, np.full(9, others, np.float32))

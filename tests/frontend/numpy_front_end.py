@@ -19,7 +19,7 @@ from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.deltas import Deltas
 from hpccoll.frontend.parameters import Groups, distributed_gradients, names_of
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Adasum, Average, ReduceOp
+from hpccoll.frontend.reductions import Adasum, Average, Reduction
 from hpccoll.horovod.operations import Operations
 
 
@@ -201,7 +201,7 @@ class DistributedSGD:
         *,
         compression: Compressor = NoneCompressor,
         passes: int = 1,
-        op: ReduceOp = Average,
+        op: Reduction = Average,
         predivide: float = 1.0,
         groups: Groups[Variable] = None,
         sparse_as_dense: bool = False,

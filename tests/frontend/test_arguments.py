@@ -17,11 +17,13 @@ def test_arguments(front):
     wrong = {
         "op is 9": lambda: ops.allreduce(x, op=9),
         "op and average": lambda: ops.allreduce(x, average=True, op=hvd.Sum),
-        "Adasum is for allreduce alone": lambda: ops.reducescatter(x, op=hvd.Adasum),
+        "ADASUM is for the allreduce of": lambda: ops.reducescatter(x, op=hvd.Adasum),
         "allreduce of weights: a list is no": lambda: ops.allreduce([1.0], name="weights"),
         "root_rank is 99": lambda: ops.broadcast(x, 99),
         "no rows": lambda: ops.reducescatter(front.tensor(1.0)),
-        "reduce of weights: Adasum is for allreduce alone": lambda: ops.reduce(x, 0, "weights", hvd.Adasum),
+        "reduce of weights: ADASUM is for the allreduce of": lambda: ops.reduce(
+            x, op=hvd.Adasum, root_rank=0, name="weights"
+        ),
         "gather of an unnamed tensor: root_rank is 99": lambda: ops.gather(x, 99),
         "scatter of one: .* at least one dimension": lambda: ops.scatter(front.tensor(1.0), 0, name="one"),
         "the tensor is not sparse: use allreduce": lambda: ops.sparse_allreduce_async(x, "table", hvd.Sum),
@@ -54,9 +56,11 @@ def test_a_name_is_a_text(front, end):
         if name != "alltoall":
             with pytest.raises(ValueError, match=NO_NAME):
                 getattr(front.operations, f"grouped_{name}{end}")([given], name=3)
-    for name in ("broadcast", "gather", "scatter", "reduce"):
+    for name in ("broadcast", "gather", "scatter"):
         with pytest.raises(ValueError, match=NO_NAME):
             getattr(front.operations, name + end)(x, 0, name=3)
+    with pytest.raises(ValueError, match=NO_NAME):
+        getattr(front.operations, "reduce" + end)(x, root_rank=0, name=3)
 
 
 def test_average_is_a_truth_value(front):

@@ -12,6 +12,7 @@ import pytest
 
 import hpccoll.horovod as hvd
 from hpccoll.frontend.handles import poll, synchronize
+from hpccoll.frontend.reductions import Reduction
 
 pytestmark = [pytest.mark.mpi(min_size=1), pytest.mark.usefixtures("job")]
 
@@ -27,7 +28,7 @@ def wide(dtype: str) -> str:
     return "bool" if dtype == "bool" else "complex128" if "complex" in dtype else "float64"
 
 
-def reduced(op: int, dtype: str, inputs: list[np.ndarray]) -> np.ndarray:
+def reduced(op: Reduction, dtype: str, inputs: list[np.ndarray]) -> np.ndarray:
     result = reduce(OPS[op], [np.asarray(x != 0 if dtype == "bool" else x, np.int64) for x in inputs])
     return result != 0 if dtype == "bool" else result
 
@@ -290,7 +291,7 @@ def test_reduce_to_every_root(front, ops, ranks, op):
     ]
     inputs = [front.tensor(values(hvd.rank(), shape), dtype) for dtype, shape, _ in cases]
     handles = [
-        ops.reduce_async(x, case[2], name=f"{case}", op=op, process_set=ranks)
+        ops.reduce_async(x, root_rank=case[2], name=f"{case}", op=op, process_set=ranks)
         for case, x in zip(cases, inputs, strict=True)
     ]
     for (dtype, shape, root), handle, x in zip(cases, handles, inputs, strict=True):
@@ -309,8 +310,8 @@ def test_reduce_that_waits(front, ops, ranks):
     wants = {"float32": total / ranks.size(), "int32": np.trunc(total / ranks.size())}
     for dtype, want in wants.items():
         x = front.tensor(values(hvd.rank(), (4, 6)), dtype)
-        mean = ops.reduce(x.T, root, name="mean", process_set=ranks)
-        scaled = ops.reduce(x, root, op=hvd.Sum, process_set=ranks, prescale_factor=3.0, postscale_factor=2.0)
+        mean = ops.reduce(x.T, root_rank=root, name="mean", process_set=ranks)
+        scaled = ops.reduce(x, op=hvd.Sum, root_rank=root, process_set=ranks, prescale_factor=3.0, postscale_factor=2.0)
         if hvd.rank() != root:
             assert mean is None
             assert scaled is None

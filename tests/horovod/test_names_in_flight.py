@@ -23,7 +23,7 @@ ASYNCHRONOUS: dict[str, Callable[[torch.Tensor], int]] = {
     "alltoall_async": lambda x: hvd.alltoall_async(x, name="twice"),
     "reducescatter_async": lambda x: hvd.reducescatter_async(x, name="twice"),
     "grouped_reducescatter_async": lambda x: hvd.grouped_reducescatter_async([x, x], name="twice"),
-    "reduce_async": lambda x: hvd.reduce_async(x, 0, name="twice"),
+    "reduce_async": lambda x: hvd.reduce_async(x, root_rank=0, name="twice"),
     "gather_async": lambda x: hvd.gather_async(x, 0, name="twice"),
     "scatter_async": lambda x: hvd.scatter_async(x, 0, name="twice"),
 }

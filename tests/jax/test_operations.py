@@ -35,7 +35,7 @@ def test_reductions():
     assert second.dtype == jnp.int32
     np.testing.assert_array_equal(both(lambda x: hvd.scan(x), x), (rank + 1) * (np.arange(5.0) + rank / 2))
     np.testing.assert_array_equal(both(lambda x: hvd.exscan(x), x), rank * (np.arange(5.0) + (rank - 1) / 2))
-    reduced = both(lambda x: hvd.reduce(x, size - 1, hvd.Sum), x)
+    reduced = both(lambda x: hvd.reduce(x, op=hvd.Sum, root_rank=size - 1), x)
     assert (reduced is not None) == (rank == size - 1)
 
 
@@ -43,7 +43,7 @@ def test_reductions():
 def test_dtypes(dtype):
     x = jnp.ones((2, 3), dtype)
     op = hvd.Max if dtype == "bool" else hvd.Sum
-    if not hpccoll._core.reduction_defined(3 if dtype == "bool" else 0, hpccoll._core.DTYPES.index(dtype)):
+    if not hpccoll._core.reduction_defined(op.code, hpccoll._core.DTYPES.index(dtype)):
         pytest.skip("not defined")
     result = both(lambda x: hvd.allreduce(x, op), x)
     assert result.dtype == x.dtype

@@ -23,6 +23,7 @@ static uint64_t next_random(uint64_t *seed) {
 static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n) {
     hc_shortcut_call call = {.in = values, .out = values, .count = n, .bytes = (size_t)n * sizeof *values};
     call.agreed = (hc_shortcut_agreed){.operation = HC_ALLREDUCE, .dtype = HC_INT64, .ndim = 1, .root = -1};
+    call.agreed.reduction = HC_SUM;
     call.agreed.prescale = call.agreed.postscale = 1.0;
     call.agreed.dims[0] = n;
     int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, rank, &call);

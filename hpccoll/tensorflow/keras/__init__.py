@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.reductions import Op
 from hpccoll.horovod import (
     Adasum,
     Average,
@@ -96,7 +97,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: Compressor = NoneCompressor,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
-    op: int = Average,
+    op: Op = Average,
     backward_passes_per_step: int = 1,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,

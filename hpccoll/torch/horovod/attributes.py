@@ -10,6 +10,7 @@ import torch
 
 from hpccoll.frontend.compression import Compressor
 from hpccoll.frontend.process_sets import ProcessSet
+from hpccoll.frontend.reductions import Reduction
 
 __all__ = ["Attributes", "Given"]
 
@@ -25,7 +26,7 @@ class Given(NamedTuple):
     names: dict[torch.Tensor, str]
     """The name of each parameter."""
     compression: Compressor
-    op: int
+    op: Reduction
     gradient_predivide_factor: float
     sparse_as_dense: bool
     process_set: ProcessSet
@@ -51,7 +52,7 @@ class Attributes(_Base):
         self.set_backward_passes_per_step(passes)
 
     @property
-    def op(self) -> int:
+    def op(self) -> Reduction:
         """How the ranks' gradients are combined."""
         return self._given.op
 

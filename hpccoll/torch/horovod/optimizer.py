@@ -18,7 +18,7 @@ from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.parameters import Groups, distributed_gradients, names_of
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
-from hpccoll.frontend.reductions import Adasum, Average, choose
+from hpccoll.frontend.reductions import Adasum, Average, Op, choose
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.horovod.adasum_steps import AdasumSteps
 from hpccoll.torch.horovod.attributes import Attributes, Given
@@ -190,7 +190,7 @@ def DistributedOptimizer(  # noqa: N802
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
     compression: Compressor = NoneCompressor,
     backward_passes_per_step: int = 1,
-    op: int = Average,
+    op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
     groups: Groups[torch.Tensor] = None,
@@ -231,14 +231,14 @@ def DistributedOptimizer(  # noqa: N802
         if gradient_predivide_factor != 1.0 or groups:
             raise errors.InvalidArgumentError("gradient_predivide_factor and groups are not for Adasum")
         deltas = Deltas(ADAPTER, parameters, names, compression, process_set)
-        given = Given({p: name for name, p in named}, compression, op, 1.0, sparse_as_dense, process_set)
+        given = Given({p: name for name, p in named}, compression, reduction, 1.0, sparse_as_dense, process_set)
         return _put_before(optimizer, AdasumSteps, _given=given, _passes=passes, _deltas=deltas)
     gradients = distributed_gradients(
         ADAPTER, parameters, named, compression=compression, passes=passes, op=reduction,
         predivide=gradient_predivide_factor, groups=groups, sparse_as_dense=sparse_as_dense, process_set=process_set,
     )  # fmt: skip
     given = Given(
-        {p: name for name, p in named}, compression, op, gradient_predivide_factor, sparse_as_dense, process_set
+        {p: name for name, p in named}, compression, reduction, gradient_predivide_factor, sparse_as_dense, process_set
     )
     return _put_before(
         optimizer, _Reducing, _given=given, _passes=passes, _gradients=gradients, _synchronized=False,

@@ -123,7 +123,7 @@ def test_scatter_goes_back_to_the_root(ranks, name):
 
 def test_what_only_the_root_has_is_not_recorded():
     x = leaf(2)
-    for result in (hvd.reduce(x, 0), hvd.gather(x, 0)):
+    for result in (hvd.reduce(x, root_rank=0), hvd.gather(x, 0)):
         assert (result is None) == (hvd.rank() != 0)
         assert result is None or not result.requires_grad
 

@@ -238,7 +238,7 @@ static void choose_types(test_case *c, uint64_t *random) {
     c->wire = c->dtype;
     if (!is_scan(c) && (c->dtype == HC_FLOAT32 || c->dtype == HC_FLOAT64) && below(random, 2))
         c->wire = HC_FLOAT16 + (int)below(random, 2);
-    c->scale = is_float(c->dtype) && c->reduction <= HC_AVERAGE && below(random, 2) ? 0.3 : 1.0;
+    c->scale = is_float(c->dtype) && c->reduction <= HC_SUM && below(random, 2) ? 0.3 : 1.0;
     c->divisor = hc_operation_has(c->operation, HC_OP_REDUCES) && c->reduction == HC_AVERAGE ? size : 1;
 }
 

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 Array = NDArray[Any]
 NAMES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in NAMES.split()]
-REDUCTIONS = "SUM AVERAGE MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split()
+REDUCTIONS = "AVERAGE SUM ADASUM MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".split()
 
 
 def sets_here() -> list[str]:

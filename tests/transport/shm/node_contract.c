@@ -94,7 +94,7 @@ static void draw_job(tester *t, job *j) {
     hc_batch *b = &j->batch;
     draw_kind(t, b);
     j->seed = all_draw(t, UINT64_MAX);
-    j->scaled = is_inexact(b->dtype) && b->reduction <= HC_AVERAGE && all_draw(t, 2);
+    j->scaled = is_inexact(b->dtype) && b->reduction <= HC_SUM && all_draw(t, 2);
     b->npieces = (int32_t)(all_draw(t, 3) ? 1 + all_draw(t, 3) : 1 + all_draw(t, 40));
     b->pieces = calloc((size_t)b->npieces, sizeof *b->pieces);
     j->ins = calloc((size_t)b->npieces, sizeof *j->ins);
