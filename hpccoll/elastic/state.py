@@ -5,7 +5,8 @@ A commit has a version: the generation that made it and its number. The ranks th
 any of them has (loop.py): in a step that holds an operation of all ranks, no rank is further than one commit ahead.
 A state with values that differ between ranks (`sharded`) keeps two commits, and all ranks go back to the newest one
 that they have in common. A commit is made of what this process holds alone, and a sync that a loss cuts short leaves it
-as it was.
+as it was. Each copy that restore() may go back to is a commit with a number of its own, also the copy of a program that
+calls save() or sync() itself: ranks with the same version have the same state.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class State:
         self.sharded: tuple[str, ...] = ()
         """Names of values that differ between ranks."""
         self._held = Report()
+        self._synchronizing = False
         self._own_bcast, self._own_rank = bcast_object, get_rank
         self.path = Path(path) if path else None
         """The file for commits."""
@@ -118,8 +120,7 @@ class State:
 
     def save_commit(self) -> None:
         """Save the state as the next commit."""
-        self.save()
-        self._note((_generation(), self.version[1] + 1))
+        self._save_numbered()
         if self._file and self.version[1] % self._every == 0 and self._rank() == 0:
             self._file.write(self.version[1], self.committed())
 
@@ -138,12 +139,12 @@ class State:
             version = versions.newest(reports)
             if version == NONE or any(report.last.version != version for report in reports):
                 self.source = next(rank for rank, report in enumerate(reports) if report.last.version == version)
-                self.sync()
-                self.save()
+                self._receive()
+                self._save_numbered()
             else:
                 self.reset()
-        generation = _generation()
-        self._note((generation, max(version[1], 1)), self._held.since or generation)
+        generation, held = _generation(), self._held
+        self._held = Report(_commit((generation, max(version[1], 1))), held.older, held.since or generation)
 
     def _synchronize_shards(self, reports: list[Report]) -> Version:
         """Go back to the common commit, and deal its shards to the present ranks."""
@@ -152,7 +153,7 @@ class State:
             raise errors.MismatchError(_no_common_commit(reports))
         if version == NONE:
             self.source = 0
-            self.sync()
+            self._receive()
         else:
             found = [report.find(version) for report in reports]
             if self._held.find(version) == self._held.older:
@@ -162,18 +163,31 @@ class State:
             self.source, size = next((rank, commit.size) for rank, commit in enumerate(found) if commit)
             before = [commit.rank if commit else -1 for commit in found]
             if -1 in before:
-                self.sync()
+                self._receive()
             if before != list(range(size)):
                 self.reshard(before, size)
             self.reset()
-        self.save()
+        self._save_numbered()
         return version
 
-    def _note(self, version: Version, since: int = 0) -> None:
-        """Note the version of what save() has kept, and of what it has kept before."""
-        rank, size = (current().rank, current().size) if is_initialized() else (-1, 0)
-        older = self._held.last if self.sharded else Commit()
-        self._held = Report(Commit(version, rank, size), older, since or self._held.since)
+    def _receive(self) -> None:
+        """Take the state of the source, and leave the commits as they are: a loss may still cut synchronize() short."""
+        self._synchronizing = True
+        try:
+            self.sync()
+        finally:
+            self._synchronizing = False
+
+    def _save_synced(self) -> None:
+        """End a sync() that the program has called: restore() goes back to what it gave."""
+        if not self._synchronizing:
+            self._save_numbered()
+
+    def _save_numbered(self) -> None:
+        before = self._held
+        self.save()
+        if self._held is before:  # a class of the program's own whose save() does not call this class's, as for Horovod
+            State.save(self)
 
     def begin(self) -> None:
         """Take the commit from the file, if there is one and nothing was committed yet.
@@ -206,15 +220,19 @@ class State:
     # ---- what a class of its own defines -------------------------------------------------------------------
 
     def save(self) -> None:
-        """Keep a copy of the state in host memory."""
-        raise NotImplementedError
+        """Keep a copy of the state in host memory; a class of your own does so, and calls this, which numbers it."""
+        older = self._held.last if self.sharded else Commit()
+        self._held = Report(_commit((_generation(), self.version[1] + 1)), older, self._held.since)
 
     def restore(self) -> None:
         """Go back to the last copy."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Take the state of the rank `self.source`, without sharded values; all ranks call this together."""
+        """Take the state of the rank `self.source`, without sharded values; all ranks call this together.
+
+        restore() goes back to what sync() gave. A class of your own need not save: run() does so after its own sync().
+        """
         raise NotImplementedError
 
     def rollback(self) -> None:
@@ -291,15 +309,15 @@ class ObjectState(State):
             setattr(self, name, value)
             if isinstance(value, ElasticSampler):
                 value.at_end = self.join
-        self._saved_state: dict[str, Any] = {}
+        self._saved_state = self._copied_objects()
         self._older_state: dict[str, Any] = {}
-        ObjectState.save(self)
 
     def save(self) -> None:
         """See State: deep copies."""
         if self.sharded:
             self._older_state = self._saved_state
-        self._saved_state = {name: copy.deepcopy(_form(getattr(self, name))) for name in self._names}
+        self._saved_state = self._copied_objects()
+        super().save()
 
     def restore(self) -> None:
         """See State."""
@@ -313,12 +331,16 @@ class ObjectState(State):
         """See State: one object that holds all of them."""
         equal = [name for name in self._names if name not in self.sharded]
         self._give(self._bcast_object({name: _form(getattr(self, name)) for name in equal}))
+        self._save_synced()
 
     def reset(self) -> None:
         """See State: samplers deal to the new ranks."""
         for name in self._names:
             if isinstance(value := getattr(self, name), ElasticSampler):
                 value.reset()
+
+    def _copied_objects(self) -> dict[str, Any]:
+        return {name: copy.deepcopy(_form(getattr(self, name))) for name in self._names}
 
     def _give(self, forms: dict[str, Any]) -> None:
         for name, form in forms.items():
@@ -387,7 +409,6 @@ class ArrayState(ObjectState):
 
     def sync(self) -> None:
         """See State: a broadcast per array, in place."""
-        super().sync()
         handles = [
             collectives.broadcast_async(array, self.source, name=f"hpccoll.elastic.{name}", out=array)
             for name, array in self._arrays.items()
@@ -395,6 +416,7 @@ class ArrayState(ObjectState):
         ]
         for handle in handles:
             handle.wait()
+        super().sync()
 
     def committed(self) -> Any:
         """See State."""
@@ -445,6 +467,10 @@ def _no_common_commit(reports: list[Report]) -> str:
         f"the ranks have no commit in common (generation, number): {held}. Each step must hold an operation of all "
         "ranks, so that no rank is further than one commit ahead of another one"
     )
+
+
+def _commit(version: Version) -> Commit:
+    return Commit(version, *((current().rank, current().size) if is_initialized() else (-1, 0)))
 
 
 def _generation() -> int:

@@ -165,6 +165,14 @@ def test_training_goes_on_when_a_rank_is_lost(job: Job, program: str, tmp_path: 
 
 @slow
 @pytest.mark.timeout(450)
+@pytest.mark.parametrize("program", ["variables", "keras", "session"])
+def test_elastic_states(job: Job, program: str) -> None:
+    """What sync() gave is what restore() goes back to; every sequence of calls, compared with a model."""
+    assert job("states.py", program).count("passed") == 2
+
+
+@slow
+@pytest.mark.timeout(450)
 def test_an_operation_that_is_never_begun_is_named(ended: Callable[..., Any]) -> None:
     """TensorFlow begins no more operations of a program of which one has failed; a rank may have begun one before."""
     limits = {"HPCCOLL_STALL_WARNING": "5", "HPCCOLL_STALL_LIMIT": "15"}

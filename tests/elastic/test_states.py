@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All classes of states on several ranks: every sequence of their calls (sequences.py)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import sequences
+
+import hpccoll
+from hpccoll import elastic
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world() -> Iterator[None]:
+    hpccoll.init(verbose=0)
+    yield
+    hpccoll.shutdown()
+
+
+def check(state: Any, write: Any, read: Any, length: int = 3) -> None:
+    sequences.check(state, hpccoll.rank(), hpccoll.size(), write, read, length)
+
+
+@pytest.mark.parametrize("sharded", [(), ("mine",)])
+def test_objects(sharded: tuple[str, ...]) -> None:
+    sampler = elastic.ElasticSampler(range(1000))
+    state = elastic.ObjectState(step=0, seen=[0], sampler=sampler, mine=0, sharded=sharded)
+
+    def write(number: int) -> None:
+        state.step = state.seen[0] = state.mine = number
+        sampler.load_state_dict({"epoch": number, "processed_num": number})
+
+    def read() -> dict[str, Any]:
+        assert state.sampler is sampler
+        return {"step": state.step, "seen": state.seen, "mine": state.mine, "sampler": sampler.processed_num}
+
+    check(state, write, read, length=4)
+
+
+@pytest.mark.parametrize("sharded", [(), ("mine", "own")])
+def test_arrays(sharded: tuple[str, ...]) -> None:
+    arrays = {"weights": np.zeros(3), "one": np.zeros(()), "none": np.zeros((0, 2)), "mine": np.zeros((2, 3)).T}
+    state = elastic.ArrayState(**arrays, step=0, own=0, sharded=sharded)
+
+    def write(number: int) -> None:
+        for name in arrays:
+            getattr(state, name)[...] = number
+        state.step = state.own = number
+
+    def read() -> dict[str, Any]:
+        assert all(getattr(state, name) is array for name, array in arrays.items())
+        return {name: np.copy(getattr(state, name)) for name in (*arrays, "step", "own")}
+
+    check(state, write, read)
+
+
+@pytest.mark.parametrize("sharded", [(), ("mine", "own")])
+def test_torch(sharded: tuple[str, ...]) -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'hpccoll[torch]'")
+    import hpccoll.torch as hvd
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    mine = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    state = hvd.elastic.TorchState(model, optimizer, mine=mine, step=0, own=0, sharded=sharded)
+
+    def tensors() -> dict[str, list[Any]]:
+        momenta = [entry["momentum_buffer"] for entry in optimizer.state_dict()["state"].values()]
+        return {"model": [*model.state_dict().values(), *momenta], "mine": list(mine.state_dict().values())}
+
+    def write(number: int) -> None:
+        for values in tensors().values():
+            for tensor in values:
+                tensor.fill_(number)
+        optimizer.param_groups[0]["lr"] = state.step = state.own = number
+
+    def read() -> dict[str, Any]:
+        numbers = {name: np.concatenate([t.flatten().numpy() for t in values]) for name, values in tensors().items()}
+        return {**numbers, "optimizer": optimizer.param_groups[0]["lr"], "step": state.step, "own": state.own}
+
+    check(state, write, read)
+
+
+class OfHorovod(elastic.State):
+    """A class as programs for Horovod have it: it calls none of the methods of State that it defines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = self.kept = hpccoll.rank()
+
+    def save(self) -> None:
+        self.kept = self.value
+
+    def restore(self) -> None:
+        self.value = self.kept
+
+    def sync(self) -> None:
+        self.value = hpccoll.broadcast_object(self.value, self.source)
+
+
+@pytest.mark.parametrize("make", [lambda: elastic.ObjectState(value=hpccoll.rank()), OfHorovod])
+def test_the_ranks_go_on_from_a_copy_that_one_of_them_has_made(make: Any) -> None:
+    """Where a loss cuts a step short, some ranks have called save() or sync(), and others have not."""
+    state = make()
+    state.synchronize()
+    ahead = hpccoll.size() - 1
+    for method in ("commit",) if make is OfHorovod else ("save", "commit"):
+        state.value += 1 + hpccoll.rank()
+        if hpccoll.rank() == ahead:
+            getattr(state, method)()
+        state.restore()
+        before = hpccoll.allgather_object(state.value)
+        state.synchronize()
+        live = hpccoll.allgather_object(state.value)
+        state.restore()
+        kept = hpccoll.allgather_object(state.value)
+        assert before[ahead] != before[0]
+        assert live == kept == [before[ahead]] * hpccoll.size(), method

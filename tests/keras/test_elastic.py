@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KerasState under every sequence of its calls, as tests/elastic/test_states.py has it for the other classes."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import hpccoll.keras as hvd
+from hpccoll.keras import elastic
+
+sys.path.append(str(Path(__file__).parents[1] / "elastic"))
+import sequences
+
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.filterwarnings("ignore:__array__ impl")]
+
+
+def test_every_sequence_of_calls(values: Any) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1), keras.layers.BatchNormalization()])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    other = keras.optimizers.Adam(0.1)
+    other.build(model.trainable_variables)
+    state = elastic.KerasState(model, other, step=0)
+    variables = [*model.weights, *model.optimizer.variables, *other.variables]
+
+    def write(number: int) -> None:
+        for variable in variables:
+            variable.assign(np.full(variable.shape, number))
+        state.step = number
+
+    def read() -> dict[str, Any]:
+        return {"variables": np.concatenate([value.ravel() for value in values(variables)]), "step": state.step}
+
+    sequences.check(state, hvd.rank(), hvd.size(), write, read)

@@ -1,0 +1,66 @@
+"""TensorFlow's elastic states under every sequence of their calls: one rank of a job of test_jobs.py."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+import hpccoll.tensorflow as hvd
+from hpccoll.tensorflow import elastic
+
+sys.path.append(str(Path(__file__).parents[1] / "elastic"))
+import sequences
+
+KIND = sys.argv[1]
+v1 = tf.compat.v1
+hvd.init()
+
+
+def with_variables():
+    variables = [tf.Variable(np.zeros(shape, dtype)) for shape, dtype in (((2, 3), "f4"), ((), "i8"), ((0,), "f8"))]
+
+    def write(number):
+        for variable in variables:
+            variable.assign(np.full(variable.shape, number))
+
+    return elastic.TensorFlowState(variables=variables, step=0), write, lambda: [one.numpy() for one in variables]
+
+
+def with_keras():
+    model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1), tf.keras.layers.BatchNormalization()])
+    state = elastic.TensorFlowKerasState(model, tf.keras.optimizers.SGD(0.1, momentum=0.1), step=0)
+
+    def write(number):
+        for variable in state.variables:
+            variable.assign(np.full(variable.shape, number))
+
+    return state, write, lambda: [one.numpy() for one in state.variables]
+
+
+def with_a_session():
+    v1.disable_eager_execution()
+    variable = v1.get_variable("weights", initializer=np.zeros((2, 3), np.float32))
+    fed = v1.placeholder(tf.float32, variable.shape)
+    assign = variable.assign(fed)
+    session = v1.Session()
+    session.run(v1.global_variables_initializer())
+    state = elastic.TensorFlowState(session=session, step=0)
+    return state, lambda number: session.run(assign, {fed: np.full((2, 3), number)}), lambda: [session.run(variable)]
+
+
+make = {"variables": with_variables, "keras": with_keras, "session": with_a_session}
+state, write_variables, read_variables = make[KIND]()
+
+
+def write(number):
+    write_variables(number)
+    state.step = number
+
+
+def read():
+    return {"variables": np.concatenate([value.ravel() for value in read_variables()]), "step": state.step}
+
+
+sequences.check(state, hvd.rank(), hvd.size(), write, read)
+print("passed", flush=True)
