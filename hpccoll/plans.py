@@ -26,7 +26,7 @@ from typing import Any
 from hpccoll import _core, bootstrap, errors, objects
 from hpccoll.compression import Compression
 from hpccoll.p2p import ANY_SOURCE
-from hpccoll.reductions import SUM, Reduction
+from hpccoll.reductions import SUM, Reduction, check_prefix
 from hpccoll.rendezvous import agreed
 from hpccoll.world import World, current
 
@@ -207,7 +207,7 @@ def scan_init(
     """Make a persistent `scan`; all ranks call this together.
 
     :param x: as of `allreduce_init`
-    :param op: one of the reductions
+    :param op: one of the reductions but for AVERAGE
     :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
     :param prescale: as of `scan`
     :param postscale: as of `scan`
@@ -215,6 +215,7 @@ def scan_init(
     :returns: the plan, whose `wait()` returns the reduction over this rank and those before it
     :raises HpccollError: as `allreduce_init`
     """
+    check_prefix("scan", op)
     return _init("scan", x, out, world, op=op, prescale=prescale, postscale=postscale)
 
 
@@ -230,7 +231,7 @@ def exscan_init(
     """Make a persistent `exscan`; all ranks call this together.
 
     :param x: as of `allreduce_init`
-    :param op: one of the reductions
+    :param op: one of the reductions but for AVERAGE
     :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
     :param prescale: as of `exscan`
     :param postscale: as of `exscan`
@@ -238,6 +239,7 @@ def exscan_init(
     :returns: the plan, whose `wait()` returns the reduction over the ranks before this one; on rank 0 as of `exscan`
     :raises HpccollError: as `allreduce_init`
     """
+    check_prefix("exscan", op)
     return _init("exscan", x, out, world, op=op, prescale=prescale, postscale=postscale)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpccoll import _core, errors
-from hpccoll.reductions import AVERAGE, SUM, Reduction
+from hpccoll import _core
+from hpccoll.reductions import SUM, Reduction, check_prefix
 from hpccoll.world import World, current
 
 __all__ = ["exscan", "exscan_async", "scan", "scan_async"]
@@ -131,6 +131,5 @@ def _begin(
     waits: bool,
 ) -> Handle:
     core = current(world).core
-    if op == AVERAGE:
-        raise errors.UnsupportedError(f"{operation} of AVERAGE is not defined: use SUM and divide")
+    check_prefix(operation, op)
     return core.collective(operation, x, name, out, waits, op, None, None, prescale, postscale)

@@ -477,3 +477,16 @@ def test_scans_say_what_is_wrong(everywhere, operation):
         hpccoll.join(world=world)
 
     everywhere(program)
+
+
+@pytest.mark.parametrize("op", [hpccoll.AVERAGE, 0])
+def test_there_is_no_mean_of_the_ranks_before(everywhere, op):
+    """The number of ranks differs; Horovod's 0 is AVERAGE, and a plan is the same operation."""
+
+    def program(world):
+        forms = (hpccoll.scan, hpccoll.exscan, hpccoll.scan_async, hpccoll.exscan_async)
+        for form in (*forms, hpccoll.scan_init, hpccoll.exscan_init):
+            with pytest.raises(hpccoll.UnsupportedError, match="scan of AVERAGE is not defined: use SUM and divide"):
+                form(np.ones(3), op, world=world)
+
+    everywhere(program)
