@@ -129,13 +129,13 @@ class Reader:
         return pickle.load(self._answers)
 
 
-def rank_of(rank: int, ranks: int, nodes: str, meeting: str, path: Path, row: Row) -> None:
+def rank_of(rank: int, ranks: int, nodes: str, place: str, path: Path, row: Row) -> None:
     """A rank, in its own process: makes a World, and saves under the blow."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     said = "?"
     try:
-        rendezvous = StoreRendezvous(rank, ranks, FileStore(meeting), timeout=LIMIT)
-        world = hpccoll.World(rendezvous=rendezvous, nodes=nodes, verbose=0, check=False, trace_dir=meeting)
+        rendezvous = StoreRendezvous(rank, ranks, FileStore(place), timeout=LIMIT)
+        world = hpccoll.World(rendezvous=rendezvous, nodes=nodes, verbose=0, check=False, trace_dir=place)
         kind = row.kind if rank == row.caller else NONE
         victim = ctypes.c_void_p(start_of_page + 4 * row.victim)
         library.blow_arm(os.fsencode(path.parent), row.at, kind, EIO, row.signal, victim)
@@ -162,12 +162,12 @@ def rank_of(rank: int, ranks: int, nodes: str, meeting: str, path: Path, row: Ro
 
 def run(ranks: int, nodes: str, path: Path, row: Row) -> list[str]:
     """Run the ranks of a row until all have ended: what each one said."""
-    meeting = tempfile.mkdtemp(dir="/dev/shm", prefix="blows-")
+    place = tempfile.mkdtemp(dir="/dev/shm", prefix="blows-")
     pids = {}
     for rank in range(ranks):
         pid = os.fork()
         if pid == 0:
-            rank_of(rank, ranks, nodes, meeting, path, row)
+            rank_of(rank, ranks, nodes, place, path, row)
         pids[pid] = rank
         struct.pack_into("i", page, 4 * rank, pid)
     said, limit = ["?"] * ranks, time.monotonic() + LIMIT
@@ -184,7 +184,7 @@ def run(ranks: int, nodes: str, path: Path, row: Row) -> list[str]:
             limit = time.monotonic() + LIMIT
         else:
             time.sleep(0.0005)
-    shutil.rmtree(meeting)
+    shutil.rmtree(place)
     return said
 
 

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A checkpoint is the old or the new one, whatever happens at whichever system call of `hpccoll.io.save`.
 
-blows.py makes each row in processes, blow.c strikes. `make test-all` runs the whole table, CI a part of it. With an
-existing target (a new one has two calls less):
+blows.py makes each row in processes, blow.c strikes. `make test-all` runs the whole table, CI a part of it:
 
-    ranks  nodes  calls    EIO  SIGTERM  SIGKILL   rows  failures
-        1      1     42     42       42       84    168         0
-        2      1     54     54      108      216    378         0
-        2      2     60     60      120      240    420         0
-        3      1     66     66      198      396    660         0
-        3      2     72     72      216      432    720         0
+    ranks  nodes  target    calls    EIO  SIGTERM  SIGKILL   rows  failures
+        1      1  existing     42     42       42       84    168         0
+        2      1  existing     54     54      108      216    378         0
+        2      2  existing     60     60      120      240    420         0
+        3      1  existing     66     66      198      396    660         0
+        3      2  existing     72     72      216      432    720         0
+        1      1  new          40     40       40       80    160         0
+        2      1  new          52     52      104      208    364         0
+        2      2  new          58     58      116      232    406         0
+        3      1  new          64     64      192      384    640         0
 
 Before this order of steps, 61 of 273 rows of two ranks on two nodes lost the checkpoint, or ended a rank by SIGSEGV.
 """
