@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -297,10 +298,12 @@ def from_outside(arguments: argparse.Namespace, request: job.Request) -> int:
     """
     files.check_h5py()
     launch = start.Launch(arguments.ranks or installed.cores(), arguments.nodes, arguments.launches, arguments.timeout)
-    measured = start.measured(passed_on(arguments), launch, request.peers)
-    for facts in measured.launches:
-        facts["command"] = " ".join(request.command)
-    report(measured, arguments, False)
+    words = passed_on(arguments)
+    with start.folder_of(arguments.out, [words, dataclasses.asdict(launch), request.peers]) as folder:
+        measured = start.measured(words, launch, request.peers, folder)
+        for facts in measured.launches:
+            facts["command"] = " ".join(request.command)
+        report(measured, arguments, False)
     return 0
 
 

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hpccoll
-from hpccoll import config
-from hpccoll.tools.bench import files, results
+from hpccoll import config, durable
+from hpccoll.tools.bench import conditions, files, results
 from hpccoll.tools.bench.results import Results, ResultsError
 
 
@@ -53,19 +57,50 @@ def environments(against: Sequence[str]) -> list[Environment]:
     return found
 
 
-def measured(words: Sequence[str], launch: Launch, against: Sequence[str]) -> Results:
+@contextlib.contextmanager
+def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
+    """Give a folder for the results of the launches; it goes when the block has succeeded.
+
+    Beside a file of results it has a name, and stays where the block fails or the process is killed: the same command
+    goes on there. What another command has left is removed.
+
+    :param out: the file of results; None: nothing is kept
+    :param asked: what was asked for, as JSON can hold it
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
+            yield Path(made)
+        return
+    folder = out.with_name(f"{out.name}.launches")
+    knobs = {name: value for name, value in config.environment().items() if name.startswith(config.PREFIX)}
+    knobs.pop(config.SECRET, None)
+    same = [hpccoll.__version__, conditions.build(), conditions.revision(), asked, knobs]
+    request, text = folder / "request.json", json.dumps(same, indent=1)
+    if not (request.exists() and request.read_text() == text):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        durable.write_text(request, text)
+    elif there := len(list(folder.glob("*.h5"))):
+        print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
+    yield folder
+    request.unlink()  # first: without it the rest belongs to nobody
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folder: Path) -> Results:
     """Start all launches, the environments in turn, and put their results together.
 
     :param words: the options of `hpccoll bench` for the ranks
+    :param folder: for the results of each launch; a launch whose results lie there is not started
     :raises ResultsError: a launch failed
     """
     several, apart = [], environments(against)
-    with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as folder:
-        for number in range(launch.launches):
-            for place, environment in enumerate(apart):
-                file = Path(folder, f"{number}-{place}.h5")
+    for number in range(launch.launches):
+        for place, environment in enumerate(apart):
+            file = folder / f"{number}-{place}.h5"
+            if not file.exists():
                 one(words, launch, environment, number * len(apart) + place, file)
-                several.append(kept(files.read(file), environment))
+            several.append(kept(files.read(file), environment))
     return results.merged(several, mixed=len(apart) > 1)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import files
-from hpccoll.tools.study import collect, jobs, launches, page, plan, rank
+from hpccoll.tools.study import book, collect, jobs, launches, page, plan, rank
 from hpccoll.tools.study.plan import Study
 
 
@@ -95,13 +95,14 @@ def run_study(arguments: argparse.Namespace) -> int:
         page.check_packages()
     if arguments.dry_run:
         return dry_run(study, folder, made_by)
-    if study.site == jobs.LOCAL:
-        jobs.run_local(study, folder, say)
-    else:
-        jobs.submit_missing(study, folder, made_by, say)
-        if arguments.no_wait:
-            return 0
-        jobs.follow(study, folder, arguments.poll, say)
+    with book.alone(folder, say):
+        if study.site == jobs.LOCAL:
+            jobs.run_local(study, folder, say)
+        else:
+            jobs.submit_missing(study, folder, made_by, say)
+            if arguments.no_wait:
+                return 0
+            jobs.follow(study, folder, arguments.poll, say)
     left = jobs.missing(study, folder)
     if not left:
         say(f"all {len(list(plan.runs(study)))} runs are done")
@@ -133,10 +134,13 @@ def status(arguments: argparse.Namespace) -> int:
     :returns: the exit status: 0 if all runs are done, else 1
     """
     study, folder = opened(arguments)
-    book = jobs.Book.open(folder)
-    jobs.look(study, book)
+    with book.alone(folder, None) as free:
+        known = book.Book.open(folder)
+        jobs.look(study, known)
+        if free:  # else the study that runs keeps the book
+            known.save()
     missing = {run.stem for run in jobs.missing(study, folder)}
-    there = {stem: job for job in book.active() for stem in job.runs}
+    there = {stem: job for job in known.active() for stem in job.runs}
     print(f"{'scaling':<8} {'nodes':>6} {'done':>6} {'of':>4}  jobs")
     points: dict[tuple[str, int], list[str]] = {}
     for run in plan.runs(study):
@@ -147,8 +151,8 @@ def status(arguments: argparse.Namespace) -> int:
         said = ", ".join(sorted(found)) or ("" if done == len(stems) else "missing: run the study again")
         print(f"{scaling:<8} {nodes:>6} {done:>6} {len(stems):>4}  {said}")
     print(
-        jobs.progress(study, book)
-        + (f"; {book.spent():.3g} of {study.node_hours:g} node hours" * bool(study.node_hours))
+        jobs.progress(study, known)
+        + (f"; {known.spent():.3g} of {study.node_hours:g} node hours" * bool(study.node_hours))
     )
     return 1 if missing else 0
 

@@ -2,30 +2,36 @@
 """The jobs of a study: one per scaling and number of nodes, on this machine or through a scheduler.
 
 What a study has done is what lies in its folder: runs/*.h5 (a file is there only if its run succeeded), logs/, and
-jobs.json, which names the jobs that were submitted. To run a study again submits what is missing.
+jobs.json (book.py), which names each job before it begins. To run a study again, also one that was killed, submits what
+is missing, and nothing a second time.
 """
 
 from __future__ import annotations
 
-import json
 import re
+import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from hpccoll import config
+from hpccoll import config, durable
 from hpccoll.tools.lint import check
 from hpccoll.tools.study import launches, plan
+from hpccoll.tools.study.book import Book, Job, held
 from hpccoll.tools.study.plan import Run, Study, StudyError
 from hpccoll.tools.submit import cli as submit
 from hpccoll.tools.submit import script, site
 
 LOCAL = "local"
 STATE = {"slurm": ("squeue", "--noheader", "--format=%T", "--jobs"), "lsf": ("bjobs", "-noheader", "-o", "stat")}
+NUMBER = {
+    "slurm": ("squeue", "--noheader", "--format=%A", "--states=all", "--name={name}"),
+    "lsf": ("bjobs", "-noheader", "-a", "-o", "jobid", "-J", "{name}"),
+}
+"""How a scheduler is asked for the number of a job of a name."""
 OVER = {
     "COMPLETED",
     "FAILED",
@@ -42,58 +48,6 @@ WAITING = {"PENDING", "CONFIGURING", "PEND", "REQUEUED"}
 GRACE = 5.0
 """Seconds after the end of a job in which a shared file system may still bring its files."""
 OUTPUT = {"slurm": ("--output={}/%x-%j.out",), "lsf": ("-o", "{}/%J.out")}
-
-
-@dataclass
-class Job:
-    """A job that was submitted, or one that runs here."""
-
-    scaling: str
-    nodes: int
-    runs: list[str]
-    """The stems of its runs."""
-    number: str = ""
-    state: str = ""
-    """`waiting`, `running`, `ended`."""
-    began: float = 0.0
-    ended: float = 0.0
-    minutes: int = 0
-
-    @property
-    def node_hours(self) -> float:
-        """What it has cost, or can still cost at most."""
-        if self.state != "ended":
-            return self.nodes * self.minutes / 60
-        return self.nodes * (self.ended - self.began) / 3600 if self.began else 0.0
-
-
-@dataclass
-class Book:
-    """What is known of the jobs of a study; kept in jobs.json."""
-
-    folder: Path
-    jobs: list[Job] = field(default_factory=list)
-
-    @classmethod
-    def open(cls, folder: Path) -> Book:
-        """Read it; empty where the study has not been run."""
-        file = folder / "jobs.json"
-        return cls(folder, [Job(**job) for job in json.loads(file.read_text())] if file.exists() else [])
-
-    def save(self) -> None:
-        """Write it in one step."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        new = self.folder / ".jobs.json"
-        new.write_text(json.dumps([asdict(job) for job in self.jobs], indent=1))
-        new.replace(self.folder / "jobs.json")
-
-    def active(self) -> list[Job]:
-        """Jobs that have not ended."""
-        return [job for job in self.jobs if job.state != "ended"]
-
-    def spent(self) -> float:
-        """Node hours of all jobs, of those that still run the most that they can take."""
-        return sum(job.node_hours for job in self.jobs)
 
 
 def missing(study: Study, folder: Path) -> list[Run]:
@@ -120,21 +74,31 @@ def run_local(study: Study, folder: Path, say: Say) -> list[str]:
     failed, book = [], Book.open(folder)
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
+    for job in book.active():  # the study was killed, and nothing of it runs any more: book.alone
+        job.ended, job.state = max(job.began, _last_sign(folder, job)), "ended"
+        book.save()
     for run in missing(study, folder):
         job = Job(run.scaling, run.nodes, [run.stem], "", "running", time.time(), 0.0, study.minutes)
         if study.node_hours and book.spent() + job.node_hours > study.node_hours:
             say(f"left out: {run.stem}: the budget of {study.node_hours:g} node hours")
             failed.append(run.stem)
             continue
+        book.jobs.append(job)
+        book.save()
         status = _run_here(study, run, folder)
         job.state, job.ended = "ended", time.time()
-        book.jobs.append(job)
         book.save()
         done = launches.result(folder, run).exists()
         if not done:
             failed.append(run.stem)
         say(f"{run.stem}: " + ("done" if done else f"failed with status {status}, see {_log(folder, run.stem)}"))
     return failed
+
+
+def _last_sign(folder: Path, job: Job) -> float:
+    """When a job last wrote into its log."""
+    log = _log(folder, job.runs[0])
+    return log.stat().st_mtime if log.exists() else 0.0
 
 
 def _log(folder: Path, stem: str) -> Path:
@@ -153,6 +117,7 @@ def _run_here(study: Study, run: Run, folder: Path) -> int:
             env=dict(config.environment()),
             stdout=log,
             stderr=subprocess.STDOUT,
+            pass_fds=held(folder),
             check=False,
         ).returncode
 
@@ -167,17 +132,18 @@ def scripts(study: Study, folder: Path, made_by: str) -> Iterator[tuple[Job, str
     """
     where, book = site.load(study.site), Book.open(folder)
     for (scaling, nodes), several in batches(study, book):
+        name = f"{study.name}-{scaling}-{nodes}-{secrets.token_hex(3)}"
         commands = [launches.command(study, run, folder) for run in several]
         request = script.Request(
             command=commands[0], more=tuple(commands[1:]), nodes=nodes, minutes=study.minutes,
-            name=f"{study.name}-{scaling}-{nodes}", tasks_per_node=study.ranks_per_node, gpus=study.gpus,
+            name=name, tasks_per_node=study.ranks_per_node, gpus=study.gpus,
             account=study.account, launcher=study.launcher, path=submit.own_programs(), made_by=made_by,
         )  # fmt: skip
         text = script.render(where, request)
         errors = [str(found) for found in check(text) if found.severity == "error"]
         if errors:
             raise StudyError(f"the script for {nodes} nodes: {errors[0]}")
-        yield Job(scaling, nodes, [run.stem for run in several], "", "waiting", minutes=study.minutes), text
+        yield Job(scaling, nodes, [run.stem for run in several], "", "waiting", minutes=study.minutes, name=name), text
 
 
 def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
@@ -188,6 +154,8 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
     book, scheduler = Book.open(folder), site.load(study.site).scheduler
     for name in ("runs", "logs", "scripts"):
         (folder / name).mkdir(parents=True, exist_ok=True)
+    look(study, book)
+    book.save()
     for job, text in scripts(study, folder, made_by):
         if study.node_hours and book.spent() + job.node_hours > study.node_hours:
             say(
@@ -195,11 +163,17 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
                 f"{max(0.0, study.node_hours - book.spent()):.3g} of {study.node_hours:g} are left"
             )
             continue
-        (folder / "scripts" / f"{job.scaling}-{job.nodes}.sh").write_text(text)
+        durable.write_text(folder / "scripts" / f"{job.scaling}-{job.nodes}.sh", text)
         options = [word.format(folder / "logs") for word in OUTPUT[scheduler]]
-        job = replace(job, number=_submitted([submit.COMMANDS[scheduler], *options], text, folder.parent))
         book.jobs.append(job)
-        book.save()
+        book.save()  # before the scheduler has it: a study that is killed now asks for its name
+        try:
+            job.number = _submitted([submit.COMMANDS[scheduler], *options], text, folder)
+        except StudyError:
+            book.jobs.remove(job)
+            raise
+        finally:
+            book.save()
         say(f"job {job.number}: {job.scaling} scaling on {job.nodes} nodes, {len(job.runs)} runs")
 
 
@@ -207,7 +181,14 @@ def _submitted(command: list[str], text: str, folder: Path) -> str:
     """Hand a script to the scheduler; the number of the job."""
     try:
         done = subprocess.run(
-            command, input=text, cwd=folder, env=dict(config.environment()), capture_output=True, text=True, check=False
+            command,
+            input=text,
+            cwd=folder.parent,
+            env=dict(config.environment()),
+            pass_fds=held(folder),
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except FileNotFoundError:
         raise StudyError(f'no {command[0]} on PATH: log in to the cluster, or site = "local"') from None
@@ -224,17 +205,32 @@ def look(study: Study, book: Book) -> None:
         return
     scheduler = site.load(study.site).scheduler
     for job in book.active():
-        before, job.state = job.state, _state(scheduler, job.number)
+        before, job.state = job.state, _state(scheduler, job)
         if job.state == "running" and before != "running":
             job.began = time.time()
         if job.state == "ended":
             job.ended = time.time()
-    book.save()
 
 
-def _state(scheduler: str, number: str) -> str:
-    """`waiting`, `running` or `ended`; a job that the scheduler has forgotten has ended."""
-    command = [*STATE[scheduler], number]
+def _state(scheduler: str, job: Job) -> str:
+    """`waiting`, `running` or `ended`; a job that the scheduler has forgotten, or has never got, has ended."""
+    if not job.number:  # the study was killed while it submitted it
+        found = _asked([word.format(name=job.name) for word in NUMBER[scheduler]])
+        if found is None:
+            return "waiting"
+        if not found:
+            return "ended"
+        job.number = found[0]
+    words = _asked([*STATE[scheduler], job.number])
+    if words is None:
+        return "waiting"
+    if all(word in OVER for word in words):
+        return "ended"
+    return "waiting" if all(word in WAITING for word in words) else "running"
+
+
+def _asked(command: list[str]) -> list[str] | None:
+    """The words that the scheduler answers; none: it knows no such job; None: it does not answer now."""
     try:
         done = subprocess.run(
             command, env=dict(config.environment()), capture_output=True, text=True, check=False, timeout=60
@@ -242,13 +238,10 @@ def _state(scheduler: str, number: str) -> str:
     except FileNotFoundError:
         raise StudyError(f"no {command[0]} on PATH: log in to the cluster") from None
     except subprocess.TimeoutExpired:
-        return "waiting"
-    words = done.stdout.split()
+        return None
     if done.returncode and not re.search(r"invalid job id|not found", done.stderr, re.IGNORECASE):
-        return "waiting"  # the scheduler does not answer now
-    if not words or all(word in OVER for word in words):
-        return "ended"
-    return "waiting" if all(word in WAITING for word in words) else "running"
+        return None
+    return done.stdout.split()
 
 
 def follow(study: Study, folder: Path, seconds: float, say: Say) -> None:
@@ -257,6 +250,7 @@ def follow(study: Study, folder: Path, seconds: float, say: Say) -> None:
     while True:
         book = Book.open(folder)
         look(study, book)
+        book.save()
         text = progress(study, book)
         if text != before:
             say(text)

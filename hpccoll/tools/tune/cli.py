@@ -128,7 +128,8 @@ def _measure(arguments: argparse.Namespace) -> Measure:
         for name, knobs in arms.items():
             told += ["--arm", f"{name}:{','.join(f'{knob}={value}' for knob, value in knobs.items())}"]
         told += ["--oversubscribed"] if arguments.oversubscribed else []
-        return start.measured(told, launch, [])
+        with start.folder_of(None, None) as folder:
+            return start.measured(told, launch, [], folder)
 
     return measure
 

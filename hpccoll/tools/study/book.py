@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the jobs of a study, and that one process at a time writes it.
+
+A job is noted before it begins. So a study that is killed at any moment knows, when it is run again, which jobs there
+can be: of one that has no number yet the scheduler is asked by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from hpccoll import durable
+
+__all__ = ["Book", "Job", "alone", "held"]
+
+
+@dataclass
+class Job:
+    """A job that was submitted, or one that runs here."""
+
+    scaling: str
+    nodes: int
+    runs: list[str]
+    """The stems of its runs."""
+    number: str = ""
+    """At the scheduler; "": it was about to be submitted."""
+    state: str = ""
+    """`waiting`, `running`, `ended`."""
+    began: float = 0.0
+    ended: float = 0.0
+    minutes: int = 0
+    name: str = ""
+    """For the scheduler: no other job has it."""
+
+    @property
+    def node_hours(self) -> float:
+        """What it has cost, or can still cost at most."""
+        if self.state != "ended":
+            return self.nodes * self.minutes / 60
+        return self.nodes * (self.ended - self.began) / 3600 if self.began else 0.0
+
+
+@dataclass
+class Book:
+    """What is known of the jobs of a study; kept in jobs.json."""
+
+    folder: Path
+    jobs: list[Job] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, folder: Path) -> Book:
+        """Read it; empty where the study has not been run."""
+        file = folder / "jobs.json"
+        return cls(folder, [Job(**job) for job in json.loads(file.read_text())] if file.exists() else [])
+
+    def save(self) -> None:
+        """Write it in one step."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        durable.write_text(self.folder / "jobs.json", json.dumps([asdict(job) for job in self.jobs], indent=1))
+
+    def active(self) -> list[Job]:
+        """Jobs that have not ended."""
+        return [job for job in self.jobs if job.state != "ended"]
+
+    def spent(self) -> float:
+        """Node hours of all jobs, of those that still run the most that they can take."""
+        return sum(job.node_hours for job in self.jobs)
+
+
+_locks: dict[Path, int] = {}
+"""The descriptors of the locks that this process holds, by the folder of the study."""
+
+
+@contextlib.contextmanager
+def alone(folder: Path, say: Callable[[str], None] | None) -> Iterator[bool]:
+    """Let no other process work on a study: another `hpccoll study run`, or what one that was killed has started.
+
+    The lock goes to the processes that the study starts (`held`), so that a run or a submission that outlives it is
+    not made a second time.
+
+    :param say: takes a line when this has to wait; None: it does not wait
+    :returns: whether there is no other one; with `say`, True
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        free = _locked(fd, folder, say)
+        _locks[folder] = fd
+        yield free
+    finally:
+        _locks.pop(folder, None)
+        os.close(fd)
+
+
+def _locked(fd: int, folder: Path, say: Callable[[str], None] | None) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if say is None:
+            return False
+        say(f"waiting: another `hpccoll study run`, or a run that a killed one has started, works in {folder}")
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError as error:
+        if say:
+            say(f"{folder}: its file system has no locks ({error.strerror}): run this study once at a time")
+    return True
+
+
+def held(folder: Path) -> tuple[int, ...]:
+    """The descriptor of the lock, for `pass_fds` of a process that may outlive this one."""
+    return (_locks[folder],) if folder in _locks else ()
