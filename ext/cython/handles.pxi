@@ -145,7 +145,7 @@ cdef class Handle:
 
     cdef int block(self, object timeout, object limit) except -1:
         cdef double left
-        if hc_handle_done(self.c):
+        if hc_handle_done(self.c) and self.set.loop.background:  # else what its turns have left may have to leave
             return 0
         if limit is None:
             while not self.set.loop.drive(&self.c, 1, SLICE):

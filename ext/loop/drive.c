@@ -21,10 +21,6 @@
  * shares it. */
 #define SOON 32
 
-static int may_drive(const hc_loop *loop) {
-    return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
-}
-
 /* Nothing moved since idle_since: yield, later sleep on the doorbell. */
 static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     if (now - idle_since < YIELD_NS) {
@@ -49,17 +45,32 @@ static int all_done(awaited *all) {
     return all->next == all->end;
 }
 
-/* Only of a wait that sleeps, and once per handle: a caller may come again and again. */
-static void trace_wait(hc_loop *loop, hc_handle *handle) {
-    if (handle->traced_wait)
+/* For a caller who does not drive: its handles are done, and somebody sees to what this process owes to others. */
+static int is_over(hc_loop *loop, awaited *all) {
+    return all_done(all) && (!hc__loop_owes(loop) || atomic_load_explicit(&loop->driving, memory_order_relaxed));
+}
+
+/* What a driver has left is the background thread's, which looks by itself while it coalesces. Else it sleeps on call,
+ * or on the doorbell: there it waits for what was in flight when it went, and knows nothing of the rest. */
+static void drive_on(hc_loop *loop, enum hc__left left) {
+    if (left == HC__QUIET || atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
         return;
-    handle->traced_wait = 1;
-    hc__trace_handle(loop, HC_TRACE_WAIT, handle, 0);
+    if (left == HC__MOVES)
+        hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
+    hc__thread_call(loop);
+}
+
+/* Only of a wait that sleeps, and once per handle: a caller may come again and again. */
+static void trace_wait(hc_loop *loop, const awaited *all) {
+    if (all->next == all->end || (*all->next)->traced_wait)
+        return;
+    (*all->next)->traced_wait = 1;
+    hc__trace_handle(loop, HC_TRACE_WAIT, *all->next, 0);
 }
 
 static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
     uint64_t idle_since = 0;
-    while (!all_done(all)) {
+    while (!all_done(all) || hc__loop_owes(loop)) {
         if (hc__progress_once(loop)) {
             idle_since = 0;
             continue;
@@ -71,7 +82,7 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
         if (!idle_since)
             idle_since = now;
         if (now - idle_since >= YIELD_NS)
-            trace_wait(loop, *all->next);
+            trace_wait(loop, all);
         wait_a_little(loop, now, idle_since, limit);
     }
 }
@@ -79,7 +90,7 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
 /* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
 static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t ns) {
     for (int i = 0; i < YIELDS_TO_A_TURN; i++) {
-        if (all_done(all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
+        if (is_over(loop, all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
             return;
         sched_yield();
     }
@@ -87,40 +98,29 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
     atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
     int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
-    if (!vacant && !atomic_load_explicit(&(*all->next)->done, memory_order_seq_cst))
+    int done = all->next == all->end || atomic_load_explicit(&(*all->next)->done, memory_order_seq_cst);
+    if (!vacant && !done)
         hc__futex_wait(&loop->epoch, seen, ns < HC__HEARTBEAT_NS ? ns : HC__HEARTBEAT_NS);
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-/* 1: somebody must drive on. */
-static int leave(hc_loop *loop) {
-    int work = hc__look_away(loop) || !hc__loop_quiet(loop);
-    hc__driver_leave(loop);
-    return work;
-}
-
-/* One progress iteration at least, so that a caller that only asks (a limit that has passed) moves things too.
- * 1: somebody must drive on. */
-static int wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
-    int can_drive = may_drive(loop), work = 0;
+/* One progress iteration at least, so that a caller that only asks (a limit that has passed) moves things too. */
+static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
+    int can_drive = hc__may_drive(loop);
+    enum hc__left left = HC__QUIET;
     uint64_t now;
     do {
         if (can_drive && hc__driver_try(loop)) {
             drive_until(loop, all, limit);
-            work = leave(loop);
+            left = hc__driver_leave(loop);
         } else {
             now = hc__loop_now();
             sleep_for_news(loop, all, can_drive, limit > now ? limit - now : 0);
+            left = HC__LISTENS; /* for this caller's sake the background thread may have gone */
         }
         now = hc__loop_now();
-    } while (!all_done(all) && now < limit);
-    return work;
-}
-
-/* It looks by itself if it coalesces. */
-static void call_thread(hc_loop *loop) {
-    if (!atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
-        hc__thread_call(loop);
+    } while (!is_over(loop, all) && now < limit);
+    return left;
 }
 
 static void note_waiting(const awaited *all, uint64_t now) {
@@ -139,36 +139,37 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
 
 /* Messages need no flush, and one that comes at once no note of its wait. 1: all are done. */
 static int drive_soon(hc_loop *loop, awaited *all) {
-    if (!(*all->next)->op || !may_drive(loop) || !hc__driver_try(loop))
+    if (all->next == all->end || !(*all->next)->op || !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
     int most = comes_soon(loop, *all->next) ? SOON : 0;
     for (int i = 0; i < most && !all_done(all) && (*all->next)->op; i++)
         hc__progress_once(loop);
-    if (leave(loop) && all_done(all))
-        call_thread(loop);
-    return all_done(all);
+    enum hc__left left = hc__driver_leave(loop);
+    int over = is_over(loop, all);
+    if (over)
+        drive_on(loop, left);
+    return over;
 }
 
 int hc__drive_soon(hc_loop *loop, hc_handle *handle) {
     awaited one = {&handle, &handle + 1};
-    return all_done(&one) || drive_soon(loop, &one);
+    return is_over(loop, &one) || drive_soon(loop, &one);
 }
 
 int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns) {
     awaited all = {handles, handles + n};
-    if (all_done(&all) || (ns && drive_soon(loop, &all)))
+    if (is_over(loop, &all) || (ns && drive_soon(loop, &all)))
         return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     if (ns)
         note_waiting(&all, start);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    int work = wait_until(loop, &all, limit);
+    enum hc__left left = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
-    if (work)
-        call_thread(loop);
+    drive_on(loop, left);
     atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
-    return all_done(&all);
+    return is_over(loop, &all);
 }
 
 static void ring(hc_loop *loop) {
@@ -177,15 +178,15 @@ static void ring(hc_loop *loop) {
     hc__thread_call(loop);
 }
 
-/* The caller drives, if the place is free, for one handle that nobody waits for. 1: somebody must drive on. */
-static int drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
+/* The caller drives, if the place is free, for one handle that nobody waits for. */
+static enum hc__left drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     awaited one = {&handle, &handle + 1};
-    if (!may_drive(loop) || !hc__driver_try(loop))
-        return 1;
+    if (!hc__may_drive(loop) || !hc__driver_try(loop))
+        return HC__MOVES;
     loop->completion.by_driver = 1;
     drive_until(loop, &one, hc__loop_now() + ns);
     loop->completion.by_driver = 0;
-    return leave(loop);
+    return hc__driver_leave(loop);
 }
 
 /* Its caller will go on, and asks for no flush later: the request is raised now. */
@@ -194,9 +195,9 @@ static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     hc_loop_submit(loop, handle, 1);
     atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    int work = drive_for(loop, handle, ns);
+    enum hc__left left = drive_for(loop, handle, ns);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
-    if (work)
+    if (left != HC__QUIET)
         ring(loop);
     hc__completion_call(loop);
     hc_handle_release(handle);
@@ -212,12 +213,14 @@ void hc_loop_begin(hc_loop *loop, hc_handle *handle, uint64_t ns) {
 }
 
 void hc_loop_progress(hc_loop *loop) {
-    if (!may_drive(loop) || !hc__driver_try(loop))
+    if (!hc__may_drive(loop) || !hc__driver_try(loop))
         return;
+    enum hc__left before = hc__loop_left(loop);
     for (int i = 0; i < 16 && hc__progress_once(loop); i++) {}
     hc__heartbeat(loop, hc__loop_now());
-    hc__look_away(loop);
-    hc__driver_leave(loop);
+    enum hc__left left = hc__driver_leave(loop);
+    if (left > before)
+        drive_on(loop, left);
 }
 
 static void admit(hc_loop *loop, hc_handle *handle) {
@@ -227,17 +230,21 @@ static void admit(hc_loop *loop, hc_handle *handle) {
 
 int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
     if (handle->staging || loop->config.debug || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
-        !may_drive(loop) || !hc__driver_try(loop))
+        !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
+    enum hc__left before = hc__loop_left(loop);
     if (atomic_load_explicit(&loop->inbox, memory_order_relaxed))
         hc__progress_in(loop);
     admit(loop, handle);
     handle->bytes = handle->op->bytes;
     hc__p2p_take(loop, handle);
-    hc__p2p_progress(loop);
     hc__progress_out(loop);
-    if (leave(loop) && !waits)
-        call_thread(loop);
+    if (hc__p2p_progress(loop))
+        hc__progress_out(loop);
+    int comes_back = waits && !hc_handle_done(handle);
+    enum hc__left left = hc__driver_leave(loop);
+    if (left > before && !comes_back)
+        drive_on(loop, left);
     return 1;
 }
 

@@ -266,10 +266,19 @@ int hc__drive_soon(hc_loop *, hc_handle *);
 
 /* place.c */
 int hc__loop_idle(hc_loop *);    /* nothing here moves or will by itself; messages may wait for their others */
-int hc__loop_quiet(hc_loop *);   /* idle, and no message waits: nothing here needs a driver soon */
 int hc__loop_listens(hc_loop *); /* idle, and no caller waits: what is open may stay so for long */
-int hc__driver_try(hc_loop *);   /* [any thread] 1: this thread is the driver now */
-void hc__driver_leave(hc_loop *);
+/* What is there for a driver: nothing; receives that may have to answer; what moves by itself. */
+enum hc__left { HC__QUIET, HC__LISTENS, HC__MOVES };
+enum hc__left hc__loop_left(hc_loop *);
+int hc__may_drive(const hc_loop *); /* [any thread] */
+int hc__driver_try(hc_loop *);      /* [any thread] 1: this thread is the driver now */
+/* A thread of the program leaves, and drives again at once or calls the background thread: at least for what was
+ * not there when it came, for of the rest that knows. */
+enum hc__left hc__driver_leave(hc_loop *) __attribute__((warn_unused_result));
+void hc__driver_vacate(hc_loop *); /* the background thread leaves */
+void hc__driver_await(hc_loop *);  /* [any thread] sleeps until the place is free, or not */
+/* [any thread] Where there is none: this process holds something that others wait for, and nobody will move it. */
+int hc__loop_owes(hc_loop *);
 int hc__look_away(hc_loop *); /* submitters must ring from here on; 1: one did not know yet */
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: somebody submitted meanwhile, look again */

@@ -84,6 +84,8 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     hc__tuning_begin(loop);
     loop->turns = hc_node_control_turns(parts->node_control);
     hc_node_control_answers(parts->node_control, config->background);
+    if (!config->background)
+        hc_p2p_hold(parts->p2p);
     if (config->single_copy)
         hc_node_control_read_memory(parts->node_control);
     loop->wake_at = UINT64_MAX;

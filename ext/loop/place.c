@@ -17,11 +17,15 @@ int hc__loop_listens(hc_loop *loop) {
     return !atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) && hc__loop_idle(loop);
 }
 
-int hc__loop_quiet(hc_loop *loop) {
-    return !loop->nlistening && hc__loop_idle(loop);
+enum hc__left hc__loop_left(hc_loop *loop) {
+    return !hc__loop_idle(loop) ? HC__MOVES : loop->nlistening ? HC__LISTENS : HC__QUIET;
 }
 
 /* ---- taken and left ---------------------------------------------------------------------------------- */
+
+int hc__may_drive(const hc_loop *loop) {
+    return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
+}
 
 int hc__driver_try(hc_loop *loop) {
     int free_place = 0;
@@ -39,9 +43,29 @@ int hc__look_away(hc_loop *loop) {
     return atomic_load_explicit(&loop->inbox, memory_order_seq_cst) != NULL;
 }
 
-void hc__driver_leave(hc_loop *loop) {
+void hc__driver_vacate(hc_loop *loop) {
     atomic_store_explicit(&loop->driving, 0, memory_order_seq_cst);
     hc__wake_waiters(loop);
+}
+
+enum hc__left hc__driver_leave(hc_loop *loop) {
+    enum hc__left left = hc__look_away(loop) ? HC__MOVES : hc__loop_left(loop);
+    hc__driver_vacate(loop);
+    return left;
+}
+
+int hc__loop_owes(hc_loop *loop) {
+    return !loop->config.background && hc__may_drive(loop) && loop->parts.control->waiting &&
+           atomic_load_explicit(&loop->broken, memory_order_relaxed) == HC_OK;
+}
+
+/* Pairs with hc__wake_waiters(), as sleep_for_news() does. */
+void hc__driver_await(hc_loop *loop) {
+    uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&loop->driving, memory_order_seq_cst))
+        hc__futex_wait(&loop->epoch, seen, HC__HEARTBEAT_NS);
+    atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
 /* ---- asleep ------------------------------------------------------------------------------------------ */

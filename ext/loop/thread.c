@@ -36,7 +36,7 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
         *useful |= moved;
         if (!wanted(loop))
             return 0;
-        if (!moved && hc__loop_quiet(loop)) {
+        if (!moved && hc__loop_left(loop) == HC__QUIET) {
             hc__heartbeat_idle(loop);
             return 0;
         }
@@ -56,14 +56,24 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
     }
 }
 
+/* 0: nobody wants it. A driver that finds things in flight counts on this thread, which so waits for the place. */
+static int take_place(hc_loop *loop) {
+    while (wanted(loop)) {
+        if (hc__driver_try(loop))
+            return 1;
+        hc__driver_await(loop);
+    }
+    return 0;
+}
+
 /* 1: something moved. */
 static int drive(hc_loop *loop) {
     uint64_t idle_since = 0, ns = 0;
     uint32_t seen = 0;
     int useful = 0;
-    while (wanted(loop) && hc__driver_try(loop)) {
+    while (take_place(loop)) {
         int more = drive_stretch(loop, &useful, &idle_since, &seen, &ns);
-        hc__driver_leave(loop);
+        hc__driver_vacate(loop);
         if (!more)
             break;
         hc_doorbell_sleep(loop->parts.node_control, seen, ns);

@@ -190,24 +190,59 @@ static int write_ring(control *control, const edge *e, const void *bytes, size_t
     return 1;
 }
 
-static int control_send(hc_control *base, int32_t peer, const void *bytes, size_t nbytes) {
-    control *control = control_of(base);
+static void count_waiting(hc_control *base, uint32_t more) {
+    uint32_t now = atomic_load_explicit(&base->waiting, memory_order_relaxed);
+    atomic_store_explicit(&base->waiting, now + more, memory_order_relaxed);
+}
+
+/* The edge to a peer that there is a way to: OK, or a status. */
+static int find_way(control *control, int32_t peer, edge **e) {
     if (peer < 0 || peer >= control->world_size)
         return HC_INVALID;
-    edge *e = edge_to(control, peer);
-    if (e == NULL)
+    *e = edge_to(control, peer);
+    if (*e == NULL)
         return HC_NO_MEMORY;
-    if (e->local < 0 && control->net == NULL)
-        return HC_INVALID;
+    return (*e)->local < 0 && control->net == NULL ? HC_INVALID : HC_OK;
+}
+
+static int has_left(const edge *e) {
+    return filled(&e->out) == 0 && e->sending == NULL;
+}
+
+static int control_has_left(hc_control *base, int32_t peer) {
+    edge *e;
+    return find_way(control_of(base), peer, &e) < 0 || has_left(e);
+}
+
+/* An eighth of a ring is for what nobody holds back. A ring that is too small in itself is not waited for. */
+static int control_takes(hc_control *base, int32_t peer, size_t nbytes) {
+    control *control = control_of(base);
+    edge *e;
+    int status = find_way(control, peer, &e);
+    if (status < 0 || !has_left(e) || e->local < 0)
+        return status < 0 ? status : has_left(e);
+    size_t room = hc__node_control_ring_room(control->node_control);
+    hc__ring *ring = hc__node_control_ring(control->node_control, hc__node_control_rank(control->node_control),
+                                           e->local);
+    size_t needed = sizeof(uint64_t) + nbytes + room / 8;
+    return needed <= room && hc__ring_has_room(ring, room, needed);
+}
+
+static int control_send(hc_control *base, int32_t peer, const void *bytes, size_t nbytes) {
+    control *control = control_of(base);
+    edge *e;
+    int status = find_way(control, peer, &e);
+    if (status < 0)
+        return status;
     int sent = e->local >= 0 && write_ring(control, e, bytes, nbytes);
-    int status = sent ? HC_OK : queue(e, bytes, nbytes);
+    status = sent ? HC_OK : queue(e, bytes, nbytes);
     if (status < 0)
         return status;
     hc_count(e->local >= 0 ? &base->local_messages : &base->net_messages, 1);
     hc_count(e->local >= 0 ? &base->local_bytes : &base->net_bytes, nbytes);
     if (!e->is_out) {
         e->is_out = 1;
-        base->waiting++;
+        count_waiting(base, 1);
         e->next_out = control->out;
         control->out = e;
     }
@@ -218,7 +253,7 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
 /* Unlinks the edge at *link when all it had has left. */
 static int is_through(edge **link) {
     edge *e = *link;
-    if (filled(&e->out) > 0 || e->sending != NULL)
+    if (!has_left(e))
         return 0;
     *link = e->next_out;
     e->is_out = 0;
@@ -231,13 +266,13 @@ static int control_progress(hc_control *base, int32_t *peer) {
     *peer = -1;
     for (edge **link = &control->out; *link != NULL; link = &(*link)->next_out) {
         edge *e = *link;
-        int status = filled(&e->out) > 0 || e->sending != NULL ? push(control, e) : HC_MOVED;
+        int status = has_left(e) ? HC_MOVED : push(control, e);
         if (status < 0)
             return status;
         if (status != HC_IDLE)
             moved = HC_MOVED;
         if (is_through(link)) {
-            base->waiting--;
+            count_waiting(base, (uint32_t)-1);
             *peer = e->peer;
             return HC_MOVED;
         }
@@ -348,6 +383,8 @@ static void control_free(hc_control *base) {
 
 static const struct hc_control_ops control_ops = {
     .send = control_send,
+    .takes = control_takes,
+    .has_left = control_has_left,
     .receive = control_receive,
     .progress = control_progress,
     .free = control_free,

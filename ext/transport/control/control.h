@@ -14,10 +14,15 @@ typedef struct hc_control hc_control;
 struct hc_control {
     const struct hc_control_ops *ops;
     hc_counter local_messages, local_bytes, net_messages, net_bytes;
-    uint32_t waiting; /* ranks to which something has not left, or that progress has not yet reported */
+    /* [any thread] Ranks to which something has not left, or that progress has not yet reported. */
+    _Atomic uint32_t waiting;
 };
 struct hc_control_ops {
     int (*send)(hc_control *, int32_t peer, const void *, size_t bytes);
+    /* 1: a message of so many bytes would leave this process at once, and leave room for others. Else the driver's
+     * doorbell is rung when there is more room, or the net is to be polled. A status below 0: as of send. */
+    int (*takes)(hc_control *, int32_t peer, size_t bytes);
+    int (*has_left)(hc_control *, int32_t peer); /* 1: all that was sent to it has left this process */
     /* The next whole message, valid until the next receive: HC_DONE, or HC_IDLE. */
     int (*receive)(hc_control *, int32_t *peer, const uint8_t **bytes, size_t *nbytes);
     /* Moves what is queued. *peer: a rank whose queue just became empty, or -1 (the loop says SENT). */

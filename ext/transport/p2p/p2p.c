@@ -2,7 +2,7 @@
  *
  * p2p.c - point-to-point messages: posted, read from the control edges, moved, finished.
  *
- *     small    EAGER --------------------> copied to its receive, or kept until that is posted
+ *     small    EAGER or IN_CELL ---------> copied to its receive, or kept until that is posted
  *     large    RTS ----------------------> waits for its receive
  *              <---------------------- FIN   read in the sender's memory, where the system allows it; else
  *              <---------------------- CTS
@@ -17,28 +17,126 @@
 #include <string.h>
 
 #include "transport/p2p/p2p_state.h"
+#include "transport/shm/cells.h"
+
+#define INLINE_MAX 1024 /* bytes of a message inside the node that may travel in a ring and not in a cell */
 
 /* ---- posting --------------------------------------------------------------------------------------- */
 
-static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
-    hc__p2p_header header = {
-        .kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .context = send->context, .bytes = send->bytes};
-    hc__p2p_credit *credit = &p2p->credits[send->peer];
-    uint64_t cost = sizeof header + send->bytes;
-    if (send->bytes <= HC_P2P_EAGER_MAX && credit->used + cost <= HC__P2P_CREDIT_MAX) {
-        credit->used += cost;
-        int status = hc__p2p_send_header(p2p, send->peer, &header, send->data);
-        if (status == HC_OK)
-            hc__p2p_finish(p2p, send, HC_OK);
-        return status;
-    }
-    header.kind = HC__P2P_RTS;
-    header.from = send->number = ++p2p->numbers;
-    hc__p2p_queue_add(&p2p->announced, send);
+static void move_to(hc__p2p_queue *queue, hc_p2p_op *op) {
+    if (op->queue)
+        hc__p2p_queue_remove(op);
+    hc__p2p_queue_add(queue, op);
+}
+
+/* What it costs to send it whole; 0: it is announced. */
+static uint64_t eager_cost(const hc_p2p *p2p, const hc_p2p_op *send) {
+    uint64_t cost = sizeof(hc__p2p_header) + send->bytes;
+    return send->bytes <= HC_P2P_EAGER_MAX && p2p->credits[send->peer].used + cost <= HC__P2P_CREDIT_MAX ? cost : 0;
+}
+
+static int takes(hc_p2p *p2p, int32_t peer, uint64_t bytes) {
+    return p2p->control->ops->takes(p2p->control, peer, (size_t)bytes);
+}
+
+/* Beside its header, in a cell of this rank's. 1; 0: there is no room; or a status. */
+static int send_in_cell(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *header) {
+    int room = p2p->local_of[send->peer] < 0 ? 0 : takes(p2p, send->peer, sizeof *header);
+    if (room <= 0)
+        return room;
+    hc__cells *cells = hc__node_control_cells(p2p->node_control, p2p->local);
+    int cell = hc__cell_take(cells, p2p->local_size);
+    if (cell < 0)
+        return 0;
+    memcpy(hc__cell_at(cells, p2p->local_size, cell), send->data, (size_t)send->bytes);
+    header->kind = HC__P2P_IN_CELL;
+    header->cell = (uint16_t)cell;
+    int status = hc__p2p_send_header(p2p, send->peer, header, NULL);
+    return status < 0 ? status : 1;
+}
+
+/* A message that leaves this process at once needs nobody who moves it on. 1; 0: there is no room; or a status. */
+static int send_at_once(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *header, uint64_t cost) {
+    int fits = send->bytes > INLINE_MAX && p2p->local_of[send->peer] >= 0 ? 0 : takes(p2p, send->peer, cost);
+    if (fits <= 0)
+        return fits < 0 ? fits : send_in_cell(p2p, send, header);
+    int status = hc__p2p_send_header(p2p, send->peer, header, send->data);
+    return status < 0 ? status : 1;
+}
+
+/* 1; 0: it has to wait for room; or a status. */
+static int send_whole(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header, uint64_t cost) {
+    int is_self = send->peer == p2p->rank, sent = is_self ? 0 : send_at_once(p2p, send, header, cost);
+    if (sent == 0 && p2p->holds && !is_self)
+        return 0;
+    if (sent == 0)
+        sent = hc__p2p_send_header(p2p, send->peer, header, send->data);
+    if (sent < 0)
+        return sent;
+    p2p->credits[send->peer].used += cost;
+    if (p2p->holds && !is_self)
+        move_to(&p2p->leaving, send);
+    else
+        hc__p2p_finish(p2p, send, HC_OK);
+    return 1;
+}
+
+static int announce(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header) {
     hc__p2p_source source = {(uint64_t)(uintptr_t)send->data,
                              hc__node_control_withdrawn(p2p->node_control, p2p->local)};
-    return hc__p2p_send_header(p2p, send->peer, &header, &source);
+    int room = p2p->holds && send->peer != p2p->rank ? takes(p2p, send->peer, sizeof *header + sizeof source) : 1;
+    if (room <= 0)
+        return room;
+    header->kind = HC__P2P_RTS;
+    header->from = send->number = ++p2p->numbers;
+    move_to(&p2p->announced, send);
+    int status = hc__p2p_send_header(p2p, send->peer, header, &source);
+    return status < 0 ? status : 1;
 }
+
+/* 1; 0: it has to wait for room, and nothing has been said of it; or a status. */
+static int begin_send(hc_p2p *p2p, hc_p2p_op *send) {
+    hc__p2p_header header = {
+        .kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .context = send->context, .bytes = send->bytes};
+    uint64_t cost = eager_cost(p2p, send);
+    return cost ? send_whole(p2p, send, &header, cost) : announce(p2p, send, &header);
+}
+
+static int is_behind(const hc__p2p_queue *queue, const hc_p2p_op *send) {
+    const hc_p2p_op *before = queue->first;
+    while (before && before != send && before->peer != send->peer)
+        before = before->next;
+    return before && before != send;
+}
+
+static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
+    int begun = is_behind(&p2p->held, send) ? 0 : begin_send(p2p, send);
+    if (begun == 0)
+        hc__p2p_queue_add(&p2p->held, send);
+    return begun < 0 ? begun : HC_OK;
+}
+
+/* ---- held back, and on their way out --------------------------------------------------------------------- */
+
+static int move_held(hc_p2p *p2p, hc_p2p_op *send) {
+    if (is_behind(&p2p->held, send))
+        return HC_IDLE;
+    int begun = begin_send(p2p, send);
+    return begun < 0 ? begun : begun ? HC_MOVED : HC_IDLE;
+}
+
+static int move_leaving(hc_p2p *p2p, hc_p2p_op *send) {
+    if (!p2p->control->ops->has_left(p2p->control, send->peer))
+        return HC_IDLE;
+    hc__p2p_finish(p2p, send, HC_OK);
+    return HC_MOVED;
+}
+
+void hc_p2p_hold(hc_p2p *p2p) {
+    p2p->holds = 1;
+}
+
+/* ---- posted ---------------------------------------------------------------------------------------------- */
 
 int hc_p2p_post(hc_p2p *p2p, hc_p2p_op *op) {
     if (op->peer < (op->receives ? HC_ANY_PEER : 0) || op->peer >= p2p->size)
@@ -74,6 +172,17 @@ static int read_rndv(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
     return HC_OK;
 }
 
+static int read_in_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
+    const uint8_t *content = hc__p2p_cell(p2p, peer, header);
+    hc__p2p_header whole = *header;
+    if (!content)
+        return HC_BAD_MESSAGE;
+    whole.kind = HC__P2P_EAGER;
+    int status = hc__p2p_match(p2p, peer, &whole, content);
+    hc__p2p_cell_read(p2p, peer, header);
+    return status;
+}
+
 /* Finishes an operation that the peer has ended, if it is still here. */
 static int end(hc_p2p *p2p, const hc__p2p_queue *queue, int32_t peer, uint32_t number, int status) {
     hc_p2p_op *op = hc__p2p_queue_find(queue, peer, number);
@@ -97,6 +206,8 @@ static int read_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, 
         return read_rndv(p2p, peer, header);
     case HC__P2P_GONE:
         return end(p2p, &p2p->cleared, peer, header->to, HC_SHUT_DOWN);
+    case HC__P2P_IN_CELL:
+        return read_in_cell(p2p, peer, header);
     case HC__P2P_CREDIT:
         if (header->bytes > p2p->credits[peer].used)
             return HC_BAD_MESSAGE;
@@ -137,9 +248,21 @@ static int move_all(hc_p2p *p2p, hc__p2p_queue *queue, int (*move)(hc_p2p *, hc_
 }
 
 int hc_p2p_progress(hc_p2p *p2p) {
-    int sent = move_all(p2p, &p2p->sending, hc__p2p_send_bytes);
-    int received = sent < 0 ? sent : move_all(p2p, &p2p->receiving, hc__p2p_receive_bytes);
-    return received < 0 ? received : sent | received;
+    const struct {
+        hc__p2p_queue *queue;
+        int (*move)(hc_p2p *, hc_p2p_op *);
+    } kinds[] = {{&p2p->held, move_held},
+                 {&p2p->leaving, move_leaving},
+                 {&p2p->sending, hc__p2p_send_bytes},
+                 {&p2p->receiving, hc__p2p_receive_bytes}};
+    int moved = HC_IDLE;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int progress = kinds[i].queue->first ? move_all(p2p, kinds[i].queue, kinds[i].move) : HC_IDLE;
+        if (progress < 0)
+            return progress;
+        moved |= progress;
+    }
+    return moved;
 }
 
 hc_p2p_op *hc_p2p_done(hc_p2p *p2p) {
@@ -150,11 +273,12 @@ hc_p2p_op *hc_p2p_done(hc_p2p *p2p) {
 }
 
 int hc_p2p_is_moving(const hc_p2p *p2p) {
-    return p2p->sending.first || p2p->receiving.first || p2p->cleared.first || p2p->done.first;
+    return p2p->held.first || p2p->leaving.first || p2p->sending.first || p2p->receiving.first || p2p->cleared.first ||
+           p2p->done.first;
 }
 
 int hc_p2p_withdraw(hc_p2p *p2p, hc_p2p_op *op) {
-    if (op->queue != &p2p->open && op->queue != &p2p->announced)
+    if (op->queue != &p2p->open && op->queue != &p2p->announced && op->queue != &p2p->held)
         return 0;
     if (op->queue == &p2p->announced)
         hc__node_control_withdraw(p2p->node_control); /* a receiver may be reading it */
@@ -189,7 +313,8 @@ static void drop_all(hc__p2p_queue *queue) {
 void hc_p2p_abandon(hc_p2p *p2p) {
     p2p->abandoned = 1;
     hc__node_control_withdraw(p2p->node_control);
-    hc__p2p_queue *queues[] = {&p2p->open, &p2p->announced, &p2p->cleared, &p2p->receiving, &p2p->sending, &p2p->done};
+    hc__p2p_queue *queues[] = {&p2p->open,    &p2p->held,      &p2p->leaving, &p2p->announced,
+                               &p2p->cleared, &p2p->receiving, &p2p->sending, &p2p->done};
     for (size_t i = 0; i < sizeof queues / sizeof *queues; i++)
         drop_all(queues[i]);
     while (p2p->unexpected)

@@ -54,6 +54,9 @@ struct hc_p2p_op {
 /* `local_of` as for hc_control_new(); node control segment, net (NULL: one node) and control are borrowed. */
 int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,
                hc_p2p **);
+/* Before the first operation: nobody moves on what a call leaves in this process. A small send is then over when it has
+ * left, and a send that finds no room says nothing before there is some. Without it, both wait in process memory. */
+void hc_p2p_hold(hc_p2p *);
 /* After a status below 0 the operation is still the poster's. */
 int hc_p2p_post(hc_p2p *, hc_p2p_op *);
 /* Messages travel on the control edges: the reader of those shows each message here. 1: it was for this layer. */

@@ -22,7 +22,8 @@ enum hc__p2p_kind {
     HC__P2P_CELL,      /* sender: the next bytes are in a cell of the control segment */
     HC__P2P_RNDV,      /* sender: the bytes come over the net, after those of earlier messages to you */
     HC__P2P_GONE,      /* sender: the message that you cleared was withdrawn */
-    HC__P2P_CREDIT     /* receiver: so many bytes of eager messages were received */
+    HC__P2P_CREDIT,    /* receiver: so many bytes of eager messages were received */
+    HC__P2P_IN_CELL    /* sender: a message, as EAGER, whose bytes are in a cell */
 };
 
 /* The head of each message that the layer sends on the control edges. */
@@ -65,10 +66,12 @@ struct hc_p2p {
     hc_control *control;
     int32_t *local_of, rank, size, local, local_size;
     uint32_t numbers;
-    uint8_t abandoned;
+    uint8_t abandoned, holds;
     hc__p2p_credit *credits; /* by World rank */
     hc__p2p_unexpected *unexpected, **last_unexpected;
     hc__p2p_queue open;      /* receives without a message */
+    hc__p2p_queue held;      /* sends of which nothing has been said, for want of room */
+    hc__p2p_queue leaving;   /* sends that are over as soon as all that was sent to their peers has left this process */
     hc__p2p_queue announced; /* sends whose RTS is out */
     hc__p2p_queue cleared;   /* receives whose CTS is out */
     hc__p2p_queue receiving; /* receives whose bytes are read in the sender's memory, or come over the net */
@@ -104,6 +107,9 @@ void hc__p2p_drop_unexpected(hc_p2p *,
 
 int hc__p2p_send_bytes(hc_p2p *, hc_p2p_op *);    /* an operation of `sending` */
 int hc__p2p_receive_bytes(hc_p2p *, hc_p2p_op *); /* an operation of `receiving` */
+/* Where the bytes of a header with a cell are; NULL: no such cell. Once they are read, the cell is its owner's. */
+const uint8_t *hc__p2p_cell(hc_p2p *, int32_t peer, const hc__p2p_header *);
+void hc__p2p_cell_read(hc_p2p *, int32_t peer, const hc__p2p_header *);
 int hc__p2p_read_cell(hc_p2p *, int32_t peer, const hc__p2p_header *, hc_p2p_op *receive);
 
 #endif

@@ -75,17 +75,25 @@ static int send_through_cells(hc_p2p *p2p, hc_p2p_op *send) {
     return HC_MOVED;
 }
 
-int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, hc_p2p_op *receive) {
+const uint8_t *hc__p2p_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
     int32_t local = p2p->local_of[peer];
-    if (local < 0 || header->cell >= hc__cells_count(p2p->local_size) ||
-        header->bytes > hc__cell_room(p2p->local_size) || !receive ||
-        header->bytes > receive->received - receive->moved)
-        return HC_BAD_MESSAGE;
-    hc__cells *cells = hc__node_control_cells(p2p->node_control, local);
-    memcpy((uint8_t *)receive->data + receive->moved, hc__cell_at(cells, p2p->local_size, header->cell),
-           (size_t)header->bytes);
-    if (hc__cell_give(cells, header->cell))
+    if (local < 0 || header->cell >= hc__cells_count(p2p->local_size) || header->bytes > hc__cell_room(p2p->local_size))
+        return NULL;
+    return hc__cell_at(hc__node_control_cells(p2p->node_control, local), p2p->local_size, header->cell);
+}
+
+void hc__p2p_cell_read(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
+    int32_t local = p2p->local_of[peer];
+    if (hc__cell_give(hc__node_control_cells(p2p->node_control, local), header->cell))
         hc_doorbell_ring(p2p->node_control, local);
+}
+
+int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, hc_p2p_op *receive) {
+    const uint8_t *content = hc__p2p_cell(p2p, peer, header);
+    if (!content || !receive || header->bytes > receive->received - receive->moved)
+        return HC_BAD_MESSAGE;
+    memcpy((uint8_t *)receive->data + receive->moved, content, (size_t)header->bytes);
+    hc__p2p_cell_read(p2p, peer, header);
     receive->moved += header->bytes;
     if (receive->moved == receive->received)
         hc__p2p_finish(p2p, receive, HC_OK);

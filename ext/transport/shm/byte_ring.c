@@ -14,17 +14,26 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-size_t hc__ring_write(hc__ring *ring, size_t room, const void *bytes, size_t n) {
+/* Free bytes. If they are fewer than n, the writer says that it waits and then looks again; the reader makes room and
+ * then looks whether the writer waits. */
+static size_t find_room(hc__ring *ring, size_t room, size_t n) {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     if (n > room - (size_t)(head - tail)) {
-        /* The writer says that it waits and then looks again; the reader makes room and then looks whether the writer
-         * waits. */
         atomic_store_explicit(&ring->waiting, 1, memory_order_relaxed);
         atomic_thread_fence(memory_order_seq_cst);
         tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     }
-    size_t take = least(n, room - (size_t)(head - tail));
+    return room - (size_t)(head - tail);
+}
+
+int hc__ring_has_room(hc__ring *ring, size_t room, size_t n) {
+    return find_room(ring, room, n) >= n;
+}
+
+size_t hc__ring_write(hc__ring *ring, size_t room, const void *bytes, size_t n) {
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    size_t take = least(n, find_room(ring, room, n));
     size_t at = (size_t)(head % room), first = least(take, room - at);
     memcpy(ring->data + at, bytes, first);
     memcpy(ring->data, (const uint8_t *)bytes + first, take - first);

@@ -9,10 +9,10 @@
  */
 #include "transport/shm/cells.h"
 
-#define ALL_BYTES ((size_t)1 << 20) /* of a node: with all else of 64 ranks below 64 MiB, docker's default */
-#define ROOM_MIN ((size_t)1 << 10)
+#define ALL_BYTES ((size_t)2 << 20) /* of a node: with all else of 64 ranks below 64 MiB, docker's default */
+#define ROOM_MIN ((size_t)8 << 10)  /* a message that travels whole */
 #define ROOM_MAX ((size_t)32 << 10) /* with its copy it stays in the cache of the first level, or nearly so */
-#define COUNT_MIN 4
+#define COUNT_MIN 8
 
 int hc__cells_count(int32_t local_size) {
     size_t count = ALL_BYTES / (size_t)local_size / ROOM_MAX;

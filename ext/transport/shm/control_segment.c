@@ -35,7 +35,7 @@
 
 #define LINE 128 /* two lines of 64: neighbours are fetched in pairs */
 #define RINGS_BYTES ((size_t)4 << 20)
-#define RING_ROOM_MIN 128
+#define RING_ROOM_MIN 256 /* a few heads of messages */
 #define RING_ROOM_MAX 8064
 
 enum reads { NEVER, UNKNOWN, POSSIBLE };

@@ -197,7 +197,7 @@ static void repair(uint8_t *bytes, size_t n, int repairs) {
     memcpy(&h, bytes, sizeof h);
     if (repairs & FIT_HEADER) {
         h.mark = HC__P2P_MARK;
-        h.kind = (uint8_t)(1 + (h.kind + HC__P2P_CREDIT - 1) % HC__P2P_CREDIT); /* a kind that exists is kept */
+        h.kind = (uint8_t)(1 + (h.kind + HC__P2P_IN_CELL - 1) % HC__P2P_IN_CELL); /* a kind that exists is kept */
         h.cell %= 40;
     }
     if (repairs & FIT_NUMBERS) {
