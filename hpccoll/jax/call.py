@@ -67,13 +67,8 @@ class Call:
 
     @property
     def ordered(self) -> bool:
-        """Whether it keeps its place among others of its kind."""
-        return self.operation in ("send", "recv", "barrier")
-
-    @property
-    def must_run(self) -> bool:
-        """Whether it runs though nothing here uses a result of it."""
-        return self.operation in _TO_ROOT
+        """Whether it keeps its place among others of its kind, which alone tells them apart."""
+        return self.operation in (*MESSAGES, "barrier")
 
     @property
     def factor(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from hpccoll import _core, compression, errors
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.jax.call import MESSAGES, Call
+from hpccoll.jax.internals import wait_for_programs
 from hpccoll.world import World, current
 
 __all__ = ["Begun", "begin", "open_gate", "run"]
@@ -69,10 +70,11 @@ class Begun:
 
 
 def begin(call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = False) -> Begun:
-    """Begin an operation.
+    """Begin an operation, after those of the programs that were called before.
 
     :param name: None: calls match by their order
     """
+    wait_for_programs()
     core, given = _core_of(call), [_host(x) for x in arrays]
     if call.operation == "barrier":
         return Begun(call, [core.collective("barrier", None, name, None, waits)])

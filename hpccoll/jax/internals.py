@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JAX does not publish and this package needs: the current trace, effects, and custom calls with tokens.
+"""What JAX does not publish and this package needs: traces, effects and their tokens, custom calls, lowered functions.
 
-Decision 39 says what each is for, and since which version JAX has it. tests/jax run with the oldest and the newest.
+Decisions 39 and 60 say what each is for. tests/jax run with the oldest version and the newest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,7 @@ OLDEST = "0.5.3"
 
 try:
     from jax._src import core as jax_core
-    from jax._src import effects
+    from jax._src import dispatch, effects
     from jax._src.core import trace_ctx
     from jax._src.interpreters.mlir import TokenSet, custom_call
     from jax.extend.core import Primitive
@@ -35,8 +37,11 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "custom_call", "ir",
-    "is_kept_argument", "register_lowering", "stablehlo", "trace_ctx",
+    "is_kept_argument", "place_in_program", "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs",
 ]  # fmt: skip
+
+
+# ---- effects ---------------------------------------------------------------------------------------------
 
 
 class _Ordered(effects.Effect):
@@ -47,7 +52,7 @@ class _Ordered(effects.Effect):
 
 
 class _Unordered(effects.Effect):
-    """An operation that must happen though this rank has no result of it."""
+    """An operation that must happen whether or not this rank uses its result, because the others wait for it."""
 
     def __str__(self) -> str:
         return "hpccoll"
@@ -63,6 +68,85 @@ for _kind in (_Ordered, _Unordered):
         effects.custom_derivatives_allowed_effects,
     ):
         _allowed.add_type(_kind)
+
+
+class _Tokens(dispatch.RuntimeTokenSet):
+    """JAX's tokens, of which ours is always a new one.
+
+    A token orders the operations of one program. XLA runs the programs of a process one after another, so none is
+    needed between them, and that of a program that has failed would fail all that follow.
+    """
+
+    def get_token_input(self, eff: Any, devices: Any) -> Any:
+        if isinstance(eff, _Ordered):
+            self.current_tokens.pop(eff, None)
+        return super().get_token_input(eff, devices)
+
+
+dispatch.runtime_tokens = _Tokens()
+
+
+def wait_for_programs() -> None:
+    """Wait until the programs that this thread has started have done their operations, or have failed."""
+    for token in dispatch.runtime_tokens.output_runtime_tokens.values():
+        with contextlib.suppress(Exception):  # raised where the program's results are used
+            token.block_until_ready()
+
+
+# ---- lowering --------------------------------------------------------------------------------------------
+
+
+class _Places:
+    """How many operations a program has, by name and in all, as far as it is lowered."""
+
+    def __init__(self) -> None:
+        self.names: Counter[str] = Counter()
+        self.all = 0
+
+
+class _Lowered(dict[Any, Any]):
+    """The functions of a program that JAX has lowered, and uses again where a program calls them again.
+
+    It keeps none that have operations: those are lowered at each place, so that each place has operations of its own.
+    """
+
+    def __init__(self, before: dict[Any, Any], places: _Places) -> None:
+        super().__init__(before)
+        self.places = places
+        self._begun: dict[Any, int] = {}
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self._begun[key] = self.places.all
+        return super().get(key, default)
+
+    def __missing__(self, key: Any) -> Any:
+        self._begun[key] = self.places.all
+        raise KeyError(key)
+
+    def __setitem__(self, key: Any, function: Any) -> None:
+        if self._begun.pop(key, None) == self.places.all:  # None: it was begun before the first operation
+            super().__setitem__(key, function)
+
+
+_CACHES = ("cached_primitive_lowerings", "lowering_cache")
+"""The context of a program that is being lowered has them. JAX 0.5 has the first alone."""
+
+
+def place_in_program(module: Any, name: str) -> int:
+    """Count an operation that is lowered now: return which one of its name it is in the program, from 1.
+
+    :param module: what a lowering rule knows of the program: its context's module_context
+    """
+    places: _Places | None = getattr(module.cached_primitive_lowerings, "places", None)
+    if places is None:
+        places = _Places()
+        for cache in _CACHES:
+            if hasattr(module, cache):
+                setattr(module, cache, _Lowered(getattr(module, cache), places))
+    places.all += 1
+    places.names[name] += 1
+    return places.names[name]
 
 
 def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,17 @@ import jax
 from jax.interpreters import mlir
 
 from hpccoll import _xla, errors
-from hpccoll.jax.call import Call
-from hpccoll.jax.internals import ORDERED, TokenSet, custom_call, ir, is_kept_argument, stablehlo
+from hpccoll.jax import names
+from hpccoll.jax.call import MESSAGES, Call
+from hpccoll.jax.internals import (
+    ORDERED,
+    TokenSet,
+    custom_call,
+    ir,
+    is_kept_argument,
+    place_in_program,
+    stablehlo,
+)
 
 __all__ = ["lower", "refuse_platform"]
 
@@ -23,6 +33,9 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     """Lower for the CPU."""
     _check_devices(ctx, call)
     _forbid_sequence()
+    place = place_in_program(ctx.module_context, call.name)
+    if call.operation not in MESSAGES:
+        call = dataclasses.replace(call, name=names.repeated(call.name, place))
     results: list[Any] = [
         ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in ctx.avals_out
     ]

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for calls that have none: in a trace from their place in it, elsewhere from the order of the calls.
+"""Names of calls: given ones, or the place in the source; each is made unique where a program has it several times.
 
-The order in which a program is traced, or its operations run, says nothing about other ranks. The place in the source
-does: the file, the function and the line of the caller, and which call of this place it is in the trace.
+The order in which a program's operations run says nothing about other ranks. Two things do: the place in the source
+(file, line and function of the caller), and which call of that place, or of that name, it is in the program. A program
+has a nested function wherever it calls it, so that number is known when the program is lowered. Outside of programs,
+calls without a name match by their order.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-import weakref
-from collections import Counter
 from typing import Any
 
 import jax
@@ -18,11 +19,11 @@ import jax
 from hpccoll import errors
 from hpccoll.jax.internals import EvalTrace, trace_ctx
 
-__all__ = ["checked", "in_trace", "tracing"]
+__all__ = ["checked", "in_trace", "repeated", "tracing"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_counters: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 UNNAMED = "unnamed call "
+_REPEATED = re.compile(r" \(call \d+\)$")
 
 
 def tracing(arrays: Any) -> bool:
@@ -39,17 +40,22 @@ def checked(name: str | None) -> str | None:
         raise errors.InvalidArgumentError(
             f"name is {name!r}: a name is a string that is not empty and does not begin with {UNNAMED!r}"
         )
+    if name is not None and _REPEATED.search(name):
+        raise errors.InvalidArgumentError(
+            f"name is {name!r}: a name does not end with ' (call 2)' or the like, which a program adds to the names of "
+            "repeated calls"
+        )
     return name
 
 
 def in_trace(operation: str, name: str | None) -> str:
     """Return the name of a call that becomes a part of a program."""
-    if name is not None:
-        return name
-    place = f"{operation} at {_place()}"
-    counter = _counters.setdefault(trace_ctx.trace, Counter())
-    counter[place] += 1
-    return place if counter[place] == 1 else f"{place}, call {counter[place]}"
+    return name if name is not None else f"{operation} at {_place()}"
+
+
+def repeated(name: str, count: int) -> str:
+    """Return the name of the call number `count`, from 1, that a program has under this name."""
+    return name if count == 1 else f"{name} (call {count})"
 
 
 def _place() -> str:

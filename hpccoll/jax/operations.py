@@ -6,7 +6,8 @@ Arguments that many of them share:
 - `x`: a JAX array, or what jax.numpy.asarray() takes. Inside of a trace its shape is the same on all ranks, with the
   exceptions that the operations name.
 - `name`: the ranks' calls of one name belong together, in whatever order each rank makes them. Without a name, calls
-  outside of traces match by their order, and calls in a trace by their place in the source. One name is in flight once.
+  outside of traces match by their order, and calls in a trace by their place in the source. A program may have a name
+  several times: those calls match in the order of the program.
 - `process_set`: the ranks that take part; roots and peers are global ranks.
 
 All of them raise InvalidArgumentError or UnsupportedError (both a ValueError) for what is wrong on this rank, before
@@ -426,6 +427,8 @@ def sendrecv(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Send an array to one rank and receive one from another at the same time, as in a halo exchange.
+
+    In a trace it keeps its place among messages and barriers.
 
     :param x: what is sent
     :param dest: global rank that receives it

@@ -44,8 +44,7 @@ def _evaluate(*arrays: Any, call: Call) -> list[Any]:
 @operation.def_effectful_abstract_eval
 def _abstract(*avals: Any, call: Call) -> tuple[list[ShapedArray], set[Any]]:
     shapes = call.shapes([aval.shape for aval in avals], [np.dtype(aval.dtype) for aval in avals])
-    effects = {ORDERED} if call.ordered else {UNORDERED} if call.must_run else set()
-    return [ShapedArray(shape, dtype) for shape, dtype in shapes], effects
+    return [ShapedArray(shape, dtype) for shape, dtype in shapes], {ORDERED if call.ordered else UNORDERED}
 
 
 register_lowering(operation, lowering.lower, "cpu")
@@ -105,7 +104,7 @@ def _to_allreduce(ct: Any, call: Call, shape: Any) -> Any:
 def _to_broadcast(ct: Any, call: Call, shape: Any) -> Any:
     del shape
     total = bind(call.also("transpose", operation="allreduce", reduction=_SUM, root=-1), ct)[0]
-    return jnp.where(jnp.asarray(call.rank == call.root), total, 0)  # all ranks use it, or JAX leaves it out on some
+    return total if call.rank == call.root else jnp.zeros_like(total)
 
 
 def _to_allgather(ct: Any, call: Call, shape: Any) -> Any:

@@ -54,7 +54,7 @@ def allreduce_gradients(
     :param groups: into how many groups the gradients are put, whose arrays are finished together; None: each alone
     :param prescale_factor: factor of each rank's gradients
     :param postscale_factor: factor of the results
-    :param name: what all names begin with; two trees in one program need two
+    :param name: what all names begin with; trees of one name in one program match in the order of the program
     :param process_set: the ranks that take part
     :returns: a tree of the same form
     :raises InvalidArgumentError: (a ValueError) an argument is wrong

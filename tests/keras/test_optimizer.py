@@ -98,8 +98,36 @@ def test_errors():
         hvd.broadcast_global_variables(0)
 
 
-if keras.backend.backend() == "jax":  # the only one that has keras.distribution
+if keras.backend.backend() == "jax":
 
+    def test_two_optimizers_in_one_program_keep_their_gradients():
+        """Two critics, say, with variables of one name; rank 0 has the first gradient later, the others the second."""
+        import jax
+        import jax.numpy as jnp
+
+        made = [hvd.DistributedOptimizer(keras.optimizers.SGD(1.0)) for _ in range(2)]
+        variables = [keras.Variable(np.zeros(3, "float32"), name="kernel") for _ in made]
+        for optimizer, variable in zip(made, variables, strict=True):
+            optimizer.build([variable])
+
+        def late(x, here):
+            work = jax.lax.fori_loop(0, 60 if here else 0, lambda _, a: jnp.tanh(a @ a), jnp.eye(120) * x[0])
+            return x + 0 * work[0, 0]
+
+        @jax.jit
+        def step(x):
+            gradients = late(x, hvd.rank() == 0), late(5 * x, hvd.rank() != 0)
+            return [
+                optimizer.stateless_apply([v.value for v in optimizer.variables], [gradient], [variable.value])[0][0]
+                for optimizer, gradient, variable in zip(made, gradients, variables, strict=True)
+            ]
+
+        for _ in range(3):
+            first, second = step(jnp.ones(3))
+            np.testing.assert_array_equal(first, -1)
+            np.testing.assert_array_equal(second, -5)
+
+    # the only backend that has keras.distribution
     def test_the_distribution_of_keras_is_refused():
         devices = keras.distribution.list_devices()[:1]
         keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
