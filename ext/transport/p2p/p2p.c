@@ -69,11 +69,11 @@ static int send_whole(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header, uint
     int is_self = send->peer == p2p->rank, sent = is_self ? 0 : send_at_once(p2p, send, header, cost);
     if (sent == 0 && p2p->holds && !is_self)
         return 0;
+    p2p->credits[send->peer].used += cost; /* before a message to itself is read, which gives it back */
     if (sent == 0)
         sent = hc__p2p_send_header(p2p, send->peer, header, send->data);
     if (sent < 0)
         return sent;
-    p2p->credits[send->peer].used += cost;
     if (p2p->holds && !is_self)
         move_to(&p2p->leaving, send);
     else
