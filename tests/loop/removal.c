@@ -175,7 +175,7 @@ int main(int argc, char **argv) {
     release_both(p2p_ops, breaks ? HC_TRANSPORT : HC_OK);
     release_both(removals, HC_OK);
     for (int r = 0; r < 2; r++) {
-        hc__driver_leave(w.loops[r]);
+        hc__driver_vacate(w.loops[r]);
         hc_loop_free(w.loops[r]);
     }
     worlds_end(&w);
