@@ -31,16 +31,23 @@ def broadcast_(
 ) -> list[Any]:
     """Give the values of the root's variables to all ranks, in place.
 
-    :param variables: tf.Variables: as many on all ranks, each with the same shape and dtype
+    :param variables: tf.Variables, or those of Keras: as many on all ranks, each with the same shape and dtype
     :param root_rank: global rank of the root, also within a process set
     :param name: what all names begin with
     :param process_set: the ranks that take part
-    :returns: the variables
+    :returns: tensors of the new values; in a graph, whoever uses one runs the broadcast
     :raises MismatchError: the ranks have other variables
     :raises HpccollError: see allreduce
     """
-    broadcast_variables(variables, root_rank, process_set, inplace=True, name=name)
-    return list(variables)
+    variables = list(variables)
+    assigned = broadcast_variables(variables, root_rank, process_set, inplace=True, name=name)
+    with tf.control_dependencies([] if assigned is None else [assigned]):
+        return [_value_of(variable) for variable in variables]
+
+
+def _value_of(variable: Any) -> Any:
+    """Read a variable now: of one of TensorFlow 1, a conversion is what was read when it was made."""
+    return variable.read_value() if isinstance(variable, tf.Variable) else tf.identity(tensor_of(variable))
 
 
 @unconverted

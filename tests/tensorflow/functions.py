@@ -2,6 +2,7 @@
 
 import sys
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -102,8 +103,10 @@ def check_objects():
     if rank < 2:
         assert hvd.broadcast_object(rank, 1, process_set=ENDS) == 1
     v = tf.Variable([float(rank)])
-    assert hvd.broadcast_([v], last)[0] is v
-    assert np.array_equal(v, [last])
+    k = keras.Variable([float(rank)], name="k")
+    for found in eager_and_traced(lambda: hvd.broadcast_([v, k], last)):
+        assert np.array_equal(found, [[last], [last]])
+        assert np.array_equal([v, k], [[last], [last]])
 
 
 def lost_operation():

@@ -102,6 +102,17 @@ def check_hooks():
             assert session.run(v) == size
 
 
+def check_broadcasts_in_place():
+    """What broadcast_() returns is the root's, though nothing else runs the broadcast."""
+    with tf.Graph().as_default():
+        v = [v1.get_variable(f"v{i}", initializer=[rank + 1.0 + i]) for i in range(2)]
+        values = hvd.broadcast_(v, size - 1)
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            assert np.array_equal(session.run(values[1]), [size + 1.0])
+            assert np.array_equal(session.run(v), [[float(size)], [size + 1.0]])
+
+
 for name in sorted(name for name in globals() if name.startswith("check_")):
     globals()[name]()
     print(f"rank {rank}: {name} passed", flush=True)

@@ -96,7 +96,7 @@ def test_optimizers(job: Job, ranks: int, nodes: int) -> None:
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize("arguments", [(), ("old",)])
 def test_sessions(job: Job, arguments: tuple[str, ...]) -> None:
-    assert job("sessions.py", *arguments).count("passed") == 2 * 5
+    assert job("sessions.py", *arguments).count("passed") == 2 * 6
 
 
 @slow
