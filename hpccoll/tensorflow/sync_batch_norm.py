@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
+from hpccoll.frontend.moments import moments_of, summands
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Sum
 from hpccoll.tensorflow.internals import unconverted
@@ -39,26 +40,34 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
     @unconverted
     def _moments(self, inputs: Any, mask: Any = None) -> tuple[Any, Any]:
-        """Return mean and variance over all axes but that of the features, of what a mask has."""
+        """Return mean and variance over all axes but that of the features, of what a mask has: see frontend.moments."""
         axes = [i for i in range(len(inputs.shape)) if i != self.axis % len(inputs.shape)]
         wide = (
             tf.cast(inputs, tf.float32) if inputs.dtype in (tf.float16, tf.bfloat16) else tf.convert_to_tensor(inputs)
         )
-        present = tf.ones_like(wide)
-        if mask is not None:
-            present *= tf.cast(mask, wide.dtype)[..., tf.newaxis]
-        own = tf.concat(
-            [
-                tf.reduce_sum(wide * present, axes),
-                tf.reduce_sum(tf.square(wide) * present, axes),
-                tf.reduce_sum(present, axes)[:1],
-            ],
-            axis=0,
-        )
-        name = getattr(self, "path", None) or self.name
-        sums = allreduce(own, op=Sum, name=f"moments.{name}", process_set=self.process_set)
-        features = (tf.size(sums) - 1) // 2
-        total = tf.maximum(sums[-1], 1)
-        mean = sums[:features] / total
-        variance = tf.maximum(sums[features:-1] / total - tf.square(mean), 0)
+        if mask is None:
+            present, count = tf.ones([], wide.dtype), tf.size(wide, tf.int64) // wide.shape[self.axis]
+        else:
+            present, count = tf.cast(mask, wide.dtype)[..., tf.newaxis], tf.math.count_nonzero(mask)
+        divisor = tf.cast(tf.maximum(count, 1), wide.dtype)
+        mean = tf.reduce_sum(wide * present, axes, keepdims=True) / divisor
+        variance = tf.reduce_sum(tf.square(wide - mean) * present, axes) / divisor
+        each = (tf.cast(x, tf.float64) for x in (count, tf.reshape(mean, [-1]), variance))
+        mean, variance = self._combined(*each, exact=wide.dtype == tf.float64)
         return tf.cast(mean, inputs.dtype), tf.cast(variance, inputs.dtype)
+
+    def _combined(self, count: Any, mean: Any, variance: Any, *, exact: bool) -> tuple[Any, Any]:
+        k: Any = tf.zeros([], tf.float64)
+        if exact:
+            total, sums = self._summed("means", count, count * mean)
+            k = tf.stop_gradient(sums / total)  # the moments do not depend on it
+        total, both = self._summed("moments", count, tf.concat(summands(count, mean, variance, k), 0))
+        sums, squares = tf.split(both, 2)
+        mean, variance = moments_of(total, sums, squares, k)
+        return mean, tf.maximum(variance, 0)
+
+    def _summed(self, what: str, count: Any, others: Any) -> tuple[Any, Any]:
+        """Return the sums over the ranks of a count, or 1, and of other values."""
+        name = f"{what}.{getattr(self, 'path', None) or self.name}"
+        sums = allreduce(tf.concat([[count], others], 0), op=Sum, name=name, process_set=self.process_set)
+        return tf.maximum(sums[0], 1), sums[1:]

@@ -68,6 +68,39 @@ def samples_of_all_ranks_are_normalized():
     assert np.allclose(got, expected[8 * rank : 8 * rank + len(mine)], atol=1e-4)
 
 
+def a_variance_beside_a_large_mean():
+    """The statistics are those of NumPy, in float64, on all samples, eager and in tf.function, and so are gradients."""
+    for dtype, offset in ((tf.float16, 100), (tf.bfloat16, 30), (tf.float32, 1e3), (tf.float64, 1e8)):
+        normal = np.random.default_rng(1).normal(offset, 1.0, (16 * size, 5))
+        samples = tf.constant(normal, tf.float64 if dtype == tf.float64 else tf.float32)
+        samples = tf.cast(samples, dtype)
+        exact = tf.cast(samples, tf.float64).numpy()
+        policy = f"mixed_{dtype.name}" if dtype.size == 2 else dtype.name  # variables of 32 bits
+        layer = hvd.SyncBatchNormalization(momentum=0.0, dtype=policy, name=f"of_{dtype.name}")
+        mine = samples[16 * rank : 16 * rank + 16]
+
+        def normalized(layer=layer, mine=mine):
+            with tf.GradientTape() as tape:
+                tape.watch(mine)
+                result = layer(mine, training=True)
+                loss = tf.reduce_sum(tf.cast(result, tf.float64) ** 3)
+            return result, tape.gradient(loss, mine)
+
+        for program in (normalized, tf.function(normalized)):
+            result, gradient = program()
+            assert result.dtype == gradient.dtype == dtype
+            assert np.allclose(layer.moving_mean, exact.mean(0), rtol=1e-5)
+            assert np.allclose(layer.moving_variance, exact.var(0), rtol=1e-4), (layer.moving_variance, exact.var(0))
+            if dtype in (tf.float32, tf.float64):
+                deviation = exact - exact.mean(0)
+                scale = 1 / np.sqrt(exact.var(0) + layer.epsilon)
+                y = deviation * scale
+                slope = 3 * y**2
+                back = scale * (slope - slope.mean(0) - y * (slope * y).mean(0))
+                assert np.allclose(result, y[16 * rank : 16 * rank + 16], atol=1e-3)
+                assert np.allclose(gradient, back[16 * rank : 16 * rank + 16], atol=1e-2)
+
+
 def optimizers_of_sessions():
     with tf.Graph().as_default():
         v = tf.compat.v1.get_variable("v", initializer=[float(rank + 1)])
@@ -84,6 +117,7 @@ def optimizers_of_sessions():
 optimizers_of_sessions()
 ranks_have_other_numbers_of_batches()
 samples_of_all_ranks_are_normalized()
+a_variance_beside_a_large_mean()
 a_network_learns_digits()
 print(f"rank {rank}: trained", flush=True)
 hvd.shutdown()

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from hpccoll.frontend.moments import moments_of, put_summands
+from hpccoll.frontend.moments import moments_of, summands
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.frontend.reductions import Sum
 from hpccoll.frontend.requests import Requests
@@ -124,12 +124,24 @@ class _Normalise(torch.autograd.Function):
 
 def _statistics(x: Tensor, process_set: ProcessSet) -> tuple[Tensor, Tensor, Tensor]:
     """Return number, mean and variance of all ranks' samples per channel: float64 of shapes (), (C,), (C,)."""
-    own = torch.zeros(2 * x.size(1) + 1, dtype=torch.float64, device=x.device)
     n = x.numel() // max(x.size(1), 1)
+    variance, mean = x.new_zeros((2, x.size(1)), dtype=torch.float64)
     if n:
-        variance, mean = torch.var_mean(x, _all_but_channels(x), correction=0)
-        put_summands(own, n, mean, variance)
-    return moments_of(_summed("forward", own, process_set), tuple(x.size()))
+        variance, mean = (y.double() for y in torch.var_mean(x, _all_but_channels(x), correction=0))
+    own = mean.new_tensor([n])
+    k: Tensor | float = 0.0
+    if x.dtype == torch.float64:
+        total = _summed("mean", torch.cat([own, n * mean]), process_set)
+        k = total[1:] / total[0].clamp(min=1)
+    total = _summed("forward", torch.cat([own, *summands(n, mean, variance, k)]), process_set)
+    if total[0] < 2:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {tuple(x.size())} here and "
+            f"{int(total[0])} on all ranks"
+        )
+    sums, squares = total[1:].chunk(2)
+    mean, variance = moments_of(total[0], sums, squares, k)
+    return total[0], mean, variance.clamp(min=0)
 
 
 def _summed(what: str, x: Tensor, process_set: ProcessSet) -> Tensor:

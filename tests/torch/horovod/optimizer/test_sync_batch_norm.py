@@ -80,6 +80,20 @@ def test_half_precision_is_normalised_in_float32(world):
     assert part.grad.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(
+    ("dtype", "offset", "tolerance"),
+    [(torch.float16, 100, 1e-5), (torch.float32, 1e3, 1e-5), (torch.float64, 1e8, 1e-6)],
+)
+def test_a_variance_beside_a_large_mean(world, dtype, offset, tolerance):
+    """The statistics are those of NumPy, in float64, on all samples."""
+    synced = hvd.SyncBatchNorm(CHANNELS, momentum=1.0).to(torch.float64 if dtype == torch.float64 else torch.float32)
+    x, own = samples(world, (3, 5), dtype, offset)
+    synced(x[own])
+    exact = x.double().transpose(0, 1).reshape(CHANNELS, -1).numpy()
+    assert synced.running_mean.numpy() == pytest.approx(exact.mean(1), rel=tolerance)
+    assert synced.running_var.numpy() == pytest.approx(exact.var(1, ddof=1), rel=tolerance)
+
+
 @pytest.mark.mpi(min_size=3)
 def test_in_a_process_set(world):
     pair = hvd.add_process_set([0, world.size - 1])
