@@ -17,6 +17,7 @@ from pathlib import Path
 from hpccoll import _core, _cuda, config, errors
 from hpccoll.horovod import environment
 from hpccoll.not_there import INSTEAD
+from hpccoll.not_there import NAMES as OF_FRONT_ENDS
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
 from hpccoll.tools.horovodrun import FLAGS
@@ -83,6 +84,12 @@ EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat"
 def not_there() -> str:
     """Modules of Horovod that hpccoll does not have."""
     return table(("module", "why, and what to use instead"), ((f"`{name}`", why) for name, why in INSTEAD.items()))
+
+
+def names_not_there() -> str:
+    """Names of Horovod's front ends that hpccoll's do not have."""
+    rows = {row for names in OF_FRONT_ENDS.values() for row in names.items()}
+    return table(("name", "what to use instead"), ((f"`{name}`", why) for name, why in sorted(rows)))
 
 
 def bound(reduction: str, dtype: str) -> str:
@@ -213,7 +220,7 @@ def needs() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, horovodrun, not_there, reductions, device_ways),
+        *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(engine, phases, needs),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )

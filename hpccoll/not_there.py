@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules of Horovod that hpccoll does not have, and what to use instead.
+"""The modules and names of Horovod that hpccoll does not have, and what to use instead.
 
 `hpccoll.data` and its like are files of two lines: they raise what this module makes, and so does an import of
-anything below them (`hpccoll.data.data_loader_base`).
+anything below them (`hpccoll.data.data_loader_base`). Each front end asks this module for the error of a name.
 """
 
 from __future__ import annotations
 
-__all__ = ["INSTEAD", "missing"]
+__all__ = ["INSTEAD", "NAMES", "missing", "no_name"]
 
 PAGE = "docs/not-there.md"
 
@@ -15,8 +15,16 @@ _NO_ESTIMATORS = (
     "there are no estimators for Spark: train in a function that hpccoll.spark.run() calls on all ranks, and let it "
     "read the files that Spark has written"
 )
+_PASSES = "give DistributedOptimizer() the number of passes: backward_passes_per_step=2"
 INSTEAD = {
     "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
+    "hpccoll.tensorflow.data": "there is no tf.data service: use tf.data itself, with a shard per rank",
+    "hpccoll.tensorflow.gradient_aggregation": _PASSES,
+    "hpccoll.tensorflow.gradient_aggregation_eager": _PASSES,
+    "hpccoll.tensorflow.util": "use tf.executing_eagerly(), tf.function and functools.cache",
+    "hpccoll.mxnet.mpi_ops": "the functions are in hpccoll.mxnet",
+    "hpccoll.mxnet.functions": "the functions are in hpccoll.mxnet",
+    "hpccoll.mxnet.compression": "Compression is in hpccoll.mxnet",
     "hpccoll.spark.torch": _NO_ESTIMATORS,
     "hpccoll.spark.keras": _NO_ESTIMATORS,
     "hpccoll.spark.lightning": _NO_ESTIMATORS,
@@ -29,6 +37,41 @@ INSTEAD = {
 }
 """Each module, and the sentence for the one who imports it."""
 
+_EVERYWHERE = {
+    "check_extension": "leave it out: the import of a front end fails where its framework is missing",
+    "handle_average_backwards_compatibility": "give op=Average or op=Sum",
+    "check_num_rank_power_of_2": "write `n & (n - 1) == 0`; Adasum checks it by itself",
+    "num_rank_is_power_2": "write `n & (n - 1) == 0`; Adasum checks it by itself",
+    "split_list": "give DistributedOptimizer() a number of groups: groups=4",
+    "_basics": "init(), rank(), size() and the others are functions of the front end itself",
+}
+NAMES = {
+    "hpccoll.torch": _EVERYWHERE
+    | {
+        "_handle_map": "keep the handles that the _async functions return; synchronize() takes one",
+        "_check_function": "leave it out: every function checks its tensors",
+    },
+    "hpccoll.tensorflow": _EVERYWHERE
+    | {
+        "LocalGradientAggregationHelper": _PASSES,
+        "_allreduce": "use allreduce(op=Sum)",
+        "_grouped_allreduce": "use grouped_allreduce(op=Sum)",
+        "_reducescatter": "use reducescatter(op=Sum)",
+        "_grouped_reducescatter": "use grouped_reducescatter(op=Sum)",
+        "_normalize_name": "leave it out: a name may be any text",
+        "_make_subgraph": "use tf.function",
+        "_cache": "use functools.cache",
+        "vars_to_refs": "variable.ref() can be the key of a dict",
+        "refs_to_vars": "variable.ref() can be the key of a dict; ref.deref() is the variable",
+        "support_non_legacy_keras_optimizers": "leave it out: the optimizers of Keras 3 are those that it works with",
+        "MPI_LIB": "its operations are the functions allreduce(), allgather(), ...",
+    },
+    "hpccoll.keras": _EVERYWHERE,
+    "hpccoll.tensorflow.keras": _EVERYWHERE,
+    "hpccoll.mxnet": _EVERYWHERE,
+}
+"""For each front end, names of Horovod's that programs use, and the sentence for the one who asks for it."""
+
 
 def missing(module: str) -> ImportError:
     """Make the error for an import of a module that is not there.
@@ -36,3 +79,15 @@ def missing(module: str) -> ImportError:
     :param module: its name, a key of INSTEAD
     """
     return ImportError(f"{module} is not there: {INSTEAD[module]}. See {PAGE} of hpccoll", name=module)
+
+
+def no_name(module: str, name: str) -> AttributeError:
+    """Make the error for a name that a front end does not have.
+
+    :param module: of the front end, or one of its modules
+    :param name: the name
+    """
+    front_end = next((one for one in sorted(NAMES, reverse=True) if f"{module}.".startswith(f"{one}.")), "")
+    sentence = INSTEAD.get(f"{module}.{name}") or NAMES.get(front_end, {}).get(name)
+    why = f": {sentence}. See {PAGE} of hpccoll" if sentence else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{why}", name=name)

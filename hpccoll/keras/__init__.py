@@ -15,6 +15,8 @@
     elastic.py       elastic jobs
 """
 
+from typing import Any
+
 try:
     import keras as _keras
 except ImportError as error:
@@ -81,6 +83,7 @@ from hpccoll.keras.values import (
     broadcast_variables,
     reducescatter,
 )
+from hpccoll.not_there import no_name as _no_name
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt", "Max",
@@ -92,3 +95,8 @@ __all__ = [
     "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
     "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Say of a name of Horovod's that is not here what to use instead."""
+    raise _no_name(__name__, name)

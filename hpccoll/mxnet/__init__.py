@@ -6,6 +6,8 @@
 MXNet is retired. This front end keeps programs alive that use it; nothing new is planned for it.
 """
 
+from typing import Any
+
 import numpy as _numpy
 
 if not hasattr(_numpy, "bool"):
@@ -32,6 +34,7 @@ from hpccoll.mxnet.operations import (
     reducescatter,
 )
 from hpccoll.mxnet.training import DistributedOptimizer, DistributedTrainer, broadcast_parameters
+from hpccoll.not_there import no_name as _no_name
 
 __all__ = [
     "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather", "allreduce", "allreduce_", "alltoall",
@@ -39,3 +42,8 @@ __all__ = [
     "grouped_reducescatter", "reducescatter",
 ]  # fmt: skip
 __all__ += _horovod.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Say of a name of Horovod's that is not here what to use instead."""
+    raise _no_name(__name__, name)

@@ -52,8 +52,11 @@ from hpccoll.horovod import (
     start_timeline,
     stop_timeline,
 )
+from hpccoll.not_there import no_name as _no_name
+from hpccoll.tensorflow import compression, elastic, functions, mpi_ops
 from hpccoll.tensorflow import gradients as _gradients  # noqa: F401 - registers the derivatives
 from hpccoll.tensorflow.facts import (
+    gpu_available,
     local_rank_op,
     local_size_op,
     process_set_included_op,
@@ -69,6 +72,7 @@ from hpccoll.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
+from hpccoll.tensorflow.mpi_ops import _executing_eagerly as _executing_eagerly
 from hpccoll.tensorflow.operations import (
     Compression,
     allgather,
@@ -90,19 +94,20 @@ __all__ = [
     "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min",
     "PartialDistributedGradientTape", "ProcessSet", "Product", "Sum", "add_process_set", "allgather",
     "allgather_object", "allreduce", "alltoall", "barrier", "broadcast", "broadcast_", "broadcast_global_variables",
-    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "ccl_built", "cross_rank", "cross_size",
-    "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
-    "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous", "is_initialized", "join", "local_rank",
-    "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built",
-    "process_set_by_id", "process_set_ids", "process_set_included_op", "rank", "rank_op", "reducescatter",
-    "remove_process_set", "rocm_built", "shutdown", "size", "size_op", "start_timeline", "stop_timeline",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "ccl_built", "compression", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "elastic", "functions", "global_process_set", "gloo_built", "gloo_enabled",
+    "gpu_available", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "init", "is_homogeneous",
+    "is_initialized", "join", "local_rank", "local_rank_op", "local_size", "local_size_op", "mpi_built", "mpi_enabled",
+    "mpi_ops", "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "process_set_included_op",
+    "rank", "rank_op", "reducescatter", "remove_process_set", "rocm_built", "shutdown", "size", "size_op",
+    "start_timeline", "stop_timeline",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Import Keras when a layer is asked for, and not before: it takes seconds."""
     if name != "SyncBatchNormalization":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _no_name(__name__, name)
     from hpccoll.tensorflow.sync_batch_norm import SyncBatchNormalization
 
     return SyncBatchNormalization

@@ -13,7 +13,9 @@ from hpccoll.frontend.process_sets import ProcessSet, process_set_by_id, world_o
 from hpccoll.horovod import job
 from hpccoll.tensorflow import xla
 
-__all__ = ["local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "ranks_of", "size_op"]
+__all__ = [
+    "gpu_available", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "ranks_of", "size_op",
+]  # fmt: skip
 
 
 def _fact(function: Callable[[], Any], name: str | None) -> Any:
@@ -73,3 +75,13 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
     :param name: of TensorFlow's operation
     """
     return _fact(lambda: process_set_by_id(process_set_id).included(), name)
+
+
+def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:
+    """Say whether TensorFlow finds a GPU.
+
+    :param ext_base_name: for Horovod's signature; it is not used
+    :param verbose: not used either
+    """
+    del ext_base_name, verbose
+    return bool(tf.config.list_physical_devices("GPU"))

@@ -10,6 +10,9 @@ try:
 except ImportError as error:
     raise ImportError("hpccoll.torch needs PyTorch: pip install 'hpccoll[torch]'") from error
 
+from typing import Any
+
+from hpccoll.not_there import no_name as _no_name
 from hpccoll.torch import compression, elastic, functions, mpi_ops, optimizer, sync_batch_norm
 from hpccoll.torch.horovod import (
     Adasum,
@@ -112,3 +115,8 @@ __all__ = [
     "reducescatter_async", "remove_process_set", "rocm_built", "scatter", "scatter_async", "shutdown", "size",
     "sparse_allreduce_async", "start_timeline", "stop_timeline", "sync_batch_norm", "synchronize",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Say of a name of Horovod's that is not here what to use instead."""
+    raise _no_name(__name__, name)

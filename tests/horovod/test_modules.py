@@ -10,7 +10,10 @@ import pytest
 import torch
 
 import hpccoll.torch as hvd
-from hpccoll.not_there import INSTEAD, PAGE
+from hpccoll.not_there import INSTEAD, NAMES, PAGE
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import horovod_names
 
 ROOT = Path(__file__).resolve().parents[2]
 THERE = {
@@ -23,9 +26,10 @@ THERE = {
     "compression": "Compression Compressor NoneCompressor FP16Compressor",
     "sync_batch_norm": "SyncBatchNorm",
 }
+IN_JOBS = ("hpccoll.tensorflow.", "hpccoll.mxnet.")  # with tests/tensorflow and tests/mxnet
 MISSING = [
-    *INSTEAD, "hpccoll._keras.callbacks", "hpccoll.common.util", "hpccoll.common.exceptions",
-    "hpccoll.data.data_loader_base",
+    *(name for name in INSTEAD if not name.startswith(IN_JOBS)), "hpccoll._keras.callbacks", "hpccoll.common.util",
+    "hpccoll.common.exceptions", "hpccoll.data.data_loader_base",
 ]  # fmt: skip
 
 
@@ -70,6 +74,21 @@ def test_a_missing_framework_is_an_import_error_that_says_how_to_get_it() -> Non
 def test_the_page_has_all_of_them() -> None:
     page = (ROOT / PAGE).read_text()
     assert [name for name in INSTEAD if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("module", ["", "torch", "torch.mpi_ops", "torch.elastic"])
+def test_all_names_of_horovods_are_there_or_say_what_to_use(module: str) -> None:
+    """tests/tensorflow, tests/keras and tests/mxnet do so for their front ends."""
+    assert horovod_names.missing(importlib.import_module(f"hpccoll.{module}".strip(".")), module) == []
+
+
+def test_a_name_of_nobody_is_a_plain_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'hpccoll.torch' has no attribute 'allreduse'$"):
+        _ = hvd.allreduse
+
+
+def test_no_sentence_is_about_a_name_that_is_there() -> None:
+    assert [name for name in NAMES["hpccoll.torch"] if name in vars(hvd)] == []
 
 
 def test_a_compressor_derived_from_horovods_is_asked() -> None:

@@ -2,7 +2,9 @@
 """What becomes of the optimizer that is given: loss scales, files, errors."""
 
 import json
+import sys
 import zipfile
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -11,7 +13,15 @@ import pytest
 import hpccoll
 import hpccoll.keras as hvd
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import horovod_names
+
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.filterwarnings("ignore:__array__ impl")]
+
+
+def test_all_names_of_horovods_are_there_or_say_what_to_use():
+    assert horovod_names.missing(hvd, "keras") == []
+    assert horovod_names.missing(hvd.elastic, "keras.elastic") == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 """What each rank of test_mxnet.py runs: the functions against NumPy, and trainings against one process."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +12,15 @@ import hpccoll.mxnet as hvd
 import mxnet as mx  # isort: skip - hpccoll.mxnet gives NumPy the name that MXNet's import needs
 from mxnet import autograd, gluon  # isort: skip
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import horovod_names
+
 STEPS = 20
+
+
+def check_names() -> None:
+    """All names of Horovod's are there, or say what to use instead."""
+    assert horovod_names.missing(hvd, "mxnet") == []
 
 
 def check_functions() -> None:

@@ -1,12 +1,19 @@
 """Local layers, groups, process sets, facts, objects, lost operations: one rank of a job of test_jobs.py."""
 
+import importlib
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import hpccoll.tensorflow as hvd
+import hpccoll.tensorflow.keras as hvk
+from hpccoll import not_there
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import horovod_names
 
 FIRST = hvd.ProcessSet([0])
 ENDS = hvd.ProcessSet([0, 1])
@@ -17,6 +24,21 @@ mean = (size + 1) / 2
 
 def eager_and_traced(function):
     return [function(), tf.function(function)()]
+
+
+def check_names():
+    """All names of Horovod's are there, or say what to use instead."""
+    modules = {"tensorflow": hvd, "tensorflow.mpi_ops": hvd.mpi_ops, "tensorflow.elastic": hvd.elastic}
+    for front_end, module in {**modules, "tensorflow.keras": hvk}.items():
+        assert horovod_names.missing(module, front_end) == [], front_end
+    for module in (name for name in not_there.INSTEAD if name.startswith("hpccoll.tensorflow.")):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            assert not_there.INSTEAD[module] in str(error)
+        else:
+            raise AssertionError(f"{module} is there")
+    assert hvd.mpi_ops._executing_eagerly() and hvd.gpu_available("tensorflow") is False
 
 
 def check_facts():

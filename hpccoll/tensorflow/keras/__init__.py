@@ -69,6 +69,7 @@ from hpccoll.keras.values import (
     broadcast_variables,
     reducescatter,
 )
+from hpccoll.not_there import no_name as _no_name
 from hpccoll.tensorflow.keras import callbacks, elastic
 
 __all__ = [
@@ -114,3 +115,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
         num_groups, groups, backward_passes_per_step, average_aggregated_gradients, process_set, scale_local_gradients,
     )  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Say of a name of Horovod's that is not here what to use instead."""
+    raise _no_name(__name__, name)
