@@ -51,6 +51,9 @@ class Backend(Protocol):
     def check(self) -> None:
         """Raise the error for a program that this backend cannot run."""
 
+    def dense(self, gradient: Any) -> Any:
+        """Return a gradient as a tensor of all values, also where it has rows only."""
+
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         """Wait until values are computed; raise what has gone wrong meanwhile.
 
@@ -79,6 +82,9 @@ class _Torch:
 
     def check(self) -> None:
         pass
+
+    def dense(self, gradient: Any) -> Any:
+        return gradient.to_dense() if gradient.is_sparse else gradient
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
@@ -116,6 +122,9 @@ class _Jax:
                 "keras.distribution is active: a DistributedOptimizer reduces the gradients of processes with one "
                 "device each. Drop keras.distribution.set_distribution(), or the DistributedOptimizer"
             )
+
+    def dense(self, gradient: Any) -> Any:
+        return keras.ops.convert_to_tensor(gradient, sparse=False)
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         error = raised
@@ -167,6 +176,9 @@ class _TensorFlow:
                 f"{type(self._tf.distribute.get_strategy()).__name__} is active: a DistributedOptimizer reduces the "
                 "gradients of processes with one device each. Drop tf.distribute, or the DistributedOptimizer"
             )
+
+    def dense(self, gradient: Any) -> Any:
+        return self._tf.convert_to_tensor(gradient)  # that of Keras leaves an IndexedSlices as it is
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass

@@ -46,24 +46,25 @@ class KerasState(ObjectState):
     ) -> None:
         """
         :param model: built and compiled; its weights and the variables of its optimizer are committed in host memory
-        :param optimizer: an optimizer beside that of model.compile(), in a loop of your own; built
+        :param optimizer: an optimizer beside that of model.compile(), in a loop of your own. It is built here where it
+            is not
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
         :param objects: an ElasticSampler, or any other object that pickle takes
-        :raises InvalidArgumentError: (a ValueError) the model or the optimizer has no variables yet
+        :raises InvalidArgumentError: (a ValueError) the model has no variables yet
         """  # noqa: D205, D212
-        if not all_built(model) or (optimizer is not None and not optimizer.built):
-            raise errors.InvalidArgumentError(
-                "KerasState: the model or the optimizer is not built yet: build it before"
-            )
+        if not all_built(model):
+            raise errors.InvalidArgumentError("KerasState: the model is not built yet: call it, or model.build()")
+        if optimizer is not None and not optimizer.built:
+            optimizer.build(model.trainable_variables)
         self.model, self.optimizer = model, optimizer
         self._values: list[np.ndarray[Any, Any]] = []
         super().__init__(path=path, every=every, **objects)
         self._keep()
 
     def _variables(self) -> list[Any]:
-        others = [] if self.optimizer in (None, self.model.optimizer) else list(self.optimizer.variables)
-        return [*variables_of(self.model), *others]
+        known = (None, getattr(self.model, "optimizer", None))
+        return [*variables_of(self.model), *([] if self.optimizer in known else self.optimizer.variables)]
 
     def _keep(self) -> None:
         self._values = [np.array(keras.ops.convert_to_numpy(variable)) for variable in self._variables()]

@@ -161,7 +161,7 @@ def _accumulated(optimizer: Any, gradients: list[Any], variables: list[Any], ste
     keepers = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables]
     kept = [keras.ops.convert_to_tensor(keeper) for keeper in keepers]
     scale = optimizer.loss_scale_factor or 1.0  # Keras divides by it after this, and keeps what was divided
-    dense = [keras.ops.convert_to_tensor(gradient) for gradient in gradients]
+    dense = [backend().dense(gradient) for gradient in gradients]
 
     def now() -> tuple[list[Any], list[Any]]:
         whole = [
@@ -197,7 +197,7 @@ def _exchanged(optimizer: Any, gradients: list[Any], variables: list[Any]) -> li
         else:
             exchanged.append(at)
     if given.sparse_as_dense:
-        gradients = [keras.ops.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = [backend().dense(gradient) for gradient in gradients]
     for places, how in ((exchanged, given.how), (largest, Reduction(Max, given.how.process_set))):
         parts = _parts(optimizer, [variables[at] for at in places])
         named = [(name, [gradients[places[member]] for member in members]) for name, members in parts]
@@ -296,6 +296,13 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     label = name or f"Distributed{type(optimizer).__name__}"
     vars(made)["_given"] = _Given(label, how, sparse_as_dense, given, scale_local_gradients)
     return made
+
+
+def _from_config(made: Any, config: dict[str, Any], custom_objects: Any) -> Any:
+    """Return a new optimizer of a configuration that is distributed as this one is, with all variables shared."""
+    again = _put_before(made.__class__.from_config(config, custom_objects), passes=1)  # the configuration has them
+    vars(again)["_given"] = dataclasses.replace(made._given, local=set())
+    return again
 
 
 def _checked_reduction(
@@ -408,4 +415,5 @@ def _put_before(optimizer: Any, passes: int) -> Any:
     made: Any = type(own.__name__, (part, own), members)
     result = made.__new__(made)
     vars(result).update(vars(optimizer))
+    made.from_config = lambda config, custom_objects=None: _from_config(result, config, custom_objects)
     return result

@@ -99,6 +99,28 @@ def test_backward_passes_per_step(average, values, data, share, network):
     assert error < 2e-6, error
 
 
+def with_an_embedding(seed):
+    keras.utils.set_random_seed(seed)
+    layers = [keras.layers.Embedding(10, 4), keras.layers.Flatten(), keras.layers.Dense(1)]
+    return keras.Sequential([keras.Input((3,), dtype="int32"), *layers])
+
+
+@pytest.mark.parametrize("options", [{}, {"sparse_as_dense": True}, {"backward_passes_per_step": 2}], ids=str)
+def test_gradients_of_rows(options, values, data, share):
+    """With TensorFlow those of an Embedding are tf.IndexedSlices."""
+
+    def rows(x, y):
+        return np.abs(10 * x[:, :3]).astype("int32") % 10, y
+
+    accumulated = {"gradient_accumulation_steps": 2} if "backward_passes_per_step" in options else {}
+    rate = 0.05
+    error, _ = difference(
+        values, rows(*data), lambda: rows(*share()), with_an_embedding, lambda: keras.optimizers.SGD(rate),
+        lambda: keras.optimizers.SGD(rate * (2 if accumulated else 1), **accumulated), **options,
+    )  # fmt: skip
+    assert error < 2e-6, error
+
+
 def test_added_up_gradients_are_reduced_once(share, network):
     model = network(3)
     optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)

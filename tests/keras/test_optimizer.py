@@ -148,6 +148,35 @@ if keras.backend.backend() == "jax":
             keras.distribution.set_distribution(None)
 
 
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_configuration_makes_another_distributed_optimizer(network, share, passes):
+    """As in Horovod, whose programs copy optimizers so."""
+    first = hvd.DistributedOptimizer(keras.optimizers.Adam(0.25), name="copied", backward_passes_per_step=passes)
+    again = type(first).from_config(first.get_config())
+    assert again is not first
+    assert again.get_config() == first.get_config()
+    assert float(again.learning_rate) == 0.25
+    assert again.exchanges() == (hvd.size() > 1)
+    before = hpccoll.world().stats()["requests"]
+    model = network(3 + hvd.rank())
+    hvd.broadcast_model(model)
+    model.compile(again, "mse")
+    model.fit(*share(), batch_size=24, verbose=0)
+    assert hvd.size() == 1 or hpccoll.world().stats()["requests"] > before
+    weights = [keras.ops.convert_to_numpy(w).tobytes() for w in model.weights]
+    assert len({tuple(each) for each in hvd.allgather_object(weights)}) == 1
+    assert type(again).from_config(again.get_config()).exchanges() == again.exchanges()
+
+
+def test_a_state_builds_an_optimizer_of_its_own(network):
+    model, optimizer = network(3), hvd.DistributedOptimizer(keras.optimizers.Adam(0.01))
+    state = hvd.elastic.KerasState(model, optimizer, step=0)
+    assert optimizer.built
+    state.sync()
+    with pytest.raises(ValueError, match="the model is not built yet"):
+        hvd.elastic.KerasState(keras.Sequential([keras.layers.Dense(1)]))
+
+
 def test_files_know_nothing_of_us(network, share, tmp_path, values):
     model = network(3)
     model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
