@@ -20,6 +20,7 @@ __all__ = [
     "InvalidArgumentError",
     "MembersChangedError",
     "MismatchError",
+    "NotDefinedError",
     "ObjectError",
     "OutOfMemoryError",
     "PeerLost",
@@ -98,6 +99,10 @@ class BrokenWorldError(RecoverableError):
 
 class UnsupportedError(HpccollError, TypeError, ValueError):
     """The combination of operation, reduction, dtype and memory is not defined; see the page Reductions."""
+
+
+class NotDefinedError(UnsupportedError, NotImplementedError):
+    """A reduction is not defined for such tensors: Adasum for a reducescatter, say, or Max for an IndexedSlices."""
 
 
 class ResultSizeError(HpccollError, ValueError):

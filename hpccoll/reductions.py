@@ -57,10 +57,10 @@ class Reduction(enum.Enum):
     def code(self) -> int:
         """The number of the reduction in C.
 
-        :raises UnsupportedError: ADASUM has none that the core defines: it is made of several operations
+        :raises NotDefinedError: ADASUM has none that the core defines: it is made of several operations
         """
         if self is Reduction.ADASUM:
-            raise errors.UnsupportedError(
+            raise errors.NotDefinedError(
                 "ADASUM is for the allreduce of hpccoll.torch, .tensorflow, .keras and .mxnet alone"
             )
         return int(self.value)

@@ -58,11 +58,11 @@ def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
 
     :param x: float32 or float64; do not change it until the Adasum is finished
     :param name: matches the calls of different ranks; calls without a name match by their order
-    :raises NotImplementedError: the number of ranks is no power of two (as in Horovod)
+    :raises NotDefinedError: the number of ranks is no power of two
     :raises UnsupportedError: the array has another dtype
     """
     if world.size & (world.size - 1):
-        raise NotImplementedError(f"Adasum needs a power of two of ranks, the process set has {world.size}")
+        raise errors.NotDefinedError(f"Adasum needs a power of two of ranks, the process set has {world.size}")
     if x.dtype not in (np.float32, np.float64):
         raise errors.UnsupportedError(f"Adasum of {x.dtype}: it is for floating-point values")
     if name is None:

@@ -29,7 +29,7 @@ def called(operation: str) -> str:
     found = operation
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("hpccoll.") and module != "hpccoll.testing":
+        if module.startswith("hpccoll.") and not module.endswith((".testing", ".own_errors")):
             name = frame.f_code.co_name
             found = operation if name.startswith(("_", "<")) else name
         frame = frame.f_back

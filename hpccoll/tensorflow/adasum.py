@@ -27,12 +27,12 @@ __all__ = ["combine"]
 def combine(operations: Operations[Any], call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
     """Put the Adasum of each tensor into the graph.
 
-    :raises NotImplementedError: the number of ranks is no power of two
+    :raises NotDefinedError: the number of ranks is no power of two
     :raises UnsupportedError: a tensor has no real floating-point values
     """
     size = world_of(call.process_set).size
     if size & (size - 1):
-        raise NotImplementedError(f"Adasum needs a power of two of ranks, the process set has {size}")
+        raise errors.NotDefinedError(f"Adasum needs a power of two of ranks, the process set has {size}")
     results = []
     for i, tensor in enumerate(tensors):
         if not is_floating(tensor.dtype.name):

@@ -13,8 +13,8 @@ from hpccoll.frontend.objects import allgather_object as gather_objects
 from hpccoll.frontend.objects import broadcast_object as send_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.tensorflow.adapter import tensor_of
-from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.operations import OPERATIONS
+from hpccoll.tensorflow.own_errors import public
 
 __all__ = [
     "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables",
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@unconverted
+@public
 def broadcast_(
     variables: Sequence[Any],
     root_rank: int,
@@ -50,7 +50,7 @@ def _value_of(variable: Any) -> Any:
     return variable.read_value() if isinstance(variable, tf.Variable) else tf.identity(tensor_of(variable))
 
 
-@unconverted
+@public
 def broadcast_variables(
     variables: Sequence[Any],
     root_rank: int,
@@ -95,7 +95,7 @@ def _assign_in_graph(variables: Sequence[Any], root_rank: int, name: str, proces
     )
 
 
-@unconverted
+@public
 def broadcast_global_variables(root_rank: int) -> Any:
     """Give the values of all of the root's variables to all ranks, in a graph of a session.
 
@@ -158,7 +158,7 @@ def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str
             )
 
 
-@unconverted
+@public
 def broadcast_object(
     obj: Any,
     root_rank: int = 0,
@@ -181,7 +181,7 @@ def broadcast_object(
     return send_object(obj, root_rank, name, process_set)
 
 
-@unconverted
+@public
 def broadcast_object_fn(
     root_rank: int = 0, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
@@ -196,7 +196,7 @@ def broadcast_object_fn(
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
-@unconverted
+@public
 def allgather_object(
     obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:

@@ -44,7 +44,7 @@ def in_xla(graph: Any) -> bool:
 
 
 unconverted = tf.autograph.experimental.do_not_convert
-"""Decorates each function that a program may call in tf.function: AutoGraph would rewrite our code, too."""
+"""Decorates a function that a program may call in tf.function: AutoGraph would rewrite our code, too."""
 
 
 def independent_of(graph: Any) -> Any:

@@ -29,7 +29,8 @@ from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped
-from hpccoll.tensorflow.internals import could_possibly_record, unconverted
+from hpccoll.tensorflow.internals import could_possibly_record
+from hpccoll.tensorflow.own_errors import public
 
 __all__ = [
     "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "barrier", "broadcast",
@@ -154,7 +155,7 @@ Compression = Compressors(ADAPTER)
 # ---- reductions ------------------------------------------------------------------------------------------
 
 
-@unconverted
+@public
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -203,12 +204,12 @@ def _allreduce_slices(
     slices: Any, op: Op, compression: Compressor, name: str | None, process_set: ProcessSet, factor: float
 ) -> Any:
     if op not in (Sum, Average):
-        raise errors.UnsupportedError(
+        raise errors.NotDefinedError(
             f"allreduce of {name or 'an unnamed IndexedSlices'}: op is {choose(op).name}, and only Average and Sum are "
             "defined for an IndexedSlices: use sparse_as_dense=True, or tf.convert_to_tensor"
         )
     if factor != 1.0:
-        raise errors.UnsupportedError(
+        raise errors.NotDefinedError(
             f"allreduce of {name or 'an unnamed IndexedSlices'}: there are no factors of an IndexedSlices"
         )
     sent, context = compression.compress(tensor_of(slices.values))
@@ -219,7 +220,7 @@ def _allreduce_slices(
     return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
 
 
-@unconverted
+@public
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
@@ -268,7 +269,7 @@ def grouped_allreduce(
     return results
 
 
-@unconverted
+@public
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -302,7 +303,7 @@ def reducescatter(
     )
 
 
-@unconverted
+@public
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
@@ -337,7 +338,7 @@ def grouped_reducescatter(
 # ---- movements -------------------------------------------------------------------------------------------
 
 
-@unconverted
+@public
 def allgather(
     tensor: Any,
     name: str | None = None,
@@ -358,7 +359,7 @@ def allgather(
     return OPERATIONS.allgather(tensor_of(tensor), name, process_set)
 
 
-@unconverted
+@public
 def grouped_allgather(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -378,7 +379,7 @@ def grouped_allgather(
     return OPERATIONS.grouped_allgather([tensor_of(tensor) for tensor in tensors], name, process_set)
 
 
-@unconverted
+@public
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -400,7 +401,7 @@ def broadcast(
     return OPERATIONS.broadcast(tensor_of(tensor), root_rank, name, process_set)
 
 
-@unconverted
+@public
 def alltoall(
     tensor: Any,
     splits: Any = None,
@@ -426,7 +427,7 @@ def alltoall(
 # ---- the end of the data ---------------------------------------------------------------------------------
 
 
-@unconverted
+@public
 def join() -> Any:
     """Announce that this rank has no more data, and wait until all ranks have joined.
 
@@ -439,7 +440,7 @@ def join() -> Any:
     return job.join() if tf.executing_eagerly() else graph.join()
 
 
-@unconverted
+@public
 def barrier(process_set: ProcessSet = global_process_set) -> Any:
     """Wait until all ranks of the process set have called this.
 

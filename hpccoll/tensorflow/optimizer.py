@@ -14,7 +14,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.tensorflow.accumulation import Accumulation, Passes, after, own_variable
-from hpccoll.tensorflow.internals import unconverted
+from hpccoll.tensorflow.own_errors import public
 from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
 
 __all__ = ["DistributedOptimizer"]
@@ -72,7 +72,7 @@ class _DistributedOptimizer(_Wrapping):
         self._reduction, self._scales_local = reduction, scales_local
         self._added_up = added_up if added_up.passes.passes > 1 else None
 
-    @unconverted
+    @public
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the gradients, and combine them over the ranks; the arguments are those of the optimizer."""
         gradients, variables = zip(*self._optimizer.compute_gradients(*args, **kwargs), strict=True)
@@ -83,7 +83,7 @@ class _DistributedOptimizer(_Wrapping):
         combined = self._added_up.add(gradients, combine) if self._added_up else combine(gradients)
         return list(zip(combined, variables, strict=True))
 
-    @unconverted
+    @public
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
         """Call the optimizer's, with several backward passes per step after the last one; all count in global_step."""
         pairs = list(grads_and_vars)
@@ -107,7 +107,7 @@ class _DeltaOptimizer(_Wrapping):
         self._reduction, self._passes = dataclasses.replace(reduction, name="delta"), passes
         self._starts: dict[int, Any] = {}
 
-    @unconverted
+    @public
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
         """Call the optimizer's; after the last backward pass of a step, combine what has changed since the first."""
         pairs = list(grads_and_vars)

@@ -11,8 +11,8 @@ from hpccoll import errors
 from hpccoll.frontend.moments import moments_of, summands
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Sum
-from hpccoll.tensorflow.internals import unconverted
 from hpccoll.tensorflow.operations import allreduce
+from hpccoll.tensorflow.own_errors import public
 
 __all__ = ["SyncBatchNormalization"]
 
@@ -38,7 +38,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
         super().__init__(**kwargs)
         self.process_set = process_set
 
-    @unconverted
+    @public
     def _moments(self, inputs: Any, mask: Any = None) -> tuple[Any, Any]:
         """Return mean and variance over all axes but that of the features, of what a mask has: see frontend.moments."""
         axes = [i for i in range(len(inputs.shape)) if i != self.axis % len(inputs.shape)]

@@ -13,7 +13,7 @@ from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op
-from hpccoll.tensorflow.internals import unconverted
+from hpccoll.tensorflow.own_errors import public
 from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -26,7 +26,7 @@ class _Distributed:
     _hpccoll_scales_local: bool
     _hpccoll_local: dict[int, Any]
 
-    @unconverted
+    @public
     def register_local_source(self, source: Any) -> None:
         """Keep the gradient of a variable on this rank.
 
@@ -34,7 +34,7 @@ class _Distributed:
         """
         self._hpccoll_local[id(source)] = source
 
-    @unconverted
+    @public
     def gradient(self, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
         """Compute the gradients, and combine them over the ranks.
 
@@ -53,7 +53,7 @@ class _Distributed:
         )  # fmt: skip
         return tf.nest.pack_sequence_as(sources, combined)
 
-    @unconverted
+    @public
     def get_local_and_global_gradients(
         self, target: Any, sources: Sequence[Any], output_gradients: Any = None, **options: Any
     ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
