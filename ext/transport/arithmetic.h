@@ -17,6 +17,11 @@ void *hc_work_new(size_t bytes);   /* the same for what only the library needs; 
 void hc_result_free(void *);       /* also what is of malloc() */
 
 void hc_host_copy(void *to, const void *from, size_t bytes);
+/* The same into memory that other ranks read, or out of it; the two regions are apart. STREAM writes past the caches,
+ * and is ordered before what the caller writes next. AUTO is none of the copies: a rank chooses between them. */
+enum hc_stores { HC_STORES_PLAIN, HC_STORES_STREAM, HC_STORES_AUTO };
+void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores);
+int hc_stores_named(const char *); /* "auto", "plain", "stream"; AUTO for any other word */
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
 void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);
 /* to[i] = (to_dtype)(scale * reduce over q of from[q][i] / divisor), q in order 0..n_from-1, float16 and bfloat16

@@ -18,6 +18,14 @@
 #define HC__NAME "avx2"
 #include "transport/kernels/vector.h"
 
+INLINE void stream_vec(char *to, vec v) {
+    _mm256_stream_si256((__m256i *)(void *)to, (__m256i)v);
+}
+
+INLINE void stream_fence(void) {
+    _mm_sfence();
+}
+
 INLINE pair load_f16(const void *from) {
     const __m128i *h = from;
     return (pair){(vec)_mm256_cvtph_ps(_mm_loadu_si128(h)), (vec)_mm256_cvtph_ps(_mm_loadu_si128(h + 1))};

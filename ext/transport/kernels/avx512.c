@@ -24,6 +24,14 @@
                                   (__m512i)(X), (__m512i)(Y))
 #include "transport/kernels/vector.h"
 
+INLINE void stream_vec(char *to, vec v) {
+    _mm512_stream_si512((__m512i *)(void *)to, (__m512i)v);
+}
+
+INLINE void stream_fence(void) {
+    _mm_sfence();
+}
+
 INLINE pair load_f16(const void *from) {
     const __m256i *h = from;
     return (pair){(vec)_mm512_cvtph_ps(_mm256_loadu_si256(h)), (vec)_mm512_cvtph_ps(_mm256_loadu_si256(h + 1))};

@@ -51,6 +51,16 @@ void hc_host_copy(void *to, const void *from, size_t bytes) {
         memcpy(to, from, bytes);
 }
 
+void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores stores) {
+    hc__kernels_chosen()->copy[stores](to, from, (int64_t)bytes);
+}
+
+int hc_stores_named(const char *word) {
+    return strcmp(word, "plain") == 0    ? HC_STORES_PLAIN
+           : strcmp(word, "stream") == 0 ? HC_STORES_STREAM
+                                         : HC_STORES_AUTO;
+}
+
 /* The scale is real: complex numbers are twice as many floats. */
 static int real_of(int dtype, int64_t *n) {
     if (dtype != HC_COMPLEX64 && dtype != HC_COMPLEX128)

@@ -16,8 +16,12 @@ typedef void hc__reduce_fn(void *to, const void *const *from, int n_from, int64_
 /* to[i] = scale * from[i] for n elements. */
 typedef void hc__convert_fn(void *to, const void *from, int64_t n, double scale);
 
+/* n bytes from one region to another that is apart from it. */
+typedef void hc__copy_fn(void *to, const void *from, int64_t n);
+
 typedef struct hc__kernels {
     const char *name;
+    hc__copy_fn *copy[2];                                      /* by enum hc_stores */
     hc__reduce_fn *reduce[HC_REDUCTION_COUNT][HC_DTYPE_COUNT]; /* NULL: not defined */
     hc__convert_fn *convert[HC_DTYPE_COUNT][HC_DTYPE_COUNT];   /* [from][to]; NULL: not defined */
 } hc__kernels;

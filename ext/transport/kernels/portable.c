@@ -9,12 +9,36 @@
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#elif defined(__x86_64__)
+#include <emmintrin.h>
 #endif
 
 #define HC__VECTOR_BYTES 16
 #define HC__KERNELS hc__kernels_portable
 #define HC__NAME "portable"
 #include "transport/kernels/vector.h"
+
+/* Elsewhere streaming stores either do not exist (POWER has them only for whole lines of zeros) or are a hint whose
+ * worth nobody has measured for this (stnp of aarch64): there both copies are one. */
+#if defined(__x86_64__)
+
+INLINE void stream_vec(char *to, vec v) {
+    _mm_stream_si128((__m128i *)(void *)to, (__m128i)v);
+}
+
+INLINE void stream_fence(void) {
+    _mm_sfence();
+}
+
+#else
+
+INLINE void stream_vec(char *to, vec v) {
+    store_vec(to, v);
+}
+
+INLINE void stream_fence(void) {}
+
+#endif
 
 /* Eight halves as two vectors of four, zero-extended, and back. */
 INLINE pair load_halves(const void *from) {

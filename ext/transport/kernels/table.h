@@ -4,8 +4,9 @@
  *
  * Written once and compiled once for each set. Whoever includes this brings HC__KERNELS (the table's name),
  * HC__NAME (its text), load_ and store_ of f16 and bf16 (a pair of float32) and load_f32_as_f64 and
- * store_f64_as_f32 (a pair of float64), all in the order of memory.
+ * store_f64_as_f32 (a pair of float64), all in the order of memory; and stream_vec and stream_fence for copies.
  */
+#include "transport/kernels/copy.h"
 #include "transport/kernels/loops.h"
 
 /* ---- reductions ------------------------------------------------------------------------------------ */
@@ -175,6 +176,7 @@ NARROW(bf16)
 
 const hc__kernels HC__KERNELS = {
     .name = HC__NAME,
+    .copy = {copy_plain, copy_streaming},
     .reduce =
         {
             ROW(BOOL, lor_u8, land_u8, land_u8, lor_u8, u8),

@@ -44,6 +44,16 @@ typedef struct pair {
     vec a, b;
 } pair;
 
+INLINE vec load_vec(const char *from) {
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void store_vec(char *to, vec v) {
+    memcpy(to, &v, sizeof v);
+}
+
 /* One memcpy a vec: compilers take one of the whole pair by way of the stack. */
 INLINE pair load_plain(const void *from) {
     vec a, b;
