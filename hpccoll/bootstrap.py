@@ -130,6 +130,7 @@ def make(
         gpu_aware=_gpu_aware(choice, settings, ranks),
         world=ranks.nonce,
         trace_folder=_trace_folder(settings, ranks.nonce),
+        machine_size=len(ranks.machines.like(rendezvous.rank)),
     )
     base = Base(rendezvous, settings, loop, ranks.nonce, choice)
     try:
@@ -357,5 +358,6 @@ def _start_line(base: Base) -> str:
     started, met = detect.started_by(config.environment()), base.rendezvous.describe()
     return (
         f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
-        f"({_core.kernels()}){between}{device}; {driver}{'; ' if started else ''}{started}{'; ' if met else ''}{met}"
+        f"({_core.kernels()}){between}{device}; {driver}; waits: {loop.waiting()}; stores: {loop.stores()}"
+        f"{'; ' if started else ''}{started}{'; ' if met else ''}{met}"
     )

@@ -128,6 +128,17 @@ class Config(_KnobsOfC):
     )
     fanout: int = _knob(16, "children of a rank in the control tree", unit="ranks", low=1, high=1024, agreed=True)
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
+    stores: str = _knob(
+        "auto", "how a rank writes what others of its node read: plain, stream (past the caches: faster between L3s, "
+        "slower within one), auto (stream where ranks are bound to cores of several L3s, else plain)",
+        choices=("auto", "plain", "stream"),
+    )  # fmt: skip
+    wait: str = _knob(
+        "auto", "what a thread does that waits for other ranks: spin (keeps its core for 0.1 ms, then sleeps), yield "
+        "(gives its core away, then sleeps), sleep (at once), auto (yield where ranks outnumber the cores that they "
+        "may use, else spin)",
+        choices=("auto", "spin", "yield", "sleep"),
+    )  # fmt: skip
     background: bool = _knob(
         True,
         "a thread drives while nobody waits, where the net allows it (MPI: its thread level)",

@@ -60,6 +60,8 @@ int hc__error(int status, const char *format, ...) __attribute__((format(printf,
     X(wire, "none", "none|fp16|bf16", HC_RANKS_AGREE) \
     X(net, "auto", "auto|mpi", HC_RANKS_AGREE) \
     X(simd, "auto", "auto|avx512|avx2|portable", HC_RANKS_MAY_DIFFER) \
+    X(stores, "auto", "auto|plain|stream", HC_RANKS_MAY_DIFFER) \
+    X(wait, "auto", "auto|spin|yield|sleep", HC_RANKS_MAY_DIFFER) \
     X(trace_dir, "", "", HC_RANKS_MAY_DIFFER)
 /* clang-format on */
 
@@ -143,7 +145,7 @@ typedef struct hc__base {
     hc_processes processes;
     char *process_memory;
     int32_t *node_of;
-    int32_t rank, size, local_rank, local_size;
+    int32_t rank, size, local_rank, local_size, machine_size;
     hc_shortcut *shortcut; /* of the World of all ranks */
     char nonce[17];
     uint8_t background, one_thread, heartbeat;

@@ -71,6 +71,9 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
     config->wire = strcmp(base->settings.wire, "fp16") == 0   ? HC_FLOAT16
                    : strcmp(base->settings.wire, "bf16") == 0 ? HC_BFLOAT16
                                                               : HC_WIRE_SAME;
+    config->stores = (uint8_t)hc_stores_named(base->settings.stores);
+    config->wait = (uint8_t)hc_wait_named(base->settings.wait);
+    config->machine_size = base->machine_size;
     config->node_of = base->node_of;
     config->local_rank = base->local_rank;
     config->local_size = base->local_size;

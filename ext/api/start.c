@@ -117,6 +117,7 @@ static int place(hc__base *base, const hello *said) {
     for (int32_t r = 0; r < base->size; r++) {
         base->local_size += base->node_of[r] == base->node_of[base->rank];
         base->local_rank += base->node_of[r] == base->node_of[base->rank] && r < base->rank;
+        base->machine_size += same_machine(&said[r], &said[base->rank]);
     }
     return nodes;
 }
@@ -177,11 +178,17 @@ static void choose_driver(hc__base *base, const hello *said, int has_net) {
 static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
     if (base->rank != 0 || !base->settings.verbose)
         return;
-    fprintf(stderr, "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s\n",
-            HPCCOLL_VERSION, (int)base->size, base->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
-            *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
-            base->net ? ", between nodes MPI of the family of " : "", base->net ? base->mpi->name : "",
-            base->background ? "a background thread drives" : "waiting callers drive (no background thread)");
+    char waiting[128], stores[128];
+    hc_loop_describe_stores(base->loop, stores, sizeof stores);
+    hc_loop_describe_waiting(base->loop, waiting, sizeof waiting);
+    fprintf(
+        stderr,
+        "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; stores: %s\n",
+        HPCCOLL_VERSION, (int)base->size, base->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
+        *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
+        base->net ? ", between nodes MPI of the family of " : "", base->net ? base->mpi->name : "",
+        base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
+        stores);
 }
 
 static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *said) {

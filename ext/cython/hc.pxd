@@ -158,6 +158,9 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
 
 
+cdef extern from "transport/shm/cores.h" nogil:
+    uint32_t hc_cores_quota(const char *, const char *, uint64_t *)
+
 cdef extern from "transport/shm/shortcut.h" nogil:
     enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF
     ctypedef struct hc_shortcut
@@ -236,10 +239,10 @@ cdef extern from "loop/loop.h" nogil:
     ctypedef struct hc_loop
     ctypedef struct hc_loop_config:
         hc_engine_config engine
-        uint8_t background, one_thread, heartbeat, wire
+        uint8_t background, one_thread, heartbeat, wire, stores, wait
         int32_t fanout
         const int32_t *node_of
-        int32_t local_rank, local_size
+        int32_t local_rank, local_size, machine_size
         const int32_t *locals "locals"
         hc_trace_config trace
     ctypedef struct hc_loop_parts:
@@ -248,6 +251,10 @@ cdef extern from "loop/loop.h" nogil:
         hc_p2p *p2p
         hc_net *net
     int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **)
+    int hc_wait_named(const char *)
+    int hc_stores_named(const char *)
+    void hc_loop_describe_waiting(hc_loop *, char *, size_t)
+    void hc_loop_describe_stores(hc_loop *, char *, size_t)
     void hc_loop_free(hc_loop *)
     void hc_loop_forked(hc_loop *)
     void hc_loop_submit(hc_loop *, hc_handle *, int)

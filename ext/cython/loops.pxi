@@ -143,7 +143,7 @@ cdef class Loop:
                  list hosts, object host_of, object pids,
                  bint background, bint one_thread, bint heartbeat, int device_number=-1,
                  nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), ""), str world="",
-                 str trace_folder=""):
+                 str trace_folder="", int machine_size=0):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
@@ -158,6 +158,7 @@ cdef class Loop:
         :param shares_device: several ranks on one GPU are meant
         :param world: a word that no other World has
         :param trace_folder: where the trace is written when it must be; "": nowhere
+        :param machine_size: ranks on this machine, which may have several nodes; 0: those of this node
         :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
         """
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
@@ -181,10 +182,11 @@ cdef class Loop:
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
         self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
-        self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder))
+        self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder),
+                  machine_size)
 
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
-                  bint heartbeat, bytes world, bytes trace_folder) except -1:
+                  bint heartbeat, bytes world, bytes trace_folder, int machine_size) except -1:
         cdef hc_loop_config config
         cdef hc_loop_parts parts
         cdef int32_t *ranks = copy_ranks(locals_)
@@ -197,12 +199,14 @@ cdef class Loop:
         config.engine.rank, config.engine.size = self.rank, self.size
         config.engine.processes = &self.processes
         config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
+        config.stores = hc_stores_named(self.settings.stores.encode())
+        config.wait = hc_wait_named(self.settings.wait.encode())
         config.background, config.one_thread = background, one_thread
         config.fanout = <int32_t>self.settings.fanout
         config.heartbeat = heartbeat
         config.trace.world, config.trace.folder = world, trace_folder
         config.node_of, config.locals = nodes, ranks
-        config.local_rank, config.local_size = self.local_rank, self.local_size
+        config.local_rank, config.local_size, config.machine_size = self.local_rank, self.local_size, machine_size
         try:
             check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control),
                   "no node control segment")
@@ -268,6 +272,18 @@ cdef class Loop:
             self.devices.accelerator.mark_forked()
         if self.c is not NULL:
             hc_loop_forked(self.c)
+
+    def waiting(self):
+        """How a thread waits for other ranks here, and why: "spin (2 ranks on 2 cores)"."""
+        cdef char text[128]
+        hc_loop_describe_waiting(self.c, text, sizeof(text))
+        return text.decode()
+
+    def stores(self):
+        """How this rank writes what others of its node read, and why: "stream (ranks on 2 L3s)"."""
+        cdef char text[128]
+        hc_loop_describe_stores(self.c, text, sizeof(text))
+        return text.decode()
 
     def progress(self):
         """Move what can be moved, if no other thread does."""

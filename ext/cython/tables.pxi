@@ -49,6 +49,12 @@ def kernels():
     return hc_kernels_name().decode()
 
 
+def cpu_quota(str root, str own):
+    """The number of cores whose time the strictest control group grants (hc_cores_quota); 0.0: there is no limit."""
+    cdef uint64_t group
+    return hc_cores_quota(os.fsencode(root), os.fsencode(own), &group) / 1000.0
+
+
 def select_kernels(str name):
     """Use the vector code of this name, or "auto"; before the first World is made."""
     check(hc_kernels_select(name.encode()), f"simd {name!r}: this CPU or this build lacks it")

@@ -9,24 +9,8 @@
  */
 #include "loop/driver.h"
 
-#include <sched.h>
-
-/* A waiter does not spin: it yields after every progress iteration, and sleeps when that has not helped for this long.
- * A yield costs half a microsecond where nobody wants the core; where the awaited rank shares it, spinning even 2 us
- * instead made an 8-byte allreduce 68 us long instead of 8 (the scheduler owes each of two spinners as much as the
- * other had). */
-#define YIELD_NS 100000ull
-#define YIELDS_TO_A_TURN 16 /* a turn of the background thread is mostly over by then */
-/* Progress iterations without a yield for a message that is about to come: more would take the core from a partner that
- * shares it. */
-#define SOON 32
-
-/* Nothing moved since idle_since: yield, later sleep on the doorbell. */
-static void wait_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
-    if (now - idle_since < YIELD_NS) {
-        sched_yield();
-        return;
-    }
+/* Nothing moved since idle_since: sleeps on the doorbell, unless something moves or comes now. */
+static void sleep_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
     if (hc__progress_once(loop) || !hc__about_to_sleep(loop, now))
         return;
@@ -69,7 +53,7 @@ static void trace_wait(hc_loop *loop, const awaited *all) {
 }
 
 static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
-    uint64_t idle_since = 0;
+    uint64_t idle_since = 0, patience = hc__looks_for(loop, HC__DRIVER_NS);
     while (!all_done(all) || hc__loop_owes(loop)) {
         if (hc__progress_once(loop)) {
             idle_since = 0;
@@ -81,18 +65,21 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
             return;
         if (!idle_since)
             idle_since = now;
-        if (now - idle_since >= YIELD_NS)
-            trace_wait(loop, all);
-        wait_a_little(loop, now, idle_since, limit);
+        if (now - idle_since < patience) {
+            hc__wait_a_moment(loop);
+            continue;
+        }
+        trace_wait(loop, all);
+        sleep_a_little(loop, now, idle_since, limit);
     }
 }
 
 /* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
 static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t ns) {
-    for (int i = 0; i < YIELDS_TO_A_TURN; i++) {
+    for (int looks = hc__looks_to_a_turn(loop); looks > 0; looks--) {
         if (is_over(loop, all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
             return;
-        sched_yield();
+        hc__wait_a_moment(loop);
     }
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
@@ -141,7 +128,7 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
 static int drive_soon(hc_loop *loop, awaited *all) {
     if (all->next == all->end || !(*all->next)->op || !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
-    int most = comes_soon(loop, *all->next) ? SOON : 0;
+    int most = comes_soon(loop, *all->next) ? HC__LOOKS_OF_DRIVER : 0;
     for (int i = 0; i < most && !all_done(all) && (*all->next)->op; i++)
         hc__progress_once(loop);
     enum hc__left left = hc__driver_leave(loop);

@@ -8,7 +8,7 @@
 #ifndef HC_LOOP_DRIVER_H
 #define HC_LOOP_DRIVER_H
 
-#include "loop/loop.h"
+#include "loop/waiting.h"
 
 #include <pthread.h>
 
@@ -139,6 +139,7 @@ struct hc_loop {
     atomic_int driving;             /* [any] 1: somebody is the driver */
     atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
     atomic_int call_me;             /* [any] whoever would look sleeps: the next submit must ring */
+    atomic_int way_to_wait;         /* [any] enum hc_wait; AUTO: not known yet */
     atomic_int coalescing;          /* [any] the background thread will look in a moment: no need to ring */
     atomic_ullong inbox_bytes;      /* [any] since the last drain */
     _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */

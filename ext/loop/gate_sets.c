@@ -9,7 +9,6 @@
 #include "loop/gate_sets.h"
 #include "loop/driver.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +140,7 @@ void hc_gate_close(hc_loop *loop, int64_t set) {
         if (!e && !left)
             return;
         if (!e)
-            sched_yield();
+            hc__wait_at_end();
         else
             free(e->members);
         free(e);

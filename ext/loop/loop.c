@@ -5,7 +5,7 @@
 #include "loop/loop.h"
 #include "loop/driver.h"
 
-#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -74,6 +74,8 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     if (config->engine.processes)
         loop->processes = *config->engine.processes;
     loop->config = *config;
+    if (!config->machine_size)
+        loop->config.machine_size = config->local_size;
     int status = allocate(loop, config);
     if (status == HC_OK)
         status = hc__trace_new(loop);
@@ -86,6 +88,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     hc_node_control_answers(parts->node_control, config->background);
     if (!config->background)
         hc_p2p_hold(parts->p2p);
+    hc_node_control_set_stores(parts->node_control, config->stores);
     if (config->single_copy)
         hc_node_control_read_memory(parts->node_control);
     loop->wake_at = UINT64_MAX;
@@ -114,7 +117,7 @@ static void free_parts(hc_loop_parts *parts) {
 static void drain(hc_loop *loop, uint64_t limit, int (*left)(const hc_loop *)) {
     while (left(loop) && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
         if (!hc__progress_once(loop))
-            sched_yield();
+            hc__wait_at_end();
     }
 }
 
@@ -136,6 +139,17 @@ static void end_all(hc_loop *loop) {
     hc__progress_once(loop);
 }
 
+void hc_loop_describe_stores(hc_loop *loop, char *text, size_t room) {
+    int stores = loop->config.stores;
+    int32_t l3s = hc_node_control_l3s(loop->parts.node_control);
+    if (stores != HC_STORES_AUTO)
+        snprintf(text, room, "%s (HPCCOLL_STORES)", stores == HC_STORES_PLAIN ? "plain" : "stream");
+    else if (l3s)
+        snprintf(text, room, "%s (ranks on %d L3%s)", l3s > 1 ? "stream" : "plain", (int)l3s, l3s > 1 ? "s" : "");
+    else
+        snprintf(text, room, "plain (which L3 a rank is on is not known)");
+}
+
 int hc_loop_pending(hc_loop *loop) {
     return atomic_load_explicit(&loop->pending, memory_order_acquire);
 }
@@ -145,7 +159,7 @@ void hc_loop_free(hc_loop *loop) {
         return;
     hc__thread_stop(loop);
     while (!hc__driver_try(loop))
-        sched_yield();
+        hc__wait_at_end();
     end_all(loop);
     hc__completion_stop(loop);
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */

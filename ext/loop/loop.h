@@ -113,15 +113,23 @@ typedef struct hc_loop hc_loop;
       "the system allows it; 0: such messages go through shared memory, which is two copies")
 /* clang-format on */
 
+/* What a thread does between two looks for other ranks (waiting.h); AUTO: spin if each rank can have a core, else
+ * yield. SLEEP: it does not look again. */
+enum hc_wait { HC_WAIT_AUTO, HC_WAIT_SPIN, HC_WAIT_YIELD, HC_WAIT_SLEEP };
+int hc_wait_named(const char *); /* "auto", "spin" and so on; AUTO for any other word */
+
 typedef struct hc_loop_config {
     hc_engine_config engine; /* `processes` lives as long as the loop */
     HC_LOOP_KNOBS(HC_KNOB_FIELD)
     uint8_t background; /* a thread of the loop's own drives when nobody waits */
+    uint8_t stores;     /* enum hc_stores: how this rank writes what others read */
+    uint8_t wait;       /* enum hc_wait: what a thread does that waits for other ranks */
     uint8_t one_thread; /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
     uint8_t heartbeat;  /* every rank of the World has a background thread, and answers while the program computes */
     uint8_t wire;       /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
     const int32_t *node_of; /* node of each World rank; copied */
     int32_t local_rank, local_size;
+    int32_t machine_size;  /* ranks on this machine, which HPCCOLL_NODES may cut into nodes; 0: local_size */
     int32_t fanout;        /* of the World's tree (hc_tree_index_new); 0: a lost leader's neighbours are not told */
     const int32_t *locals; /* World rank of each local rank of the node control segment; copied */
     hc_trace_config trace; /* copied */
@@ -184,6 +192,10 @@ int hc_loop_wait(hc_loop *, hc_handle *const *handles, size_t n, uint64_t ns);
 void hc_loop_progress(hc_loop *);
 /* Handles that are not done. [any thread] */
 int hc_loop_pending(hc_loop *);
+/* How a thread waits here, and why: "spin (2 ranks on 2 cores)". Once all ranks of the node have come. [any thread] */
+void hc_loop_describe_waiting(hc_loop *, char *text, size_t room);
+/* Likewise how this rank writes what others read: "stream (ranks on 2 L3s)". */
+void hc_loop_describe_stores(hc_loop *, char *text, size_t room);
 /* The loop's World is broken: the status it broke with, else HC_OK. [any thread] */
 int hc_loop_broken(hc_loop *);
 /* The newest report of an operation that has waited long, which says who is missing; "" before one. [any thread] */

@@ -14,15 +14,8 @@
  */
 #include "loop/driver.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Looks at the partners' flags before the caller yields. A flag that is about to be raised takes one transfer of a
- * cache line, about 100 ns; more would take the core from a partner that shares it. */
-#define LOOKS 200
-/* Then it yields for this long before the loop gets the plan, whose turns cost more than a look. */
-#define YIELD_NS 20000ull
 
 /* ---- made and freed -------------------------------------------------------------------------------- */
 
@@ -155,18 +148,18 @@ int hc_plan_test(hc_plan *plan) {
 int hc_plan_soon(hc_plan *plan) {
     if (plan->state == HC__WITH_LOOP && plan->handle->op && hc__drive_soon(plan->loop, plan->handle))
         plan->state = HC__OVER;
-    for (int i = 0; i < LOOKS && plan->state == HC__WITH_CALLER; i++)
+    for (int i = 0; i < HC__LOOKS && plan->state == HC__WITH_CALLER; i++)
         look(plan);
     return plan->state == HC__OVER;
 }
 
 /* 1: over. */
 static int await_partners(hc_plan *plan, uint64_t ns) {
-    uint64_t limit = hc__loop_now() + (ns < YIELD_NS ? ns : YIELD_NS);
+    uint64_t most = hc__looks_for(plan->loop, HC__PLAN_NS), limit = hc__loop_now() + (ns < most ? ns : most);
     do {
         if (look(plan))
             return 1;
-        sched_yield();
+        hc__wait_a_moment(plan->loop);
     } while (hc__loop_now() < limit);
     return look(plan);
 }

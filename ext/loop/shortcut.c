@@ -9,12 +9,8 @@
  */
 #include "loop/driver.h"
 
-#include <sched.h>
 #include <string.h>
 
-/* Looks before the caller yields, and for how long it yields then: as for plans (plan.c). */
-#define LOOKS 200
-#define YIELD_NS 50000ull
 #define MISSES 16 /* in a row; after them the others are hardly waited for */
 
 static int may_take(hc_loop *loop, uint32_t set) {
@@ -33,7 +29,7 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t
     memcpy(said, &call->agreed, sizeof said);
     int gives = call->agreed.operation != HC_BROADCAST || call->agreed.root == rank;
     int state = hc_shortcut_come(shortcut, said, call->in, gives ? call->bytes : 0);
-    for (int i = 0; state == HC_SHORTCUT_OPEN && i < LOOKS; i++)
+    for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
         state = hc_shortcut_look(shortcut);
     return state;
 }
@@ -41,9 +37,11 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t
 int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
     int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* what is pending wants a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
-    uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES ? 0 : hc__loop_now() + YIELD_NS;
+    uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES
+                         ? 0
+                         : hc__loop_now() + hc__looks_for(loop, HC__SHORTCUT_NS);
     while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
-        sched_yield();
+        hc__wait_a_moment(loop);
         state = hc_shortcut_look(shortcut);
     }
     return state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state;

@@ -14,8 +14,6 @@
 
 #include <signal.h>
 
-/* Beside a computing caller spinning takes a core from it; a few turns catch what comes at once. */
-#define PATIENCE_NS 5000ull
 /* A tenth of the raise window: little beside what an asynchronous request waits anyway, and as long as it takes to
  * enqueue the gradients of a large model at once. Beside that the thread would take a core from another rank: with 4
  * ranks on 2 cores 161 gradients took 22 ms instead of 17, in twice the batches. */
@@ -45,7 +43,7 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
             *idle_since = now;
         if (moved)
             listening = 0;
-        if (moved || (loop->nrunning && now - *idle_since < PATIENCE_NS))
+        if (moved || (loop->nrunning && now - *idle_since < HC__THREAD_NS))
             continue;
         hc__heartbeat(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -252,7 +251,7 @@ void hc__trace_not_at_signal(hc_loop *loop) {
         atomic_compare_exchange_strong(&traces[i], &own, NULL);
     }
     while (atomic_load(&handling))
-        sched_yield();
+        hc__wait_at_end();
 }
 
 int hc_loop_trace_at_signal(hc_loop *loop) {

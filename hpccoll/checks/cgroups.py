@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpccoll import _core
 from hpccoll.checks.kernel_files import read_text
 
 ROOT = Path("/sys/fs/cgroup")
@@ -31,14 +32,7 @@ def folders(root: Path = ROOT, own: Path = OWN) -> Iterator[Path]:
 
 def quota(root: Path = ROOT, own: Path = OWN) -> float | None:
     """Find the number of cores whose time the strictest group may use; None: no limit."""
-    found = []
-    for folder in folders(root, own):
-        limit, _, period = read_text(folder / "cpu.max").partition(" ")
-        if not limit:
-            limit, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
-        if limit.isdecimal() and period.isdecimal() and int(period):
-            found.append(int(limit) / int(period))
-    return min(found, default=None)
+    return _core.cpu_quota(str(root), str(own)) or None
 
 
 def throttled(root: Path = ROOT, own: Path = OWN) -> float:

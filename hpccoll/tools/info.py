@@ -277,8 +277,26 @@ def node() -> Facts:
         "host": socket.gethostname(),
         "machine": f"{platform.machine()}, Linux {platform.release()}",
         "cores for this process": installed.cores(),
+        "waiting ranks": waits(),
+        "stores for other ranks": stores(),
         "shared memory free": f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB (/dev/shm)",
     }
+
+
+def waits() -> str:
+    """Tell what ranks that start like this process do while they wait for others; the line at the start says which."""
+    settings = knobs()
+    if isinstance(settings, dict) or settings.wait != "auto":
+        return "see knobs" if isinstance(settings, dict) else f"{settings.wait} (HPCCOLL_WAIT)"
+    return "ranks spin where each can have a core of its own, else they yield (HPCCOLL_WAIT=auto)"
+
+
+def stores() -> str:
+    """Tell how ranks that start like this process write what others read; the line at the start says which."""
+    settings = knobs()
+    if isinstance(settings, dict) or settings.stores != "auto":
+        return "see knobs" if isinstance(settings, dict) else f"{settings.stores} (HPCCOLL_STORES)"
+    return "ranks that are bound to cores of several L3s stream, others do not (HPCCOLL_STORES=auto)"
 
 
 def render(facts: Facts) -> str:

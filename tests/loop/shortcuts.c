@@ -93,7 +93,8 @@ int main(int argc, char **argv) {
     pthread_t threads[MOST];
     void *arguments[MOST][2];
     rounds = atoi(argv[2]);
-    w.knobs = (hc_loop_config){.background = (uint8_t)atoi(argv[3]), .wire = HC_WIRE_SAME};
+    /* Yields: on a busy machine two ranks that spin may never run at the same time, and none would take it. */
+    w.knobs = (hc_loop_config){.background = (uint8_t)atoi(argv[3]), .wait = HC_WAIT_YIELD, .wire = HC_WIRE_SAME};
     w.knobs.engine = (hc_engine_config){.cache_capacity = 64, .fusion_threshold = 1 << 16, .raise_window = 100000};
     worlds_prepare(&w, atoi(argv[1]), 1);
     for (int32_t r = 0; r < w.size; r++) {

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "install"))
 EDGES = (
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cores.c",
     "ext/transport/shm/cells.c",
     "ext/transport/shm/byte_ring.c",
     "ext/transport/control/control.c",

@@ -51,6 +51,7 @@ typedef struct rank_slot {
     _Atomic int32_t pid;
     _Atomic uint32_t answers;
     _Atomic uint64_t withdrawn; /* how often memory was taken back that others may be reading */
+    hc_cores cores;             /* written before `presence` says so */
 } rank_slot;
 
 typedef struct segment_head {
@@ -66,6 +67,7 @@ struct hc_node_control {
     int32_t rank, size;
     int fd;
     int32_t *world_ranks;
+    atomic_int stores;            /* enum hc_stores */
     uint8_t reads[HC__LOCAL_MAX]; /* enum reads, of each local rank's memory */
 };
 
@@ -96,13 +98,15 @@ static int lock_byte(int fd, int32_t rank, short type) {
     return fcntl(fd, F_SETLK, &lock);
 }
 
-/* Which process this is, for the ranks that read its state from /proc: a pid means something in its name space only. */
+/* Which process this is, for the ranks that read its state from /proc: a pid means something in its name space only;
+ * and the cores that it may use. */
 static void sign_in(hc_node_control *node_control) {
     rank_slot *mine = &node_control->head->slots[node_control->rank];
     struct stat space;
     if (stat("/proc/self/ns/pid", &space) == 0)
         atomic_store_explicit(&mine->space, (uint64_t)space.st_ino, memory_order_relaxed);
     atomic_store_explicit(&mine->pid, (int32_t)getpid(), memory_order_relaxed);
+    hc_cores_read(&mine->cores);
 }
 
 int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
@@ -243,6 +247,56 @@ int32_t hc_node_control_lost(hc_node_control *node_control) {
 
 void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank) {
     atomic_store_explicit(&node_control->head->slots[local_rank].presence, LOST, memory_order_release);
+}
+
+int hc_node_control_crowd(hc_node_control *node_control, int32_t machine, hc_crowd *crowd) {
+    const hc_cores *cores[HC__LOCAL_MAX];
+    for (int32_t rank = 0; rank < node_control->size; rank++) {
+        const rank_slot *slot = &node_control->head->slots[rank];
+        if (atomic_load_explicit(&slot->presence, memory_order_acquire) == NOT_YET)
+            return 0;
+        cores[rank] = &slot->cores;
+    }
+    *crowd = hc_cores_crowd(cores, node_control->size, machine);
+    return 1;
+}
+
+int32_t hc_node_control_own_cores(const hc_node_control *node_control) {
+    return hc_cores_count(&node_control->head->slots[node_control->rank].cores);
+}
+
+/* ---- how far apart they are ---------------------------------------------------------------------------- */
+
+void hc_node_control_set_stores(hc_node_control *node_control, int stores) {
+    atomic_store_explicit(&node_control->stores, stores, memory_order_relaxed);
+}
+
+int hc_node_control_stores(const hc_node_control *node_control) {
+    return atomic_load_explicit(&node_control->stores, memory_order_relaxed);
+}
+
+/* 0: it is not known. */
+static uint32_t l3_of(const hc_node_control *node_control, int32_t rank) {
+    const rank_slot *slot = &node_control->head->slots[rank];
+    return atomic_load_explicit(&slot->presence, memory_order_acquire) == NOT_YET ? 0 : slot->cores.l3;
+}
+
+int hc__node_control_is_apart(const hc_node_control *node_control, int32_t local_rank) {
+    uint32_t mine = l3_of(node_control, node_control->rank), theirs = l3_of(node_control, local_rank);
+    return mine && theirs && mine != theirs;
+}
+
+int32_t hc_node_control_l3s(const hc_node_control *node_control) {
+    int32_t found = 0;
+    for (int32_t rank = 0; rank < node_control->size; rank++) {
+        int is_new = l3_of(node_control, rank) != 0;
+        if (!is_new)
+            return 0;
+        for (int32_t other = 0; other < rank; other++)
+            is_new &= l3_of(node_control, rank) != l3_of(node_control, other);
+        found += is_new;
+    }
+    return found;
 }
 
 /* ---- memory of other ranks ----------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "core/hc.h"
 #include "transport/shm/byte_ring.h"
 #include "transport/shm/cells.h"
+#include "transport/shm/cores.h"
 #include "transport/shm/segment.h"
 
 /* The layout is a function of local_size. */
@@ -46,6 +47,16 @@ void hc_node_control_wait(hc_node_control *, uint64_t now); /* this rank waits f
 int hc_node_control_look(hc_node_control *, int32_t local_rank, hc_local_life *);
 /* The state of a local rank's process as /proc has it ('R', 'S', 'D', 'T': stopped, 't': by a debugger), 0: unknown. */
 char hc_node_control_state(hc_node_control *, int32_t local_rank);
+/* The cores of the node's ranks, as each of them has found them when it came. `machine`: as of hc_cores_crowd(). 0: a
+ * rank has not come yet. */
+int hc_node_control_crowd(hc_node_control *, int32_t machine, hc_crowd *);
+int32_t hc_node_control_own_cores(const hc_node_control *); /* that this rank may use */
+/* How this rank writes what others read: enum hc_stores, AUTO: as its distance to them wants it, where that is known.
+ * It may change at any time. PLAIN before the first call. [any thread] */
+void hc_node_control_set_stores(hc_node_control *, int stores);
+int hc_node_control_stores(const hc_node_control *);
+/* L3s that the node's ranks are on; 0: that is not known of each of them. */
+int32_t hc_node_control_l3s(const hc_node_control *);
 /* Memory of the other ranks' processes is read from now on, where the system allows it (CMA: process_vm_readv). */
 void hc_node_control_read_memory(hc_node_control *);
 /* What one rank of the node says to the others, in any form; they read when, too. The clock is the machine's. */
@@ -90,6 +101,9 @@ int hc__node_control_read(hc_node_control *, int32_t local_rank, void *into, uin
  * same after its copy as it was when the address was given has read what was meant. */
 void hc__node_control_withdraw(hc_node_control *);
 uint64_t hc__node_control_withdrawn(hc_node_control *, int32_t local_rank);
+
+/* 1: this rank and that one are known to be on two L3s. */
+int hc__node_control_is_apart(const hc_node_control *, int32_t local_rank);
 
 /* The cells that a local rank owns. */
 hc__cells *hc__node_control_cells(const hc_node_control *, int32_t local_rank);

@@ -86,7 +86,7 @@ static void exchange_pack(hc__shm *shm, int64_t round) {
     if (bytes == 0 || shm->base.local_size == 1)
         return;
     const uint8_t *data = shm->rounds.stream->data;
-    hc_host_copy(hc__shm_slot(shm, shm->base.local_rank, round), data + range.from, bytes);
+    hc__shm_show(shm, hc__shm_slot(shm, shm->base.local_rank, round), data + range.from, bytes);
     shm->base.packed_bytes += bytes;
 }
 
@@ -110,7 +110,7 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        hc_host_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes);
+        hc_shared_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes, HC_STORES_PLAIN);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }

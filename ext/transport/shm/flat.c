@@ -92,8 +92,10 @@ static void take_rows(hc__flat *flat) {
         if (!read->out || !read->bytes)
             continue;
         const uint8_t *from = (own ? (const uint8_t *)piece->in : slot(flat, q, flat->sequence)->data) + read->offset;
-        if (from != read->out)
+        if (own && from != read->out)
             memmove(read->out, from, (size_t)read->bytes);
+        else if (!own)
+            hc_shared_copy(read->out, from, (size_t)read->bytes, HC_STORES_PLAIN);
     }
 }
 
@@ -230,9 +232,7 @@ int hc_flat_new(const hc_flat_config *config, hc_segment segment, hc_node_contro
     flat->stride = stride_of(config->slot_bytes);
     flat->range = (hc__range){config->from, config->to};
     flat->shm.out_from = config->from;
-    for (int32_t q = 0; q < local_size; q++)
-        if (q != local_rank)
-            hc__mask_add(&flat->shm.peers, locals[q]);
+    hc__shm_meet(&flat->shm, locals);
     find_partners(flat, config);
     *data = &flat->base;
     return HC_OK;

@@ -81,6 +81,27 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->results = shm->slots + (size_t)size * shm->region;
 }
 
+/* ---- peers --------------------------------------------------------------------------------------- */
+
+/* Below it the fence costs more than the stores. */
+#define STREAM_LEAST ((size_t)4 << 10)
+
+void hc__shm_meet(hc__shm *shm, const int32_t *locals) {
+    for (int32_t q = 0; q < shm->base.local_size; q++) {
+        if (q == shm->base.local_rank)
+            continue;
+        hc__mask_add(&shm->peers, locals[q]);
+        shm->is_apart |= hc__node_control_is_apart(shm->node_control, locals[q]);
+    }
+}
+
+void hc__shm_show(const hc__shm *shm, void *to, const void *from, size_t bytes) {
+    int stores = hc_node_control_stores(shm->node_control);
+    if (stores == HC_STORES_AUTO)
+        stores = shm->is_apart ? HC_STORES_STREAM : HC_STORES_PLAIN;
+    hc_shared_copy(to, from, bytes, bytes < STREAM_LEAST ? HC_STORES_PLAIN : (enum hc_stores)stores);
+}
+
 /* ---- marks --------------------------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *shm, enum hc__mark_kind kind, uint64_t value) {

@@ -6,11 +6,11 @@
  * float16 tensors, or to what travels between nodes. On one node the mean is then final; between nodes the sum is
  * divided by a power of two, which rounds nothing and keeps it near the mean, and the net divides by the rest.
  *
- * The kernels never write what other ranks read; it is copied: made in private memory, block by block where
- * that is scratch, then copied into the segment. The lines there were last read by other cores; a store to
- * each of them waits for its ownership, one after the other, while a copy of the C library (rep movsb) claims
- * many at once. Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1
- * MB).
+ * The sums never write what other ranks read; it is copied: made in private memory, block by block where that is
+ * scratch, then copied into the segment. The lines there were last read by other cores; a store between the loads of a
+ * sum waits for the ownership of its line, while a copy has many on the way at once, or streams them where the other
+ * cores are far (kernels/copy.h). Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB
+ * to 1 MB).
  */
 #include "transport/shm/shm_state.h"
 
@@ -74,13 +74,13 @@ static int64_t block_end(const hc__shm *shm, int64_t at, int64_t n) {
 static void pack_span(hc__shm *shm, const hc__span *span, uint8_t *to) {
     shm->base.packed_bytes += (uint64_t)span->n * shm->size;
     if (span->in != NULL) {
-        hc_host_copy(to, span->in, (size_t)span->n * shm->size);
+        hc__shm_show(shm, to, span->in, (size_t)span->n * shm->size);
         return;
     }
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = block_end(shm, at, span->n);
         neutral(shm, shm->batch->dtype, end - at, shm->scratch);
-        hc_host_copy(to + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
+        hc__shm_show(shm, to + (size_t)at * shm->size, shm->scratch, (size_t)(end - at) * shm->size);
     }
 }
 
@@ -114,7 +114,7 @@ static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
         hc_host_convert(shm->block, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
         sum = shm->block;
     }
-    hc_host_copy(result, sum, (size_t)n * shm->result_size);
+    hc__shm_show(shm, result, sum, (size_t)n * shm->result_size);
 }
 
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
@@ -169,7 +169,10 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
 /* ---- out ----------------------------------------------------------------------------------------- */
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
-    hc_host_convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
+    if (shm->batch->dtype == shm->result_dtype)
+        hc_shared_copy(span->out, from, (size_t)span->n * shm->size, HC_STORES_PLAIN);
+    else
+        hc_host_convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
     shm->base.spread_bytes += (uint64_t)span->n * shm->size;
 }
 

@@ -51,9 +51,7 @@ int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
     shm->node_control = node_control;
-    for (int32_t q = 0; q < local_size; q++)
-        if (q != local_rank)
-            hc__mask_add(&shm->peers, locals[q]);
+    hc__shm_meet(shm, locals);
     hc__shm_lay_out(shm);
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
     shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);

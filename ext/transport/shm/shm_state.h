@@ -93,6 +93,7 @@ typedef struct hc__shm {
     hc_segment segment;
     hc_node_control *node_control;
     hc__mask peers; /* the node control segment's local ranks of the others */
+    int is_apart;   /* one of them is known to be on another L3 */
     hc__mark *left; /* how many nodes were freed */
     hc__marks *marks;
     hc__small *small;
@@ -133,13 +134,17 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
     return (hc__shm *)node;
 }
 
-/* ---- layout.c: marks and places --------------------------------------------------------------------- */
+/* ---- layout.c: peers, marks and places --------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and wakes the others */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
 int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
                       uint64_t value);
+/* The others, `locals` of the node control segment. */
+void hc__shm_meet(hc__shm *, const int32_t *locals);
+/* To where other ranks read it: streams to another L3. */
+void hc__shm_show(const hc__shm *, void *to, const void *from, size_t bytes);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 /* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.

@@ -18,6 +18,7 @@ SOURCES = (
     "ext/transport/p2p/*.c",
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cores.c",
     "ext/transport/shm/cells.c",
     "ext/transport/shm/byte_ring.c",
     "ext/transport/control/control.c",

@@ -13,6 +13,7 @@ SOURCES = (
     "tests/transport/shm/node_control_contract.c",
     "ext/transport/shm/segment.c",
     "ext/transport/shm/control_segment.c",
+    "ext/transport/shm/cores.c",
     "ext/transport/shm/cells.c",
     "ext/transport/shm/byte_ring.c",
     "ext/core/reserve.c",
