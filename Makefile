@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p*)
 
 comma := ,
-.PHONY: build demo stemdl test test-all check bench docs wheel install-c clean
+.PHONY: build demo stemdl test test-all soak check bench docs wheel install-c clean
 build: $(VENV)/.built
 
 $(VENV)/.installed: pyproject.toml setup.py
@@ -58,6 +58,13 @@ test-all: $(VENV)/.tests build
 	$(BIN)/python tests/matrix.py
 	$(BIN)/python tests/torch_matrix.py
 	$(BIN)/python tests/system_matrix.py
+
+SECONDS ?= 3600
+soak: $(VENV)/.tests build
+	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
+	$(BIN)/hpccoll run -np 4 --nodes 2 python tests/api/random_jobs.py --seconds $(SECONDS)
+	$(BIN)/python tests/differential/soak.py --ranks 2 --seconds $(SECONDS)
+	$(BIN)/python tests/differential/soak.py --ranks 4 --nodes 2 --front-ends numpy,torch --seconds $(SECONDS)
 
 check: $(VENV)/.tools build docs
 	$(BIN)/ruff check

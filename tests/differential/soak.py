@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs through all front ends for as long as you like. What is wrong is shrunk, then printed.
+
+python tests/differential/soak.py --seconds 3600 --ranks 4 --nodes 2 --front-ends numpy,torch,tensorflow,jax
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+import checks
+from hypothesis import HealthCheck, Phase, settings
+from job import Job
+
+
+def main() -> int:
+    """Run; 1 if something was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--front-ends", default="numpy,torch,tensorflow,jax")
+    parser.add_argument("--modes", default="", help="only modes whose names contain this")
+    parser.add_argument("--programs", type=int, default=20, help="programs of a mode before the next one's turn")
+    parser.add_argument("--plant", default="", help="a fault of plants.py")
+    arguments = parser.parse_args()
+    many = settings(
+        max_examples=arguments.programs, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck), print_blob=False,
+    )  # fmt: skip
+    began, passed, found = time.monotonic(), Counter[str](), Counter[str]()
+    with Job(arguments.ranks, arguments.nodes, arguments.front_ends.split(","), arguments.plant) as job:
+        while time.monotonic() < began + arguments.seconds:
+            for mode in [mode for mode in job.modes if arguments.modes in mode]:
+                for check in (checks.results, checks.disagreements):
+                    try:
+                        check(job, mode, many)
+                        passed[mode] += 1
+                    except AssertionError as error:
+                        found[mode] += 1
+                        print(f"\n##### {check.__name__}, after {time.monotonic() - began:.0f} s:\n{error}", flush=True)
+    for mode in passed | found:
+        print(f"{mode}: {passed[mode]} rounds of {arguments.programs} programs right, {found[mode]} wrong")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
