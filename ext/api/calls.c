@@ -47,6 +47,8 @@ static int check_reduction(const hc__call *call, int dtype) {
     if (!hc_reduction_defined(call->reduction, dtype))
         return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", name_of(call),
                          hc_reduction_name(call->reduction), hc_dtype_name(dtype));
+    if (has(call, HC_OP_PREFIX) && call->reduction == HC_AVERAGE)
+        return hc__error(HC_UNSUPPORTED, "%s of AVERAGE is not defined: use SUM and divide", name_of(call));
     return check_factors(call, dtype);
 }
 

@@ -68,7 +68,7 @@ static void finish(const folding *f, int n, char *parts[], const int ranks[]) {
     size_t element = hc_dtype_size((int)f->dtype);
     if (!has_result(f))
         return;
-    if (f->operation == HC_SCAN || f->operation == HC_EXSCAN)
+    if (hc_operation_has(f->operation, HC_OP_PREFIX))
         while (n && ranks[n - 1] >= f->rank + (f->operation == HC_SCAN))
             n--;
     if (f->operation == HC_REDUCESCATTER) {

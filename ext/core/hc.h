@@ -49,7 +49,8 @@ enum hc_operation_trait {
     HC_OP_NARROWS = 128,        /* may travel between nodes in a narrower type (compression) */
     HC_OP_NO_TENSORS = 256,     /* carries no data */
     HC_OP_ONLY_EVENT = 512,     /* is not a request: it has an event of its own */
-    HC_OP_TO_ROOT = 1024        /* only the root has a result */
+    HC_OP_TO_ROOT = 1024,       /* only the root has a result */
+    HC_OP_PREFIX = 2048         /* combines the ranks up to this one; a mean of them is not defined */
 };
 
 /*    NAME           text             traits */
@@ -64,8 +65,8 @@ enum hc_operation_trait {
     X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ELEMENTWISE | HC_OP_FUSES) \
     X(GATHER, "gather", HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)      \
     X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)     \
-    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)                                    \
-    X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES)
+    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                     \
+    X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)
 
 /* In the order of Horovod's numbers, which its programs pass. ADASUM is one of them: front ends make it of several
  * operations, and here it is defined for no dtype. */

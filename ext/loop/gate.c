@@ -72,6 +72,8 @@ static int check_reduction(const hc_gate_call *call, int dtype, char *text) {
     if (call->reduction >= HC_REDUCTION_COUNT || !hc_reduction_defined(call->reduction, dtype))
         return refuse(call, HC_UNSUPPORTED, text, "%s of %s is not defined", hc_reduction_name(call->reduction),
                       hc_dtype_name(dtype));
+    if (has(call, HC_OP_PREFIX) && call->reduction == HC_AVERAGE)
+        return refuse(call, HC_UNSUPPORTED, text, "AVERAGE is not defined: use SUM and divide");
     if (scaled && call->reduction != HC_SUM && call->reduction != HC_AVERAGE)
         return refuse(call, HC_UNSUPPORTED, text, "prescale and postscale go with SUM and AVERAGE, not %s",
                       hc_reduction_name(call->reduction));

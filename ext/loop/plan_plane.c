@@ -60,7 +60,7 @@ int hc_plan_crosses(const hc_plan_agreed *a) {
 }
 
 static int is_scan(const hc_plan_agreed *a) {
-    return a->operation == HC_SCAN || a->operation == HC_EXSCAN;
+    return hc_operation_has(a->operation, HC_OP_PREFIX);
 }
 
 /* A rank of a flat plane adds what all have given, so scans have no such plane. */

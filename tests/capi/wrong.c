@@ -35,6 +35,8 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_allreduce(x, x, 1, (hpccoll_dtype)77, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "dtype");
     EXPECT(hpccoll_allreduce(x, x, 1, HPCCOLL_FLOAT64, (hpccoll_reduction)77, NULL, world), HPCCOLL_INVALID, "op");
     EXPECT(hpccoll_allreduce(x, x, 1, HPCCOLL_FLOAT64, HPCCOLL_BAND, NULL, world), HPCCOLL_UNSUPPORTED, "BAND");
+    EXPECT(hpccoll_scan(x, x, 1, HPCCOLL_FLOAT64, HPCCOLL_AVERAGE, NULL, world), HPCCOLL_UNSUPPORTED, "AVERAGE");
+    EXPECT(hpccoll_exscan(x, x, 1, HPCCOLL_FLOAT64, HPCCOLL_AVERAGE, NULL, world), HPCCOLL_UNSUPPORTED, "AVERAGE");
     EXPECT(hpccoll_allreduce(x, x + 1, 4, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "overlaps");
     EXPECT(hpccoll_broadcast(x, 1, HPCCOLL_FLOAT64, size, NULL, world), HPCCOLL_INVALID, "root is");
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
