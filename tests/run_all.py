@@ -7,6 +7,7 @@ without that test, which has failed. A run that is ended from outside says the s
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ LAUNCH_LIMIT = 3600
 WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder", "--durations=20")
 """For the tests without a launcher. They start jobs and wait for them half of the time; one worker mostly waits, for
 Slurm and for hosts (scope_of in conftest.py)."""
+IDLE = 120.0
+"""Seconds without a test in any process after which a run is taken for stuck: xdist can lose tests of a dead worker."""
 LAYOUTS = ((1, 1), (3, 2))
 """Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
 SLOW_LAYOUTS = ((2, 1), (4, 2))
@@ -81,10 +84,19 @@ class Part:
         environment = {**os.environ, run_records.FOLDER: str(records)}
         with subprocess.Popen(self.command, env=environment, process_group=0) as process:
             try:
-                self.statuses.append(process.wait())
+                self.statuses.append(self.wait(process, records))
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
+
+    def wait(self, process: subprocess.Popen[bytes], records: Path) -> int:
+        """Return the exit status of a run; one that is stuck is ended."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(IDLE / 10)
+            if run_records.idle(records) > IDLE:
+                print(f"\n{self.name}: no test has run for {IDLE:.0f} s, this run is ended", flush=True)
+                os.killpg(process.pid, signal.SIGKILL)
 
     def succeeded(self) -> bool:
         record = self.record()

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,23 @@ def read(folders: list[Path]) -> Record:
         died |= of_process.died
     record.finished -= died
     return record
+
+
+def idle(folder: Path) -> float:
+    """Return for how many seconds no process of a run has had a test; 0.0 while one has, or none has begun."""
+    files = list(folder.glob("*.jsonl"))
+    ended = {file: file.read_text().rstrip().rpartition("\n")[2].startswith('["finished"') for file in files}
+    busy = [file for file, has_ended in ended.items() if not has_ended and is_alive(int(file.stem))]
+    began = any(ended.values())
+    return time.time() - max(file.stat().st_mtime for file in files) if began and not busy else 0.0
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class Recorder:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import run_all
 import run_limits
+import run_records
 
 TESTS = Path(__file__).parent
 CONFTEST = f"""
@@ -59,6 +60,25 @@ def test_a_part_that_a_test_ended_goes_on_without_it(tmp_path: Path, victim: str
     assert killed.record().counts() == Counter(failed=1, passed=4, skipped=1)
     assert len(killed.runs) == 2
     assert not killed.succeeded()
+
+
+def test_a_run_in_which_nothing_happens_any_more_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_all, "IDLE", 1.0)
+    between_tests = """
+import pytest, time
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    if item.name == "test_b" and not RECORDS.endswith("0002"):
+        time.sleep(60)
+"""
+    stuck = part(
+        tmp_path, "def test_a(): pass\ndef test_b(): pass\n",
+        conftest=f"import os\nRECORDS = os.environ['{run_records.FOLDER}']\n{between_tests}",
+    )  # fmt: skip
+    stuck.run()
+    assert outcomes(stuck) == {"test_a": "passed", "test_b": "passed"}
+    assert stuck.statuses == [-signal.SIGKILL, 0]
+    assert not stuck.succeeded()
 
 
 def test_a_failure_has_a_name_when_it_happens(tmp_path: Path) -> None:

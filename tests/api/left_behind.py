@@ -132,24 +132,24 @@ def collective(operation: str, form: str, nbytes: int, count: int, own_root: boo
     x = np.ones((size, max(1, nbytes // 8 // size)))
     root = sleeper if own_root else (sleeper + 1) % size
     arguments: list[Any] = [] if operation == "barrier" else [x]
-    arguments += [root] if operation in ROOTED else []
+    options = {"root": root} if operation in ROOTED else {}
     if form == "async":
         call = getattr(hpccoll, f"{operation}_async")
-        return lambda: wait_all([call(*arguments, name=f"{operation} {i}") for i in range(count)])
+        return lambda: wait_all([call(*arguments, **options, name=f"{operation} {i}") for i in range(count)])
     if form == "plan":
         plan = plan_of(operation, nbytes, root if operation in ROOTED else None)
         return lambda: [plan() for _ in range(count)]
     if form == "group":
         arguments[0] = [x, x[:1]]
     call = getattr(hpccoll, operation)
-    return lambda: [call(*arguments) for _ in range(count)]
+    return lambda: [call(*arguments, **options) for _ in range(count)]
 
 
 @cache
 def plan_of(operation: str, nbytes: int, root: int | None) -> hpccoll.Plan:
     x = np.ones((size, max(1, nbytes // 8 // size)))
     arguments: list[Any] = [] if operation == "barrier" else [x]
-    plan: hpccoll.Plan = getattr(hpccoll, f"{operation}_init")(*arguments, *([] if root is None else [root]))
+    plan: hpccoll.Plan = getattr(hpccoll, f"{operation}_init")(*arguments, **({} if root is None else {"root": root}))
     return plan
 
 

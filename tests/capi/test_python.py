@@ -10,7 +10,7 @@ import pytest
 import hpccoll
 
 LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
-FLOAT64, SUM, SHUT_DOWN, UNSUPPORTED = 12, 0, -3, -13
+FLOAT64, SUM, SHUT_DOWN, UNSUPPORTED = 12, 1, -3, -13
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from packer import PTX
 
 pytestmark = pytest.mark.timeout(120)
 Array = NDArray[Any]
-SUM, AVERAGE, MIN, MAX, PRODUCT, BAND = range(6)
+AVERAGE, SUM, MIN, MAX, PRODUCT, BAND = 0, 1, 3, 4, 5, 6
 TYPES = {1: "uint8", 2: "int8", 5: "uint32", 6: "int32", 7: "uint64", 8: "int64", 9: "float16", 10: "bfloat16",
          11: "float32", 12: "float64"}  # fmt: skip
 SOURCES = (

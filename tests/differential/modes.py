@@ -19,7 +19,7 @@ class Mode:
 
     name: str
     run: Callable[[Program, int, int], Results]
-    """Of the program, this rank and the number of ranks."""
+    """Its arguments are the program, this rank and the number of ranks."""
     operations: tuple[str, ...]
     dtypes: tuple[str, ...]
     derives: str = ""

@@ -56,7 +56,7 @@ class Call:
         return sum(self.splits(rank, size)) if self.operation == "alltoall" else self.rows
 
     def splits(self, rank: int, size: int) -> list[int]:
-        """Of an alltoall, the rows that a rank sends to each."""
+        """The rows that a rank sends to each in an alltoall."""
         return [(self.rows + rank + 2 * to) % 4 for to in range(size)]
 
     def values(self, rank: int, size: int, turn: int = 0) -> Array:

@@ -104,6 +104,7 @@ class OfHorovod(elastic.State):
         self.value = hpccoll.broadcast_object(self.value, self.source)
 
 
+@pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("make", [lambda: elastic.ObjectState(value=hpccoll.rank()), OfHorovod])
 def test_the_ranks_go_on_from_a_copy_that_one_of_them_has_made(make: Any) -> None:
     """Where a loss cuts a step short, some ranks have called save() or sync(), and others have not."""

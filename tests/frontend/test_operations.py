@@ -400,7 +400,7 @@ def test_sparse_allreduce(front, ops, ranks):
     same(front, total, want)
     mean = ops.sparse_allreduce_async(mine, name="table", op=hvd.Average, process_set=ranks)()
     np.testing.assert_allclose(front.array(mean), want / ranks.size(), rtol=1e-6)
-    with pytest.raises(ValueError, match="'table': op is Max"):
+    with pytest.raises(ValueError, match="'table': op is MAX"):
         ops.sparse_allreduce_async(mine, name="table", op=hvd.Max, process_set=ranks)
     with pytest.raises(ValueError, match=r"sparse_allreduce_async\(\)"):
         ops.allreduce(mine, process_set=ranks)

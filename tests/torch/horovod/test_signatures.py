@@ -86,4 +86,4 @@ def test_signature(signature):
 
 def test_numbers_of_the_reductions():
     ops = (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product)
-    assert [int(op) for op in ops] == list(range(6))
+    assert [op.value for op in ops] == list(range(6))
