@@ -184,6 +184,7 @@ class Set:
         postscale: float = 1.0,
         compression: Compression | None = None,
         last: bool = False,
+        type_name: bytes | None = None,
     ) -> Handle: ...
     def blocking(
         self,
@@ -197,7 +198,15 @@ class Set:
         postscale: float = 1.0,
         compression: Compression | None = None,
     ) -> Any: ...
-    def send(self, x: Any, peer: int, tag: int = 0, waits: bool = False, library: bool = False) -> Handle: ...
+    def send(
+        self,
+        x: Any,
+        peer: int,
+        tag: int = 0,
+        waits: bool = False,
+        library: bool = False,
+        type_name: bytes | None = None,
+    ) -> Handle: ...
     def recv(
         self, x: Any, peer: int, tag: int = 0, waits: bool = False, exact: bool = False, library: bool = False
     ) -> Handle: ...
@@ -207,7 +216,7 @@ class Set:
         self, x: Any, dest: int, sendtag: int, out: Any, source: int, recvtag: int
     ) -> tuple[int, int, int]: ...
     def exchange(self, faces: list[tuple[int, int, int, np.ndarray, np.ndarray]]) -> None: ...
-    def recv_bytes(self, peer: int, tag: int = 0, waits: bool = False) -> Handle: ...
+    def recv_bytes(self, peer: int, type_name: bytes, tag: int = 0, waits: bool = False) -> Handle: ...
     def probe(self, peer: int, tag: int, now: bool) -> Handle: ...
     def plan(
         self,

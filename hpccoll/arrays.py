@@ -8,6 +8,7 @@ GPU have hpccoll.device_arrays.
 from __future__ import annotations
 
 import array
+import hashlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,18 @@ import numpy as np
 
 from hpccoll import errors
 
-__all__ = ["DTYPES", "NAMES", "adopt", "adopt_out", "dtype_code", "flat_bytes", "has_code", "name_of", "refusal"]
+__all__ = [
+    "DTYPES",
+    "NAMES",
+    "adopt",
+    "adopt_out",
+    "dtype_code",
+    "flat_bytes",
+    "has_code",
+    "name_of",
+    "refusal",
+    "type_name",
+]
 
 Restore = Callable[[np.ndarray], Any]
 
@@ -53,6 +65,33 @@ def has_code(dtype: np.dtype[Any]) -> bool:
             f"dtype {dtype} holds Python objects: use broadcast_object and the other functions of objects"
         )
     return dtype in _CODES or dtype.name == "bfloat16"
+
+
+def type_name(dtype: np.dtype[Any], most: int) -> bytes:
+    """Say what elements of `dtype` are, so that two texts are equal only if the elements are alike.
+
+    :param most: bytes; a longer text ends with a hash of what it lacks
+    """
+    text = _describe(dtype).encode()
+    if len(text) <= most:
+        return text
+    end = b"... " + hashlib.blake2b(text, digest_size=6).hexdigest().encode()
+    return text[: most - len(end)] + end
+
+
+def _describe(dtype: np.dtype[Any]) -> str:
+    """As "<M8[s]" or "{'id': <i4, 'x': (3,)<f8 at 8}": without metadata, titles and alignment."""
+    if dtype.subdtype is not None:
+        element, shape = dtype.subdtype
+        return f"{shape}{_describe(element)}"
+    if dtype.names is None:
+        return dtype.name if dtype.isbuiltin == 2 else dtype.str  # what a package has registered has no str of its own
+    fields, end = [], 0
+    for name in dtype.names:
+        element, offset = dtype.fields[name][:2]  # type: ignore[index]
+        fields.append(f"{name!r}: {_describe(element)}" + (f" at {offset}" if offset != end else ""))
+        end = offset + element.itemsize
+    return f"{{{', '.join(fields)}}}" + (f" in {dtype.itemsize} bytes" if dtype.itemsize != end else "")
 
 
 def refusal(dtype: np.dtype[Any], operation: str) -> errors.UnsupportedError:

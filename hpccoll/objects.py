@@ -21,6 +21,9 @@ __all__ = ["Dumps", "allgather", "broadcast", "compare", "gather", "numbers", "r
 
 Dumps = Callable[[Any], bytes]
 
+_PICKLED = b"a pickle"
+"""The type of what travels: no rank takes an array's bytes for an object's, nor the reverse."""
+
 
 class _Refused(str):
     """The reason why an object could not be packed; it travels in the object's place."""
@@ -32,7 +35,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
     """Give the root's object to all ranks of the process set; the root has a copy, too."""
     _check_root(own, "broadcast_object", root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
-    received = own.collective("allgather", data, name, None, True).wait()
+    received = own.collective("allgather", data, name, None, True, type_name=_PICKLED).wait()
     if not len(received):
         raise errors.RootJoinedError(f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined")
     return _unpack(received, root)
@@ -40,7 +43,7 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
 
 def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickle.dumps) -> list[Any]:
     """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
-    handle = own.collective("allgather", _pack(value, dumps), name, None, True)
+    handle = own.collective("allgather", _pack(value, dumps), name, None, True, type_name=_PICKLED)
     received = handle.wait()
     return _unpack_rows(handle, received)
 
@@ -114,8 +117,8 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
     """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
     _check_root(own, "gather_object", root)
     data, refused = _try_to_pack(value, pickle.dumps)
-    said = own.collective("allgather", data if refused else data[:0], _other(name), None, False)
-    handle = own.collective("gather", data, name, None, True, root=root)
+    said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
+    handle = own.collective("gather", data, name, None, True, root=root, type_name=_PICKLED)
     received = handle.wait()
     _raise_refusal(said)
     return _unpack_rows(handle, received) if own.rank == root else None
@@ -135,10 +138,10 @@ def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str |
         packed = [_try_to_pack(value, pickle.dumps) for value in values]
         parts = [part for part, _ in packed]
         reason = next((part for part, refused in packed if refused), nothing)
-    said = own.collective("allgather", reason, _other(name), None, False)
+    said = own.collective("allgather", reason, _other(name), None, False, type_name=_PICKLED)
     splits = [len(part) for part in parts]
     data = np.concatenate([nothing, *parts])
-    received = own.collective("scatter", data, name, None, True, root=root, splits=splits).wait()
+    received = own.collective("scatter", data, name, None, True, root=root, splits=splits, type_name=_PICKLED).wait()
     _raise_refusal(said)
     return _unpack(received, root)
 
@@ -146,15 +149,16 @@ def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str |
 def send(own: _core.Set, value: Any, dest: int, tag: int) -> None:
     """Send an object, or the reason why it has none, which both ranks raise."""
     data, refused = _try_to_pack(value, pickle.dumps)
-    own.send(data, dest, tag, True).wait()
+    own.send(data, dest, tag, True, type_name=_PICKLED).wait()
     if refused:
         _unpack(data, own.rank)
 
 
-def receive(handle: _core.Handle) -> Any:
-    """Wait for the handle of recv_bytes(), and give the object that came; None where no rank sends."""
+def receive(own: _core.Set, source: int, tag: int) -> tuple[Any, _core.Handle]:
+    """Receive an object, None where no rank sends; the handle says which message it was."""
+    handle = own.recv_bytes(source, _PICKLED, tag, True)
     data = handle.wait()
-    return _unpack(data, handle.peer) if len(data) else None
+    return (_unpack(data, handle.peer) if len(data) else None), handle
 
 
 def _check_root(own: _core.Set, operation: str, root: int) -> None:

@@ -83,7 +83,7 @@ def send(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> None
         ...     x = np.empty(3)
         ...     assert hpccoll.recv(x, source=0, tag=7) == 0
 
-    :param x: an array of any shape and dtype; its bytes travel, so both sides must mean the same dtype
+    :param x: an array of any shape and dtype; the receive has the same dtype, or is a bytearray
     :param dest: the rank, in this World, that receives; PROC_NULL: nothing is sent
     :param tag: a number from 0 to `2**32 - 1`; a `recv` takes messages with its tag
     :param world: the World of the call; None: the World of `init()`
@@ -123,6 +123,7 @@ def recv(
     :param status: gets the sender, the tag and the size of the message
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that sent the message
+    :raises MismatchError: the message has another dtype than `x`; nothing was written. The text names both
     :raises ResultSizeError: the message is longer than `x`; nothing was written. The text names both sizes
     :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
@@ -168,6 +169,7 @@ def sendrecv(
     :param status: gets the sender, the tag and the size of the message received
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that sent what was received
+    :raises MismatchError: the message has another dtype than `out`; nothing was written
     :raises ResultSizeError: the message is longer than `out`; nothing was written
     :raises InvalidArgumentError: an argument is wrong; nothing was sent
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
@@ -263,8 +265,7 @@ def recv_object(
     :raises InvalidArgumentError: `source` or `tag` is out of range
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
-    handle = current(world).core.recv_bytes(source, tag, True)
-    obj = objects.receive(handle)
+    obj, handle = objects.receive(current(world).core, source, tag)
     if status is not None:
         status.take(handle)
     return obj

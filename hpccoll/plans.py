@@ -381,7 +381,8 @@ def _compare(said: list[dict[str, str]]) -> None:
 
 
 def _shown(said: dict[str, str], key: str) -> str:
-    return " ".join(dict.fromkeys([said["operation"], said["tensors"], said[key]]))
+    words = said["operation"], said["tensors"], said["type"], said[key]
+    return " ".join(filter(None, dict.fromkeys(words)))
 
 
 def _free_number(used: list[int]) -> int:

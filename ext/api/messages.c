@@ -23,11 +23,12 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
     int status = check(data, count, dtype, receives, peer, tag, world);
     if (status < 0)
         return status;
-    const hc_p2p_op op = {.receives = (uint8_t)receives,
-                          .peer = peer < 0 ? HC_ANY_PEER : world->members[peer],
-                          .tag = (uint32_t)tag,
-                          .data = data,
-                          .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
+    hc_p2p_op op = {.receives = (uint8_t)receives,
+                    .peer = peer < 0 ? HC_ANY_PEER : world->members[peer],
+                    .tag = (uint32_t)tag,
+                    .data = data,
+                    .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
+    hc_p2p_name_type(&op, (int)dtype, NULL);
     *h = hc_handle_of_p2p(world->number, &op, HC_MEMORY_HOST);
     return *h ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
 }

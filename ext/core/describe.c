@@ -77,6 +77,11 @@ static const char *difference_name(enum difference d) {
     }
 }
 
+static int types_differ(const hc_tensor *a, const hc_tensor *b) {
+    return a->dtype != b->dtype || a->type_len != b->type_len ||
+           (a->type_len && memcmp(a->type, b->type, a->type_len) != 0);
+}
+
 static int shapes_differ(const hc_tensor *a, const hc_tensor *b) {
     if (a->ndim != b->ndim)
         return 1;
@@ -95,7 +100,7 @@ static enum difference compare(const hc_request *a, const hc_request *b, uint32_
     if (a->ntensors != b->ntensors)
         return D_COUNT;
     for (*tensor = 0; *tensor < a->ntensors; ++*tensor) {
-        if (a->tensors[*tensor].dtype != b->tensors[*tensor].dtype)
+        if (types_differ(&a->tensors[*tensor], &b->tensors[*tensor]))
             return D_DTYPE;
         if (shapes_differ(&a->tensors[*tensor], &b->tensors[*tensor]))
             return D_SHAPE;
@@ -130,6 +135,10 @@ static void put_tensor(hc__text *text, const hc_tensor *tensor, int unequal_rows
             hc__put_int(text, tensor->dims[d]);
     }
     hc__put(text, "]");
+    if (tensor->type_len) {
+        hc__put(text, " of ");
+        hc__put_some(text, tensor->type, tensor->type_len);
+    }
 }
 
 static void put_tensors(hc__text *text, const hc_request *request, uint32_t tensor) {

@@ -144,11 +144,14 @@ const char *hc_status_exception(int status); /* name of the Python class, "" for
 
 #define HC_MAX_DIMS 64
 #define HC_MAX_NAME 4096 /* bytes of UTF-8 */
+#define HC_MAX_TYPE 48   /* likewise */
 
 typedef struct hc_tensor {
     uint8_t dtype;       /* enum hc_dtype */
     uint8_t ndim;        /* <= HC_MAX_DIMS */
+    uint8_t type_len;    /* bytes of `type` */
     const int64_t *dims; /* elements per dimension; dims[0] is not agreed where HC_OP_ROWS_DIFFER */
+    const char *type;    /* of elements that move as bytes: what they are, as "<M8[s]"; need not end in 0 */
 } hc_tensor;
 
 /* Everything but `ticket` and `name` is the signature: equal on all ranks or a MISMATCH on all ranks.

@@ -11,6 +11,7 @@
 #include "core/state.h"
 #include "core/wire.h"
 
+#define HAS_TYPE 0x80                 /* beside a dtype: the length and the text of a type follow */
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
 
 /* ---- request to bytes ---------------------------------------------------------------------------- */
@@ -28,9 +29,11 @@ static const char *refuse_shape(const hc_request *request, size_t *bytes) {
         const hc_tensor *tensor = &request->tensors[i];
         if (tensor->ndim > HC_MAX_DIMS)
             return "a tensor has too many dimensions";
+        if (tensor->type_len > HC_MAX_TYPE)
+            return "the name of a tensor's type is too long";
         if (tensor->ndim && !tensor->dims)
             return "the dimensions of a tensor are missing";
-        total += 2 + 8u * (size_t)tensor->ndim;
+        total += 2u + (tensor->type_len ? 1u + tensor->type_len : 0) + 8u * (size_t)tensor->ndim;
         if (total > HC__MAX_SIGNATURE)
             return "the request has too many tensors";
     }
@@ -78,8 +81,11 @@ static uint8_t *write_tensors(uint8_t *p, const hc_request *request) {
     int unequal = hc_operation_has(request->operation, HC_OP_ROWS_DIFFER);
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
-        p = hc__write8(p, tensor->dtype);
+        p = hc__write8(p, tensor->dtype | (tensor->type_len ? HAS_TYPE : 0));
         p = hc__write8(p, tensor->ndim);
+        if (tensor->type_len)
+            p = hc__write8(p, tensor->type_len);
+        p = hc__write_bytes(p, tensor->type, tensor->type_len);
         for (uint32_t d = 0; d < tensor->ndim; d++)
             p = hc__write64(p, unequal && d == 0 ? 0 : (uint64_t)tensor->dims[d]);
     }
@@ -115,13 +121,24 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
 
 /* ---- bytes, judged ------------------------------------------------------------------------------- */
 
+/* All of a tensor but its dimensions, which go to `dims` when they are read. */
+static hc_tensor read_tensor(hc__reader *r) {
+    uint8_t dtype = hc__read8(r), ndim = hc__read8(r);
+    uint8_t type_len = dtype & HAS_TYPE ? hc__read8(r) : 0;
+    const char *type = (const char *)hc__read_bytes(r, type_len);
+    return (hc_tensor){.dtype = dtype & ~HAS_TYPE, .ndim = ndim, .type_len = type_len, .type = type};
+}
+
 static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view) {
-    int dtype = hc__read8(r);
-    uint32_t ndim = hc__read8(r);
+    const uint8_t *at = r->at;
+    hc_tensor tensor = read_tensor(r);
+    uint32_t ndim = tensor.ndim;
     uint64_t most = INT64_MAX / 16;
     int unequal = hc_operation_has(operation, HC_OP_ROWS_DIFFER);
-    if (dtype >= HC_DTYPE_COUNT)
+    if (tensor.dtype >= HC_DTYPE_COUNT)
         return "unknown dtype";
+    if (!r->bad && (*at & HAS_TYPE) && (tensor.type_len == 0 || tensor.type_len > HC_MAX_TYPE))
+        return "the name of a tensor's type is empty or too long";
     if (ndim > HC_MAX_DIMS)
         return "a tensor has too many dimensions";
     if (unequal && ndim == 0)
@@ -195,10 +212,10 @@ static double read_real(hc__reader *r) {
 
 static void decode_tensors(hc__sig *sig, hc__reader *r, hc_tensor *tensors, int64_t *dims) {
     for (uint32_t i = 0; i < sig->request.ntensors; i++) {
-        uint8_t dtype = hc__read8(r), ndim = hc__read8(r);
-        int64_t bytes = (int64_t)hc_dtype_size(dtype);
-        tensors[i] = (hc_tensor){.dtype = dtype, .ndim = ndim, .dims = dims};
-        for (uint32_t d = 0; d < ndim; d++) {
+        tensors[i] = read_tensor(r);
+        tensors[i].dims = dims;
+        int64_t bytes = (int64_t)hc_dtype_size(tensors[i].dtype);
+        for (uint32_t d = 0; d < tensors[i].ndim; d++) {
             *dims = (int64_t)hc__read64(r);
             bytes *= *dims++;
         }

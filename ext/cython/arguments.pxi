@@ -108,6 +108,7 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
     tensor.dtype = i.dtype
     tensor.ndim = i.ndim
     tensor.dims = dims
+    tensor.type, tensor.type_len = i.type, (<uint8_t>strlen(i.type) if i.type is not NULL else 0)
     piece.data = i.data
     piece.out, piece.out_capacity = o.data, o.nbytes
     piece.count = i.count

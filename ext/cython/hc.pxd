@@ -10,7 +10,8 @@ cdef extern from "core/wire.h" nogil:
     enum: HC__WIRE_VERSION
 
 cdef extern from "core/hc.h" nogil:
-    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME, HC_MAX_NAME, HC_MAX_SETS, HC_MAX_DIMS
+    enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME
+    enum: HC_MAX_NAME, HC_MAX_SETS, HC_MAX_DIMS, HC_MAX_TYPE
     enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
@@ -31,8 +32,9 @@ cdef extern from "core/hc.h" nogil:
     const char *hc_status_exception(int)
 
     ctypedef struct hc_tensor:
-        uint8_t dtype, ndim
+        uint8_t dtype, ndim, type_len
         const int64_t *dims
+        const char *type
     ctypedef struct hc_request:
         uint64_t ticket
         const char *name
@@ -125,6 +127,7 @@ cdef extern from "transport/p2p/p2p.h" nogil:
         int32_t peer
         void *data
         uint64_t bytes, received
+    void hc_p2p_name_type(hc_p2p_op *, int, const char *)
     int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_p2p **)
     void hc_p2p_free(hc_p2p *)
 

@@ -4,9 +4,18 @@
 # A caller that waits drives, and would wake others whenever it stops: so it waits once, for all.
 
 
+cdef Operand no_array(const char *type_name) noexcept:
+    """What a message has that brings no memory."""
+    cdef Operand o
+    o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
+    o.dtype, o.type = HC_UINT8, type_name
+    return o
+
+
 cdef object read_receiver(Loop loop, object x, Operand *o, list copies):
     """read_target() of a message."""
     target = read_target(loop, x, o, copies, "x")
+    drop_type(x, o)
     if type(target) is Buffer and o.memory:
         loop.check_device(<Buffer>target)
     return target

@@ -15,6 +15,7 @@ cdef struct Operand:
     char *data
     int64_t count, nbytes
     int dtype, ndim, memory
+    const char *type  # what elements that move as bytes are; NULL: dtype says it
     int64_t dims[HC_MAX_DIMS]
 
 
@@ -122,7 +123,7 @@ cdef inline int read_ndarray(const hc__ndarray *x, Operand *o, bint writable) no
     o.ndim, o.count = x.nd, count
     o.nbytes = count * <int64_t>hc_dtype_size(dtype)
     o.data = x.data if o.nbytes else NOWHERE
-    o.dtype, o.memory = dtype, HC_MEMORY_HOST
+    o.dtype, o.memory, o.type = dtype, HC_MEMORY_HOST, NULL
     return 1
 
 
@@ -144,7 +145,7 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
     dtype = dtype_of(view.format)
     if dtype >= 0:
         o.data = <char *>view.buf if view.len else NOWHERE
-        o.dtype, o.memory = dtype, HC_MEMORY_HOST
+        o.dtype, o.memory, o.type = dtype, HC_MEMORY_HOST, NULL
         o.nbytes = view.len
         o.count = view.len // view.itemsize
         o.ndim = view.ndim
@@ -180,7 +181,7 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
     o.dtype = arrays.dtype_code(x.dtype) if has_code else HC_UINT8
     if not read_plain(arrays.flat_bytes(x), &flat, writable):
         raise errors.InvalidArgumentError("out is read-only" if writable else "an array could not be read")
-    o.data, o.memory = flat.data, HC_MEMORY_HOST
+    o.data, o.memory, o.type = flat.data, HC_MEMORY_HOST, NULL
     o.nbytes = flat.nbytes
     o.count = x.size
     o.ndim = x.ndim
@@ -188,7 +189,19 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
         o.dims[d] = n
     if not has_code:
         make_bytes(o, x.itemsize)
+        o.type = type_of(x.dtype)
     return 0
+
+
+cdef dict type_texts = {}  # for as long as the process lives: requests point into it
+
+
+cdef const char *type_of(object dtype) except NULL:
+    """What elements of this dtype are, in words that ranks compare."""
+    cdef bytes text = type_texts.get(dtype)
+    if text is None:
+        text = type_texts[dtype] = arrays.type_name(dtype, HC_MAX_TYPE)
+    return text
 
 
 cdef int make_bytes(Operand *o, Py_ssize_t itemsize) except -1:
@@ -244,7 +257,16 @@ cdef inline object read_message(Loop loop, object x, Operand *o):
     """read_input() of what has no result: nothing is restored."""
     if read_plain(x, o, False) and not o.memory:
         return x
-    return read_input(loop, x, o, [])
+    array = read_input(loop, x, o, [])
+    drop_type(x, o)
+    return array
+
+
+cdef int drop_type(object x, Operand *o) except -1:
+    """Bytes that say nothing of a dtype (bytes, bytearray, mmap) meet messages of every type."""
+    if o.dtype == HC_UINT8 and o.type is NULL and type(x) is not Buffer and not hasattr(x, "dtype"):
+        o.type = b""
+    return 0
 
 
 cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
@@ -346,10 +368,18 @@ cdef int check_kind(const Operand *o, const Operand *wanted) except -1:
     if o.memory != wanted.memory:
         raise errors.InvalidArgumentError(
             f"out lies in {MEMORIES[o.memory]} memory, x in {MEMORIES[wanted.memory]} memory")
-    if o.dtype != wanted.dtype:
+    if o.dtype != wanted.dtype or not same_type(o, wanted):
         raise errors.InvalidArgumentError(
-            f"out has dtype {DTYPES[o.dtype]}, the result has {DTYPES[wanted.dtype]}")
+            f"out has dtype {dtype_name(o)}, the result has {dtype_name(wanted)}")
     return 0
+
+
+cdef inline bint same_type(const Operand *a, const Operand *b) noexcept:
+    return a.type == b.type or (a.type is not NULL and b.type is not NULL and strcmp(a.type, b.type) == 0)
+
+
+cdef str dtype_name(const Operand *o):
+    return DTYPES[o.dtype] if o.type is NULL else o.type.decode()
 
 
 cdef inline bint overlap(const Operand *a, const Operand *b) noexcept:

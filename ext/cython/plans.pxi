@@ -85,6 +85,7 @@ cdef class Plan:
         agreed = {
             "operation": self.kind,
             "grouping": "a group" if call.is_group else "no group", "tensors": " ".join(tensors),
+            "type": "" if call.is_group or self.two[0].type is NULL else f"of {dtype_name(&self.two[0])}",
             "reduction": REDUCTIONS[call.reduction] if call.has(HC_OP_REDUCES) else "none", "root": str(call.root),
             "prescale": repr(call.prescale), "postscale": repr(call.postscale), "compression": wire}
         rows, splits = int(self.two[0].dims[0]) if not call.is_group else 0, None

@@ -324,12 +324,13 @@ cdef class Set:
     # ---- the operations --------------------------------------------------------------------------
 
     def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
-                   postscale=1.0, compression=None, bint last=False):
+                   postscale=1.0, compression=None, bint last=False, bytes type_name=None):
         """Begin an operation with the arguments of its function in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
         :param waits: the caller goes on to wait for it
         :param last: this rank asks for nothing after it; a rank that still does ends the World
+        :param type_name: what the bytes of x are, which all ranks must have; it lives as long as the request
         """
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
@@ -340,6 +341,8 @@ cdef class Set:
             return op.begin(self, operation, x, name, out, waits, root)
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, compression, two)
+        if type_name is not None:
+            two[0].type = type_name
         return call.start(name, splits, out, waits, last)
 
     def blocking(self, str operation, x, name, out, op=None, root=None, prescale=1.0, postscale=1.0,
@@ -352,15 +355,16 @@ cdef class Set:
         return self.collective(
             operation, x, name, out, True, op, root, None, prescale, postscale, compression).wait()
 
-    def send(self, x, peer, tag=0, bint waits=False, bint library=False):
-        """See p2p.send. `library`: the message never meets a receive of the program."""
+    def send(self, x, peer, tag=0, bint waits=False, bint library=False, bytes type_name=None):
+        """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective()."""
         cdef Operand i
         array = read_message(self.loop, x, &i)
+        if type_name is not None:
+            i.type = type_name
         return self.submit_p2p(False, peer, tag, &i, waits, array, library, 0)
 
     def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
-        """See p2p.recv. `peer` -1: any rank; the handle's `peer` then says which it was. `exact`: a shorter message is
-        an error."""
+        """See p2p.recv. `peer` -1: any rank, which the handle then names. `exact`: a shorter message is an error."""
         cdef Operand o
         cdef list copies = None
         target = x
@@ -391,16 +395,14 @@ cdef class Set:
         """
         exchange_faces(self, faces)
 
-    def recv_bytes(self, peer, tag=0, bint waits=False):
-        """Receive a message of any size: wait() returns its bytes (1-d uint8)."""
-        cdef Operand o
-        o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
+    def recv_bytes(self, peer, bytes type_name, tag=0, bint waits=False):
+        """Receive a message of this type and of any size: wait() returns its bytes (1-d uint8)."""
+        cdef Operand o = no_array(type_name)
         return self.submit_p2p(True, peer, tag, &o, waits, None, False, HC_P2P_ALLOCATES)
 
     def probe(self, peer, tag, bint now):
         """See p2p.probe and, if `now`, p2p.iprobe; the handle's peer, tag and nbytes describe the message."""
-        cdef Operand o
-        o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
+        cdef Operand o = no_array(NULL)
         return self.submit_p2p(
             True, peer, tag, &o, True, None, False, HC_P2P_PROBE | (HC_P2P_PROBE_NOW if now else 0))
 
@@ -431,6 +433,7 @@ cdef class Set:
         else:
             op.tag = tag
         op.data, op.bytes, op.received = o.data, o.nbytes, 0
+        hc_p2p_name_type(&op, o.dtype, o.type)
         cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
@@ -475,6 +478,7 @@ cdef class Set:
             plan.copies = copies or None
         else:
             plan.held = read_input(self.loop, plan.x, &plan.two[0], [])
+        drop_type(x, &plan.two[0])
         plan.receives = receives
         plan.h = self.new_message(
             receives, peer, tag, &plan.two[0], library, HC_P2P_EXACT if copies or library else 0)

@@ -22,7 +22,7 @@ static void add(list *l, int ndim, const int64_t *dims, const char *format, ...)
     va_end(args);
     for (int d = 0; d < ndim; d++)
         n *= l->of->dims[i][d] = dims[d];
-    l->of->tensors[i] = (hc_tensor){HC_FLOAT32, (uint8_t)ndim, l->of->dims[i]};
+    l->of->tensors[i] = (hc_tensor){.dtype = HC_FLOAT32, .ndim = (uint8_t)ndim, .dims = l->of->dims[i]};
     l->of->requests[i] = (fleet_request){l->of->names[i], 1, &l->of->tensors[i]};
     l->parameters += n;
 }

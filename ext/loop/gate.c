@@ -219,6 +219,7 @@ static hc_handle *new_message(const hc_gate_call *call, const hc_gate_place *pla
                     .tag = call->tag,
                     .bytes = (uint64_t)bytes};
     memcpy(&op.data, &data, sizeof op.data); /* a send only reads it */
+    hc_p2p_name_type(&op, tensor->dtype, NULL);
     return hc_handle_of_p2p(place->set, &op, HC_MEMORY_HOST);
 }
 

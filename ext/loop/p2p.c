@@ -135,6 +135,14 @@ static int take_back(hc_loop *loop, hc_p2p_op *op) {
     return 1;
 }
 
+static const char *describe_types(const hc_loop *loop, const hc_p2p_op *op, char *text, size_t room) {
+    char who[HC_WHO], came[HC_P2P_TYPE_TEXT], own[HC_P2P_TYPE_TEXT];
+    snprintf(text, room, "%s has sent %s with tag %u, the receive is of %s", hc_who(&loop->processes, op->peer, who),
+             hc_p2p_type_text(op->came, came), op->tag,
+             op->type_name ? op->type_name : hc_p2p_type_text(op->type, own));
+    return text;
+}
+
 static void arrive(hc_loop *loop, hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     hc_data *data = handle->staging ? data_of(loop, handle) : NULL;
@@ -143,10 +151,11 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
         handle->staging->bytes = op->received;
         status = data->ops->staging_deliver(data, handle->staging);
     }
+    char text[HC_WHO + 160];
     if (status < 0 && status != op->status)
         fail(loop, handle, status, data->text);
     else
-        finish(loop, handle, status, NULL);
+        finish(loop, handle, status, status == HC_MISMATCH ? describe_types(loop, op, text, sizeof text) : NULL);
 }
 
 /* ---- in, through, out ------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import hpccoll
+from hpccoll import arrays, testing
 
 PARTICLE = np.dtype([("id", "i4"), ("x", "f8", 3), ("charge", "i1")], align=True)
 DTYPES = [
@@ -91,3 +92,125 @@ def test_reductions_are_not_defined(threads, dtype):
             operation(x, world=world)
     with pytest.raises(hpccoll.UnsupportedError, match="holds Python objects: use broadcast_object"):
         hpccoll.broadcast(np.array([None, 1]), world=world)
+
+
+SWAPPED = (np.dtype([("a", "i4"), ("b", "f4")]), np.dtype([("b", "f4"), ("a", "i4")]))
+ALIKE = [  # of one size: the texts of both are in the error
+    (np.dtype("M8[s]"), np.dtype("M8[ms]"), "<M8[s]", "<M8[ms]"),
+    (np.dtype(">i4"), np.dtype(">f4"), ">i4", ">f4"),
+    (np.dtype(">i4"), np.dtype("i4"), ">i4", "int32"),
+    (np.dtype("S12"), np.dtype("U3"), "|S12", "<U3"),
+    (*SWAPPED, "{'a': <i4, 'b': <f4}", "{'b': <f4, 'a': <i4}"),
+    (np.dtype("V7"), np.dtype("u1"), "|V7", "uint8"),
+]
+FORMS = {
+    "broadcast": lambda x, w: hpccoll.broadcast(x, 0, world=w),
+    "broadcast into x": lambda x, w: hpccoll.broadcast_async(x, 0, name="b", out=x, world=w).wait(),
+    "allgather": lambda x, w: hpccoll.allgather(x, world=w),
+    "allgather_async": lambda x, w: hpccoll.allgather_async(x, name="a", world=w).wait(),
+    "gather": lambda x, w: hpccoll.gather(x, 0, world=w),
+    "scatter": lambda x, w: hpccoll.scatter(x, 0, world=w),
+    "alltoall": lambda x, w: hpccoll.alltoall(x, world=w),
+    "broadcast_init": lambda x, w: hpccoll.broadcast_init(x, 0, world=w),
+    "allgather_init": lambda x, w: hpccoll.allgather_init(x, world=w),
+    "alltoall_init": lambda x, w: hpccoll.alltoall_init(x, world=w),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "its", "others"), ALIKE, ids=str)
+def test_ranks_that_differ_in_type_are_told(threads, one, other, its, others):
+    def program(world):
+        said = []
+        for form, call in FORMS.items():
+            dtype, n = (one, 2) if world.rank == 0 else (other, 2)
+            shape = (n, 7) if one.itemsize == 7 and dtype == np.uint8 else (n,)
+            x = np.zeros(shape, dtype)
+            with pytest.raises(hpccoll.MismatchError, match=r"(dtype|tensors|type) differs\)") as raised:
+                call(x, world)
+            said.append(f"{form}: {raised.value}")
+            assert its in said[-1] and others in said[-1]
+            assert x.tobytes() == bytes(x.nbytes)
+        return said
+
+    assert len(set(map(str, testing.run(threads(2), program)))) == 1
+
+
+def test_the_same_type_in_other_words_is_the_same():
+    """Titles, metadata and alignment are not compared; offsets are."""
+    plain = np.dtype([("a", "i4"), ("b", "f8")])
+    titled = np.dtype([(("a title", "a"), "i4"), ("b", np.dtype("f8", metadata={"unit": "m"}))])
+    padded = np.dtype([("a", "i4"), ("b", "f8")], align=True)
+    one, two, three = (arrays.type_name(dtype, 48) for dtype in (plain, titled, padded))
+    assert one == two == b"{'a': <i4, 'b': <f8}"
+    assert three == b"{'a': <i4, 'b': <f8 at 8}"
+    assert (
+        arrays.type_name(np.dtype({"names": ["a"], "formats": ["i4"], "itemsize": 9}), 48) == b"{'a': <i4} in 9 bytes"
+    )
+    assert arrays.type_name(np.dtype([("x", "f4", (2, 3))]), 48) == b"{'x': (2, 3)<f4}"
+    long = [arrays.type_name(np.dtype([(f"field{i}", "i4") for i in range(n)]), 48) for n in (50, 51)]
+    assert long[0] != long[1] and {len(text) for text in long} == {48}
+
+
+def test_objects_are_no_arrays_of_bytes(threads):
+    def program(world):
+        zero = world.rank == 0
+        with pytest.raises(hpccoll.MismatchError, match=r"uint8\[\*\] of a pickle, rank 1 has uint8\[\*\]"):
+            hpccoll.allgather_object({}, world=world) if zero else hpccoll.allgather(np.zeros(9, "u1"), world=world)
+        if zero:
+            hpccoll.send(np.zeros(9, np.uint8), 1, world=world)
+            hpccoll.send_object("next", 1, world=world)
+        else:
+            with pytest.raises(hpccoll.MismatchError, match="has sent uint8 with tag 0, the receive is of a pickle"):
+                hpccoll.recv_object(0, world=world)
+            assert hpccoll.recv_object(0, world=world) == "next"
+
+    testing.run(threads(2), program)
+
+
+RECEIVES = {
+    "recv": lambda x, w: hpccoll.recv(x, 0, tag=5, world=w),
+    "recv_async": lambda x, w: hpccoll.recv_async(x, 0, tag=5, world=w).wait(),
+    "sendrecv": lambda x, w: hpccoll.sendrecv(x, hpccoll.PROC_NULL, x, 0, recvtag=5, world=w),
+    "recv_init": lambda x, w: hpccoll.recv_init(x, 0, tag=5, world=w)(),
+}
+
+
+@pytest.mark.parametrize("rows", [2, 3000])  # whole at once, and when it is received
+@pytest.mark.parametrize(
+    ("one", "other", "its", "others"), [*ALIKE, (np.dtype("f4"), np.dtype("i4"), "float32", "int32")]
+)
+def test_a_receive_of_another_type(threads, one, other, its, others, rows):
+    def program(world):
+        for receive in RECEIVES.values():
+            if world.rank == 0:
+                hpccoll.send(np.ones(rows, "i1").astype(one), 1, tag=5, world=world)
+                hpccoll.send(np.full(rows, 7.0), 1, tag=5, world=world)
+                continue
+            x = np.zeros(rows * one.itemsize // other.itemsize, other)
+            with pytest.raises(hpccoll.MismatchError, match="rank 0") as raised:
+                receive(x, world)
+            sent = its if len(its) <= 8 else "a type whose text has hash "
+            assert f"has sent {sent}" in str(raised.value)
+            assert f" with tag 5, the receive is of {others}" in str(raised.value)
+            assert x.tobytes() == bytes(x.nbytes)
+            y = np.zeros(rows)
+            hpccoll.recv(y, 0, tag=5, world=world)
+            assert (y == 7).all()
+
+    testing.run(threads(2), program)
+
+
+def test_a_bytearray_receives_any_type(threads):
+    def program(world):
+        if world.rank == 0:
+            hpccoll.send(np.array([1.5, 2.5]), 1, world=world)
+            hpccoll.send(bytes(4), 1, world=world)
+            hpccoll.send(np.arange(2.0), 1, world=world)
+            return
+        memory, x, y = bytearray(16), np.ones(1, np.int32), bytearray(16)
+        hpccoll.recv(memory, 0, world=world)
+        hpccoll.recv(x, 0, world=world)
+        hpccoll.recv_init(y, 0, world=world)()
+        assert (np.frombuffer(memory).tolist(), x.tolist(), np.frombuffer(y).tolist()) == ([1.5, 2.5], [0], [0, 1])
+
+    testing.run(threads(2), program)

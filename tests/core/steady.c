@@ -16,7 +16,7 @@ static cluster r;
 static void enqueue(int rank, int step, int k) {
     char name[64];
     int64_t dim = step % 7 == 3 && rank == 1 ? 5 : 4;
-    hc_tensor t = {HC_FLOAT32, 1, &dim};
+    hc_tensor t = {.dtype = HC_FLOAT32, .ndim = 1, .dims = &dim};
     hc_request q = {.ticket = 1 + (uint64_t)k, .name = name, .wire = HC_WIRE_SAME, .root = -1, .ntensors = 1};
     q.name_len = (uint32_t)snprintf(name, sizeof name, "step.%d.%d", step, k);
     q.prescale = q.postscale = 1;

@@ -69,7 +69,7 @@ static hc_handle *request(const worlds *w, int which, int64_t *data) {
     h->request.flags = n > 1 ? HC_REQUEST_GROUP : 0;
     for (uint32_t i = 0; i < n; i++) {
         h->dims[i] = rows;
-        h->tensors[i] = (hc_tensor){HC_INT64, 1, &h->dims[i]};
+        h->tensors[i] = (hc_tensor){.dtype = HC_INT64, .ndim = 1, .dims = &h->dims[i]};
         h->pieces[i] = (hc_piece){.in = data, .count = rows, .row = 1, .rows = rows};
         if (takes)
             h->pieces[i].out = data + i * (size_t)rows;

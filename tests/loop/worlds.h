@@ -158,7 +158,7 @@ static inline hc_handle *sum_of(const char *name, int64_t *values, int64_t n) {
     hc_handle *handle = hc_handle_new(HC_EV_ENQUEUE, 0, 1, 1, name, strlen(name), 0);
     handle->request.operation = HC_ALLREDUCE;
     handle->dims[0] = n;
-    handle->tensors[0] = (hc_tensor){HC_INT64, 1, handle->dims};
+    handle->tensors[0] = (hc_tensor){.dtype = HC_INT64, .ndim = 1, .dims = handle->dims};
     handle->pieces[0].in = handle->pieces[0].out = values;
     handle->pieces[0].count = n;
     handle->pieces[0].row = 1;

@@ -26,11 +26,14 @@ static void describe(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *hea
     receive->peer = peer;
     receive->tag = header->tag;
     receive->received = header->bytes;
+    receive->came = header->type;
 }
 
 /* Describes the message, and says whether the receive can take it. */
 static int fit(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
     describe(receive, peer, header);
+    if (receive->type && header->type && receive->type != header->type)
+        return HC_MISMATCH;
     if (receive->flags & HC_P2P_ALLOCATES) {
         receive->data = malloc((size_t)header->bytes + 1);
         return receive->data ? HC_OK : HC_NO_MEMORY;

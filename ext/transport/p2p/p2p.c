@@ -96,8 +96,12 @@ static int announce(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header) {
 
 /* 1; 0: it has to wait for room, and nothing has been said of it; or a status. */
 static int begin_send(hc_p2p *p2p, hc_p2p_op *send) {
-    hc__p2p_header header = {
-        .kind = HC__P2P_EAGER, .set = send->set, .tag = send->tag, .context = send->context, .bytes = send->bytes};
+    hc__p2p_header header = {.kind = HC__P2P_EAGER,
+                             .set = send->set,
+                             .tag = send->tag,
+                             .context = send->context,
+                             .bytes = send->bytes,
+                             .type = send->type};
     uint64_t cost = eager_cost(p2p, send);
     return cost ? send_whole(p2p, send, &header, cost) : announce(p2p, send, &header);
 }

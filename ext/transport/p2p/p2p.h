@@ -36,11 +36,15 @@ struct hc_p2p_op {
     int32_t peer;      /* World rank; a receive may have HC_ANY_PEER, and gets the sender's */
     void *data;        /* a send reads it, a receive writes it */
     uint64_t bytes;
-    void *owner; /* for the poster */
+    uint64_t type;         /* what the bytes are, hc_p2p_name_type(), as of the partner; 0: not known, fits all */
+    const char *type_name; /* its text; NULL: its dtype's */
+    void *owner;           /* for the poster */
 
-    /* RESULT_SIZE: the message does not fit the receive; NO_MEMORY: there is none for it. Nothing was written. */
+    /* MISMATCH: the message is of another type; RESULT_SIZE: it does not fit the receive; NO_MEMORY: there is none for
+     * it. Nothing was written. */
     int status;
     uint64_t received; /* receive: bytes of the message */
+    uint64_t came;     /* receive: type of the message */
 
     /* for the point-to-point layer */
     hc_p2p_op *next;
@@ -50,6 +54,12 @@ struct hc_p2p_op {
     uint64_t source, withdrawn;   /* receive: of hc__p2p_source, 0: its bytes are not read there */
     uint32_t number, peer_number; /* of this operation: at this rank, at the peer */
 };
+
+/* Says what the bytes of a message are: elements of this dtype, or, with a name, what it says, as "<M8[s]"; "" says
+ * nothing. The name stays the caller's and has to live as long as the operation. */
+void hc_p2p_name_type(hc_p2p_op *, int dtype, const char *name);
+#define HC_P2P_TYPE_TEXT 48
+const char *hc_p2p_type_text(uint64_t type, char text[HC_P2P_TYPE_TEXT]); /* for an error */
 
 /* `local_of` as for hc_control_new(); node control segment, net (NULL: one node) and control are borrowed. */
 int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *local_of, int32_t rank, int32_t size,

@@ -34,6 +34,7 @@ typedef struct hc__p2p_header {
     uint32_t to, from; /* numbers of the operation: at the reader of this header, at its writer */
     uint32_t context;  /* enum hc_p2p_context */
     uint64_t bytes;
+    uint64_t type; /* hc_p2p_name_type() */
 } hc__p2p_header;
 
 /* Behind the head of an RTS: where the bytes lie in the sender's memory. They are there for as long as its count of

@@ -24,7 +24,7 @@ static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_r
     q->ntensors = s->ntensors;
     q->tensors = tensors;
     for (int i = 0; i < s->ntensors; i++)
-        tensors[i] = (hc_tensor){s->tensor[i].dtype, s->tensor[i].ndim, s->tensor[i].dims};
+        tensors[i] = (hc_tensor){.dtype = s->tensor[i].dtype, .ndim = s->tensor[i].ndim, .dims = s->tensor[i].dims};
 }
 
 static void enqueue(sim_machine *m, int rank, int handle) {

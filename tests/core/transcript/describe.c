@@ -50,11 +50,12 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     if (flags & HC_REQUEST_LAST)
         put(l, " last");
     for (uint32_t t = hc__read32(&r); t > 0 && !r.bad; t--) {
-        uint8_t dtype = hc__read8(&r), ndim = hc__read8(&r);
-        put(l, " %s[", hc_dtype_name(dtype));
+        uint8_t dtype = hc__read8(&r), ndim = hc__read8(&r), type_len = dtype & 0x80 ? hc__read8(&r) : 0;
+        const char *type = (const char *)hc__read_bytes(&r, type_len);
+        put(l, " %s[", hc_dtype_name(dtype & 0x7f));
         for (int d = 0; d < ndim; d++)
             put(l, d ? ",%lld" : "%lld", (long long)hc__read64(&r));
-        put(l, "]");
+        put(l, "]%.*s", type ? (int)type_len : 0, type ? type : "");
     }
     put(l, ")");
 }

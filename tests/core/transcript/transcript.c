@@ -57,7 +57,7 @@ static int numbers(const char *text, int32_t *out, int room) {
     while (text && *text && n < room) {
         char *end;
         out[n++] = (int32_t)strtol(text, &end, 10);
-        text = *end ? end + 1 : end;
+        text = *end && *end != ']' ? end + 1 : "";
     }
     return n;
 }
@@ -115,7 +115,7 @@ static int table_index(const char *(*name)(int), int count, const char *text) {
     return -1;
 }
 
-/* float32[2,3] */
+/* float32[2,3], or uint8[2,8]<M8[s] with what moves as bytes */
 static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
     char dtype[32];
     const char *bracket = strchr(word, '[');
@@ -127,7 +127,9 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
     int n = bracket[1] == ']' ? 0 : numbers(bracket + 1, values, 8);
     for (int d = 0; d < n; d++)
         dims[d] = values[d];
-    *t = (hc_tensor){(uint8_t)code, (uint8_t)n, dims};
+    const char *type = strchr(bracket, ']') ? strchr(bracket, ']') + 1 : "";
+    *t = (hc_tensor){
+        .dtype = (uint8_t)code, .ndim = (uint8_t)n, .type_len = (uint8_t)strlen(type), .dims = dims, .type = type};
     return code >= 0;
 }
 

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * type.c - what the bytes of a message are, in the 8 bytes that its header has for that.
+ *
+ * The number of a dtype, or the text of another type; of a text that is longer than 8 bytes its hash, after a byte that
+ * no text begins with. So most errors can name the type that came, and a small message stays small.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "transport/p2p/p2p.h"
+
+#define HASHED 0xFF /* no UTF-8 begins with it, and no dtype has it */
+
+static uint64_t type_of(const char *name) {
+    uint64_t type = 0;
+    size_t bytes = strlen(name);
+    if (bytes <= sizeof type) {
+        memcpy(&type, name, bytes);
+        return type;
+    }
+    type = 0xcbf29ce484222325ull; /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++)
+        type = (type ^ (uint8_t)name[i]) * 0x100000001b3ull;
+    *(uint8_t *)&type = HASHED;
+    return type;
+}
+
+void hc_p2p_name_type(hc_p2p_op *op, int dtype, const char *name) {
+    op->type = name ? type_of(name) : (uint64_t)dtype + 1;
+    op->type_name = name;
+}
+
+const char *hc_p2p_type_text(uint64_t type, char text[HC_P2P_TYPE_TEXT]) {
+    const uint8_t *bytes = (const uint8_t *)&type;
+    if (type - 1 < HC_DTYPE_COUNT)
+        return hc_dtype_name((int)type - 1);
+    if (*bytes == HASHED)
+        snprintf(text, HC_P2P_TYPE_TEXT, "a type whose text has hash %014llx", (unsigned long long)(type >> 8));
+    else
+        snprintf(text, HC_P2P_TYPE_TEXT, "%.8s", (const char *)bytes);
+    return text;
+}
