@@ -116,6 +116,12 @@ class Recorder:
         for item in session.items:
             self.write("collected", item.nodeid)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be read counts as a test that failed."""
+        if report.failed:
+            for kind in ("collected", "begun", "failed", "finished"):
+                self.write(kind, report.nodeid)
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.write("begun", nodeid)
 

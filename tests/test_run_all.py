@@ -81,6 +81,14 @@ def pytest_runtest_protocol(item):
     assert not stuck.succeeded()
 
 
+def test_a_file_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
+    broken = part(tmp_path, "def test_a(): pass\n", "--continue-on-collection-errors")
+    (tmp_path / "test_other.py").write_text("import no_such_module\n")
+    broken.run()
+    assert broken.record().counts() == Counter(failed=1, passed=1)
+    assert broken.record().failed() == ["test_other.py"]
+
+
 def test_a_failure_has_a_name_when_it_happens(tmp_path: Path) -> None:
     failing = part(tmp_path, "def test_a(): assert 0\ndef test_b(): time.sleep(60)\n")
     with subprocess.Popen(failing.command, stdout=subprocess.PIPE, text=True) as run:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is checked of a mode, with as many random programs as the settings say."""
 
-import programs
+from differential import programs
+from differential.job import Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from job import Job
 
 
 def results(job: Job, mode: str, many: settings) -> None:

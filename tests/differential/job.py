@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Any, Self
 
-from programs import Program, difference, expected, gradients
+from differential.programs import Program, difference, expected, gradients
 
 START_LIMIT = 240.0
 LIMIT = 20.0

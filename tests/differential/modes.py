@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from programs import Program
+from differential.programs import Program
 
 Array = np.ndarray[Any, Any]
 Results = list[list[Array | None]]

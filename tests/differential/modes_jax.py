@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from modes import Array, Mode, Results, in_turns, placed
-from modes_torch import arguments
-from programs import DTYPES, Call, Program, weight
+from differential.modes import Array, Mode, Results, in_turns, placed
+from differential.modes_torch import arguments
+from differential.programs import DTYPES, Call, Program, weight
 
 import hpccoll.jax as hvd
 

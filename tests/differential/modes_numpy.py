@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from modes import Array, Mode, in_turns, placed
-from programs import DTYPES, OPERATIONS, REDUCES, ROOTED, Call, Program, expected
+from differential.modes import Array, Mode, in_turns, placed
+from differential.programs import DTYPES, OPERATIONS, REDUCES, ROOTED, Call, Program, expected
 
 import hpccoll
 

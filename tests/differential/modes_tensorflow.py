@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from modes import Array, Mode, Results, in_turns, placed
-from modes_torch import arguments
-from programs import DTYPES, Call, Program, weight
+from differential.modes import Array, Mode, Results, in_turns, placed
+from differential.modes_torch import arguments
+from differential.programs import DTYPES, Call, Program, weight
 
 import hpccoll.tensorflow as hvd
 

@@ -4,8 +4,8 @@
 from typing import Any
 
 import torch
-from modes import Array, Mode, in_turns, placed
-from programs import DTYPES, Call, Program, weight
+from differential.modes import Array, Mode, in_turns, placed
+from differential.programs import DTYPES, Call, Program, weight
 
 import hpccoll.torch as hvd
 

@@ -29,7 +29,8 @@ def layout() -> None:
     def wrap(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x, *args, **more: f(np.ravel(x, order="K").reshape(x.shape), *args, **more)
 
-    _replace(hpccoll, "broadcast", wrap)
+    for name in ("allreduce", "allgather", "broadcast", "scan"):
+        _replace(hpccoll, name, wrap)
 
 
 def gradient_of_broadcast() -> None:

@@ -8,9 +8,12 @@ import os
 import sys
 from importlib import import_module
 from multiprocessing.connection import Client
+from pathlib import Path
 
-import plants
-from modes import Mode
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from differential import plants
+from differential.modes import Mode
 
 import hpccoll
 
@@ -19,7 +22,7 @@ def load(front_ends: list[str], world: hpccoll.World) -> dict[str, Mode]:
     found = [
         mode
         for name in front_ends
-        for mode in import_module(f"modes_{name}").modes(*([world] if name == "numpy" else []))
+        for mode in import_module(f"differential.modes_{name}").modes(*([world] if name == "numpy" else []))
     ]
     return {mode.name: mode for mode in found}
 

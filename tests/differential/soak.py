@@ -8,10 +8,14 @@ import argparse
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
-import checks
 from hypothesis import HealthCheck, Phase, settings
-from job import Job
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from differential import checks
+from differential.job import Job
 
 
 def main() -> int:

@@ -4,27 +4,34 @@
 Here run a few programs, the same each time. `make soak` runs others for hours (soak.py).
 """
 
-import importlib.util
 from collections.abc import Iterator
 
-import checks
-import plants
 import pytest
+from differential import checks, plants
+from differential.job import Job
 from hypothesis import HealthCheck, Phase, settings
-from job import Job
 
-FRONT_ENDS = ("numpy", "torch", "tensorflow", "jax")
+JOBS = {
+    "NumPy and PyTorch, 2 ranks": (2, 1, ["numpy", "torch"]),
+    "NumPy and PyTorch, 3 ranks on 2 nodes": (3, 2, ["numpy", "torch"]),
+    "TensorFlow": (2, 1, ["tensorflow"]),
+    "JAX": (2, 1, ["jax"]),
+}
 FEW = settings(
     max_examples=12, derandomize=True, deadline=None, database=None, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[(2, 1), (3, 2)], ids=["2 ranks", "3 ranks on 2 nodes"])
+def param(name: str) -> object:
+    return pytest.param(JOBS[name], id=name, marks=[pytest.mark.slow] if name in ("TensorFlow", "JAX") else [])
+
+
+@pytest.fixture(scope="module", params=map(param, JOBS))
 def job(request: pytest.FixtureRequest) -> Iterator[Job]:
-    ranks, nodes = request.param
-    installed = [name for name in FRONT_ENDS if name == "numpy" or importlib.util.find_spec(name)]
-    with Job(ranks, nodes, installed if ranks == 2 else installed[:2]) as running:
+    ranks, nodes, front_ends = request.param
+    pytest.importorskip(front_ends[-1])
+    with Job(ranks, nodes, front_ends) as running:
         yield running
 
 
