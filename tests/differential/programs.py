@@ -74,10 +74,6 @@ class Call:
         wide[::2, ::2] = values.T
         return wide[::2, ::2].T
 
-    @property
-    def is_root_only(self) -> bool:
-        return self.operation in ("reduce", "gather")
-
 
 @dataclass(frozen=True)
 class Program:

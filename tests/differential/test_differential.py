@@ -51,5 +51,5 @@ def test_every_rank_hears_of_one_that_differs(job: Job) -> None:
 @pytest.mark.parametrize("name", plants.PLANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
     front_end = plants.PLANTS[name][1]
-    with Job(2, 1, [front_end], plant=name) as faulty, pytest.raises(AssertionError):
+    with Job(2, 1, [front_end], plant=name) as faulty, pytest.raises(AssertionError, match="got"):
         test_every_mode_gives_what_numpy_gives(faulty)
