@@ -162,7 +162,8 @@ def sendrecv(
 
     :param x: is sent, as by `send`
     :param dest: the rank, in this World, that it goes to, or PROC_NULL
-    :param out: takes what is received, as by `recv`; it shares no memory with `x`
+    :param out: takes what is received, as by `recv`. It shares no memory with `x`, unless `dest` or `source` is
+        PROC_NULL, or one of the two arrays is not contiguous: that one is copied
     :param source: the rank, in this World, that it comes from, ANY_SOURCE or PROC_NULL
     :param sendtag: of the message sent
     :param recvtag: of the message received, or ANY_TAG
@@ -171,7 +172,7 @@ def sendrecv(
     :returns: the rank that sent what was received
     :raises MismatchError: the message has another dtype than `out`; nothing was written
     :raises ResultSizeError: the message is longer than `out`; nothing was written
-    :raises InvalidArgumentError: an argument is wrong; nothing was sent
+    :raises InvalidArgumentError: an argument is wrong, or `x` and `out` share memory; nothing was sent
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     message = current(world).core.sendrecv(x, dest, sendtag, out, source, recvtag)

@@ -80,6 +80,14 @@ static int64_t out_bytes(const hc__call *call, const hpccoll_world *world, const
     return a->out && gets_result(call, world) ? count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
 }
 
+static const void *input_of(const hpccoll_array *a) {
+    return a->in == HPCCOLL_IN_PLACE ? a->out : a->in;
+}
+
+static int64_t in_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
+    return gives_input(call, world) ? a->count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
+}
+
 /* A result of the input's size may replace it. */
 static int check_overlap(const hc__call *call, const hpccoll_array *a, size_t bytes, size_t out_bytes) {
     const char *in = a->in, *out = a->out;
@@ -113,6 +121,30 @@ static int check_array(const hc__call *call, const hpccoll_world *world, const h
     if (!gets_result(call, world) || !gives_input(call, world))
         return HC_OK;
     return check_overlap(call, a, (size_t)a->count * size, (size_t)out_bytes(call, world, a));
+}
+
+/* Each out of a group lies apart from its other arrays. */
+static int check_group(const hc__call *call, const hpccoll_world *world) {
+    size_t many = 0;
+    hc_extent *extents = malloc(2 * (size_t)call->n * sizeof *extents);
+    if (!extents)
+        return hc__error(HC_NO_MEMORY, "%s: no memory for a group; nothing was sent", name_of(call));
+    for (int i = 0; i < call->n; i++) {
+        const hpccoll_array *a = &call->arrays[i];
+        const char *in = input_of(a), *out = a->out;
+        int64_t in_size = in_bytes(call, world, a), out_size = out_bytes(call, world, a);
+        if (out_size)
+            extents[many++] = (hc_extent){out, out + out_size, 1, i};
+        if (in_size && (!out_size || in != out))
+            extents[many++] = (hc_extent){in, in + in_size, 0, i};
+    }
+    int bad = hc_extents_conflict(extents, many);
+    free(extents);
+    return bad < 0 ? HC_OK
+                   : hc__error(HC_INVALID,
+                               "%s: array %d of the group shares memory with another one's out: each out needs memory "
+                               "of its own, or that of its own in; nothing was sent",
+                               name_of(call), bad);
 }
 
 static int check_counts(const hc__call *call, const hpccoll_world *world) {
@@ -153,20 +185,14 @@ static int check(const hc__call *call, const hpccoll_world *world) {
         return refuse(call, has(call, HC_OP_FUSES) ? "a group has at least one array" : "it has no groups");
     for (int i = 0; i < call->n && status >= 0; i++)
         status = check_array(call, world, &call->arrays[i]);
+    if (status >= 0 && call->is_group)
+        status = check_group(call, world);
     if (status >= 0 && call->n && has(call, HC_OP_RESULT_ALLOCATED))
         status = check_counts(call, world);
     return status;
 }
 
 /* ---- memory in flight --------------------------------------------------------------------------------------- */
-
-static const void *input_of(const hpccoll_array *a) {
-    return a->in == HPCCOLL_IN_PLACE ? a->out : a->in;
-}
-
-static int64_t in_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
-    return gives_input(call, world) ? a->count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
-}
 
 static int refuse_shared(const hc__call *call, int at, const char *which, const hc_handle *other) {
     char its[HC_IN_FLIGHT_WORDS];

@@ -250,7 +250,7 @@ static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
     return r * (rows / size) + (r < rows % size ? r : rows % size);
 }
 
-/* The arrays of a group: agreed, fused and completed together. */
+/* The arrays of a group: agreed, fused and completed together. Each `out` lies apart from the other arrays. */
 typedef struct hpccoll_array {
     const void *in; /* or HPCCOLL_IN_PLACE */
     void *out;

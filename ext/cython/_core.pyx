@@ -17,7 +17,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
-from libc.stdlib cimport calloc, free, malloc, qsort
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strcmp, strdup, strlen
 
 import faulthandler

@@ -117,45 +117,41 @@ cdef inline int64_t *put_tensor(hc_handle *h, Py_ssize_t at, int64_t *dims, cons
     return dims + i.ndim
 
 
-cdef struct Span:  # where an array of a group lies
-    char *begin
-    char *end
-    int is_out
-    int at
-
-
-cdef int earlier(const void *a, const void *b) noexcept nogil:
-    cdef char *left = (<const Span *>a).begin
-    cdef char *right = (<const Span *>b).begin
-    return (left > right) - (left < right)
-
-
 cdef int check_group(const Operand *operands, Py_ssize_t n) except -1:
     """Raise InvalidArgumentError if an output lies over another array of its group; they are in turns x and out."""
-    cdef char *read_to = NULL
-    cdef char *written_to = NULL
-    cdef Py_ssize_t at, many = 0, bad = -1
+    cdef Py_ssize_t at, many = 0
+    cdef int bad
     cdef const Operand *o
-    cdef Span *spans = <Span *>malloc(2 * n * sizeof(Span))
-    if spans is NULL:
+    cdef hc_extent *extents = <hc_extent *>malloc(2 * n * sizeof(hc_extent))
+    if extents is NULL:
         raise errors.OutOfMemoryError(f"no memory for a group of {n} arrays; nothing was sent")
     for at in range(2 * n):
         o = &operands[at]
         if o.nbytes and (at % 2 or o.data != operands[at + 1].data):
-            spans[many] = Span(o.data, o.data + o.nbytes, at % 2, <int>(at // 2))
+            extents[many] = hc_extent(o.data, o.data + o.nbytes, at % 2, <int>(at // 2))
             many += 1
-    qsort(spans, many, sizeof(Span), &earlier)
-    for at in range(many):
-        if spans[at].begin < written_to or (spans[at].is_out and spans[at].begin < read_to):
-            bad = spans[at].at
-            break
-        if spans[at].is_out:
-            written_to = spans[at].end
-        elif spans[at].end > read_to:
-            read_to = spans[at].end
-    free(spans)
-    if bad >= 0:
-        raise errors.InvalidArgumentError(
-            f"array {bad} of the group shares memory with another one's out: "
-            "each out needs memory of its own, or that of its own x")
+    bad = hc_extents_conflict(extents, many)
+    free(extents)
+    return 0 if bad < 0 else refuse_in_group(bad)
+
+
+cdef int check_strided(list outs) except -1:
+    """The same for the caller's outs among each other: those that are not contiguous are written at the end.
+
+    They may interleave, as the columns of a table do.
+    """
+    cdef list reaching = []  # outs so far that end behind where the next one begins
+    extents = sorted([(*extent_of(out), at) for at, out in enumerate(outs) if type(out) is ndarray and out.size])
+    for begin, end, at in extents:
+        reaching = [(its_end, other) for its_end, other in reaching if its_end > begin]
+        for _, other in reaching:
+            if np.shares_memory(outs[at], outs[other]):
+                refuse_in_group(max(at, other))
+        reaching.append((end, at))
     return 0
+
+
+cdef int refuse_in_group(int at) except -1:
+    raise errors.InvalidArgumentError(
+        f"array {at} of the group shares memory with another one's out: "
+        "each out needs memory of its own, or that of its own x")

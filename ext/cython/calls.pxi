@@ -84,7 +84,14 @@ cdef class Call:
             self.read_array(at, x[at], None if out is None else out[at], compression) for at in range(self.n)]
         if out is not None:
             check_group(self.operands, self.n)
+            if self.copies:
+                check_strided(self.targets())
         return 0
+
+    cdef list targets(self):
+        """The caller's outs of a group, without what stands for those that are not contiguous."""
+        cdef dict stands_for = {id(stand_in): target for target, stand_in in self.copies}
+        return [stands_for.get(id(used), used) for used in self.held[1::2]]
 
     cdef object read_array(self, Py_ssize_t at, object x, object out, object compression):
         """One array and where its result goes. Returns the result, as far as it is known."""

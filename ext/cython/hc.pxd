@@ -347,6 +347,11 @@ cdef extern from "loop/in_flight.h" nogil:
     const hc_handle *hc_in_flight_other(hc_in_flight *, const void *, size_t, int, int)
     int hc_in_flight_add(hc_in_flight *, const void *, size_t, int, hc_handle *)
     const char *hc_in_flight_words(const hc_handle *, char *)
+    ctypedef struct hc_extent:
+        const char *begin
+        const char *end
+        int writes, array
+    int hc_extents_conflict(hc_extent *, size_t)
     void hc_in_flight_clear(hc_in_flight *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(const hc_in_flight *)

@@ -33,6 +33,14 @@ cdef int check_message(Set own, bint receives, str argument, const Operand *o, b
     return 0
 
 
+cdef int check_apart(const Operand *i, const Operand *o, object dest, object source) except -1:
+    """Raise InvalidArgumentError if a message would come in over the one that goes out."""
+    if i.memory == o.memory and overlap(i, o) and dest != HC_NO_PEER and source != HC_NO_PEER:
+        raise errors.InvalidArgumentError(
+            "x and out of sendrecv share memory: what comes in would change what goes out; nothing was sent")
+    return 0
+
+
 cdef int wait_for(Loop loop, hc_handle **handles, size_t n) except -1:
     while not loop.drive(handles, n, SLICE):
         PyErr_CheckSignals()
@@ -125,6 +133,7 @@ cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, obje
     if hc_in_flight_any(&own.loop.in_flight):
         check_message(own, False, "x", &i, True)
         check_message(own, True, "out", &o, True)
+    check_apart(&i, &o, dest, source)
     both[1] = own.new_message(False, dest, sendtag, &i, False, 0)
     try:
         both[0] = own.new_message(True, source, recvtag, &o, False, HC_P2P_EXACT if o.memory and copies else 0)

@@ -111,6 +111,24 @@ const char *hc_in_flight_words(const hc_handle *h, char text[HC_IN_FLIGHT_WORDS]
     return text;
 }
 
+static int earlier(const void *a, const void *b) {
+    const char *left = ((const hc_extent *)a)->begin, *right = ((const hc_extent *)b)->begin;
+    return (left > right) - (left < right);
+}
+
+int hc_extents_conflict(hc_extent *extents, size_t n) {
+    const char *read_to = NULL, *written_to = NULL;
+    qsort(extents, n, sizeof *extents, earlier);
+    for (size_t i = 0; i < n; i++) {
+        const hc_extent *e = &extents[i];
+        const char **to = e->writes ? &written_to : &read_to;
+        if (e->begin < written_to || (e->writes && e->begin < read_to))
+            return e->array;
+        *to = e->end > *to ? e->end : *to;
+    }
+    return -1;
+}
+
 static void clear(hc__spans *s) {
     for (size_t i = 0; i < s->many; i++)
         hc_handle_release(s->at[i].handle);

@@ -36,6 +36,14 @@ const hc_handle *hc_in_flight_other(hc_in_flight *, const void *data, size_t byt
 int hc_in_flight_add(hc_in_flight *, const void *data, size_t bytes, int writes, hc_handle *);
 /* What the handle is, for an error. Returns text. */
 const char *hc_in_flight_words(const hc_handle *, char text[HC_IN_FLIGHT_WORDS]);
+/* Where an array of a group lies. */
+typedef struct hc_extent {
+    const char *begin, *end;
+    int writes, array;
+} hc_extent;
+
+/* An `array` that lies over one that another extent writes, or -1. Sorts the extents. */
+int hc_extents_conflict(hc_extent *, size_t n);
 void hc_in_flight_clear(hc_in_flight *); /* nothing is in flight */
 void hc_in_flight_free(hc_in_flight *);
 

@@ -52,6 +52,64 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_stat(world, "no such", NULL), HPCCOLL_INVALID, "no counter");
 }
 
+/* In its three forms the call is refused, on this rank alone. */
+#define OVERLAPS(name, words, ...)                                                                  \
+    do {                                                                                            \
+        EXPECT(hpccoll_##name(__VA_ARGS__, NULL, world), HPCCOLL_INVALID, words);                   \
+        EXPECT(hpccoll_##name##_async(__VA_ARGS__, NULL, world, &request), HPCCOLL_INVALID, words); \
+        EXPECT(hpccoll_##name##_init(__VA_ARGS__, NULL, world, &plan), HPCCOLL_INVALID, words);     \
+        if (request || plan)                                                                        \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                           \
+    } while (0)
+
+#define SHARES "of the group shares memory"
+
+static void wrong_group(hpccoll_world *world, const char *words, hpccoll_array one, hpccoll_array two) {
+    hpccoll_request *request = NULL;
+    hpccoll_plan *plan = NULL;
+    const hpccoll_array group[] = {one, two}, turned[] = {two, one};
+    OVERLAPS(group, words, HPCCOLL_ALLREDUCE, group, 2, HPCCOLL_SUM, 0);
+    OVERLAPS(group, words, HPCCOLL_REDUCE, turned, 2, HPCCOLL_SUM, rank);
+}
+
+/* An out over a part of an input, or of another out. Each rank is the root, so that it has all of the arrays. */
+static void wrong_overlaps(hpccoll_world *world) {
+    const hpccoll_dtype f64 = HPCCOLL_FLOAT64;
+    double m[96];
+    hpccoll_request *request = NULL;
+    hpccoll_plan *plan = NULL;
+    for (int i = 0; i < 96; i++)
+        m[i] = i;
+    for (int shift = -7; shift < 8; shift += 2) {
+        double *in = m + 32, *out = in + shift;
+        OVERLAPS(allreduce, "overlaps", in, out, 8, f64, HPCCOLL_SUM);
+        OVERLAPS(allreduce, "overlaps", in, out, 8, f64, HPCCOLL_MINLOC);
+        OVERLAPS(reduce, "overlaps", in, out, 8, f64, HPCCOLL_SUM, rank);
+        OVERLAPS(scan, "overlaps", in, out, 8, f64, HPCCOLL_SUM);
+        OVERLAPS(exscan, "overlaps", in, out, 8, f64, HPCCOLL_SUM);
+        OVERLAPS(exscan, "overlaps", in, out, 8, f64, HPCCOLL_MAXLOC);
+        OVERLAPS(reducescatter, "overlaps", in, out, 8 * size, f64, HPCCOLL_SUM);
+        OVERLAPS(allgather, "overlaps", in, 8, f64, out, 8 * size, NULL);
+        OVERLAPS(gather, "overlaps", in, 8, f64, out, 8 * size, NULL, rank);
+        OVERLAPS(alltoall, "overlaps", in, 8 * size, NULL, f64, out, 8 * size, NULL);
+        OVERLAPS(scatter, "overlaps", in, 8 * size, NULL, f64, out, 8, rank);
+        wrong_group(world, "overlaps", (hpccoll_array){in, out, 8, f64}, (hpccoll_array){m, m, 8, f64});
+        wrong_group(world, SHARES, (hpccoll_array){m, in, 8, f64}, (hpccoll_array){m, out, 8, f64});
+        wrong_group(world, SHARES, (hpccoll_array){m, in, 8, f64}, (hpccoll_array){out, m + 64, 8, f64});
+        wrong_group(world, SHARES, (hpccoll_array){HPCCOLL_IN_PLACE, in, 8, f64}, (hpccoll_array){out, out, 8, f64});
+    }
+    wrong_group(world, SHARES, (hpccoll_array){m, m, 8, f64}, (hpccoll_array){m, m, 8, f64});
+    wrong_group(world, SHARES, (hpccoll_array){m, m, 8, f64},
+                (hpccoll_array){(float *)m + 1, m + 64, 1, HPCCOLL_FLOAT32});
+    for (int i = 0; i < 96; i++)
+        if (m[i] != i)
+            MPI_Abort(MPI_COMM_WORLD, 4);
+    const hpccoll_array apart[] = {{m, m + 8, 8, f64}, {m, m + 16, 8, f64}, {m + 24, m + 24, 8, f64}};
+    FINE(hpccoll_group(HPCCOLL_ALLREDUCE, apart, 3, HPCCOLL_SUM, 0, NULL, world));
+    if (m[1] != 1 || m[9] != size || m[17] != size || m[25] != 25 * size)
+        MPI_Abort(MPI_COMM_WORLD, 5);
+}
+
 /* Ranks that disagree get one error, which names them and what they say. */
 static void wrong_together(hpccoll_world *world) {
     double x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, all[64];
@@ -131,6 +189,7 @@ int main(int argc, char **argv) {
     wrong_worlds();
     FINE(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0", &world));
     wrong_arguments(world);
+    wrong_overlaps(world);
     wrong_together(world);
     wrong_requests(world);
     FINE(hpccoll_split(world, 0, 0, &set));
