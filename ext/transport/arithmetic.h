@@ -27,7 +27,8 @@ void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, i
 /* to[i] = (to_dtype)(scale * reduce over q of from[q][i] / divisor), q in order 0..n_from-1, float16 and bfloat16
  * accumulated in float32 with one rounding at the end. `to` may be one of from[].
  * AVERAGE alone divides: floats after the factor, in the type that they are added up in, which is float64 for float32,
- * and twice the precision of float64 for float64; integers towards zero. */
+ * and twice the precision of float64 for float64; integers towards zero.
+ * A result that is in the range of its type is not lost because the sum is not: a mean, and a sum times a factor. */
 void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
                     int64_t n, double scale, double divisor);
 void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
@@ -48,6 +49,7 @@ struct hc_arithmetic {
     const struct hc_arithmetic_ops *ops;
     uint64_t begun;         /* operations so far; 0 where each has ended when it returns */
     uint8_t whole_messages; /* messages from this memory are not cut to the net's message_bytes */
+    uint8_t keeps_range;    /* the mean of values in range is right, however large their sum */
 };
 struct hc_arithmetic_ops {
     void *(*alloc)(hc_arithmetic *, size_t bytes);

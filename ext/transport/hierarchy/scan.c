@@ -30,6 +30,16 @@ static size_t dtype_size(const hc__hierarchy *h) {
     return hc_dtype_size(h->batch->dtype);
 }
 
+/* What has come from all ranks is scaled when it has been added up; the chain adds scaled values, because a sum that
+ * goes along it may be too large for its type where the scaled sum is not. */
+static double own_scale(const hc__hierarchy *h, int32_t piece) {
+    return h->scan.at_once ? 1.0 : h->batch->pieces[piece].scale;
+}
+
+static double result_scale(const hc__hierarchy *h, int32_t piece) {
+    return h->scan.at_once ? h->batch->pieces[piece].scale : 1.0;
+}
+
 /* Own values of elements [from, to) of the batch, as `kind`. */
 static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind, char *at) {
     const hc_batch *b = h->batch;
@@ -38,7 +48,7 @@ static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind
         int64_t n = (to < starts[i + 1] ? to : starts[i + 1]) - from;
         const char *in = b->pieces[i].in;
         if (in)
-            hc_host_convert(at, kind, in + (size_t)(from - starts[i]) * dtype_size(h), b->dtype, n, 1.0);
+            hc_host_convert(at, kind, in + (size_t)(from - starts[i]) * dtype_size(h), b->dtype, n, own_scale(h, i));
         else
             hc_host_neutral(at, kind, b->reduction, n);
         at += (size_t)n * hc_dtype_size(kind);
@@ -62,7 +72,7 @@ static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char 
         if (n_from == 0)
             hc_host_neutral(out, b->dtype, b->reduction, high - low);
         else
-            hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, b->pieces[i].scale, 1.0);
+            hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, result_scale(h, i), 1.0);
     }
 }
 

@@ -18,6 +18,10 @@
 #define HC__NAME "avx2"
 #include "transport/kernels/vector.h"
 
+INLINE int has_bits(vec v) {
+    return !_mm256_testz_si256((__m256i)v, (__m256i)v);
+}
+
 INLINE void stream_vec(char *to, vec v) {
     _mm256_stream_si256((__m256i *)(void *)to, (__m256i)v);
 }

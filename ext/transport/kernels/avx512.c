@@ -24,6 +24,10 @@
                                   (__m512i)(X), (__m512i)(Y))
 #include "transport/kernels/vector.h"
 
+INLINE int has_bits(vec v) {
+    return _mm512_test_epi64_mask((__m512i)v, (__m512i)v) != 0;
+}
+
 INLINE void stream_vec(char *to, vec v) {
     _mm512_stream_si512((__m512i *)(void *)to, (__m512i)v);
 }

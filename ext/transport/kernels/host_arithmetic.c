@@ -250,4 +250,4 @@ static const struct hc_arithmetic_ops arithmetic_ops = {
     .ended = arithmetic_ended,
 };
 
-hc_arithmetic hc_host_arithmetic = {.ops = &arithmetic_ops};
+hc_arithmetic hc_host_arithmetic = {.ops = &arithmetic_ops, .keeps_range = 1};

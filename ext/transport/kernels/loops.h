@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loops.h - the two loops that every kernel is: over the sources of a reduction, and over a conversion; and the mean
- * of float64.
+ * loops.h - the loops that every kernel is: over the sources of a reduction, also where their sum may leave its range,
+ * and over a conversion; and the mean of float64.
  *
  * The steps (how a vec is loaded, combined, finished, stored) are arguments; the loops are inlined with them, so
  * a kernel is straight vector code.
@@ -22,10 +22,12 @@ INLINE void finish_pair(pair *p, finish_by by, finish_step *finish) {
     p->b = finish(p->b, by);
 }
 
-/* Less than a whole pair in memory: the rest of it is zero. */
-INLINE pair load_part(const char *from, size_t bytes, load_step *load) {
+/* `bytes` of the `step` that a pair comes from: the rest of it is zero. */
+INLINE pair load_some(const char *from, int64_t bytes, int64_t step, load_step *load) {
+    if (bytes == step)
+        return load(from);
     char part[sizeof(pair)] = {0};
-    memcpy(part, from, bytes);
+    memcpy(part, from, (size_t)bytes);
     return load(part);
 }
 
@@ -35,20 +37,16 @@ INLINE void store_part(char *to, size_t bytes, pair p, store_step *store) {
     memcpy(to, part, bytes);
 }
 
-INLINE pair reduce_pair(const char *const *from, int n_from, int64_t i, finish_by by, load_step *load,
-                        combine_step *combine, finish_step *finish) {
-    pair p = load(from[0] + i);
-    for (int q = 1; q < n_from; q++)
-        combine_pair(&p, load(from[q] + i), combine);
-    finish_pair(&p, by, finish);
-    return p;
-}
-
-INLINE pair reduce_part(const char *const *from, int n_from, int64_t i, size_t bytes, finish_by by, load_step *load,
-                        combine_step *combine, finish_step *finish) {
-    pair p = load_part(from[0] + i, bytes, load);
-    for (int q = 1; q < n_from; q++)
-        combine_pair(&p, load_part(from[q] + i, bytes, load), combine);
+/* Each source goes through `start`, which may be a finish, too. */
+INLINE pair reduce_some(const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step, finish_by early,
+                        finish_by by, load_step *load, finish_step *start, combine_step *combine, finish_step *finish) {
+    pair p = load_some(from[0] + i, bytes, step, load);
+    finish_pair(&p, early, start);
+    for (int q = 1; q < n_from; q++) {
+        pair x = load_some(from[q] + i, bytes, step, load);
+        finish_pair(&x, early, start);
+        combine_pair(&p, x, combine);
+    }
     finish_pair(&p, by, finish);
     return p;
 }
@@ -71,16 +69,62 @@ INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t b
         store(to + i + step, r);
     }
     if (i + step <= bytes) {
-        pair p = reduce_pair(from, n_from, i, by, load, combine, finish);
+        pair p = reduce_some(from, n_from, i, step, step, NOTHING, by, load, keep, combine, finish);
         store(to + i, p);
         i += step;
     }
     if (i < bytes) {
-        size_t part = (size_t)(bytes - i);
-        pair p = reduce_part(from, n_from, i, part, by, load, combine, finish);
-        store_part(to + i, part, p, store);
+        pair p = reduce_some(from, n_from, i, bytes - i, step, NOTHING, by, load, keep, combine, finish);
+        store_part(to + i, (size_t)(bytes - i), p, store);
     }
 }
+
+/* ---- sums that leave the range --------------------------------------------------------------------- */
+
+/* A sum may be too large for its type where its mean, or its product with a factor, is not. Such a result is made a
+ * second time: each source is multiplied by `early`, a power of two, before it is added, and the sum is finished with
+ * `late`. It is not made this way at once, because the smallest numbers would lose digits. */
+typedef struct second_way {
+    finish_by early, late;
+} second_way;
+
+/* All ones in lanes that are infinite or NaN. */
+typedef vec endless_step(vec);
+INLINE vec endless_f32(vec v) {
+    return (vec)((v_f32)v - (v_f32)v != 0);
+}
+INLINE vec endless_f64(vec v) {
+    return (vec)((v_f64)v - (v_f64)v != 0);
+}
+
+/* The choice is made lane by lane: a result does not depend on its neighbours. */
+INLINE pair reduce_within(const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step, finish_by by,
+                          second_way way, load_step *load, combine_step *add, finish_step *scale, finish_step *finish,
+                          endless_step *endless) {
+    pair p = reduce_some(from, n_from, i, bytes, step, NOTHING, by, load, keep, add, finish);
+    vec a = endless(p.a), b = endless(p.b);
+    if (has_bits(a | b)) {
+        pair again = reduce_some(from, n_from, i, bytes, step, way.early, way.late, load, scale, add, finish);
+        p = (pair){pick(a, again.a, p.a), pick(b, again.b, p.b)};
+    }
+    return p;
+}
+
+INLINE void reduce_within_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step, finish_by by,
+                               second_way way, load_step *load, combine_step *add, finish_step *scale,
+                               finish_step *finish, endless_step *endless, store_step *store) {
+    int64_t i = 0;
+    for (; i + step <= bytes; i += step) {
+        pair p = reduce_within(from, n_from, i, step, step, by, way, load, add, scale, finish, endless);
+        store(to + i, p);
+    }
+    if (i < bytes) {
+        pair p = reduce_within(from, n_from, i, bytes - i, step, by, way, load, add, scale, finish, endless);
+        store_part(to + i, (size_t)(bytes - i), p, store);
+    }
+}
+
+/* ---- conversions ----------------------------------------------------------------------------------- */
 
 /* A pair holds `lanes` elements, from from_size * lanes bytes and to to_size * lanes. */
 INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n, int64_t lanes,
@@ -100,7 +144,7 @@ INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t fr
         i += lanes;
     }
     if (i < n) {
-        pair p = load_part(from + i * from_size, (size_t)((n - i) * from_size), load);
+        pair p = load_some(from + i * from_size, (n - i) * from_size, lanes * from_size, load);
         finish_pair(&p, by, finish);
         store_part(to + i * to_size, (size_t)((n - i) * to_size), p, store);
     }
@@ -136,18 +180,30 @@ INLINE v_f64 doubles_at(const char *from, size_t bytes) {
     return x;
 }
 
-INLINE void mean_at(char *to, const char *const *from, int n_from, int64_t i, size_t bytes, finish_by by) {
-    exact_sum s = {doubles_at(from[0] + i, bytes), {0}};
+INLINE exact_sum sum_exactly(const char *const *from, int n_from, int64_t i, size_t bytes, v_f64 early) {
+    exact_sum s = {doubles_at(from[0] + i, bytes) * early, {0}};
     for (int q = 1; q < n_from; q++)
-        add_exactly(&s, doubles_at(from[q] + i, bytes));
-    v_f64 mean = (v_f64)divide_exactly(s, (v_f64)by.divisor) * (v_f64)by.factor;
+        add_exactly(&s, doubles_at(from[q] + i, bytes) * early);
+    return s;
+}
+
+/* The factor comes before the division, whose result may have fewer digits: it is the smaller number. */
+INLINE void mean_at(char *to, const char *const *from, int n_from, int64_t i, size_t bytes, finish_by by,
+                    second_way way) {
+    v_f64 factor = (v_f64)by.factor, divisor = (v_f64)by.divisor;
+    exact_sum s = sum_exactly(from, n_from, i, bytes, (v_f64){0} + 1.0);
+    vec mean = divide_exactly((exact_sum){s.sum * factor, s.rest * factor}, divisor), endless = endless_f64(mean);
+    if (has_bits(endless)) {
+        s = sum_exactly(from, n_from, i, bytes, (v_f64)way.early.factor);
+        mean = pick(endless, scale_f64(divide_exactly(s, divisor), way.late), mean);
+    }
     memcpy(to + i, &mean, bytes);
 }
 
-INLINE void mean_loop(char *to, const char *const *from, int n_from, int64_t bytes, finish_by by) {
+INLINE void mean_loop(char *to, const char *const *from, int n_from, int64_t bytes, finish_by by, second_way way) {
     int64_t i = 0;
     for (; i + (int64_t)sizeof(vec) <= bytes; i += sizeof(vec))
-        mean_at(to, from, n_from, i, sizeof(vec), by);
+        mean_at(to, from, n_from, i, sizeof(vec), by, way);
     if (i < bytes)
-        mean_at(to, from, n_from, i, (size_t)(bytes - i), by);
+        mean_at(to, from, n_from, i, (size_t)(bytes - i), by, way);
 }

@@ -18,6 +18,10 @@
 #define HC__NAME "portable"
 #include "transport/kernels/vector.h"
 
+INLINE int has_bits(vec v) {
+    return (v[0] | v[1]) != 0;
+}
+
 /* Elsewhere streaming stores either do not exist (POWER has them only for whole lines of zeros) or are a hint whose
  * worth nobody has measured for this (stnp of aarch64): there both copies are one. */
 #if defined(__x86_64__)

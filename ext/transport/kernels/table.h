@@ -4,7 +4,8 @@
  *
  * Written once and compiled once for each set. Whoever includes this brings HC__KERNELS (the table's name),
  * HC__NAME (its text), load_ and store_ of f16 and bf16 (a pair of float32) and load_f32_as_f64 and
- * store_f64_as_f32 (a pair of float64), all in the order of memory; and stream_vec and stream_fence for copies.
+ * store_f64_as_f32 (a pair of float64), all in the order of memory; stream_vec and stream_fence for copies; and
+ * has_bits, which says whether a vec is not zero.
  */
 #include "transport/kernels/copy.h"
 #include "transport/kernels/loops.h"
@@ -26,15 +27,35 @@
     REDUCE_PLAIN(product_##U, multiply_##U) \
     REDUCE_ORDER(U)                         \
     REDUCE_ORDER(I)
-#define REDUCE_FLOATS(T, V, C)                                                                      \
-    REDUCE(sum_##T, sizeof(pair), FACTOR(V, (C)scale), load_plain, add_##T, scale_##T, store_plain) \
-    REDUCE_PLAIN(product_##T, multiply_##T)                                                         \
-    REDUCE_ORDER(T)                                                                                 \
+/* What a sum that leaves the range is divided by before it is added up, so that it does not. */
+static double power_of_two_above(int n_from) {
+    double power = 2;
+    while (power <= n_from)
+        power *= 2;
+    return power;
+}
+
+/* Without a factor a sum that leaves the range is infinite. float16 does not leave it, being added up in float32. */
+#define REDUCE_SUM(NAME, STEP, V, C, LOAD, ADD, SCALE, ENDLESS, STORE)                                             \
+    static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) { \
+        const char *const *at = (const char *const *)from;                                                         \
+        double power = power_of_two_above(n_from);                                                                 \
+        second_way way = {FACTOR(V, (C)(1 / power)), FACTOR(V, (C)(scale * power))};                               \
+        (void)divisor;                                                                                             \
+        if (scale == 1.0 || n_from == 1)                                                                           \
+            reduce_loop(to, at, n_from, bytes, STEP, FACTOR(V, (C)scale), LOAD, ADD, SCALE, STORE);                \
+        else                                                                                                       \
+            reduce_within_loop(to, at, n_from, bytes, STEP, FACTOR(V, (C)scale), way, LOAD, ADD, SCALE, SCALE,     \
+                               ENDLESS, STORE);                                                                    \
+    }
+#define REDUCE_FLOATS(T, V, C)                                                                        \
+    REDUCE_SUM(sum_##T, sizeof(pair), V, C, load_plain, add_##T, scale_##T, endless_##T, store_plain) \
+    REDUCE_PLAIN(product_##T, multiply_##T)                                                           \
+    REDUCE_ORDER(T)                                                                                   \
     REDUCE_PLAIN(product_complex_##T, multiply_complex_##T)
-#define REDUCE_HALVES(T, LOAD, STORE)                                                          \
-    REDUCE(sum_##T, sizeof(vec), FACTOR(v_f32, (float)scale), LOAD, add_f32, scale_f32, STORE) \
-    REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE)                 \
-    REDUCE(min_##T, sizeof(vec), NOTHING, LOAD, least_f32, keep, STORE)                        \
+#define REDUCE_HALVES(T, LOAD, STORE)                                          \
+    REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE) \
+    REDUCE(min_##T, sizeof(vec), NOTHING, LOAD, least_f32, keep, STORE)        \
     REDUCE(max_##T, sizeof(vec), NOTHING, LOAD, greatest_f32, keep, STORE)
 #define REDUCE_TRUTH(T, TRUTH, V, ONE)                                                     \
     REDUCE(land_##T, sizeof(pair), FACTOR(V, ONE), TRUTH, and_bits, mask_one, store_plain) \
@@ -47,7 +68,9 @@ REDUCE_INTEGERS(u32, i32)
 REDUCE_INTEGERS(u64, i64)
 REDUCE_FLOATS(f32, v_f32, float)
 REDUCE_FLOATS(f64, v_f64, double)
+REDUCE(sum_f16, sizeof(vec), FACTOR(v_f32, (float)scale), load_f16, add_f32, scale_f32, store_f16)
 REDUCE_HALVES(f16, load_f16, store_f16)
+REDUCE_SUM(sum_bf16, sizeof(vec), v_f32, float, load_bf16_apart, add_f32, scale_f32, endless_f32, store_bf16_apart)
 REDUCE_HALVES(bf16, load_bf16_apart, store_bf16_apart)
 REDUCE_PLAIN(band, and_bits)
 REDUCE_PLAIN(bor, or_bits)
@@ -80,11 +103,23 @@ static int is_power_of_two(double x) {
         else                                                                                                       \
             reduce_loop(to, at, n_from, bytes, STEP, by, LOAD, ADD, DIVIDE, STORE);                                \
     }
-#define MEAN_IN_F32(T, LOAD, STORE) \
-    MEAN(mean_##T, sizeof(vec), v_f32, float, LOAD, add_f32, scale_f32, divide_f32, STORE)
+/* The same where the sum may leave the range of the type that it is added up in. */
+static void mean_bf16(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
+    const char *const *at = (const char *const *)from;
+    double power = power_of_two_above(n_from), both = scale / divisor;
+    finish_by early = FACTOR(v_f32, (float)(1 / power)), exact = FACTOR(v_f32, (float)both);
+    finish_by by = {EVERY(v_f32, (float)scale), EVERY(v_f32, (float)divisor)};
+    second_way exactly = {early, FACTOR(v_f32, (float)(both * power))};
+    second_way divided = {early, {by.factor, EVERY(v_f32, (float)(divisor / power))}};
+    if (is_power_of_two(divisor))
+        reduce_within_loop(to, at, n_from, bytes, sizeof(vec), exact, exactly, load_bf16_apart, add_f32, scale_f32,
+                           scale_f32, endless_f32, store_bf16_apart);
+    else
+        reduce_within_loop(to, at, n_from, bytes, sizeof(vec), by, divided, load_bf16_apart, add_f32, scale_f32,
+                           divide_f32, endless_f32, store_bf16_apart);
+}
 
-MEAN_IN_F32(f16, load_f16, store_f16)
-MEAN_IN_F32(bf16, load_bf16_apart, store_bf16_apart)
+MEAN(mean_f16, sizeof(vec), v_f32, float, load_f16, add_f32, scale_f32, divide_f32, store_f16)
 MEAN(wide_mean_f32, sizeof(vec), v_f64, double, load_f32_as_f64, add_f64, scale_f64, divide_f64, store_f64_as_f32)
 
 /* The sum of two values is rounded once, as their mean is: half of it is that mean. */
@@ -100,11 +135,13 @@ static void mean_f32(void *to, const void *const *from, int n_from, int64_t byte
 }
 
 static void mean_f64(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
+    double power = power_of_two_above(n_from);
+    second_way way = {FACTOR(v_f64, 1 / power), FACTOR(v_f64, scale * power)};
     if (is_half_of_two(n_from, divisor))
         sum_f64(to, from, n_from, bytes, scale / divisor, 1.0);
     else
-        mean_loop(to, (const char *const *)from, n_from, bytes,
-                  (finish_by){EVERY(v_f64, scale), EVERY(v_f64, divisor)});
+        mean_loop(to, (const char *const *)from, n_from, bytes, (finish_by){EVERY(v_f64, scale), EVERY(v_f64, divisor)},
+                  way);
 }
 
 /* ---- conversions ----------------------------------------------------------------------------------- */

@@ -27,8 +27,9 @@ static int64_t scratch_elements(const hc__channel *a, int algorithm) {
 
 /* `scatters` and the bounds are set. */
 static int start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
-    int kind = algorithm == HC__DIRECT ? dtype : hc__accumulation_dtype(dtype);
     a->count = count;
+    a->partial = algorithm != HC__DIRECT;
+    int kind = a->partial ? hc__accumulation_dtype(dtype) : dtype;
     a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, a->team->n, count, dtype);
     return hc__rounds_start(a, rounds[algorithm], data, count, dtype, kind, reduction, scratch_elements(a, algorithm));
 }

@@ -69,6 +69,23 @@ static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
     return *at ? HC_OK : HC_NO_MEMORY;
 }
 
+/* The sum of some members may be too large for a type that the mean of all fits. Whoever has all of them can mend that
+ * (keeps_range); where the sum travels, the members' values are divided before it, by a power of two, and the sum by
+ * the rest. float16 has room enough in float32. */
+static void make_room(hc__channel *a) {
+    const hc__team *t = a->team;
+    int in_two = t->n == 2 || !a->partial; /* nothing travels but what members bring */
+    if (a->reduction.reduction != HC_AVERAGE || a->dtype <= HC_FLOAT16 || (in_two && t->arithmetic->keeps_range))
+        return;
+    double power = 1.0, all = a->reduction.divisor;
+    const void *work = a->work;
+    while (power < t->n)
+        power *= 2.0;
+    a->reduction.divisor = power;
+    hc__add_up(a, a->work, &work, 1, a->count, 1);
+    a->reduction.divisor = all / power;
+}
+
 int hc__rounds_start(hc__channel *a, hc__round_fn *round, void *data, int64_t count, int dtype, int kind,
                      hc__reduction reduction, int64_t scratch) {
     const hc__team *t = a->team;
@@ -94,6 +111,7 @@ int hc__rounds_start(hc__channel *a, hc__round_fn *round, void *data, int64_t co
     a->work = a->kind == dtype ? data : a->work_memory;
     if (a->kind != dtype)
         convert(a, a->work, a->kind, data, dtype, count);
+    make_room(a);
     return HC_OK;
 }
 

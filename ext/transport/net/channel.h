@@ -61,6 +61,7 @@ typedef struct hc__channel {
     uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
+    uint8_t partial; /* sums of some members travel */
     uint8_t running;
     hc__tree tree; /* broadcast, reduce */
     int32_t root;

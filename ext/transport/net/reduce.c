@@ -55,7 +55,8 @@ int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, h
     int32_t n = a->team->n, me = a->team->me;
     a->root = root;
     a->scatters = a->whole = 0;
-    if (in_order || n <= 2)
+    a->partial = !in_order && n > 2;
+    if (!a->partial)
         return hc__rounds_start(a, round_in_order, data, count, dtype, dtype, reduction,
                                 me == root ? count * (n - 1) : 0);
     a->tree = hc__tree_of(n, (me - root + n) % n, (double)segments);

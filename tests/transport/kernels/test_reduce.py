@@ -70,15 +70,21 @@ def multiply_complex(a: Array, b: Array) -> Array:
 
 
 def exact_mean(parts: tuple[float, ...], scale: float, divisor: float) -> float:
-    """With Python's fractions, rounded once, and once more by the scale; of what is not finite as floats have it.
+    """With Python's fractions: the scaled sum is rounded, then the quotient; of what is not finite as floats have it.
 
-    What lies so low that it can decide a tie only does not count: the kernels keep twice the type's digits.
+    What lies so low that it can decide a tie only does not count: the kernels keep twice the type's digits. A sum that
+    is too large is divided first.
     """
+    total = sum(parts)
     if not np.isfinite(parts).all():
-        return sum(parts) * scale / divisor
+        return total * scale / divisor
     least = max(map(abs, parts)) * 2.0**-106
-    mean = sum((Fraction(x) for x in parts if abs(x) >= least), Fraction()) / Fraction(divisor)
-    return (float(mean) if mean else sum(parts)) * scale
+    exact = sum((Fraction(x) for x in parts if abs(x) >= least), Fraction())
+    if not np.isfinite(total * scale):
+        return float(exact / Fraction(divisor)) * scale
+    rest = float(exact - Fraction(total)) * scale
+    mean = (Fraction(total * scale) + Fraction(rest)) / Fraction(divisor)
+    return float(mean) if mean else total * scale
 
 
 def mean(sources: list[Array], scale: float, divisor: float) -> Array:
@@ -117,15 +123,15 @@ def expected(reduction: str, sources: list[Array], scale: float = 1.0, divisor: 
         for x in numbers[1:]:
             total = function(total, x)
         if reduction == "SUM" and scale != 1.0:
-            total = scaled(total, scale)
+            total = scaled([real_view(x) for x in numbers], real_view(total), scale).view(total.dtype)
         return total.astype(dtype)
 
 
-def scaled(x: Array, scale: float) -> Array:
-    if x.dtype in COMPLEX:
-        real = np.float32 if x.dtype == COMPLEX[0] else np.float64
-        return (x.view(real) * real(scale)).view(x.dtype)
-    return x * x.dtype.type(scale)
+def scaled(numbers: list[Array], total: Array, scale: float) -> Array:
+    """The sum times the scale; where the sum alone has left the range, both in a wider type."""
+    product = total * total.dtype.type(scale)
+    wide = sum(x.astype(np.longdouble) for x in numbers) * total.dtype.type(scale)
+    return np.where(np.isfinite(total), product, wide).astype(total.dtype)
 
 
 def real_view(x: Array) -> Array:
@@ -203,10 +209,21 @@ def test_scale_comes_before_the_rounding(host: Any, reduction: str, dtype: np.dt
         assert_same(got, expected(reduction, sources, scale, divisor))
 
 
-def test_average_does_not_overflow_where_the_mean_does_not(host: Any) -> None:
-    sources = [np.full(100, 60000, np.float16) for _ in range(8)]
-    assert (host.reduce(np.empty(100, np.float16), sources, "AVERAGE", divisor=8) == 60000).all()
-    assert np.isinf(host.reduce(np.empty(100, np.float16), sources, "SUM")).all()
+@pytest.mark.parametrize("dtype", [*FLOATS, *COMPLEX], ids=str)
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 64])
+def test_no_result_is_out_of_range_because_a_sum_is(host: Any, dtype: np.dtype[Any], ranks: int) -> None:
+    """Equal values up to the largest there is, in place, beside small ones, zeros, an infinity and a NaN."""
+    largest = np.float64(ml_dtypes.finfo(real_view(np.empty(1, dtype)).dtype).max)
+    line = [largest, 1, -largest, 0, largest / 2, np.inf, -largest / 3, np.nan] * 9
+    x = np.array(line).astype(real_view(np.empty(1, dtype)).dtype).view(dtype)
+    for n in (1, 5, len(x)):
+        sources = [x[:n].copy() for _ in range(ranks)]
+        assert_same(host.reduce(sources[0], sources, "AVERAGE", divisor=float(ranks)), x[:n])
+        sources = [x[:n].copy() for _ in range(ranks)]
+        quarter = real_view(host.reduce(sources[-1], sources, "SUM", 0.25 / ranks)).astype(np.float64)
+        digits = {2: 8, 4: 23, 8: 51}[real_view(x).itemsize]
+        np.testing.assert_allclose(quarter, real_view(x[:n]).astype(np.float64) / 4, ranks * 2.0**-digits)
+    assert np.isinf(real_view(host.reduce(np.empty_like(x), [x] * ranks, "SUM"))[0])
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
