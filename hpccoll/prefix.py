@@ -95,7 +95,8 @@ def exscan(
     :param world: the World of the call; None: the World of `init()`
     :returns: the reduction over rank 0 to the rank before this one, as an array of the shape and dtype of `x`, or
         `out`; for a group a list. Rank 0 gets the value that changes nothing: 0 for SUM, 1 for PRODUCT, the largest
-        value of the dtype for MIN. A rank that has joined does not count
+        value of the dtype for MIN, with the largest index for MINLOC. A UserReduction has no such value: there rank 0's
+        `out` stays as it is, and without `out` the result is None. A rank that has joined does not count
     :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
     :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
     :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent

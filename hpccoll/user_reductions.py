@@ -77,6 +77,10 @@ class UserReduction:
             )
         return result
 
+    def neutral(self, like: np.ndarray) -> np.ndarray | None:  # noqa: ARG002 - MINLOC and MAXLOC look at it
+        """Return an array like `like` that changes nothing; None: a function of the program does not tell."""
+        return None
+
     # ---- for the extension, where it finds that an op is none of its own --------------------------------
 
     def begin(
@@ -156,8 +160,8 @@ class Reducing:
         row = _bytes_of(self._array).reshape(1, -1)
         return self._own.collective("allgather", row, self._part("whole"), None, waits)
 
-    def _of_whole(self, whole: _core.Handle, timeout: float | None) -> np.ndarray:
-        """Every rank has all arrays, and folds those that it needs."""
+    def _of_whole(self, whole: _core.Handle, timeout: float | None) -> np.ndarray | None:
+        """Every rank has all arrays, and folds those that it needs. None: nothing, whose value nobody knows."""
         rows = whole.wait(timeout)
         present = np.flatnonzero(whole.rows())  # a rank that has joined brings nothing
         parts = [row.view(self._array.dtype).reshape(self._array.shape) for row in rows]
@@ -169,8 +173,9 @@ class Reducing:
         if not self._has_result:
             return self._array
         if not parts:  # the exscan of rank 0
-            return np.zeros_like(self._array) if self._target is None else self._target.copy()
-        return reduce(self._op.fold, parts[1:], parts[0].copy())
+            return self._op.neutral(self._array)
+        folded: np.ndarray = reduce(self._op.fold, parts[1:], parts[0].copy())
+        return folded
 
     def _of_shares(self) -> np.ndarray:
         """Every rank folds its share of the elements, and the shares are gathered."""
@@ -207,7 +212,9 @@ class Reducing:
             raise errors.InvalidArgumentError(f"out has dtype {target.dtype}, the result has {like.dtype}")
         return target
 
-    def _given(self, result: np.ndarray) -> Any:
+    def _given(self, result: np.ndarray | None) -> Any:
+        if result is None:
+            return self._out
         if self._target is None:
             return result if self._restore is None else self._restore(result)
         np.copyto(self._target, result)
@@ -274,23 +281,43 @@ def value_index(value: Any, index: Any) -> np.ndarray:
     return pairs
 
 
-def _loc(better: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str) -> UserReduction:
-    def fold(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype.names is None or len(a.dtype.names) != 2:
-            raise errors.UnsupportedError(
-                f"{name} of dtype {a.dtype} is not defined: it takes pairs, as hpccoll.value_index() makes them"
-            )
-        value, index = a.dtype.names
+class _Loc(UserReduction):
+    """The first of the pairs whose value is better than all others, and of those the one with the lowest index."""
+
+    def __init__(self, better: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str, *, least: bool) -> None:
+        super().__init__(self._first, name=name)
+        self._better, self._least = better, least
+
+    def _first(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        value, index = self._fields(a)
         ours, theirs = a[value], b[value]
         nan, their_nan = ours != ours, theirs != theirs  # a NaN is the result, as of MIN and MAX
         ties = (ours == theirs) | (nan & their_nan)
-        takes_theirs = np.where(ties, b[index] < a[index], ~nan & (their_nan | better(theirs, ours)))
+        takes_theirs = np.where(ties, b[index] < a[index], ~nan & (their_nan | self._better(theirs, ours)))
         return np.where(takes_theirs, b, a)
 
-    return UserReduction(fold, name=name)
+    def _fields(self, pairs: np.ndarray) -> tuple[str, str]:
+        names = pairs.dtype.names
+        if names is None or len(names) != 2:
+            raise errors.UnsupportedError(
+                f"{self.name} of dtype {pairs.dtype} is not defined: it takes pairs, as value_index() makes them"
+            )
+        return names[0], names[1]
+
+    def neutral(self, like: np.ndarray) -> np.ndarray | None:
+        value, index = self._fields(like)
+        last = _extreme(like.dtype[value], largest=self._least), _extreme(like.dtype[index], largest=True)
+        return None if None in last else np.broadcast_to(np.array(last, like.dtype), like.shape).copy()
 
 
-MINLOC = _loc(np.less, "MINLOC")
+def _extreme(dtype: np.dtype, *, largest: bool) -> Any:
+    """The largest or the least number of a dtype; None: it has none."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
+    return {"b": largest, "f": np.inf if largest else -np.inf}.get(dtype.kind)
+
+
+MINLOC = _Loc(np.less, "MINLOC", least=True)
 """The least value and its index, of pairs (`value_index`); of equal values the lowest index, of NaNs the first."""
-MAXLOC = _loc(np.greater, "MAXLOC")
+MAXLOC = _Loc(np.greater, "MAXLOC", least=False)
 """The largest value and its index, of pairs (`value_index`); of equal values the lowest index, of NaNs the first."""

@@ -271,7 +271,8 @@ int hc__plan_check(const hpccoll_world *, hpccoll_plan **);
 /* ---- ops.c ------------------------------------------------------------------------------------------------- */
 
 typedef struct hc__op {
-    hpccoll_function *function; /* NULL: the place is free */
+    hpccoll_function *function;                              /* NULL: the place is free */
+    void (*neutral)(void *to, int64_t count, hpccoll_dtype); /* fills in what changes nothing; NULL: unknown */
     void *context;
     int64_t block;
     char name[48];

@@ -213,7 +213,8 @@ HPCCOLL_API int hpccoll_allreduce(const void *in, void *out, int64_t count, hpcc
 /* Only `root` has a result; `out` of the others is ignored. */
 HPCCOLL_API int hpccoll_reduce(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                int root, const hpccoll_args *args, hpccoll_world *world);
-/* The reduction over ranks 0 to this one; exscan: to the one before it, on rank 0 the neutral element. */
+/* The reduction over ranks 0 to this one; exscan: to the one before it. Rank 0 gets the neutral element, as
+ * 0 of HPCCOLL_SUM, and its `out` stays as it is where a function of the program is the reduction. */
 HPCCOLL_API int hpccoll_scan(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                              const hpccoll_args *args, hpccoll_world *world);
 HPCCOLL_API int hpccoll_exscan(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
@@ -266,12 +267,11 @@ HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *
  * They are the `op` of an allreduce, reduce, reducescatter, scan or exscan, in the blocking, the asynchronous and the
  * persistent form, but not of a group, and without factors and compression. The ranks' arrays are gathered, each rank
  * combines them in the order of the ranks, and all have the same bits. So a call moves all ranks' arrays to each rank;
- * a blocking allreduce or reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays. The
- * exscan of rank 0 leaves `out` as it is.
+ * a blocking allreduce or reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays.
  *
  * HPCCOLL_MINLOC and HPCCOLL_MAXLOC find the least and the largest value and where it is. Their elements are pairs of
  * one type, value and index, as MPI_2INT and MPI_2DOUBLE_PRECISION are, and `count` counts both. The lowest index
- * of equal values is the result, or a NaN. */
+ * of equal values is the result, or a NaN. So the neutral pair of HPCCOLL_MINLOC has the largest value and index. */
 
 /* Leaves each element of `in` combined with that of `inout` in `inout`; `in` comes from lower ranks. It is associative,
  * need not be commutative, and is called by the thread that waits for the result. */

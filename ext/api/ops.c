@@ -3,6 +3,7 @@
  * ops.c - the table of reductions of the program's own, with MINLOC and MAXLOC, which are made of a function, too.
  */
 #include "api/api.h"
+#include "transport/arithmetic.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,6 +62,18 @@ static void max_loc(const void *in, void *inout, int64_t count, hpccoll_dtype dt
     switch (dtype) { LOC_TYPES(LOC, >); }
 }
 
+/* A pair that each other one precedes. */
+static void last_for_min(void *to, int64_t count, hpccoll_dtype dtype) {
+    hc_host_neutral(to, (int)dtype, HC_MIN, count);
+}
+
+static void last_for_max(void *to, int64_t count, hpccoll_dtype dtype) {
+    size_t element = hc_dtype_size((int)dtype);
+    last_for_min(to, count, dtype);
+    for (int64_t i = 0; i < count; i += 2)
+        hc_host_neutral((char *)to + (size_t)i * element, (int)dtype, HC_MAX, 1);
+}
+
 static int loc_defined(hpccoll_dtype dtype) {
     return dtype != HPCCOLL_BOOL && dtype != HPCCOLL_FLOAT16 && dtype != HPCCOLL_BFLOAT16 && dtype < HPCCOLL_COMPLEX64;
 }
@@ -68,8 +81,8 @@ static int loc_defined(hpccoll_dtype dtype) {
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static hc__op table[OPS] = {{.function = min_loc, .block = 2, .name = "MINLOC"},
-                            {.function = max_loc, .block = 2, .name = "MAXLOC"}};
+static hc__op table[OPS] = {{.function = min_loc, .neutral = last_for_min, .block = 2, .name = "MINLOC"},
+                            {.function = max_loc, .neutral = last_for_max, .block = 2, .name = "MAXLOC"}};
 
 int hc__op_find(unsigned number, hc__op *found) {
     *found = (hc__op){0};

@@ -77,8 +77,10 @@ static void finish(const folding *f, int n, char *parts[], const int ranks[]) {
     }
     for (int i = 0; i < n; i++)
         parts[i] += (size_t)first * element;
-    if (n && count) /* the exscan of rank 0 has no part */
+    if (n && count)
         memcpy(f->out, combine(f, n, parts, count), (size_t)count * element);
+    else if (f->op.neutral) /* the exscan of rank 0 has no part */
+        f->op.neutral(f->out, count, f->dtype);
 }
 
 /* What has come from each rank begins with its header; `bytes` of each rank, NULL: the headers alone. */

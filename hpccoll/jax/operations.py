@@ -217,7 +217,7 @@ def exscan(
 ) -> Any:
     """Combine the arrays of the ranks before this one, in their order. The arguments are those of scan().
 
-    :returns: the result; on rank 0 what changes nothing: zeros for a sum
+    :returns: the result; on rank 0 what changes nothing: zeros for a sum, the largest value for Min
     """
     return _prefix("exscan", x, op, name, process_set)
 

@@ -147,6 +147,23 @@ static void joined(void) {
 
 /* ---- MINLOC and MAXLOC ------------------------------------------------------------------------------------------ */
 
+/* What the exscan of rank 0 gives: each pair precedes it, or it. */
+static void before_rank_0(void) {
+    int64_t in[] = {rank + 5, rank}, out[2];
+    float small[] = {(float)rank, (float)rank}, least[2];
+    for (int form = 0; form < FORMS; form++) {
+        RUN(form, exscan, in, out, 2, HPCCOLL_INT64, HPCCOLL_MINLOC, NULL, world);
+        CHECK(out[0] == (rank ? 5 : INT64_MAX) && out[1] == (rank ? 0 : INT64_MAX));
+        RUN(form, exscan, in, out, 2, HPCCOLL_INT64, HPCCOLL_MAXLOC, NULL, world);
+        CHECK(out[0] == (rank ? rank + 4 : INT64_MIN) && out[1] == (rank ? rank - 1 : INT64_MAX));
+        RUN(form, exscan, small, least, 2, HPCCOLL_FLOAT32, HPCCOLL_MAXLOC, NULL, world);
+        CHECK(rank ? least[0] == (float)(rank - 1) : isinf(least[0]) && least[0] < 0 && isinf(least[1]));
+    }
+    int64_t own[] = {rank + 5, rank};
+    CHECK(hpccoll_exscan(own, own, 2, HPCCOLL_INT64, HPCCOLL_MINLOC, NULL, world) == 0);
+    CHECK(own[0] == (rank ? 5 : INT64_MAX));
+}
+
 static void value_and_index(void) {
     float f[] = {(float)(rank % 2), (float)rank, (float)-rank, (float)rank, rank == 1 ? NAN : 1.0f, (float)rank};
     hpccoll_plan *plan;
@@ -158,6 +175,7 @@ static void value_and_index(void) {
     CHECK(size == 1 ? f[4] == 1 : isnan(f[4]) && f[5] == 1);
     CHECK(hpccoll_allreduce(i, i, 2, HPCCOLL_INT32, HPCCOLL_MAXLOC, NULL, world) == 0);
     CHECK(i[0] == 100 && i[1] == 0);
+    before_rank_0();
     CHECK(hpccoll_allreduce_init(HPCCOLL_IN_PLACE, d, 2, HPCCOLL_FLOAT64, HPCCOLL_MAXLOC, NULL, world, &plan) == 0);
     for (int step = 0; step < 5; step++) {
         d[0] = (rank + step) % size;

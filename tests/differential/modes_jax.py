@@ -40,7 +40,7 @@ def inputs_of(program: Program, rank: int, size: int, turn: int) -> list[Any]:
 
 def array(call: Call, rank: int, result: Any) -> Array | None:
     """A compiled program has arrays of zeros, or of any values, where a rank has no result."""
-    absent = (call.operation == "exscan" and rank == 0) or (call.operation == "reduce" and rank != call.root)
+    absent = call.operation == "reduce" and rank != call.root
     return None if absent or result is None else np.asarray(result)
 
 
