@@ -92,6 +92,18 @@ static int find_type(const char *procedure, const char *argument, array x, hpcco
                   "complex of these, logical(c_bool)");
 }
 
+/* As the standard defines it (Fortran 2018, 8.5.7): steps count only in dimensions with more than one element.
+ * CFI_is_contiguous() of gfortran 12 looks at all of them. */
+static int is_contiguous(array x) {
+    CFI_index_t dense = (CFI_index_t)x->elem_len;
+    for (int d = 0; d < x->rank; d++) {
+        if (x->dim[d].extent > 1 && x->dim[d].sm != dense)
+            return 0;
+        dense *= x->dim[d].extent;
+    }
+    return 1;
+}
+
 static int read_array(const char *procedure, const char *argument, array x, place *p) {
     own_error[0] = 0;
     *p = (place){.count = 1, .row = 1, .dtype = HPCCOLL_FLOAT64};
@@ -107,7 +119,7 @@ static int read_array(const char *procedure, const char *argument, array x, plac
         if (d + 1 < x->rank)
             p->row *= x->dim[d].extent ? x->dim[d].extent : 1;
     }
-    if (x->rank && p->count > 1 && !CFI_is_contiguous(x))
+    if (p->count && !is_contiguous(x))
         return refuse(procedure, argument,
                       "is not contiguous, as a section with a stride or a row of a matrix: copy it "
                       "to a contiguous array first");

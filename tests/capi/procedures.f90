@@ -20,6 +20,7 @@ program procedures
   call requests()
   call plans()
   call rooted_and_prefix_plans()
+  call sections()
   call errors()
   call hpccoll_split(world, mod(rank, 2), 0, part)
   call check(hpccoll_size(part) == (ranks + 1 - mod(rank, 2))/2, "split")
@@ -257,6 +258,69 @@ contains
     call hpccoll_op_free(op)
     call hpccoll_allreduce(z, op, world, ierror=status)
     call expect(status, HPCCOLL_INVALID, "no hpccoll_reduction, or was freed")
+  end subroutine
+
+  ! A section is contiguous if no element of the array lies between two of its own (Fortran 2018, 8.5.7).
+  subroutine sections()
+    real(c_double) :: y(4, 4), cube(3, 4, 2), line(6)
+    integer(c_int) :: n
+    n = 2
+    y = rank
+    cube = rank
+    line = rank
+    call accepted(y(:, 2:3), "columns")
+    call accepted(y(2:3, 2:2), "a part of a column")
+    call accepted(y(2:3, n:n), "a part of a column that is known when the program runs")
+    call accepted(y(:, 4:1:-3*n), "a column, and a step")
+    call accepted(y(n:n, n:n), "one element")
+    call accepted(y(4:4, 3), "one element of a column")
+    call accepted(y(3:2, 1:3), "no element, in several columns")
+    call accepted(y(1:4:2, 3:2), "no element, by steps")
+    call accepted(cube(:, 2:3, 1:1), "rows of a plane")
+    call accepted(cube(2:3, 2:2, 2:2), "a part of a row")
+    call accepted(cube(:, :, 2:), "a plane")
+    call accepted(cube(n:n, n:n, n:n), "one element of three dimensions")
+    call accepted(line(6:6:-1), "one element, backwards")
+    call accepted(line(2:3:5), "one element, by a step")
+    call refused(y(2:3, 2:3), "a block")
+    call refused(y(2:2, :), "a row")
+    call refused(y(:, 1:4:2), "every second column")
+    call refused(y(4:1:-1, 2), "backwards")
+    call refused(y(:, 4:3:-1), "columns backwards")
+    call refused(cube(:, 2:2, :), "a plane across")
+    call refused(cube(2:2, 2:2, :), "a line across")
+    call refused(cube(:, 1:3, :), "a part of each plane")
+    call refused(line(1:5:2), "by steps")
+  end subroutine
+
+  subroutine accepted(x, what)
+    real(c_double), intent(inout), asynchronous :: x(..)
+    character(len=*), intent(in) :: what
+    type(hpccoll_request) :: request
+    real(c_double) :: copy(16)
+    integer(c_int) :: status(3), from
+    call hpccoll_allreduce(x, HPCCOLL_MAX, world, ierror=status(1))
+    call hpccoll_broadcast(x, 0, world, ierror=status(2))
+    call hpccoll_send(x, rank, 5, world, request=request, ierror=status(3))
+    call check(all(status == HPCCOLL_OK), what // " is refused")
+    call hpccoll_recv(copy(:size(x)), rank, 5, world, from)
+    call hpccoll_wait(request)
+  end subroutine
+
+  subroutine refused(x, what)
+    real(c_double), intent(inout), asynchronous :: x(..)
+    character(len=*), intent(in) :: what
+    type(hpccoll_plan) :: plan
+    integer(c_int) :: status
+    call hpccoll_allreduce(x, HPCCOLL_MAX, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "hpccoll_allreduce: x is not contiguous")
+    call hpccoll_broadcast(x, 0, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "is not contiguous")
+    call hpccoll_send(x, rank, 5, world, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "is not contiguous")
+    call hpccoll_scan_init(x, HPCCOLL_SUM, world, plan, ierror=status)
+    call expect(status, HPCCOLL_INVALID, "is not contiguous")
+    call check(status == HPCCOLL_INVALID, what // " is taken")
   end subroutine
 
   subroutine errors()
