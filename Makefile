@@ -23,7 +23,8 @@ $(VENV)/.installed: pyproject.toml setup.py
 	@command -v cc >/dev/null || { echo "no C compiler (cc) on PATH: apt-get install gcc libc6-dev"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[$(if $(MPI),$(MPI)$(comma))demo]' --group build
+	$(BIN)/python -m pip install --quiet --group build
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(if $(MPI),$(MPI)$(comma))demo]'
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)

@@ -24,8 +24,12 @@ CFLAGS += [
 ]  # of what Cython writes; tests are strict with what we write
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
 LTO = ["-flto=auto"]  # a call from one of our C files into another then costs what a call within one does
+ONE_OBJECT = ["-r", "-flinker-output=nolto-rel"]
+DEFINED = [("_GNU_SOURCE", "")]
+INCLUDES = ["ext"]
 
 INCLUDED = "ext/transport/net/mpi.c"  # by the file of each family of MPI libraries
+SHARED = ["setup.py", INCLUDED, *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))]
 MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
@@ -48,7 +52,7 @@ EXTENSIONS = {
     "_xla": XLA_SOURCES,
 }
 
-LIBRARY_SOURCES = [*CORE_SOURCES, *MPI_SOURCES, *sorted(glob("ext/api/*.c"))]
+LIBRARY_SOURCES = [*MPI_SOURCES, *sorted(glob("ext/api/*.c"))]  # beside the core
 LIBRARY = "libhpccoll.so.1"
 SYMBOLS = "ext/api/libhpccoll.map"
 LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib, hpccoll/include
@@ -59,12 +63,19 @@ LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib,
 
 
 class build(build_ext):
-    """build_ext that waits for another build of the same tree, and compiles what changed."""
+    """build_ext that waits for another build of the same tree, and makes only what changed.
+
+    All sources are compiled side by side. The core, which `_core` and the library of C share, is optimized across its
+    files and linked once, into one object.
+    """
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        # Kept for an editable build, too, which would otherwise compile everything each time.
-        self.build_temp = f"build/temp.{self.plat_name}-{sys.implementation.cache_tag}"
+        where = f"{self.plat_name}-{sys.implementation.cache_tag}"
+        # Kept for an editable build, too, which would otherwise compile and link everything each time.
+        self.build_temp = f"build/temp.{where}"
+        if self.editable_mode:
+            self.build_lib = f"build/lib.{where}"
 
     def run(self) -> None:
         Path("build").mkdir(exist_ok=True)
@@ -76,32 +87,79 @@ class build(build_ext):
                     shutil.copytree(Path(self.build_lib, "hpccoll", folder), f"hpccoll/{folder}", dirs_exist_ok=True)
 
     def build_extensions(self) -> None:
+        """Compile everything, then link."""
+        self.keep_rpath_out()
+        # For all extensions or none: they share objects, and only a linker that was told so reads those of clang.
+        self.lto = LTO if self.knows_lto() else []
+        self.compile_only_what_changed()
+        objects = self.compile_side_by_side([*(f for e in self.extensions for f in e.sources), *LIBRARY_SOURCES])
+        core = self.link_core([objects[source] for source in CORE_SOURCES])
+        for made in self.extensions:
+            made.extra_link_args += self.lto
+            if made.name == "hpccoll._core":
+                made.sources = [source for source in made.sources if source not in CORE_SOURCES]
+                made.extra_objects = core
+                made.depends += core
+        super().build_extensions()
+        self.link_library([*core, *(objects[source] for source in LIBRARY_SOURCES)])
+
+    def keep_rpath_out(self) -> None:
         """Keep the folders of this Python out of the extensions' RUNPATH: other machines have others."""
         own = shlex.split(f"{sysconfig.get_config_var('LDSHARED') or ''} {sysconfig.get_config_var('LDFLAGS') or ''}")
         ways = {word for word in own if word.startswith("-Wl,-rpath")}
         self.compiler.linker_so = [word for word in self.compiler.linker_so if word not in ways]
-        # For all extensions or none: they share objects, and only a linker that was told so reads those of clang.
-        self.lto = LTO if self.knows_lto() else []
-        super().build_extensions()
-        self.build_library()
 
-    def build_library(self) -> None:
+    def knows_lto(self) -> bool:
+        """Can the compiler optimize across files into one object? gcc can."""
+        with TemporaryDirectory() as folder:
+            source, compiled, whole = (Path(folder, f"one.{kind}") for kind in ("c", "o", "whole.o"))
+            source.write_text("int one(void) { return 1; }\n")
+            compiling = [*self.compiler.compiler_so, *LTO, "-c", source, "-o", compiled]
+            linking = [*self.compiler.compiler_so, *LTO, *ONE_OBJECT, compiled, "-o", whole]
+            return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
+
+    def compile_only_what_changed(self) -> None:
+        """Compile what is older than its source or a header; our C files with LTO, Cython's large ones without."""
+        compile_one = self.compiler._compile
+        shared = max(os.path.getmtime(f) for f in SHARED)
+
+        def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
+            if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
+                return
+            ours = self.lto if source.startswith("ext/") else []
+            compile_one(obj, source, ext, cc, [*options, *ours], pp)
+
+        self.compiler._compile = compile_changed
+
+    def compile_side_by_side(self, sources: list[str]) -> dict[str, str]:
+        """Compile each source once, the largest first; the object of each."""
+
+        def compiled(source: str) -> str:
+            (made,) = self.compiler.compile(
+                [source], self.build_temp, DEFINED, INCLUDES, extra_postargs=CFLAGS, depends=SHARED
+            )
+            return made
+
+        ordered = sorted(set(sources), key=os.path.getsize, reverse=True)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
+            return dict(zip(ordered, compilers.map(compiled, ordered), strict=True))
+
+    def link_core(self, objects: list[str]) -> list[str]:
+        """Make one object of the core's, optimized as a whole; without LTO they stay as they are."""
+        if not self.lto:
+            return objects
+        core = Path(self.build_temp, "core.o")
+        link_newer([*self.compiler.compiler_so, *CFLAGS, *self.lto, *ONE_OBJECT, *objects], core, objects)
+        return [str(core)]
+
+    def link_library(self, objects: list[str]) -> None:
         """Link libhpccoll.so of the objects that the extensions have, and put what its users need beside it."""
         prefix = Path(self.build_lib, "hpccoll")
         library = prefix / "lib" / LIBRARY
-        like = extension("_core", LIBRARY_SOURCES)
-        self.compile_only_what_changed(like)
-        self.compile_side_by_side()
-        objects = self.compiler.compile(
-            LIBRARY_SOURCES, output_dir=self.build_temp, macros=like.define_macros, include_dirs=like.include_dirs,
-            extra_postargs=CFLAGS,
-        )  # fmt: skip
         library.parent.mkdir(parents=True, exist_ok=True)
-        if not library.exists() or any(os.path.getmtime(f) >= library.stat().st_mtime for f in (*objects, SYMBOLS)):
-            naming = [f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={SYMBOLS}"]
-            fresh = library.with_suffix(".new")
-            subprocess.run([*self.compiler.linker_so, *self.lto, *objects, *LDFLAGS, *naming, "-o", fresh], check=True)
-            fresh.replace(library)
+        naming = [f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={SYMBOLS}"]
+        lto = [*self.lto, "-flto-partition=one"] if self.lto else []  # several give statics the names that core.o has
+        link_newer([*self.compiler.linker_so, *lto, *objects, *LDFLAGS, *naming], library, [*objects, SYMBOLS])
         # Where a wheel goes there are no links: for the linker a file that names the library is as good.
         (library.parent / "libhpccoll.so").write_text(f"INPUT({LIBRARY})\n")
         for folder, files in LIBRARY_FILES.items():
@@ -109,52 +167,22 @@ class build(build_ext):
             for file in files:
                 shutil.copy2(file, prefix / folder)
 
-    def build_extension(self, extension: Extension) -> None:
-        extension.extra_link_args += self.lto
-        self.compile_only_what_changed(extension)
-        self.compile_side_by_side()
-        super().build_extension(extension)
 
-    def knows_lto(self) -> bool:
-        """Can compiler and linker optimize across files? clang without its linker plugin compiles, but cannot link."""
-        with TemporaryDirectory() as folder:
-            source, compiled, linked = (Path(folder, f"one.{kind}") for kind in ("c", "o", "so"))
-            source.write_text("int one(void) { return 1; }\n")
-            compiling = [*self.compiler.compiler_so, *LTO, "-c", source, "-o", compiled]
-            linking = [*self.compiler.linker_so, *LTO, compiled, "-o", linked]
-            return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
-
-    def compile_only_what_changed(self, extension: Extension) -> None:
-        """Compile what is older than its source or a header; our C files with LTO, Cython's large ones without."""
-        every_time = type(self.compiler)._compile
-        shared = max(os.path.getmtime(f) for f in extension.depends)
-
-        def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
-            if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
-                return
-            ours = self.lto if source.startswith("ext/") else []
-            every_time(self.compiler, obj, source, ext, cc, [*options, *ours], pp)
-
-        self.compiler._compile = compile_changed
-
-    def compile_side_by_side(self) -> None:
-        compile_in_turn = type(self.compiler).compile
-
-        def compile_all(sources: list[str], **options: object) -> list[str]:
-            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
-                objects = compilers.map(lambda source: compile_in_turn(self.compiler, [source], **options), sources)
-                return [obj for group in objects for obj in group]
-
-        self.compiler.compile = compile_all
+def link_newer(command: list[str], made: Path, parts: list[str]) -> None:
+    """Link where a part is newer than what was made of it. A link that is ended leaves no half of a file."""
+    if not made.exists() or any(os.path.getmtime(part) >= made.stat().st_mtime for part in parts):
+        fresh = made.with_suffix(".new")
+        subprocess.run([*command, "-o", fresh], check=True)
+        fresh.replace(made)
 
 
 def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         f"hpccoll.{name}",
         sources=[f"ext/cython/{name}.pyx", *sources],
-        depends=["setup.py", INCLUDED, *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))],
-        include_dirs=["ext"],
-        define_macros=[("_GNU_SOURCE", "")],
+        depends=SHARED.copy(),
+        include_dirs=INCLUDES.copy(),
+        define_macros=DEFINED.copy(),
         extra_compile_args=CFLAGS.copy(),
         extra_link_args=LDFLAGS.copy(),
     )
