@@ -58,7 +58,7 @@ def run(
     :param hostfile: a file with the hosts, one per line, as `h1 slots=2`
     :param nodes: let the ranks of this machine act as so many nodes, as `2`, or `3+1`
     :param timeout: seconds after which the job is ended
-    :param env: variables to set in the ranks
+    :param env: variables to set in the ranks; their values stand in no argument of a process
     :param launcher: the mpirun or mpiexec to use
     :param executable: the Python of the ranks; None: this one
     :returns: what the function returned, of all ranks in their order
@@ -71,14 +71,14 @@ def run(
     command = [sys.executable, "-m", "hpccoll", "run"]
     command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
     command += ["--timeout", str(timeout)] if timeout is not None else []
-    command += [word for name, value in (env or {}).items() for word in ("-x", f"{name}={value}")]
+    command += [word for name in env or {} for word in ("-x", name)]  # any user of a machine can read arguments
     listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts) if hosts else ()
     allocation = None if listed else allocation_of(config.environment())
     reached = allocation.hosts if allocation else [host.name for host in listed]
     with Listener(addresses_towards(reached), job.serve) as listener:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         command += ["-x", CALLER, "-x", "PYTHONPATH", executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
-        variables = {**config.environment(), CALLER: listener.variable, "PYTHONPATH": path}
+        variables = {**config.environment(), **(env or {}), CALLER: listener.variable, "PYTHONPATH": path}
         status = subprocess.run(command, env=variables, check=False).returncode
     return job.results(status)
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hpccoll.run`: a function on all ranks of a new job."""
 
+import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,20 @@ def one_is_killed() -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     hpccoll.barrier()
     return world.rank
+
+
+def shown_by_ps(variable: str) -> tuple[bool, list[str]]:
+    """Whether a variable has a value here, and the arguments of all processes in which this value stands."""
+    value, found = os.environ.get(variable, ""), []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # a process may end meanwhile
+            found += [text for text in [file.read_bytes().decode(errors="replace")] if value in text]
+    return bool(value), found
+
+
+def test_values_of_variables_are_in_no_argument() -> None:
+    secret = f"{os.getpid()}-nobody-else-may-read-this"
+    assert hpccoll.run(shown_by_ps, ("A_KEY",), np=2, timeout=100, env={"A_KEY": secret}) == [(True, [])] * 2
 
 
 def test_results_come_in_the_order_of_the_ranks() -> None:
