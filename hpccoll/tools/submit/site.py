@@ -6,6 +6,7 @@ without a source and those that could not be checked; `hpccoll submit` shows tha
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -129,6 +130,10 @@ def _problems(site: Site) -> list[str]:
         found.append(f"launcher = {site.launcher!r}: under {site.scheduler} it is {' or '.join(launchers)}")
     if site.gpu_view not in ("all", "own"):
         found.append(f"gpu_view = {site.gpu_view!r} is not all or own")
+    for key in ("directives", "gpu_directives"):
+        found += [f"{key}: {line!r} is not one line" for line in getattr(site, key) if len(line.splitlines()) != 1]
+    names = [name for name in site.environment if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)]
+    found += [f"environment: {name!r} is no name of a variable" for name in names]
     counts = {name: getattr(node, name) for name in ("sockets", "numa", "cores", "cpus_per_core", "smt")}
     found += [f"node.{name} = {count}: at least 1" for name, count in counts.items() if count < 1]
     for i, gpu in enumerate(node.gpus):

@@ -37,6 +37,27 @@ def test_script_is_sound(path: Path) -> None:
     subprocess.run(["bash", "-n", path], check=True, timeout=10)
 
 
+def test_values_of_a_site_stay_words(tmp_path: Path) -> None:
+    """The script runs here, with programs that print their arguments in place of `module` and `srun`."""
+    for program in ("module", "srun"):
+        file = tmp_path / program
+        file.write_text(f'#!/bin/sh\necho {program}\nprintf "<%s>\\n" "$@"\necho "A is $A"\n')
+        file.chmod(0o700)
+    words = ["two words", "$(touch made)", "`touch made`", "a;touch made", "'\""]
+    site = replace(
+        load("generic-gpu"), modules=words, mpi=words[1], gpu_container=words[3], environment={"A": words[2]},
+    )  # fmt: skip
+    text = script.render(site, replace(JOB, container="image.sif"))
+    done = subprocess.run(
+        ["bash"], input=text, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "1"},
+        capture_output=True, text=True, timeout=20, check=True,
+    )  # fmt: skip
+    loaded, started = done.stdout.split("srun\n")
+    assert loaded.splitlines()[:7] == ["module", "<load>", *(f"<{word}>" for word in words)]
+    assert f"<--mpi={words[1]}>" in started and f"<{words[3]}>" in started and f"A is {words[2]}" in started
+    assert not (tmp_path / "made").exists()
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(names()),

@@ -77,6 +77,9 @@ def test_the_guides_profile_is_valid() -> None:
         ("[node]", "[node", "(at line 8, column 6)"),
         ('mpi = "pmix"', 'gpu_view = "some"', "gpu_view = 'some' is not all or own"),
         ("sockets = 2", "sockets = []", "node.sockets = [] is not a whole number"),
+        ('mpi = "pmix"', 'environment = { "A;B" = "1" }', "environment: 'A;B' is no name of a variable"),
+        ('mpi = "pmix"', r'directives = ["-q x\ntouch y"]', r"directives: '-q x\ntouch y' is not one line"),
+        ('mpi = "pmix"', r'gpu_directives = [""]', "gpu_directives: '' is not one line"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, says: str) -> None:
