@@ -5,8 +5,8 @@ import argparse
 import dataclasses
 import json
 import sys
-from pathlib import Path
 
+from hpccoll.tools import written
 from hpccoll.tools.lint.rules import check
 
 
@@ -26,10 +26,9 @@ def main(arguments: argparse.Namespace) -> int:
     diagnostics = []
     for name in arguments.scripts:
         try:
-            script = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-            text = script.decode()  # keeps the line ends as they are
-        except (OSError, UnicodeDecodeError) as error:
-            print(f"hpccoll lint: {name}: {error}", file=sys.stderr)
+            text = written.read(name)
+        except written.WrittenError as error:
+            print(f"hpccoll lint: {error}", file=sys.stderr)
             return 2
         diagnostics += [(name, diagnostic) for diagnostic in check(text)]
     if arguments.json:

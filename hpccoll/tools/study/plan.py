@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 from hpccoll.errors import HpccollError
+from hpccoll.tools import written
 from hpccoll.tools.submit.script import NAME_RULE, is_name
 
 SCALINGS = ("weak", "strong")
@@ -119,9 +119,9 @@ def load(file: Path) -> Study:
     :raises StudyError: it cannot be read, or is not what it must be
     """
     try:
-        values = tomllib.loads(file.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise StudyError(f"{file}: {error}") from None
+        values = written.toml(written.read(file), file)
+    except written.WrittenError as error:
+        raise StudyError(str(error)) from None
     if "arms" in values and isinstance(values["arms"], dict):
         values["arms"] = {name: _record(Arm, arm, f"{file}: arms.{name}") for name, arm in values["arms"].items()}
     for part in ("bench", "program"):

@@ -7,14 +7,13 @@ without a source and those that could not be checked; `hpccoll submit` shows tha
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from hpccoll.errors import HpccollError
+from hpccoll.tools import written
 
 SCHEDULERS = {"slurm": ("srun", "mpirun"), "lsf": ("jsrun", "mpirun")}
 """Schedulers, and the launchers that can start the ranks under each."""
@@ -89,9 +88,9 @@ def load(name: str) -> Site:
     """
     if name.endswith(".toml"):
         try:
-            return parse(Path(name).read_text(), name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise SiteError(f"{name}: {getattr(error, 'strerror', 'no text in UTF-8')}") from None
+            return parse(written.read(name), name)
+        except written.WrittenError as error:
+            raise SiteError(str(error)) from None
     if name not in names():
         near = difflib.get_close_matches(name, names(), 1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -108,9 +107,9 @@ def parse(text: str, file: str) -> Site:
     :raises SiteError: the text is no TOML, or a key or value is wrong
     """
     try:
-        site: Site = _record(Site, tomllib.loads(text), file, "")
-    except tomllib.TOMLDecodeError as error:
-        raise SiteError(f"{file}: {error}") from None
+        site: Site = _record(Site, written.toml(text, file), file, "")
+    except written.WrittenError as error:
+        raise SiteError(str(error)) from None
     for problem in _problems(site):
         raise SiteError(f"{file}: {problem}")
     return site

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that a user names to a command: whatever they hold, one sentence says what is wrong, at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpccoll.tools import written
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("lint",), ("study", "run"), ("submit", "--nodes=1", "--time=10", "--dry-run", "--site")],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        (None, "No such file"),
+        (Path("/dev/zero"), "more than 4 MiB"),
+        (b"\xff\xfe", "no text in UTF-8"),
+        (b"a = " + b"[" * 20_000, "nested too deeply"),
+    ],
+    ids=["missing", "endless", "binary", "nested"],
+)
+def test_one_sentence(tmp_path: Path, words: tuple[str, ...], held: Path | bytes | None, says: str) -> None:
+    file = tmp_path / "a.toml"
+    if isinstance(held, Path):
+        file.symlink_to(held)
+    elif held is not None:
+        file.write_bytes(held)
+    program = ("--", "python", "-c", "1") if words[0] == "submit" else ()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hpccoll", *words, file, *program], capture_output=True, text=True, timeout=60
+    )
+    if words[0] == "lint" and says == "nested too deeply":
+        assert done.returncode in (0, 1), "brackets of a script are not its business"
+        return
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1, done.stderr
+    assert str(file) in done.stderr and says in done.stderr
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(b"#" * written.LARGEST)
+    assert len(written.read(file)) == written.LARGEST
