@@ -182,7 +182,7 @@ print(command.knows_lto())
 """
 
 
-@pytest.mark.parametrize(("refuses", "knows"), [("nothing", "True"), ("-c", "False"), ("-shared", "False")])
+@pytest.mark.parametrize(("refuses", "knows"), [("nothing", "True"), ("-c", "False"), ("-r", "False")])
 def test_a_compiler_or_linker_without_lto_is_noticed(tmp_path: Path, refuses: str, knows: str) -> None:
     """A clang without the linker's plugin compiles with -flto and cannot link; others refuse the option at once."""
     cc = tmp_path / "cc"
