@@ -102,8 +102,10 @@ static int check_array(const hc__call *call, const hpccoll_world *world, const h
     int allocated = has(call, HC_OP_RESULT_ALLOCATED);
     if ((unsigned)a->dtype >= HC_DTYPE_COUNT)
         return refuse(call, "dtype is no hpccoll_dtype");
-    if (a->count < 0 || a->count > INT64_MAX / 16)
+    if (a->count < 0 || a->count > HC_MAX_ELEMENTS)
         return refuse(call, "count is negative or too large");
+    if (call->out_count < 0 || call->out_count > HC_MAX_ELEMENTS)
+        return refuse(call, "out_count is negative or too large");
     if (has(call, HC_OP_REDUCES)) {
         int status = call->reduction < HC_REDUCTION_COUNT ? check_reduction(call, (int)a->dtype)
                                                           : hc__op_check(call, a->dtype, a->count);
@@ -149,8 +151,6 @@ static int check_group(const hc__call *call, const hpccoll_world *world) {
 
 static int check_counts(const hc__call *call, const hpccoll_world *world) {
     int64_t rows = call->arrays[0].count / call->args->row, sum = 0;
-    if (call->out_count < 0)
-        return refuse(call, "out_count is negative");
     if (!call->arrays[0].out && call->out_count && gets_result(call, world))
         return refuse(call, "out is NULL");
     if (!has(call, HC_OP_COUNTS) || !gives_input(call, world))

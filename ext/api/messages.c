@@ -9,7 +9,7 @@ static int check(const void *data, int64_t count, hpccoll_dtype dtype, int recei
     int status = hc__world_check(world);
     if (status < 0)
         return status;
-    if ((unsigned)dtype >= HC_DTYPE_COUNT || count < 0 || count > INT64_MAX / 16 || (!data && count))
+    if ((unsigned)dtype >= HC_DTYPE_COUNT || count < 0 || count > HC_MAX_ELEMENTS || (!data && count))
         return hc__error(HC_INVALID, "%s: data is NULL, count is negative or too large, or dtype is no hpccoll_dtype",
                          receives ? "recv" : "send");
     if (peer < (receives ? HC_ANY_PEER : 0) || peer >= world->size)

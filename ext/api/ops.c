@@ -125,8 +125,9 @@ int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, 
     if (!op || !function)
         return hc__error(HC_INVALID, "%s is NULL", op ? "the function" : "the place for the op");
     *op = HPCCOLL_REDUCTIONS;
-    if (block < 1)
-        return hc__error(HC_INVALID, "block is %" PRId64 ": the function takes at least one element", block);
+    if (block < 1 || block > HC_MAX_ELEMENTS)
+        return hc__error(HC_INVALID, "block is %" PRId64 ": the function takes at least one element, at most %" PRId64,
+                         block, HC_MAX_ELEMENTS);
     hc__op made = {.function = function, .context = context, .block = block};
     snprintf(made.name, sizeof made.name, "%s", name && *name ? name : "the program's op");
     int status = hc__error(HC_NO_MEMORY, "%d ops are in use, which is all that there can be: free some", OPS - 2);

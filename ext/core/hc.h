@@ -127,7 +127,11 @@ enum hc_status {
 };
 enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA, HC_MEMORY_KINDS };
 
+/* The most elements that an array has: bytes of an array, of any dtype, are an int64_t. */
+#define HC_MAX_ELEMENTS (INT64_MAX / 16)
 size_t hc_dtype_size(int dtype);
+/* The product of `n` dimensions; -1 if one is negative or the others than 0 give more than HC_MAX_ELEMENTS. */
+int64_t hc_elements(const int64_t *dims, uint32_t n);
 const char *hc_dtype_name(int dtype);
 const char *hc_operation_name(int operation);
 extern const uint16_t hc_operation_traits[HC_OPERATION_COUNT];

@@ -47,11 +47,7 @@ static const char *refuse_rows(const hc_request *request) {
         const hc_tensor *tensor = &request->tensors[i];
         if (tensor->ndim == 0)
             return "a scalar has no rows to gather or exchange";
-        int64_t most = INT64_MAX / 16;
-        for (uint32_t d = 1; d < tensor->ndim; d++)
-            if (tensor->dims[d] > 0)
-                most /= tensor->dims[d];
-        if (tensor->dims[0] < 0 || tensor->dims[0] > most)
+        if (hc_elements(tensor->dims, tensor->ndim) < 0)
             return "a dimension is negative or a tensor is too large";
     }
     return NULL;
@@ -133,7 +129,7 @@ static const char *check_tensor(hc__reader *r, int operation, hc__sig_view *view
     const uint8_t *at = r->at;
     hc_tensor tensor = read_tensor(r);
     uint32_t ndim = tensor.ndim;
-    uint64_t most = INT64_MAX / 16;
+    uint64_t most = HC_MAX_ELEMENTS;
     int unequal = hc_operation_has(operation, HC_OP_ROWS_DIFFER);
     if (tensor.dtype >= HC_DTYPE_COUNT)
         return "unknown dtype";

@@ -16,6 +16,17 @@ size_t hc_dtype_size(int dtype) {
     }
 }
 
+int64_t hc_elements(const int64_t *dims, uint32_t n) {
+    int64_t most = HC_MAX_ELEMENTS, elements = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        if (dims[i] < 0 || dims[i] > most)
+            return -1;
+        most /= dims[i] ? dims[i] : 1;
+        elements *= dims[i];
+    }
+    return elements;
+}
+
 const char *hc_dtype_name(int dtype) {
     switch (dtype) {
 #define X(name, bytes, text) \

@@ -86,10 +86,18 @@ static int check_reduction(const hc_gate_call *call, int dtype, char *text) {
     return HC_OK;
 }
 
+/* Elements of a row, whose length along the first dimension is given aside. */
+static int64_t row_of(const hc_gate_tensor *tensor) {
+    return tensor->ndim ? hc_elements(tensor->dims + 1, tensor->ndim - 1u) : 1;
+}
+
 static int check_tensor(const hc_gate_call *call, const hc_gate_tensor *tensor, char *text) {
     if (tensor->dtype >= HC_DTYPE_COUNT || tensor->ndim > HC_MAX_DIMS)
         return refuse(call, HC_UNSUPPORTED, text, "no tensor of dtype %d and %d dimensions", tensor->dtype,
                       tensor->ndim);
+    if (hc_elements(tensor->dims, tensor->ndim) < 0 ||
+        hc_elements((int64_t[2]){tensor->out ? tensor->out_rows : 0, row_of(tensor)}, 2) < 0)
+        return refuse(call, HC_INVALID, text, "a dimension, or the rows of out, is negative or too large");
     int by_rows = !is_message(call) && !has(call, HC_OP_ELEMENTWISE) &&
                   (has(call, HC_OP_ROWS_DIFFER) || has(call, HC_OP_REDUCES));
     if (by_rows && !tensor->ndim)
@@ -106,8 +114,8 @@ static int check_splits(const hc_gate_call *call, const hc_gate_place *place, ch
                       (long long)rows, place->size);
     if (!call->splits)
         return HC_OK;
-    for (uint32_t i = 0; i < call->nsplits; i++)
-        sum = call->splits[i] < 0 ? INT64_MIN / 2 : sum + call->splits[i];
+    for (uint32_t i = 0; i < call->nsplits && sum >= 0; i++)
+        sum = call->splits[i] < 0 || call->splits[i] > rows - sum ? -1 : sum + call->splits[i];
     if ((int64_t)call->nsplits != place->size || sum != rows)
         return refuse(call, HC_INVALID, text, "splits are not %d counts (one per rank) with the sum %lld (the rows)",
                       place->size, (long long)rows);
@@ -133,19 +141,12 @@ typedef struct begun {
     int32_t size;
 } begun;
 
-static int64_t product(const int64_t *dims, int from, int to) {
-    int64_t n = 1;
-    for (int i = from; i < to; i++)
-        n *= dims[i];
-    return n;
-}
-
 /* Tensor `at` of the request; returns where the next one's dims go. */
 static int64_t *put_tensor(hc_handle *handle, const hc_gate_call *call, const hc_gate_place *place, uint32_t at,
                            int64_t *dims) {
     const hc_gate_tensor *tensor = &call->tensors[at];
     hc_piece *piece = &handle->pieces[at];
-    int64_t size = (int64_t)hc_dtype_size(tensor->dtype), elements = product(tensor->dims, 0, tensor->ndim);
+    int64_t size = (int64_t)hc_dtype_size(tensor->dtype), elements = hc_elements(tensor->dims, tensor->ndim);
     if (tensor->ndim)
         memcpy(dims, tensor->dims, tensor->ndim * sizeof *dims);
     if (!has_input(call, place) && tensor->ndim)
@@ -153,7 +154,7 @@ static int64_t *put_tensor(hc_handle *handle, const hc_gate_call *call, const hc
     handle->tensors[at] = (hc_tensor){.dtype = tensor->dtype, .ndim = tensor->ndim, .dims = dims};
     piece->in = elements ? tensor->in : nowhere;
     piece->count = elements;
-    piece->row = has(call, HC_OP_ELEMENTWISE) || !tensor->ndim ? 1 : product(tensor->dims, 1, tensor->ndim);
+    piece->row = has(call, HC_OP_ELEMENTWISE) || !tensor->ndim ? 1 : row_of(tensor);
     piece->rows = tensor->ndim ? dims[0] : 1;
     if (!has_result(call, place))
         return dims + tensor->ndim;
@@ -211,7 +212,7 @@ static hc_handle *new_request(const hc_gate_call *call, const hc_gate_place *pla
 
 static hc_handle *new_message(const hc_gate_call *call, const hc_gate_place *place) {
     const hc_gate_tensor *tensor = call->tensors;
-    int64_t bytes = product(tensor->dims, 0, tensor->ndim) * (int64_t)hc_dtype_size(tensor->dtype);
+    int64_t bytes = hc_elements(tensor->dims, tensor->ndim) * (int64_t)hc_dtype_size(tensor->dtype);
     int receives = call->operation == HC_GATE_RECEIVE;
     const void *data = !bytes ? nowhere : receives ? tensor->out : tensor->in;
     hc_p2p_op op = {.receives = (uint8_t)receives,

@@ -25,6 +25,21 @@ static int rank, size;
 
 #define FINE(call) EXPECT(call, HPCCOLL_OK, "")
 
+/* Counts whose bytes, or whose sum, would not fit into 64 bits: as bytes, 2 to the 61st of float64 are 0. */
+static void too_large(hpccoll_world *world) {
+    const int64_t large = INT64_C(1) << 61;
+    double x[8] = {0}, y[8] = {0};
+    int64_t sums_to_8[8] = {INT64_MAX, INT64_MAX, 10};
+    EXPECT(hpccoll_allreduce(x, y, large, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, y, large, NULL, NULL, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_gather(x, 1, HPCCOLL_FLOAT64, y, large, NULL, 0, NULL, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_scatter(x, 8, NULL, HPCCOLL_FLOAT64, y, large, 0, NULL, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_alltoall(x, 8, NULL, HPCCOLL_FLOAT64, y, large, NULL, NULL, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_alltoall(x, 8, sums_to_8, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID, "negative");
+    EXPECT(hpccoll_send(x, large, HPCCOLL_FLOAT64, 0, 0, world), HPCCOLL_INVALID, "too large");
+    EXPECT(hpccoll_recv(y, large, HPCCOLL_FLOAT64, 0, 0, NULL, NULL, world), HPCCOLL_INVALID, "too large");
+}
+
 static void wrong_arguments(hpccoll_world *world) {
     double x[8] = {0}, y[8];
     hpccoll_args args = HPCCOLL_ARGS;
@@ -43,6 +58,7 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
            "sum of send_counts is 9");
     EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
+    too_large(world);
     args.name = "unnamed call 3";
     EXPECT(hpccoll_barrier(&args, world), HPCCOLL_INVALID, "a name does not begin");
     args.name = "";

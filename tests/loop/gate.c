@@ -124,6 +124,14 @@ static void gathers(uint64_t set, int32_t rank) {
     CHECK(run(&call, &o) == HC_OK && (rank ? got[0] == 1 && got[5] == 3 : !got[1]) && o.rows[0] == 1 + 2 * rank);
     splits[0] = 2;
     expect_refusal(&call, HC_INVALID, "alltoall 'all to all': splits are not 2 counts");
+    int64_t sums_to_4[] = {INT64_MAX, -INT64_MAX + 4};
+    call.splits = sums_to_4;
+    expect_refusal(&call, HC_INVALID, "alltoall 'all to all': splits are not 2 counts");
+    call.splits = NULL;
+    t.out_rows = INT64_C(1) << 61;
+    expect_refusal(&call, HC_INVALID, "negative or too large");
+    dims[0] = dims[1] = INT64_C(1) << 32; /* their product is 0 in 64 bits */
+    expect_refusal(&call, HC_INVALID, "negative or too large");
 }
 
 static void messages(uint64_t set, int32_t rank) {
