@@ -52,6 +52,11 @@ def _apply(function: Any, *args: Any) -> Any:
     return function.apply(*args)
 
 
+def _zeros(tensor: Tensor) -> Tensor:
+    """Return zeros that autograd derives from a tensor, so that all ranks take part in a second derivative."""
+    return torch.where(torch.zeros_like(tensor, dtype=torch.bool), tensor, torch.zeros_like(tensor))
+
+
 class TorchOperations(Operations[Tensor]):
     """Operations that autograd records where one of the tensors requires a gradient."""
 
@@ -162,8 +167,7 @@ class _Broadcast(torch.autograd.Function):
         averaged = ctx.operations.allreduce(
             gradient, name=names.part(ctx.name, "gradient"), op=Average, process_set=ctx.process_set
         )
-        own = averaged if rank() == ctx.root_rank else torch.zeros_like(averaged)
-        return None, own, None, None, None
+        return None, averaged if rank() == ctx.root_rank else _zeros(averaged), None, None, None
 
 
 class _Alltoall(torch.autograd.Function):
@@ -188,15 +192,30 @@ class _Scatter(torch.autograd.Function):
         ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, splits: Any, name: str | None,
         process_set: ProcessSet,
     ) -> Tensor:  # fmt: skip
-        ctx.operations, ctx.root_rank, ctx.name, ctx.process_set = operations, root_rank, name, process_set
-        ctx.shape = tensor.shape
+        ctx.operations, ctx.shape = operations, tensor.shape
+        ctx.how = root_rank, splits, names.part(name, "gradient"), process_set
         return operations.run_scatter(tensor, root_rank, splits, name, process_set)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gathered = ctx.operations.gather(gradient, ctx.root_rank, names.part(ctx.name, "gradient"), ctx.process_set)
-        own = gradient.new_zeros(ctx.shape) if gathered is None else gathered
-        return None, own, None, None, None, None
+        return None, _apply(_Unscatter, ctx.operations, gradient, ctx.shape, *ctx.how), None, None, None, None
+
+
+class _Unscatter(torch.autograd.Function):
+    """The rows that a scatter has given, back on the root; zeros on the other ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, operations: TorchOperations, rows: Tensor, shape: torch.Size, root_rank: int, splits: Any,
+        name: str | None, process_set: ProcessSet,
+    ) -> Tensor:  # fmt: skip
+        ctx.operations, ctx.how = operations, (root_rank, splits, names.part(name, "gradient"), process_set)
+        gathered = operations.gather(rows, root_rank, name, process_set)
+        return rows.new_zeros(shape) if gathered is None else gathered
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, ctx.operations.scatter(gradient, *ctx.how), *[None] * 5)
 
 
 class _Reducescatter(torch.autograd.Function):

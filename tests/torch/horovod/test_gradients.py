@@ -4,6 +4,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,6 +70,44 @@ def test_twice(ranks):
     assert first.tolist() == [3 * 4.0 * ranks.size()] * 3
     (second,) = torch.autograd.grad(first.sum(), x)
     assert second.tolist() == [6 * 2.0 * ranks.size()] * 3
+
+
+def maps(rank: int, size: int) -> dict[str, tuple[np.ndarray, float, float]]:
+    """What each operation makes of the vectors of all ranks, one behind the other, for a rank.
+
+    And the factors of docs/gradients.md, with which its derivative is the transpose of that, and the derivative of this
+    derivative, which is another operation of the table, the map itself.
+    """
+    identity, root = np.eye(size * size), gradient_table.root(size)
+    own = identity.reshape(size, size, -1)  # the rank, its row
+    return {
+        "allreduce(op=Sum)": (own.sum(0), 1, 1),
+        "allreduce(op=Average)": (own.mean(0), 1, 1),
+        "allgather": (identity, 1 / size, 1 / size),
+        "broadcast": (own[root], 1 / size, 1 / size),
+        "alltoall": (own[:, rank], 1, 1),
+        "reducescatter(op=Sum)": (own.sum(0)[rank : rank + 1], size, 1),
+        "reducescatter(op=Average)": (own.mean(0)[rank : rank + 1], size, 1),
+        "scatter": (own[root, rank : rank + 1], 1, 1),
+    }
+
+
+def test_the_gradient_of_a_gradient_of_every_operation():
+    """As one process computes it that has the vectors of all ranks; a gradient penalty needs it."""
+    me, size = hvd.rank(), hvd.size()
+    x = np.arange(1.0, size * size + 1) / size
+    for operation, call in gradient_table.calls(hvd).items():
+        of_ranks = [maps(rank, size)[operation.removeprefix("grouped_")] for rank in range(size)]
+        whole, back, again = np.concatenate([part for part, _, _ in of_ranks]), *of_ranks[0][1:]
+        result = whole @ x**3
+        gradient = 3 * x**2 * (back * whole.T @ (2 * result))
+        through = whole @ (again * 3 * x**2)
+        second = 6 * x * (back * whole.T @ (2 * result)) + 3 * x**2 * (back * whole.T @ (2 * through))
+        mine = torch.tensor(np.split(x, size)[me], requires_grad=True)
+        (found,) = torch.autograd.grad((call(mine**3) ** 2).sum(), mine, create_graph=True)
+        (twice,) = torch.autograd.grad(found.sum(), mine)
+        for got, want in ((found.detach(), gradient), (twice, second)):
+            np.testing.assert_allclose(got, np.split(want, size)[me], rtol=1e-12, err_msg=operation)
 
 
 @pytest.mark.parametrize("op", [hvd.Min, hvd.Max, hvd.Product], ids=lambda op: op.name)
