@@ -6,19 +6,25 @@
  * in the middle of a reduction. So every page is reserved before any rank maps the file, and a full file system
  * becomes an error text.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "transport/shm/segment.h"
 
 #define NAME_PREFIX "/hpccoll-"
+#define FOLDER "/dev/shm"
+#define LEFT_BEHIND_AFTER 60 /* seconds: a file is unlinked, and locked, well within a start */
 
 static int fail(char *why, size_t room, const char *what, const char *name, int error) {
     snprintf(why, room, "%s shared memory %s: %s", what, name, strerror(error));
@@ -46,14 +52,42 @@ static int map(hc_segment *segment, const char *name, int fd, size_t bytes, char
     return HC_OK;
 }
 
+/* Is this file a segment whose creator was killed before it unlinked it? A creator holds a lock as long as it lives,
+ * which the kernel shows to processes in all namespaces and containers that see the file. */
+static int is_left_behind(int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           time(NULL) - st.st_mtime > LEFT_BEHIND_AFTER && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void remove_left_behind(void) {
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    DIR *folder = atomic_flag_test_and_set(&done) ? NULL : opendir(FOLDER);
+    if (!folder)
+        return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (strncmp(entry->d_name, NAME_PREFIX + 1, strlen(NAME_PREFIX) - 1) != 0)
+            continue;
+        int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0)
+            continue;
+        if (is_left_behind(fd))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+        close(fd);
+    }
+    closedir(folder);
+}
+
 int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {
     if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 || bytes == 0) {
         snprintf(why, why_room, "shared memory %s: a name begins with " NAME_PREFIX " and has a size", name);
         return HC_INVALID;
     }
+    remove_left_behind();
     int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         return fail(why, why_room, "cannot create", name, errno);
+    flock(fd, LOCK_SH | LOCK_NB);
     int error;
     do {
         error = posix_fallocate(fd, 0, (off_t)bytes);

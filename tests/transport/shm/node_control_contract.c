@@ -8,6 +8,7 @@
  *     node_control_contract kill SIZE                             one kills itself: the others say who
  *     node_control_contract stay SIZE                             prints "up" and waits to be killed
  *     node_control_contract segment NAME BYTES                    creates it, writes all of it; or prints why not
+ *     node_control_contract hold NAME                             creates it, prints "up" and waits to be killed
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -135,6 +136,17 @@ static int try_segment(const char *name, size_t bytes) {
     return 0;
 }
 
+/* Make a segment, and do not unlink it. */
+static int hold_segment(const char *name) {
+    hc_segment segment;
+    char why[300] = "";
+    CHECK(hc_segment_create(&segment, name, 4096, why, sizeof why) == HC_OK, "%s", why);
+    printf("up\n");
+    fflush(stdout);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 2, "see the head of node_control_contract.c");
     const char *what = argv[1];
@@ -153,6 +165,8 @@ int main(int argc, char **argv) {
         ranks_run("processes", atoi(argv[2]), BYTES, stay);
     } else if (strcmp(what, "segment") == 0) {
         return try_segment(argv[2], strtoull(argv[3], NULL, 10));
+    } else if (strcmp(what, "hold") == 0) {
+        return hold_segment(argv[2]);
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,32 @@ def test_nothing_is_left_after_kill(contract: Path) -> None:
 def test_segments(run_c: Callable[..., str], contract: Path) -> None:
     assert run_c(contract, "segment", f"/hpccoll-test-{os.getpid()}-x", 100_000) == ""
     assert "a name begins with /hpccoll-" in run_c(contract, "segment", "/other", 100_000)
+
+
+def test_segments_of_killed_creators_are_removed(run_c: Callable[..., str], contract: Path) -> None:
+    """Only those: not that of a creator that lives, nor one that is young, nor another program's file."""
+    held, young, other = (
+        Path("/dev/shm", f"{kind}-{os.getpid()}") for kind in ("hpccoll-test-held", "hpccoll-test-young", "test")
+    )
+    long_ago = (time.time() - 300,) * 2
+
+    def after_another_start() -> list[bool]:
+        run_c(contract, "segment", f"/hpccoll-test-{os.getpid()}-y", 4096)
+        return [file.exists() for file in (held, young, other)]
+
+    try:
+        with subprocess.Popen([contract, "hold", f"/{held.name}"], stdout=subprocess.PIPE, text=True) as creator:
+            assert creator.stdout is not None and creator.stdout.readline() == "up\n"
+            young.touch()
+            other.touch()
+            for file in (held, other):
+                os.utime(file, long_ago)
+            assert after_another_start() == [True, True, True]
+            creator.kill()
+        assert after_another_start() == [False, True, True]
+    finally:
+        for file in (held, young, other):
+            file.unlink(missing_ok=True)
 
 
 def test_a_small_dev_shm_is_a_sentence(contract: Path, needs: Callable[..., None]) -> None:
