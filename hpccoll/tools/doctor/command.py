@@ -205,10 +205,11 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     termination.raise_on_sigterm()
     try:
         child_monitor.run("hpccoll.tools.doctor.mpi_child", given, arguments.patience, _reporter(process), outcome)
-        if outcome.report is not None or outcome.status == 0:
+        absent = (outcome.report or {}).get(mpi.ABSENT)
+        if not absent and (outcome.report is not None or outcome.status == 0):
             termination.ignore_sigterm()
             return show(outcome.report, arguments.json)
-        mine.facts[mpi.NAME] = mpi.failed(outcome)
+        mine.facts[mpi.NAME] = {mpi.ABSENT: absent} if absent else mpi.failed(outcome)
         return without_mpi(mine, process, options, arguments)
     except termination.Terminated:
         if outcome.report is not None or outcome.stage in stages.LAST:
@@ -264,7 +265,8 @@ def without_mpi(mine: RankReport, process: identity.Identity, options: Facts, ar
         alone = examine.examine(exchange.SingleProcess(process.rank, process.size), mine, options, lambda _: None)
         status = show(alone, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")
         time.sleep(LET_OTHERS_REPORT)
-    return max(status, 1)
+        return max(status, 1)
+    return status if mpi.ABSENT in mine.facts[mpi.NAME] else max(status, 1)
 
 
 def at_hub() -> int:

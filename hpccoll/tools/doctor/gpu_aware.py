@@ -16,7 +16,7 @@ import numpy as np
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.doctor.cuda_driver import Driver, DriverError
-from hpccoll.tools.doctor.stages import Stages, mpi_world
+from hpccoll.tools.doctor.stages import NoMpiError, Stages, mpi_world
 
 COUNTS = (1, 1 << 10, 1 << 18)
 """Elements of float32, for MPI's eager protocol, for medium messages, and for rendezvous with registered memory."""
@@ -25,7 +25,11 @@ COUNTS = (1, 1 << 10, 1 << 18)
 def main() -> None:
     """Try device memory, and report to the monitor: first "about", unless there is no GPU, then "proved" and "why"."""
     stages = Stages()
-    comm = mpi_world(stages)
+    try:
+        comm = mpi_world(stages)
+    except NoMpiError as reason:
+        stages.report({"proved": False, "why": str(reason)})
+        return
     stages.begin("opening the GPU")
     driver, why = _open(comm.Get_rank())
     reasons = comm.allgather(why)

