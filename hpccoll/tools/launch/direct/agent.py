@@ -7,7 +7,6 @@ are killed.
 """
 
 import contextlib
-import json
 import os
 import platform
 import signal
@@ -18,6 +17,7 @@ import time
 from typing import Any
 
 from hpccoll import config
+from hpccoll.tools.launch import agent_task
 from hpccoll.tools.launch.agent_start import start
 
 GRACE = 5.0
@@ -31,10 +31,9 @@ class Agent:
     def __init__(self, task: dict[str, Any]) -> None:
         """Start them.
 
-        :param task: command, folder, variables of all ranks and of each, by its number; folder of output files or ""
+        :param task: command, variables of all ranks and of each, by its number; folder of output files or ""
         """
         self._ranks: dict[int, subprocess.Popen[bytes]] = {}
-        os.chdir(task["folder"])
         for number, variables in task["ranks"].items():
             environment = {**config.environment(), **task["variables"], **variables}
             folder = task["output"] and f"{task['output']}/rank.{number}"
@@ -102,7 +101,7 @@ def say(text: str) -> None:
 
 def main() -> int:
     """Read the task, start the ranks and wait for them."""
-    agent = Agent(json.loads(sys.stdin.readline()))
+    agent = Agent(agent_task.take())
     threading.Thread(target=agent.obey, daemon=True).start()
     return agent.wait()
 

@@ -10,17 +10,17 @@ the host up, they are killed: the others go on without them.
 import contextlib
 import json
 import os
-import platform
 import queue
 import signal
 import socket
-import sys
 import threading
 import time
 from typing import Any, NoReturn
 
 from hpccoll import channel, config
 from hpccoll.rendezvous.coordinator import COORDINATOR, LONGEST
+from hpccoll.tools.launch import agent_task
+from hpccoll.tools.launch.agent_task import say
 from hpccoll.tools.launch.elastic.agents import END, LocalAgent
 from hpccoll.tools.launch.listener import SILENCE
 
@@ -38,13 +38,15 @@ class HostAgent:
     def __init__(self, task: dict[str, Any]) -> None:
         """Connect to the coordinator.
 
-        :param task: command, folder, variables of all workers, folder of output files or "", the host's name, the
-            agent's number, and how many seconds the job may still take
+        :param task: command, variables of all workers, folder of output files or "", the host's name, the agent's
+            number, and how many seconds the job may still take
         """
         self._limit = time.monotonic() + task["seconds"]
-        os.chdir(task["folder"])
         secret, addresses = channel.parse(task["variables"][COORDINATOR])
-        self._channel = channel.connect(addresses, secret)
+        try:
+            self._channel = channel.connect(addresses, secret)
+        except OSError as error:
+            agent_task.give_up(f"the launcher of the job cannot be reached: {error}")
         self._channel.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in SILENCE.items():
             self._channel.connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -117,12 +119,6 @@ class HostAgent:
         return int(failed)
 
 
-def say(text: str) -> None:
-    """Print a line, if there is still somebody who reads it."""
-    with contextlib.suppress(OSError):
-        print(f"hpccoll run: agent of {platform.node()}: {text}", file=sys.stderr, flush=True)
-
-
 def _stop(number: int, _frame: object) -> NoReturn:
     raise EndedBySignalError(number)
 
@@ -134,7 +130,7 @@ def main() -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
-    return HostAgent(json.loads(sys.stdin.readline())).run()
+    return HostAgent(agent_task.take()).run()
 
 
 if __name__ == "__main__":

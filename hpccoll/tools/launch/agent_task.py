@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent does first: it takes its task, from standard input, in the folder of the job.
+
+Whatever prevents that is one sentence: the host may have been cut off from the launcher meanwhile.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import sys
+from typing import Any, NoReturn
+
+NOT_STARTED = 127
+"""The exit status of an agent that could not begin, as a shell's for a command that cannot be executed."""
+
+
+def take() -> dict[str, Any]:
+    """Read the task and enter the job's folder; end the process with a sentence where that cannot be done."""
+    try:
+        task: dict[str, Any] = json.loads(sys.stdin.readline())
+    except (OSError, ValueError):
+        give_up("the launcher, or the connection to it, ended before it had given a task")
+    try:
+        os.chdir(task["folder"])
+    except OSError as error:
+        give_up(f"the folder {task['folder']}, in which the job was started, cannot be entered here: {error.strerror}")
+    return task
+
+
+def give_up(why: str) -> NoReturn:
+    """Say why this agent cannot begin, and end it."""
+    say(why)
+    raise SystemExit(NOT_STARTED)
+
+
+def say(text: str) -> None:
+    """Print a line, if there is still somebody who reads it."""
+    with contextlib.suppress(OSError):
+        print(f"hpccoll run: agent of {platform.node()}: {text}", file=sys.stderr, flush=True)
