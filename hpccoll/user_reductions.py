@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, arrays, errors
+from hpccoll import _core, arrays, errors, mixing
 from hpccoll.outside import check_inside
 
 __all__ = ["MAXLOC", "MINLOC", "UserReduction", "value_index"]
@@ -36,14 +36,22 @@ class UserReduction:
         >>> hpccoll.allreduce(np.array([3.0 + hpccoll.rank(), 0.0]), hypot)
         array([5., 0.])
 
-    It must be associative and work element by element; it need not be commutative, because it is always applied in the
-    order of the ranks. All ranks give the same one. Compiled functions are fast: a NumPy function, a C function, a
-    Numba `cfunc`. A Python function is called for whole arrays, once for each rank, so that its own work decides.
-    Arrays of any dtype can be reduced, structured ones, too. A call moves up to all ranks' arrays to each rank: for
-    large blocking calls of `allreduce` and `reduce` the work is divided among the ranks instead.
+    It must be associative; it need not be commutative, because it is always applied in the order of the ranks. All
+    ranks give the same one. Compiled functions are fast: a NumPy function, a C function, a Numba `cfunc`. A Python
+    function is called for arrays, once for each rank, so that its own work decides. Arrays of any dtype can be reduced,
+    structured ones, too. A call moves up to all ranks' arrays to each rank: for large blocking calls of `allreduce` and
+    `reduce` the work is divided among the ranks instead, if the function works element by element.
+
+    A function that mixes elements, such as one that sorts, or keeps the largest k, needs `elementwise=False`:
+
+        >>> def largest(a, b):
+        ...     return np.sort(np.concatenate([a, b]))[-len(a):]
+        >>> top = hpccoll.UserReduction(largest, elementwise=False)
+        >>> hpccoll.allreduce(np.array([1.0, 2.0, 9.0]) + hpccoll.rank(), top)[-1] == 8 + hpccoll.size()
+        np.True_
     """
 
-    def __init__(self, function: Any, *, name: str = "") -> None:
+    def __init__(self, function: Any, *, name: str = "", elementwise: bool = True) -> None:
         """Describe it.
 
         :param function: one of these. A Python callable `f(a, b)` of two arrays of one shape, that returns the
@@ -51,6 +59,10 @@ class UserReduction:
             that leaves `in` combined with `inout`, n elements each, in `inout`: its address, a ctypes function, or
             whatever has an `address`, as a Numba `cfunc` does
         :param name: for errors; "": the function's
+        :param elementwise: each element of the result depends on one element of each array, the one at its place. The
+            function is then called with pieces of arrays, in one dimension. The first call with a dtype checks this
+            with some elements of the ranks' arrays, and again until some of them differ. False: the function is called
+            with whole arrays in their shape, and each rank combines all of them
         :raises InvalidArgumentError: it is none of these
         """
         address = _address(function)
@@ -61,6 +73,9 @@ class UserReduction:
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self._function = function  # keeps compiled code alive
         self._fold: Fold = function if address is None else _calling(address)
+        self.elementwise = elementwise
+        self._is_known = not elementwise or (isinstance(function, np.ufunc) and function.signature is None)
+        self._checked: set[np.dtype] = set()
 
     def __repr__(self) -> str:
         return f"<hpccoll.UserReduction {self.name}>"
@@ -80,6 +95,21 @@ class UserReduction:
     def neutral(self, like: np.ndarray) -> np.ndarray | None:  # noqa: ARG002 - MINLOC and MAXLOC look at it
         """Return an array like `like` that changes nothing; None: a function of the program does not tell."""
         return None
+
+    def needs_check(self, dtype: np.dtype) -> bool:
+        """Say whether it has to be shown that it works element by element."""
+        return not (self._is_known or dtype in self._checked)
+
+    def check(self, samples: list[bytes], array: np.ndarray) -> None:
+        """Check that it works element by element, with the samples of `mixing.sample_of` of the ranks' arrays.
+
+        :raises UnsupportedError: it does not; the same on all ranks
+        """
+        if not samples or not self.elementwise:
+            return
+        mixing.check_elementwise(repr(self), self.fold, samples, array)
+        if mixing.differs(samples, array.itemsize):
+            self._checked.add(array.dtype)
 
     # ---- for the extension, where it finds that an op is none of its own --------------------------------
 
@@ -124,9 +154,11 @@ class Reducing:
             self._target = self._read_out(out)
         said = f"{operation} with {op.name} of {array.dtype} {array.shape}"
         said += f" to rank {root}" if operation == "reduce" else ""
-        data = np.frombuffer(said.encode(), np.uint8)
-        self._said = own.collective("allgather", data, self._part("agreed"), None, waits)
-        divides = waits and array.nbytes >= LARGE and operation in ("allreduce", "reduce")
+        said += "" if op.elementwise else ", of whole arrays"
+        sends_sample = own.rank < mixing.SENDERS and op.needs_check(array.dtype)
+        data = said.encode() + b"\0" + (mixing.sample_of(array) if sends_sample else b"")
+        self._said = own.collective("allgather", np.frombuffer(data, np.uint8), self._part("agreed"), None, waits)
+        divides = waits and op.elementwise and array.nbytes >= LARGE and operation in ("allreduce", "reduce")
         self._whole = None if divides else self._begin_whole(waits)
         self._result: Any = None
         self._is_over = False
@@ -144,9 +176,10 @@ class Reducing:
 
         :raises TimeoutError: the time is over; it may be waited for again
         :raises MismatchError: the ranks' calls differ in shape, dtype, reduction or root
+        :raises UnsupportedError: the reduction mixes elements, and was not said to
         """
         if not self._is_over:
-            _compare(self._said, self._said.wait(timeout))
+            self._op.check(_compare(self._said, self._said.wait(timeout)), self._array)
             if self._whole is None and not self._said.rows().all():  # a rank that has joined would fold no share
                 self._whole = self._begin_whole(True)
             result = self._of_shares() if self._whole is None else self._of_whole(self._whole, timeout)
@@ -168,14 +201,15 @@ class Reducing:
         if self._operation in ("scan", "exscan"):
             last = self._own.rank + (self._operation == "scan")
             parts = [part for rank, part in zip(present, parts, strict=True) if rank < last]
-        if self._operation == "reducescatter":
-            parts = [part[self._rows()] for part in parts]
         if not self._has_result:
             return self._array
+        scatters = self._operation == "reducescatter"
+        if scatters and self._op.elementwise:
+            parts = [part[self._rows()] for part in parts]
         if not parts:  # the exscan of rank 0
             return self._op.neutral(self._array)
-        folded: np.ndarray = reduce(self._op.fold, parts[1:], parts[0].copy())
-        return folded
+        result: np.ndarray = reduce(self._op.fold, parts[1:], parts[0].copy())
+        return result[self._rows()].copy() if scatters and not self._op.elementwise else result
 
     def _of_shares(self) -> np.ndarray:
         """Every rank folds its share of the elements, and the shares are gathered."""
@@ -225,16 +259,20 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
     return arrays.flat_bytes(np.asarray(array, order="C"))
 
 
-def _compare(handle: _core.Handle, received: np.ndarray) -> None:
-    """Raise MismatchError, on all ranks alike, unless all say the same."""
+def _compare(handle: _core.Handle, received: np.ndarray) -> list[bytes]:
+    """Raise MismatchError, on all ranks alike, unless all say the same; return the samples that were sent."""
     texts: list[tuple[int, str]] = []
+    samples: list[bytes] = []
     for rank, part in enumerate(np.split(received, np.cumsum(handle.rows())[:-1])):
         if len(part):
-            texts.append((rank, part.tobytes().decode()))
+            said, _, sample = part.tobytes().partition(b"\0")
+            texts.append((rank, said.decode()))
+            samples += [sample] if sample else []
     first, wanted = texts[0]
     for rank, text in texts:
         if text != wanted:
             raise errors.MismatchError(f"rank {first} asks for {wanted}, rank {rank} for {text}")
+    return samples
 
 
 def _address(function: Any) -> int | None:

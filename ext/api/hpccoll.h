@@ -274,10 +274,12 @@ HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *
  * of equal values is the result, or a NaN. So the neutral pair of HPCCOLL_MINLOC has the largest value and index. */
 
 /* Leaves each element of `in` combined with that of `inout` in `inout`; `in` comes from lower ranks. It is associative,
- * need not be commutative, and is called by the thread that waits for the result. */
+ * need not be commutative, and is called by the thread that waits for the result. It is called with parts of arrays, as
+ * MPI may call its functions: no element may depend on elements of other blocks, which nobody checks. */
 typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context);
 /* Makes one. `block`: the function gets multiples of so many elements (1: any number); a structure is given as its
- * bytes, HPCCOLL_UINT8, with its size as block. `name`: for errors; all ranks give the same one. */
+ * bytes, HPCCOLL_UINT8, with its size as block. A function that needs whole arrays has their `count` as block: the work
+ * is not divided then, and a reducescatter is refused. `name`: for errors; all ranks give the same one. */
 HPCCOLL_API int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
                                   hpccoll_reduction *op);
 /* No call may be made with it any more; those in flight, and plans, go on. *op becomes HPCCOLL_REDUCTIONS. */

@@ -127,6 +127,169 @@ def test_places_of_extremes(everywhere, n):
     everywhere(program)
 
 
+# ---- functions that mix elements -------------------------------------------------------------------------
+
+
+def top(a, b):
+    return np.sort(np.concatenate([a.ravel(), b.ravel()]))[-a.size :].reshape(a.shape)
+
+
+def merge(a, b):
+    return np.sort((a + b).ravel()).reshape(a.shape)
+
+
+def running(a, b):
+    return np.cumsum(a + b).reshape(a.shape)
+
+
+def about_the_mean(a, b):
+    return a + b - b.mean()
+
+
+def normalised(a, b):
+    return a + b / np.abs(b).max()
+
+
+def at_its_place(a, b):
+    return a + b * np.arange(a.size).reshape(a.shape)
+
+
+MIXING = [top, merge, running, about_the_mean, normalised, at_its_place]
+
+
+def mixed(function, n, size):
+    """The ranks' arrays, and what NumPy makes of those of the first ranks."""
+    x = [np.random.default_rng([r, n]).standard_normal(n) for r in range(size)]
+    return x, [reduce(function, x[: r + 1]) for r in range(size)]
+
+
+def calls(world, x, op, out):
+    """Each call that takes a reduction of the program's own, as a function without arguments."""
+    given, root = {"op": op, "world": world}, world.size - 1
+    return {
+        "allreduce": lambda: hpccoll.allreduce(x, out=out, **given),
+        "named": lambda: hpccoll.allreduce(x, name="mixed", **given),
+        "async": lambda: hpccoll.allreduce_async(x, name="later", out=out, **given).wait(60),
+        "reduce": lambda: hpccoll.reduce(x, root=root, **given),
+        "reducescatter": lambda: hpccoll.reducescatter(x, **given),
+        "scan": lambda: hpccoll.scan(x, **given),
+        "exscan": lambda: hpccoll.exscan(x, **given),
+    }
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 100, 1000, 8191, 8192, 100_000])
+def test_functions_that_mix_elements_are_refused(threads, n):
+    """Also where the arrays are small enough to be given whole; nothing is written, on no rank."""
+
+    def program(world):
+        for function in MIXING:
+            x, out = mixed(function, n, world.size)[0][world.rank], np.full(n, 7.0)
+            for call in calls(world, x, UserReduction(function), out).values():
+                with pytest.raises(
+                    hpccoll.UnsupportedError, match=f"UserReduction {function.__name__}> mixes .*elementwise=False"
+                ):
+                    call()
+            assert (out == 7).all()
+        assert hpccoll.allreduce(1, world=world) == world.size
+
+    testing.run(threads(3, nodes="2+1"), program)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 8191, 8192, 30_000])
+def test_functions_that_mix_elements_get_whole_arrays(everywhere, n):
+    def program(world):
+        size, me = world.size, world.rank
+        for function in MIXING:
+            x, wanted = mixed(function, n, size)
+            total, op = wanted[-1], UserReduction(function, elementwise=False)
+            wants = {
+                "reduce": total if me == size - 1 else None,
+                "reducescatter": np.array_split(total, size)[me],
+                "scan": wanted[me],
+                "exscan": wanted[me - 1] if me else None,
+            }
+            for name, call in calls(world, x[me], op, None).items():
+                got, want = call(), wants.get(name, total)
+                if name != "exscan" or me:
+                    np.testing.assert_array_equal(got, want, f"{name} {function.__name__}")
+
+    everywhere(program)
+
+
+def test_what_whole_arrays_are_given_to_keeps_its_shape(threads):
+    def program(world):
+        rng = np.random.default_rng(world.rank)
+        x = [np.random.default_rng(r).integers(-2, 3, (2500, 2, 2)) for r in range(world.size)]
+        product = UserReduction(np.matmul, elementwise=False)
+        assert (hpccoll.allreduce(x[world.rank], product, world=world) == reduce(np.matmul, x)).all()
+        with pytest.raises(hpccoll.UnsupportedError) as refused:
+            hpccoll.allreduce(rng.random((4, 2, 2)), UserReduction(np.matmul), world=world)
+        assert "elementwise=False" in refused.value.__notes__[0]
+
+    testing.run(threads(3), program)
+
+
+def test_the_check_waits_for_elements_that_differ(threads):
+    """Most functions of equal ones give the same; one element that differs is found in a large array."""
+
+    def program(world):
+        op, x = UserReduction(top), np.zeros(50_000)
+        assert (hpccoll.allreduce(x, op, world=world) == 0).all()
+        x[40_001] = 1
+        with pytest.raises(hpccoll.UnsupportedError, match="top> mixes the elements"):
+            hpccoll.allreduce(x, op, world=world)
+
+    testing.run(threads(2), program)
+
+
+def test_elementwise_functions_are_checked_once_per_dtype(threads):
+    calls_of = []
+
+    def program(world):
+        def add(a, b):
+            calls_of.append((world.rank, len(a)))
+            return a + b
+
+        op = UserReduction(add)
+        for dtype in ("f8", "f4", "c16", "i4", "M8[s]") * 2:
+            x = np.arange(300).astype(dtype) if dtype != "M8[s]" else np.arange(300).astype("m8[s]")
+            assert (hpccoll.allreduce(x, op, world=world) == world.size * x).all()
+        return sum(rank == world.rank for rank, n in calls_of)
+
+    once = 3 * (
+        1 + 2 + 2 + 9
+    )  # three pairs of arrays, each whole, in halves, in two parts, in eight elements and a rest
+    assert testing.run(threads(2), program) == [5 * once + 10] * 2
+
+
+def rounds_elsewhere(a, b):
+    """Vector code of four elements, whose last digit differs from that of the code for the rest."""
+    out = a * b
+    out[len(out) // 4 * 4 :] *= 1 + np.finfo(float).eps
+    return out
+
+
+@pytest.mark.parametrize("function", [rounds_elsewhere, lambda a, b: np.exp(np.sin(a)) * b])
+def test_roundings_and_nan_are_not_taken_for_mixing(threads, function):
+    def program(world):
+        x = [np.linspace(1, 3, 20_000) + r for r in range(world.size)]
+        for part in x:
+            part[::7] = np.nan
+        got = hpccoll.allreduce(x[world.rank], UserReduction(function), world=world)
+        np.testing.assert_allclose(got, reduce(function, x), 1e-14)
+
+    testing.run(threads(2), program)
+
+
+def test_ranks_that_say_different_things_of_their_elements(threads):
+    def program(world):
+        op = UserReduction(np.add, elementwise=world.rank == 0)
+        with pytest.raises(hpccoll.MismatchError, match=r"rank 0 asks .* \(3,\), rank 1 for .* of whole arrays"):
+            hpccoll.allreduce(np.zeros(3), op, world=world)
+
+    testing.run(threads(2), program)
+
+
 def test_ranks_that_have_joined_bring_nothing(threads):
     def program(world):
         if world.rank != 1:
@@ -151,6 +314,8 @@ def test_wrong_calls(threads):
             hpccoll.reduce(np.zeros(3), op=op, root=world.rank, world=world)
         with pytest.raises(hpccoll.UnsupportedError, match="takes one array, not a group"):
             hpccoll.allreduce([np.zeros(3)], op, world=world)
+        with pytest.raises(hpccoll.UnsupportedError, match=r"a plan with <hpccoll\.UserReduction maximum>"):
+            hpccoll.allreduce_init(np.zeros(3), op, world=world)
         with pytest.raises(hpccoll.UnsupportedError, match="takes no factors"):
             hpccoll.allreduce(np.zeros(3), op, prescale=2.0, world=world)
         with pytest.raises(hpccoll.UnsupportedError, match="MINLOC of dtype float64 is not defined: it takes pairs"):

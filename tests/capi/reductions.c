@@ -215,6 +215,43 @@ static void structures(void) {
     CHECK(hpccoll_op_free(&op) == 0);
 }
 
+/* The largest values of two arrays in ascending order, in this order: it needs whole arrays, which are one block. */
+static void keep_largest(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
+    static int64_t made[MOST];
+    const int64_t *a = in;
+    int64_t *b = inout, left = count, right = count;
+    (void)context;
+    CHECK(dtype == HPCCOLL_INT64 && count == MOST);
+    for (int64_t i = count - 1; i >= 0; i--)
+        made[i] = !right || (left && a[left - 1] > b[right - 1]) ? a[--left] : b[--right];
+    memcpy(b, made, sizeof made);
+}
+
+static void whole_arrays(void) {
+    hpccoll_reduction op;
+    hpccoll_request *request;
+    hpccoll_plan *plan;
+    CHECK(hpccoll_op_create(keep_largest, NULL, MOST, "largest", &op) == 0);
+    for (int64_t i = 0; i < MOST; i++)
+        x[i] = i * size + rank;
+    for (int form = 0; form < 4; form++) {
+        memset(y, 0x55, sizeof y);
+        if (form == 0)
+            CHECK(hpccoll_allreduce(x, y, MOST, HPCCOLL_INT64, op, NULL, world) == 0);
+        if (form == 1)
+            CHECK(hpccoll_allreduce_async(x, y, MOST, HPCCOLL_INT64, op, NULL, world, &request) == 0 &&
+                  hpccoll_wait(&request) == 0);
+        if (form == 2)
+            CHECK(hpccoll_allreduce_init(x, y, MOST, HPCCOLL_INT64, op, NULL, world, &plan) == 0 &&
+                  hpccoll_start(plan) == 0 && hpccoll_plan_wait(plan) == 0 && hpccoll_plan_free(&plan) == 0);
+        if (form == 3)
+            CHECK(hpccoll_scan(x, y, MOST, HPCCOLL_INT64, op, NULL, world) == 0);
+        for (int64_t i = 0; i < MOST && (form < 3 || rank == size - 1); i++)
+            CHECK(y[i] == (int64_t)MOST * (size - 1) + i);
+    }
+    CHECK(hpccoll_op_free(&op) == 0);
+}
+
 #define EXPECT(call, status, words) CHECK((call) == (status) && strstr(hpccoll_last_error(), words))
 
 static void wrong(void) {
@@ -281,6 +318,7 @@ int main(int argc, char **argv) {
     in_place_and_named(8);
     value_and_index();
     structures();
+    whole_arrays();
     wrong();
     if (size > 1)
         joined();
