@@ -7,7 +7,8 @@
     >>> hpccoll.shutdown()
 
 The package has `init()` and `shutdown()`, the collective operations, point-to-point messages, the World and the errors.
-`hpccoll.torch` is the interface for PyTorch, `hpccoll.testing` runs ranks as threads of one process.
+`hpccoll.torch`, `.tensorflow`, `.keras`, `.jax` and `.mxnet` are the interfaces for frameworks, `.elastic`, `.ray` and
+`.spark` start jobs that change or that others start; `hpccoll.testing` runs ranks as threads of one process.
 """
 
 from importlib import metadata as _metadata
@@ -107,7 +108,10 @@ __all__ += _prefix.__all__
 __all__ += _rooted.__all__
 __all__ += errors.__all__
 
-_MODULES = ("frontend", "io", "net", "observe", "rendezvous", "study", "testing", "torch")
+_MODULES = (
+    "elastic", "frontend", "io", "jax", "keras", "mxnet", "net", "observe", "ray", "rendezvous", "spark", "study",
+    "tensorflow", "testing", "torch",
+)  # fmt: skip
 """The modules for programs that are not in __all__, because a program imports them where it needs them."""
 
 
