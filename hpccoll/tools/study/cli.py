@@ -119,12 +119,21 @@ def dry_run(study: Study, folder: Path, made_by: str) -> int:
     :returns: the exit status, 0
     """
     if study.site == jobs.LOCAL:
-        for run in jobs.missing(study, folder):
+        missing = list(jobs.missing(study, folder))
+        for run in missing:
             words = shlex.join(launches.command(study, run, folder))
             print(f"hpccoll run -np {study.ranks(run.nodes)} --nodes {run.nodes} -- {words}")
+        print(f"# {len(missing)} runs here, one after the other, each of at most {study.minutes} minutes")
         return 0
-    for _, text in jobs.scripts(study, folder, made_by):
+    several = list(jobs.scripts(study, folder, made_by))
+    for _, text in several:
         print(text)
+    hours, runs = sum(job.node_hours for job, _ in several), sum(len(job.runs) for job, _ in several)
+    budget = f" of {study.node_hours:g}" if study.node_hours else ""
+    print(
+        f"# {len(several)} jobs with {runs} runs, on up to {max(study.nodes)} nodes, "
+        f"of {study.minutes} minutes each: at most {hours:.3g}{budget} node hours"
+    )
     return 0
 
 

@@ -39,10 +39,15 @@ def command(study: Study, run: Run, folder: Path, python: str = "python") -> tup
     return ("env", *(f"{name}={value}" for name, value in sorted(variables.items())), *words)
 
 
+def number(value: float) -> str:
+    """Write a size with all of its digits, a whole one as an integer."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
 def filled(study: Study, run: Run) -> list[str]:
     """The words of the study's command with this run's values."""
     values = {
-        "size": f"{study.size(run.scaling, run.nodes):g}", "nodes": run.nodes, "ranks": study.ranks(run.nodes),
+        "size": number(study.size(run.scaling, run.nodes)), "nodes": run.nodes, "ranks": study.ranks(run.nodes),
         "arm": "" if run.arm == DEFAULT else run.arm, "scaling": run.scaling,
     }  # fmt: skip
     words = [*study.what.command, *study.arms.get(run.arm, Arm()).arguments]

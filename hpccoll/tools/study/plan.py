@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -38,7 +39,10 @@ class What:
     """What is run: `[bench]`, the words behind `hpccoll bench`, or `[program]`, a program of yours."""
 
     command: Annotated[list[str], "its words; `{size}`, `{nodes}`, `{ranks}`, `{arm}`, `{scaling}` are filled in"]
-    size: Annotated[float, "work per rank on the fewest nodes: weak scaling keeps it, strong scaling divides it"] = 1.0
+    size: Annotated[
+        int | float,
+        "work per rank on the fewest nodes: weak scaling keeps it, strong scaling divides it; a whole number stays one",
+    ] = 1.0
     warmup: Annotated[int, "program with `log`: steps that are not counted"] = 5
     log: Annotated[str, "program: a regular expression whose group `seconds` is found in each step's line"] = ""
 
@@ -162,6 +166,24 @@ def _fits(hint: Any, value: Any) -> bool:
     return type(value) is hint or type(value) in arguments
 
 
+def _check_sizes(study: Study, file: Path) -> None:
+    """Refuse a whole size that strong scaling would divide into a size that is none.
+
+    :raises StudyError: with the number of nodes and the size there
+    """
+    what, fewest = study.what, min(study.nodes)
+    if "strong" not in study.scaling or isinstance(what.size, float) or not any("{size}" in w for w in what.command):
+        return
+    for nodes in study.nodes:
+        size = study.size("strong", nodes)
+        if size != int(size):
+            raise StudyError(
+                f"{file}: size = {what.size} on {fewest} nodes is {size:g} on {nodes} under strong scaling, which is "
+                f"no whole number: nodes and size must divide, as size = {math.lcm(*study.nodes) // fewest} or a "
+                f"multiple of it does; where the program takes fractions, write size = {what.size}.0"
+            )
+
+
 def _check(study: Study, file: Path) -> None:
     """Refuse what no field alone shows.
 
@@ -178,6 +200,11 @@ def _check(study: Study, file: Path) -> None:
     for text, wrong in problems.items():
         if wrong:
             raise StudyError(f"{file}: {text}")
+    for key in ("nodes", "scaling"):
+        values = getattr(study, key)
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise StudyError(f"{file}: {key}: {twice[0]} is there twice; `repetitions` measures all points more often")
+    _check_sizes(study, file)
     if not study.what.command:
         raise StudyError(f"{file}: command: which program?")
     try:

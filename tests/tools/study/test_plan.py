@@ -73,6 +73,46 @@ def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
         study(tmp_path, more)
 
 
+WHOLE = """
+name = "p"
+nodes = {nodes}
+scaling = ["strong"]
+[program]
+command = ["./solver", "{{size}}"]
+size = {size}
+"""
+
+
+def whole(tmp_path: Path, nodes: list[int], size: float) -> plan.Study:
+    file = tmp_path / "s.toml"
+    file.write_text(WHOLE.format(nodes=nodes, size=size))
+    return plan.load(file)
+
+
+def test_a_size_that_nodes_do_not_divide(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"size = 256 on 1 nodes is 85\.3333 on 3 .*as size = 6 or a multiple"):
+        whole(tmp_path, [1, 2, 3], 256)
+    with pytest.raises(StudyError, match=r"as size = 3 or a multiple"):
+        whole(tmp_path, [2, 6], 256)
+    for nodes, size, words in (
+        ([2, 6], 3 << 40, ["3298534883328", "1099511627776"]),
+        ([1, 3], 256.0, ["256", "85.33333333333333"]),
+        ([1, 2], 0.1, ["0.1", "0.05"]),
+    ):
+        found = whole(tmp_path, nodes, size)
+        assert [launches.filled(found, run)[1] for run in plan.runs(found)][:: found.repetitions] == words
+
+
+@pytest.mark.parametrize(("key", "value"), [("nodes", "[1, 2, 1]"), ("scaling", '["weak", "weak"]')])
+def test_a_point_that_is_there_twice(tmp_path: Path, key: str, value: str) -> None:
+    lines = {"nodes": "[1, 2]", "scaling": '["weak"]'} | {key: value}
+    file = tmp_path / "s.toml"
+    text = "".join(f"{name} = {values}\n" for name, values in lines.items())
+    file.write_text(f'name = "p"\n{text}[program]\ncommand = ["x"]\n')
+    with pytest.raises(StudyError, match=f"{key}: .* is there twice"):
+        plan.load(file)
+
+
 @pytest.mark.parametrize(("log", "said"), [("(", "log: "), ("took (.*) s", "no group .*seconds")])
 def test_a_pattern_that_cannot_be_used(log: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=said):

@@ -163,6 +163,7 @@ def test_a_dry_run_shows_the_commands(tmp_path: Path) -> None:
     file.write_text(STUDY)
     status, out = hpccoll("run", file, "--dry-run")
     assert status == 0 and out.count("hpccoll run -np ") == 2 and "HPCCOLL_WIRE=fp16" in out
+    assert out.splitlines()[-1] == "# 2 runs here, one after the other, each of at most 2 minutes"
     assert not (tmp_path / "s.study").exists()
 
 
