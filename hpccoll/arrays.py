@@ -67,12 +67,13 @@ def has_code(dtype: np.dtype[Any]) -> bool:
     return dtype in _CODES or dtype.name == "bfloat16"
 
 
-def type_name(dtype: np.dtype[Any], most: int) -> bytes:
+def type_name(dtype: np.dtype[Any] | str, most: int) -> bytes:
     """Say what elements of `dtype` are, so that two texts are equal only if the elements are alike.
 
+    :param dtype: or a text that says it
     :param most: bytes; a longer text ends with a hash of what it lacks
     """
-    text = _describe(dtype).encode()
+    text = (dtype if isinstance(dtype, str) else _describe(dtype)).encode()
     if len(text) <= most:
         return text
     end = b"... " + hashlib.blake2b(text, digest_size=6).hexdigest().encode()

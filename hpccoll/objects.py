@@ -21,7 +21,7 @@ __all__ = ["Dumps", "allgather", "broadcast", "compare", "gather", "numbers", "r
 
 Dumps = Callable[[Any], bytes]
 
-_PICKLED = b"a pickle"
+_PICKLED = "a pickle"
 """The type of what travels: no rank takes an array's bytes for an object's, nor the reverse."""
 
 

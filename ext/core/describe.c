@@ -38,6 +38,7 @@ enum difference {
     D_GROUP,
     D_COUNT,
     D_DTYPE,
+    D_TYPE,
     D_SHAPE,
     D_REDUCTION,
     D_ROOT,
@@ -58,6 +59,8 @@ static const char *difference_name(enum difference d) {
         return "number of tensors";
     case D_DTYPE:
         return "dtype";
+    case D_TYPE:
+        return "type";
     case D_SHAPE:
         return "shape";
     case D_REDUCTION:
@@ -78,8 +81,7 @@ static const char *difference_name(enum difference d) {
 }
 
 static int types_differ(const hc_tensor *a, const hc_tensor *b) {
-    return a->dtype != b->dtype || a->type_len != b->type_len ||
-           (a->type_len && memcmp(a->type, b->type, a->type_len) != 0);
+    return a->type_len != b->type_len || (a->type_len && memcmp(a->type, b->type, a->type_len) != 0);
 }
 
 static int shapes_differ(const hc_tensor *a, const hc_tensor *b) {
@@ -100,8 +102,10 @@ static enum difference compare(const hc_request *a, const hc_request *b, uint32_
     if (a->ntensors != b->ntensors)
         return D_COUNT;
     for (*tensor = 0; *tensor < a->ntensors; ++*tensor) {
-        if (types_differ(&a->tensors[*tensor], &b->tensors[*tensor]))
+        if (a->tensors[*tensor].dtype != b->tensors[*tensor].dtype)
             return D_DTYPE;
+        if (types_differ(&a->tensors[*tensor], &b->tensors[*tensor]))
+            return D_TYPE;
         if (shapes_differ(&a->tensors[*tensor], &b->tensors[*tensor]))
             return D_SHAPE;
     }

@@ -155,7 +155,7 @@ typedef struct hc_tensor {
     uint8_t ndim;        /* <= HC_MAX_DIMS */
     uint8_t type_len;    /* bytes of `type` */
     const int64_t *dims; /* elements per dimension; dims[0] is not agreed where HC_OP_ROWS_DIFFER */
-    const char *type;    /* of elements that move as bytes: what they are, as "<M8[s]"; need not end in 0 */
+    const char *type;    /* what dtype and dims do not say, as "<M8[s]" of bytes; need not end in 0 */
 } hc_tensor;
 
 /* Everything but `ticket` and `name` is the signature: equal on all ranks or a MISMATCH on all ranks.

@@ -15,7 +15,7 @@ cdef struct Operand:
     char *data
     int64_t count, nbytes
     int dtype, ndim, memory
-    const char *type  # what elements that move as bytes are; NULL: dtype says it
+    const char *type  # what dtype and dims do not say, as of elements that move as bytes; NULL: nothing
     int64_t dims[HC_MAX_DIMS]
 
 
@@ -61,6 +61,11 @@ cdef class Buffer:
         other.o.data = <char *>address if self.o.nbytes else NOWHERE
         other.owner = owner
         return other
+
+    def of(self, str type_name):
+        """Let ranks compare this text, too, as it says what the dtype and the shape do not. Returns the Buffer."""
+        self.o.type = type_of(type_name)
+        return self
 
     @staticmethod
     def lent(lent, shape=None):
@@ -196,11 +201,11 @@ cdef int read_slowly(object x, Operand *o, bint writable) except -1:
 cdef dict type_texts = {}  # for as long as the process lives: requests point into it
 
 
-cdef const char *type_of(object dtype) except NULL:
-    """What elements of this dtype are, in words that ranks compare."""
-    cdef bytes text = type_texts.get(dtype)
+cdef const char *type_of(object what) except NULL:
+    """What elements of this dtype, or of one that a text describes, are, in words that ranks compare."""
+    cdef bytes text = type_texts.get(what)
     if text is None:
-        text = type_texts[dtype] = arrays.type_name(dtype, HC_MAX_TYPE)
+        text = type_texts[what] = arrays.type_name(what, HC_MAX_TYPE)
     return text
 
 

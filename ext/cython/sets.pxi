@@ -324,13 +324,13 @@ cdef class Set:
     # ---- the operations --------------------------------------------------------------------------
 
     def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
-                   postscale=1.0, compression=None, bint last=False, bytes type_name=None):
+                   postscale=1.0, compression=None, bint last=False, str type_name=None):
         """Begin an operation with the arguments of its function in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
         :param waits: the caller goes on to wait for it
         :param last: this rank asks for nothing after it; a rank that still does ends the World
-        :param type_name: what the bytes of x are, which all ranks must have; it lives as long as the request
+        :param type_name: what the bytes of x are, which all ranks must have
         """
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
@@ -342,7 +342,7 @@ cdef class Set:
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, compression, two)
         if type_name is not None:
-            two[0].type = type_name
+            two[0].type = type_of(type_name)
         return call.start(name, splits, out, waits, last)
 
     def blocking(self, str operation, x, name, out, op=None, root=None, prescale=1.0, postscale=1.0,
@@ -355,12 +355,12 @@ cdef class Set:
         return self.collective(
             operation, x, name, out, True, op, root, None, prescale, postscale, compression).wait()
 
-    def send(self, x, peer, tag=0, bint waits=False, bint library=False, bytes type_name=None):
+    def send(self, x, peer, tag=0, bint waits=False, bint library=False, str type_name=None):
         """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective()."""
         cdef Operand i
         array = read_message(self.loop, x, &i)
         if type_name is not None:
-            i.type = type_name
+            i.type = type_of(type_name)
         return self.submit_p2p(False, peer, tag, &i, waits, array, library, 0)
 
     def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
@@ -395,9 +395,9 @@ cdef class Set:
         """
         exchange_faces(self, faces)
 
-    def recv_bytes(self, peer, bytes type_name, tag=0, bint waits=False):
+    def recv_bytes(self, peer, str type_name, tag=0, bint waits=False):
         """Receive a message of this type and of any size: wait() returns its bytes (1-d uint8)."""
-        cdef Operand o = no_array(type_name)
+        cdef Operand o = no_array(type_of(type_name))
         return self.submit_p2p(True, peer, tag, &o, waits, None, False, HC_P2P_ALLOCATES)
 
     def probe(self, peer, tag, bint now):

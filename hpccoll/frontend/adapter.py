@@ -183,7 +183,7 @@ class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
         """Return a contiguous tensor over the tensor's own memory where some order of its dimensions allows it.
 
         :returns: that tensor (or what contiguous() gives), and a text that describes the order, "" for the usual one.
-            The text becomes part of the request's name, because all ranks must use the same order
+            All ranks compare it, because they must use the same order
         """
 
     def layout(self, tensor: T) -> Hashable | None:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class BufferCache(Generic[P, T]):
     """Gives the Buffer of one parameter's gradient, step after step."""
 
-    __slots__ = ("_layout", "_model", "adapter", "compressor", "name", "narrows", "order", "parameter")
+    __slots__ = ("_layout", "_model", "adapter", "compressor", "name", "narrows", "parameter", "usual_order")
 
     def __init__(self, adapter: ParameterAdapter[P, T], parameter: P, name: str, compressor: Compressor | None) -> None:
         """
@@ -36,8 +36,12 @@ class BufferCache(Generic[P, T]):
         self._model: Buffer | None = None  # the last Buffer without its memory, if the next may be like it
         self.narrows = False
         """Whether the last gradient was float32 or float64, which the library may narrow on the way."""
-        self.order = ""
-        """What the request's name must say of the last gradient's order in memory."""
+        self.usual_order = False
+        """Whether gradients are reduced in the usual order of their dimensions, wherever they lie."""
+
+    def use_usual_order(self) -> None:
+        """Reduce in the usual order of dimensions from now on, since the ranks' gradients have different ones."""
+        self.usual_order, self._layout, self._model = True, None, None
 
     def again(self, gradient: T) -> GradientBuffer[P, T] | None:
         """Return the gradient's buffer if it differs from the last one in its address only; else None."""
@@ -59,10 +63,12 @@ class BufferCache(Generic[P, T]):
             memory = self._model.at(adapter.address(sent), sent)
             return GradientBuffer(self, gradient, sent, context, sent, memory)
         try:
-            lying, self.order = adapter.in_memory_order(sent)
+            lying, order = (adapter.contiguous(sent), "") if self.usual_order else adapter.in_memory_order(sent)
             memory = adapter.buffer(lying)
         except errors.UnsupportedError as error:
             raise errors.UnsupportedError(f"the gradient of {self.name}: {error}") from None
+        if order:
+            memory.of(order)
         self.narrows = adapter.dtype(sent) in ("float32", "float64")
         self._layout = layout
         as_it_is = layout is not None and adapter.address(lying) == adapter.address(sent)

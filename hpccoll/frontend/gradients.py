@@ -216,7 +216,7 @@ class Gradients(Generic[P, T]):
             if self._is_sparse(member, gradient):
                 return self._start_sparse(bucket, member, gradient)
             buffer = cache.describe(self._dense(member, gradient))
-        handle = self.spec.start_one(bucket.name + cache.order, buffer.memory, cache.narrows)
+        handle = self.spec.start_one(bucket.name, buffer.memory, cache.narrows)
         return _Pending(bucket, (handle,), (buffer,), gradient is None)
 
     def _start_group(self, bucket: Bucket) -> _Pending:
@@ -224,8 +224,7 @@ class Gradients(Generic[P, T]):
         gradients = [self._dense(m, self.adapter.gradient(self.parameters[m])) for m in bucket.members]
         buffers = [cache.describe(gradient) for cache, gradient in zip(caches, gradients, strict=True)]
         entries = [BucketEntry(b.memory, cache.narrows) for b, cache in zip(buffers, caches, strict=True)]
-        name = bucket.name + "".join(cache.order for cache in caches)
-        return _Pending(bucket, self.spec.start(name, entries), buffers, False)
+        return _Pending(bucket, self.spec.start(bucket.name, entries), buffers, False)
 
     def _finish(self, pending: _Pending) -> None:
         """Put the result into place, or raise what went wrong; a first mismatch starts the bucket once more."""
@@ -289,10 +288,13 @@ class Gradients(Generic[P, T]):
             layout = self._layouts[member]
             rows = layout.nothing()
         else:
-            indices, values = map(adapter.to_numpy, adapter.sparse_parts(gradient, coalesce=True))
-            layout = SparseLayout(indices.shape[1], values.shape[1:], values.dtype)
+            parts = adapter.sparse_parts(gradient, coalesce=True)
+            indices, values = adapter.to_numpy(parts.indices), adapter.to_numpy(parts.values)
+            layout = SparseLayout(indices.shape[1], values.shape[1:], values.dtype, adapter.dtype(parts.values))
             rows = layout.pack(indices, values)
-        handle: Handle = spec.world.core.collective("allgather", rows, bucket.name, None, False)
+        handle: Handle = spec.world.core.collective(
+            "allgather", rows, bucket.name, None, False, type_name=layout.type_name
+        )
         return _Pending(bucket, (handle,), (), gradient is None, layout)
 
     def _finish_sparse(self, pending: _Pending, layout: SparseLayout) -> None:
@@ -314,18 +316,20 @@ class Gradients(Generic[P, T]):
     def _start_once_more(self, error: errors.MismatchError, pending: _Pending) -> None:
         """Start a bucket again after its first mismatch: all ranks got the same error, and all of them start again.
 
-        So a rank without a gradient (`absent`) learns that the gradient is sparse elsewhere.
+        So a rank without a gradient (`absent`) learns that the gradient is sparse elsewhere, and ranks whose dense
+        gradients have their dimensions in different orders in memory go over to the usual one.
         """
         bucket, member = pending.bucket, pending.bucket.members[0]
         if len(bucket.members) > 1 or member in self._retried:
             raise error
         self._retried.add(member)
+        self._caches[member].use_usual_order()
         if pending.absent:
             adapter, parameter = self.adapter, self.parameters[member]
             adapter.set_gradient(parameter, None)
             like = adapter.values(parameter)
             dtype = adapter.to_numpy(adapter.empty(like, (0,))).dtype
-            self._layouts[member] = SparseLayout(1, adapter.shape(like)[1:], dtype)
+            self._layouts[member] = SparseLayout(1, adapter.shape(like)[1:], dtype, adapter.dtype(like))
         self._reducer.started(bucket, self._start(bucket))
 
 

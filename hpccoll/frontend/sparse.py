@@ -24,6 +24,14 @@ class SparseLayout:
     row: tuple[int, ...]
     """Shape of one value: the dimensions that are dense."""
     dtype: np.dtype
+    """What the values travel as: NumPy lacks some dtypes."""
+    name: str
+    """The dtype of the values in the framework."""
+
+    @property
+    def type_name(self) -> str:
+        """What a row of bytes is, which all ranks must have."""
+        return f"sparse {self.name}{list(self.row)} by {self.dimensions}"
 
     def pack(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the entries as bytes: one row per entry.

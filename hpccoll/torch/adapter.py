@@ -182,7 +182,7 @@ class TorchAdapter:
             order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
             permuted = tensor.permute(order)
             if permuted.is_contiguous():
-                return self.contiguous(permuted), f", dimensions {order}"
+                return self.contiguous(permuted), f"layout {order}"
         return self.contiguous(tensor), ""
 
     def layout(self, tensor: Tensor) -> Hashable | None:

@@ -172,7 +172,7 @@ class NumpyAdapter:
 
     def in_memory_order(self, tensor: Array) -> tuple[np.ndarray, str]:
         if isinstance(tensor, np.ndarray) and tensor.flags.f_contiguous and not tensor.flags.c_contiguous:
-            return tensor.T, ", transposed"
+            return tensor.T, "layout [1, 0]"
         return self.contiguous(tensor), ""
 
     def layout(self, tensor: Array) -> Hashable | None:

@@ -207,7 +207,7 @@ def test_reduction_specs():
     dtype=st.sampled_from(["f4", "f8", "i2", "c16"]),
 )  # fmt: skip
 def test_sparse_entries_go_round(n, dimensions, row, dtype):
-    layout = SparseLayout(dimensions, tuple(row), np.dtype(dtype))
+    layout = SparseLayout(dimensions, tuple(row), np.dtype(dtype), dtype)
     rng = np.random.default_rng(n)
     indices = rng.integers(0, 1 << 40, (n, dimensions))
     values = rng.integers(-100, 100, (n, *row)).astype(dtype)

@@ -81,12 +81,12 @@ def reduced(tensor: torch.Tensor, rows: int = 0) -> _core.Buffer:
 def moved(tensor: torch.Tensor) -> _core.Buffer:
     """Return the memory of a contiguous tensor to move, as one row.
 
-    Dtypes that the library does not know travel as integers of the same size.
+    Dtypes that the library does not know travel as integers of the same size, and ranks compare their names.
     """
     try:
         return reduced(tensor)
     except errors.UnsupportedError:
-        return reduced(tensor.detach().view(_BITS[tensor.element_size()]))
+        return reduced(tensor.detach().view(_BITS[tensor.element_size()])).of(ADAPTER.dtype(tensor))
 
 
 def joined(parts: Tensors, like: torch.Tensor) -> torch.Tensor:

@@ -344,3 +344,26 @@ def test_many_in_flight() -> None:
     for work in reversed(works):
         work.wait()
     assert all((x == i * dist.get_world_size()).all() for i, x in enumerate(xs))
+
+
+OTHERS = [torch.float8_e5m2, torch.uint8, torch.bool]
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_dtypes_of_one_size_that_differ_are_an_error(other: torch.dtype) -> None:
+    """float8 travels as bytes, but is none: nobody takes its bits for numbers of another type."""
+    rank = dist.get_rank()
+    dtype = torch.float8_e4m3fn if rank == 0 else other
+    x, parts = torch.ones(4).to(dtype), [torch.ones(4).to(dtype) for _ in range(dist.get_world_size())]
+    for call in (lambda: dist.broadcast(x, 0), lambda: dist.all_gather(parts, x)):
+        with pytest.raises(dist.DistBackendError, match=r"rank 0 has uint8\[.*\] of torch.float8_e4m3fn.*, rank 1 has"):
+            call()
+    if rank == 0:
+        dist.send(x, 1)
+    elif rank == 1:
+        with pytest.raises(dist.DistBackendError) as caught:
+            dist.recv(x, 0)
+        assert isinstance(caught.value.__cause__, MismatchError)
+    assert torch.equal(x, torch.ones(4).to(dtype))
+    dist.barrier()
