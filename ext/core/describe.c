@@ -199,8 +199,21 @@ static void put_side(hc__text *text, int32_t rank, const hc_request *request, en
     put_extra(text, request, d);
 }
 
+/* The refusal of the lowest rank; a mismatch of others besides is not told. */
+static void describe_refusal(hc__text *text, int32_t rank, const hc_request *request) {
+    hc__describe(text, request);
+    hc__put(text, ": rank ");
+    hc__put_int(text, rank);
+    hc__put(text, " has refused this call: ");
+    hc__put_some(text, request->why, request->why_len);
+}
+
 void hc__describe_mismatch(hc__text *text, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b) {
     uint32_t tensor = 0;
+    if (hc__is_refusal(a) || hc__is_refusal(b)) {
+        describe_refusal(text, hc__is_refusal(a) ? rank_a : rank_b, hc__is_refusal(a) ? a : b);
+        return;
+    }
     enum difference d = compare(a, b, &tensor);
     put_subject(text, d == D_OPERATION ? "request" : hc_operation_name(a->operation), a);
     hc__put(text, ": ");

@@ -14,6 +14,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "core/refuse.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -33,8 +34,9 @@ static uint64_t rootless(const uint64_t *row) {
 static uint8_t *write_disagreed(const hc__first *first, uint8_t *p) {
     char buffer[HC__TEXT];
     hc__text text = hc__text_on(buffer, sizeof buffer);
-    const hc_request *a = &first->sigs[0]->request, *b = &first->sigs[1]->request;
-    hc__describe_mismatch(&text, first->ranks[0], a, first->ranks[1], b);
+    int last = first->nsigs - 1;
+    const hc_request *a = &first->sigs[0]->request, *b = &first->sigs[last]->request;
+    hc__describe_mismatch(&text, first->ranks[0], a, first->ranks[last], b);
     p = hc__write8(p, HC__DISAGREED);
     p = hc__write32(p, (uint32_t)(4 + a->name_len + text.len));
     p = hc__write32(p, a->name_len);
@@ -42,9 +44,13 @@ static uint8_t *write_disagreed(const hc__first *first, uint8_t *p) {
     return hc__write_bytes(p, text.at, text.len);
 }
 
+static int disagrees(const hc__first *first) {
+    return first->nsigs > 1 || hc__is_refusal(&first->sigs[0]->request);
+}
+
 static uint8_t *write_first(const hc__first *first, uint8_t *p) {
     const hc__sig *sig = first->sigs[0];
-    if (first->nsigs > 1) /* T7 */
+    if (disagrees(first)) /* T7 */
         return write_disagreed(first, p);
     int lacks_root = hc_operation_has(sig->request.operation, HC_OP_ROOTED) && !first->rooted;
     p = hc__write8(p, lacks_root ? HC__ROOTLESS : HC__AGREED);
@@ -55,7 +61,7 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
 static size_t measure(const hc__set *s) {
     size_t bytes = FIXED + 3 * 12 * (size_t)s->slots.nwords;
     for (const hc__first *first = s->tree.out; first; first = first->out_next)
-        bytes += 5 + first->sigs[0]->nbytes + (first->nsigs > 1 ? 4 + HC__TEXT : 0);
+        bytes += 5 + first->sigs[0]->nbytes + (disagrees(first) ? 4 + HC__TEXT : 0);
     return bytes;
 }
 
@@ -196,7 +202,8 @@ static int is_ours(const hc__set *s, const hc__entry *entry) {
         const hc__entry_first *first = &entry->firsts[i];
         uint32_t name = hc__name_find(s, first->key);
         int mine = name != HC__NONE && s->names.at[name].phase == HC__ON_FIRST;
-        if (!mine && !s->joins.joined)
+        int is_refusal = name != HC__NONE && hc__refusal_raised(s, name);
+        if ((!mine && !is_refusal && !s->joins.joined) || (is_refusal && first->outcome != HC__DISAGREED))
             return 0;
         if (mine && first->outcome == HC__AGREED &&
             !hc__sig_is(s->names.at[name].mine, first->sig.bytes, first->sig.nbytes))

@@ -174,11 +174,14 @@ typedef struct hc_request {
     double prescale, postscale;
     uint32_t ntensors;
     const hc_tensor *tensors;
+    const char *why; /* REFUSE: in words, need not end in 0 */
+    uint32_t why_len;
 } hc_request;
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST 2 /* its rank asks for nothing after it, in the World: in no set; the others are told */
+#define HC_REQUEST_LAST 2    /* its rank asks for nothing after it, in the World: in no set; the others are told */
+#define HC_REQUEST_REFUSED 4 /* the engine's own: there is no request, its rank has refused the call (HC_EV_REFUSE) */
 
 /* ---- a process set, as one of its members' engines sees it --------------------------------------- */
 
@@ -280,6 +283,7 @@ enum hc_event_kind {
     HC_EV_ADD_SET,    /* set_config (set 0 first) */
     HC_EV_REMOVE_SET, /* set: stopped and drained; its state is freed */
     HC_EV_ENQUEUE,    /* set, request. Refusals are immediate COMPLETE actions */
+    HC_EV_REFUSE,     /* set, request: name, operation, why. This rank has refused the call; an error for the others */
     HC_EV_FLUSH,      /* a caller waits (R1): everything pending, in all sets, is raised */
     HC_EV_JOIN,       /* set, ticket */
     HC_EV_STOP,       /* set; text: the exception that ends this rank, NULL: it ends in order */

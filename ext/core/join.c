@@ -22,6 +22,9 @@ static int has_raised(const hc__set *s) {
 }
 
 static void raise_join(hc__set *s) {
+    s->joins.is_owed = s->pending.nbehind > 0;
+    if (s->joins.is_owed)
+        return;
     s->joins.is_loose = (uint8_t)has_raised(s);
     hc__tree_joined(s, 0, !s->joins.is_loose, s->joins.is_loose, s->set_rank);
 }
@@ -43,6 +46,12 @@ void hc__join(hc__set *s, uint64_t ticket) {
     e->retime = 1;
     raise_join(s);
     hc__leave_check(s);
+}
+
+/* A join follows what its rank has behind a refusal, too. */
+void hc__join_owed(hc__set *s) {
+    if (s->joins.is_owed)
+        raise_join(s);
 }
 
 void hc__join_void(hc__set *s) {

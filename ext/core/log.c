@@ -15,6 +15,7 @@
 #include "core/pending.h"
 #include "core/query.h"
 #include "core/raise.h"
+#include "core/refuse.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -145,6 +146,7 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
         return 0;
     s->names.at[name].pinned = 1;
     hc__query_forget(s, from->key);
+    int is_refusal = hc__refusal_raised(s, name);
     uint32_t own_name = own_share(s, name, HC__ON_FIRST, -1);
     if (from->outcome == HC__DISAGREED)
         disagree(s, own_name, from);
@@ -152,6 +154,10 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
         n = agree_first(s, name, own_name, from, agreed);
     if (s->names.at[name].first)
         hc__first_drop(s, s->names.at[name].first); /* T10 */
+    if (is_refusal) {
+        hc__refusal_settled(s, name);
+        hc__join_owed(s);
+    }
     s->names.at[name].pinned = 0;
     hc__name_forget(s, name);
     return n;

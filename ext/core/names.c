@@ -91,7 +91,7 @@ static void table_remove(hc__names *names, uint32_t name) {
 void hc__name_forget(hc__set *s, uint32_t name) {
     hc__names *names = &s->names;
     hc__name *record = &names->at[name];
-    if (record->slot >= 0 || record->first || record->phase != HC__ABSENT || record->pinned)
+    if (record->slot >= 0 || record->first || record->phase != HC__ABSENT || record->refused || record->pinned)
         return;
     table_remove(names, name);
     record->older = names->free_list;

@@ -12,6 +12,7 @@ enum hc__phase {
     HC__PENDING,  /* enqueued, not raised */
     HC__ON_SLOT,  /* raised as a cached request */
     HC__ON_FIRST, /* raised as a first announcement */
+    HC__BEHIND,   /* raised when the refusal before it is agreed */
     HC__RUNNING   /* agreed; in one or more batches */
 };
 
@@ -20,6 +21,7 @@ struct hc__first; /* tree.h */
 typedef struct hc__name {
     uint64_t key[2];
     hc__sig *mine;           /* own request, NULL when ABSENT */
+    hc__sig *refused;        /* what this rank has refused and nobody has heard of yet, the oldest first; or NULL */
     struct hc__first *first; /* under way in the tree, or NULL */
     uint64_t ticket, since;  /* since: enqueued, or (waited) a caller began to wait */
     uint64_t position;       /* of the commit, when RUNNING */

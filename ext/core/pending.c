@@ -26,6 +26,7 @@ void hc__pending_append(hc__set *s, uint32_t name) {
 void hc__pending_unlink(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
     s->pending.nwaited -= record->waited;
+    s->pending.nbehind -= record->phase == HC__BEHIND;
     if (s->pending.unraised == name)
         s->pending.unraised = record->newer;
     if (record->older != HC__NONE)

@@ -13,6 +13,7 @@ typedef struct hc__pending {
     uint32_t oldest, newest; /* names */
     uint32_t unraised;       /* the first that is not raised */
     uint32_t nwaited;        /* requests that a caller waits for */
+    uint32_t nbehind;        /* requests and refusals behind a refusal of the same name */
     uint64_t unraised_bytes;
 } hc__pending;
 

@@ -21,6 +21,11 @@ static void raise_first(hc__set *s, uint32_t name) {
 
 static void raise_one(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
+    if (record->refused) {
+        record->phase = HC__BEHIND;
+        s->pending.nbehind++;
+        return;
+    }
     int32_t slot = hc__slot_find(s, name, record->mine->bytes, record->mine->nbytes);
     record->raised_slot = slot;
     if (slot < 0) {
@@ -29,6 +34,11 @@ static void raise_one(hc__set *s, uint32_t name) {
     }
     record->phase = HC__ON_SLOT;
     hc__tree_have_slot(s, slot);
+}
+
+void hc__raise_behind(hc__set *s, uint32_t name) {
+    raise_one(s, name);
+    hc__tree_rise(s, 0, s->slots.nwords);
 }
 
 /* After JOIN this rank raises nothing more until all ranks have joined. */

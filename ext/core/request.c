@@ -12,7 +12,7 @@
 #include "core/wire.h"
 
 #define HAS_TYPE 0x80                 /* beside a dtype: the length and the text of a type follow */
-#define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name and the tensors */
+#define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name, the tensors, and the words of a refusal */
 
 /* ---- request to bytes ---------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ static const char *refuse_shape(const hc_request *request, size_t *bytes) {
         return "the name is too long";
     if (request->ntensors && !request->tensors)
         return "the tensors are missing";
-    size_t total = FIXED + request->name_len;
+    size_t total = FIXED + request->name_len + (hc__is_refusal(request) ? 4 + request->why_len : 0);
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
         if (tensor->ndim > HC_MAX_DIMS)
@@ -105,7 +105,11 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
     p = write_real(p, request->prescale);
     p = write_real(p, request->postscale);
     p = hc__write32(p, request->ntensors);
-    write_tensors(p, request);
+    p = write_tensors(p, request);
+    if (hc__is_refusal(request)) {
+        p = hc__write32(p, request->why_len);
+        hc__write_bytes(p, request->why, request->why_len);
+    }
     *view = (hc__sig_view){.bytes = e->encoded,
                            .nbytes = (uint32_t)bytes,
                            .name = e->encoded + 4,
@@ -166,9 +170,10 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown kind of memory";
     if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
         return "unknown dtype of the compression";
-    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST))
+    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST) && flags != HC_REQUEST_REFUSED)
         return "unknown flags";
-    int is_rooted = hc_operation_has(operation, HC_OP_ROOTED);
+    view->is_refusal = flags == HC_REQUEST_REFUSED;
+    int is_rooted = hc_operation_has(operation, HC_OP_ROOTED) && !view->is_refusal;
     if (is_rooted ? root < 0 || root >= set_size : root != -1)
         return is_rooted ? "the root is not a rank of the World" : "this operation has no root";
     view->operation = (uint8_t)operation;
@@ -189,11 +194,15 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     if (wrong)
         return wrong;
     view->ntensors = hc__read32(&r);
-    if ((view->ntensors == 0) != hc_operation_has(view->operation, HC_OP_NO_TENSORS))
+    if ((view->ntensors == 0) != (view->is_refusal || hc_operation_has(view->operation, HC_OP_NO_TENSORS)))
         return view->ntensors ? "this operation has no tensors" : "the tensors are missing";
     for (uint32_t i = 0; i < view->ntensors && !r.bad; i++)
         if ((wrong = check_tensor(&r, view->operation, view)) && !r.bad)
             return wrong;
+    uint32_t why = view->is_refusal ? hc__read32(&r) : 0;
+    if (why > HC__WHY_REFUSED)
+        return "the words of a refusal are too long";
+    hc__read_bytes(&r, why);
     return r.bad || r.at != r.end ? "the message is truncated" : NULL;
 }
 
@@ -242,7 +251,10 @@ static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, i
     request->ntensors = hc__read32(&r);
     request->tensors = tensors;
     decode_tensors(sig, &r, tensors, dims);
-    if (hc_operation_has(view->operation, HC_OP_FUSES) && !hc__is_group(request))
+    if (view->is_refusal) {
+        request->why_len = hc__read32(&r);
+        request->why = (const char *)hc__read_bytes(&r, request->why_len);
+    } else if (hc_operation_has(view->operation, HC_OP_FUSES) && !hc__is_group(request))
         sig->fuse_class = fuse_class(request);
 }
 
@@ -271,7 +283,7 @@ hc__sig *hc__sig_ref(hc__sig *sig) {
 
 void hc__sig_unref(hc_engine *e, hc__sig *sig) {
     if (sig && --sig->refs == 0) {
-        sig->next_dead = e->dead;
+        sig->next = e->dead;
         e->dead = sig;
     }
 }
@@ -279,7 +291,7 @@ void hc__sig_unref(hc_engine *e, hc__sig *sig) {
 void hc__sig_free_dead(hc_engine *e) {
     while (e->dead) {
         hc__sig *sig = e->dead;
-        e->dead = sig->next_dead;
+        e->dead = sig->next;
         hc__free(e, sig, sig->size);
     }
 }

@@ -11,6 +11,7 @@
 #include "core/base.h"
 
 #define HC__MAX_SIGNATURE (1u << 26) /* bytes */
+#define HC__WHY_REFUSED 512          /* bytes of the words of a refusal */
 
 typedef struct hc__sig hc__sig;
 struct hc__sig {
@@ -21,7 +22,7 @@ struct hc__sig {
     uint64_t fuse_class; /* requests of one class may share a batch; 0: of no class */
     uint64_t payload;    /* bytes of all tensors */
     const uint8_t *bytes;
-    hc__sig *next_dead;
+    hc__sig *next;      /* that is dead; or that this rank has refused, of the same name */
     hc_request request; /* ticket 0; points into this block */
 };
 
@@ -32,12 +33,16 @@ typedef struct hc__sig_view { /* points into the bytes that were judged */
     uint32_t name_len;
     uint32_t ntensors, ndims; /* dims of all tensors together */
     int32_t root;
-    uint8_t operation;
+    uint8_t operation, is_refusal;
 } hc__sig_view;
 
 /* Several tensors that are agreed and completed as one, or a single one that was asked for in this way. */
 static inline int hc__is_group(const hc_request *request) {
     return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
+}
+
+static inline int hc__is_refusal(const hc_request *request) {
+    return request->flags & HC_REQUEST_REFUSED;
 }
 
 /* Writes a request as bytes, which live until the next call. Returns why it is invalid, or NULL. */

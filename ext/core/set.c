@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "core/names.h"
 #include "core/query.h"
+#include "core/refuse.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -111,6 +112,7 @@ int hc__set_remove(hc_engine *e, uint32_t id) {
 void hc__set_free(hc__set *s) {
     hc_engine *e = s->engine;
     hc__tree_clear(s);
+    hc__refusals_free(s);
     for (uint32_t i = 0; i < s->names.room; i++) {
         hc__name *record = &s->names.at[i];
         if (record->rows)

@@ -111,7 +111,7 @@ static void conclude(hc__set *s, hc__query *q) {
 }
 
 static int lacks(const hc__set *s, const uint64_t key[2], uint32_t source) {
-    if (hc__tree_all_joined(s, source))
+    if (hc__tree_all_joined(s, source) || (source == 0 && s->joins.is_owed && hc__query_is_join(key)))
         return 0;
     uint32_t name = hc__query_is_join(key) ? HC__NONE : hc__name_find(s, key);
     return name == HC__NONE || !hc__tree_has(s, name, source);

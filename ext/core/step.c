@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "core/message.h"
 #include "core/raise.h"
+#include "core/refuse.h"
 #include "core/request.h"
 #include "core/set.h"
 #include "core/stall.h"
@@ -73,6 +74,14 @@ static int on_enqueue(hc_engine *e, hc__set *s, const hc_event *ev) {
     return 0;
 }
 
+static int on_refuse(hc_engine *e, hc__set *s, const hc_event *ev) {
+    if (!ev->request)
+        return HC_INVALID;
+    if (!e->failure.failed)
+        hc__refuse(s, ev->request);
+    return 0;
+}
+
 static int on_join(hc_engine *e, hc__set *s, const hc_event *ev) {
     if (ev->ticket == 0)
         return HC_INVALID;
@@ -107,6 +116,8 @@ static int on_set_event(hc_engine *e, const hc_event *ev) {
     switch (ev->kind) {
     case HC_EV_ENQUEUE:
         return on_enqueue(e, s, ev);
+    case HC_EV_REFUSE:
+        return on_refuse(e, s, ev);
     case HC_EV_JOIN:
         return on_join(e, s, ev);
     case HC_EV_STOP:
@@ -153,6 +164,7 @@ static int dispatch(hc_engine *e, const hc_event *ev) {
     case HC_EV_FAIL:
         return on_fail(e, ev);
     case HC_EV_ENQUEUE:
+    case HC_EV_REFUSE:
     case HC_EV_JOIN:
     case HC_EV_STOP:
     case HC_EV_PREEMPT:

@@ -14,6 +14,7 @@
 #include "core/pending.h"
 #include "core/query.h"
 #include "core/raise.h"
+#include "core/refuse.h"
 #include "core/state.h"
 #include "core/text.h"
 #include "core/tree.h"
@@ -103,6 +104,7 @@ static void stop_others(hc__set *world) {
 void hc__log_end(hc__set *s) {
     s->end.stopped = s->end.stopping = 1;
     shut_down_pending(s);
+    hc__refusals_free(s);
     hc__tree_clear(s);
     hc__queries_free(s);
     hc_action *action = hc__act(s->engine, HC_AC_STOPPED);

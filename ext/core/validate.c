@@ -21,6 +21,8 @@ static const char *check_pending(const hc__set *s) {
             return "a pending name has no request";
         if (record->phase == HC__ABSENT || record->phase == HC__RUNNING)
             return "a name is pending and is not";
+        if (record->phase == HC__BEHIND && !record->refused)
+            return "a request is behind a refusal that there is not";
         waited += record->waited;
         if (raised == (record->phase == HC__PENDING))
             return "the raised requests are not the older ones";
@@ -64,7 +66,7 @@ static const char *check_names(const hc__set *s) {
         count++;
         if (hc__name_find(s, record->key) != name)
             return "a name cannot be found";
-        if (record->slot < 0 && !record->first && record->phase == HC__ABSENT)
+        if (record->slot < 0 && !record->first && !record->refused && record->phase == HC__ABSENT)
             return "a name is kept for nothing";
         if ((wrong = check_slots_of(s, name)))
             return wrong;

@@ -9,6 +9,8 @@
  */
 #include "loop/driver.h"
 
+#include <string.h>
+
 /* Nothing moved since idle_since: sleeps on the doorbell, unless something moves or comes now. */
 static void sleep_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
@@ -163,6 +165,21 @@ static void ring(hc_loop *loop) {
     atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);
+}
+
+void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
+    hc_handle *handle = hc_handle_new(HC_EV_REFUSE, set, 0, 0, request->name, request->name_len, 0);
+    if (!handle || !(handle->text = hc_strdup(request->why))) {
+        hc_handle_release(handle);
+        return;
+    }
+    handle->request.operation = request->operation;
+    handle->request.why = handle->text;
+    handle->request.why_len = (uint32_t)strlen(handle->text);
+    hc_loop_submit(loop, handle, 0);
+    ring(loop);
+    hc_loop_progress(loop);
+    hc_handle_release(handle);
 }
 
 /* The caller drives, if the place is free, for one handle that nobody waits for. */

@@ -41,7 +41,7 @@ typedef struct hc_set_parts {
 /* A request on its way. The submitter fills the first part, and may read the second once hc_handle_done().
  * One reference is the submitter's, one the loop's while it is in flight. Its address is its ticket. */
 struct hc_handle {
-    uint8_t kind; /* HC_EV_ENQUEUE, JOIN, STOP, PREEMPT, TUNE, ADD_SET, REMOVE_SET; HC_HANDLE_... */
+    uint8_t kind; /* HC_EV_ENQUEUE, REFUSE, JOIN, STOP, PREEMPT, TUNE, ADD_SET, REMOVE_SET; HC_HANDLE_... */
     uint32_t set;
     hc_request request;        /* name and tensors lie in this handle's own memory */
     hc_tensor *tensors;        /* request.tensors, to fill */
@@ -159,6 +159,10 @@ int hc_loop_start_completions(hc_loop *);
  * itself for `ns` at most, and calls on_done itself if the handle is done by then; otherwise another thread does. Both
  * may happen before this returns. [any thread] */
 void hc_loop_begin(hc_loop *, hc_handle *, uint64_t ns);
+/* Tells the other ranks of the set that this one has refused a call: name, operation, and `why`, which ends in 0. They
+ * have an error for it, and this rank's next request of the name is matched with their next one. Never blocks. [any
+ * thread] */
+void hc_loop_refuse(hc_loop *, uint32_t set, const hc_request *);
 /* ---- calls of few bytes without a name ---- */
 
 /* What must be the same on all ranks; of a dtype, shape or factor that the operation does not have, zeros. */

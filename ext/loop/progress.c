@@ -35,6 +35,12 @@ static void take_preempt(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set is not known here");
 }
 
+static void take_refusal(hc_loop *loop, hc_handle *handle) {
+    int status = hc__loop_step(loop,
+                               &(hc_event){.kind = HC_EV_REFUSE, .set = handle->set, .request = &handle->request});
+    hc__handle_finish(loop, handle, status, NULL);
+}
+
 static void take_tune(hc_loop *loop, hc_handle *handle) {
     hc_tuning tuning = {.fusion_threshold = (uint64_t)handle->rows[0],
                         .raise_bytes = (uint64_t)handle->rows[1],
@@ -94,6 +100,9 @@ static int take_inbox(hc_loop *loop) {
             break;
         case HC_EV_PREEMPT:
             take_preempt(loop, handle);
+            break;
+        case HC_EV_REFUSE:
+            take_refusal(loop, handle);
             break;
         case HC_EV_TUNE:
             take_tune(loop, handle);

@@ -29,7 +29,7 @@ FAULTS = {
     "stale_bits": Fault(
         "T6: a bit for a slot that has changed meanwhile is ignored",
         (Piece("up.c", "    if (s->slots.changed <= tag)\n", "    if (s->slots.changed <= tag || bits)\n"),),
-        50,
+        500,
         "--capacity 2",
     ),
     "no_reraise": Fault(

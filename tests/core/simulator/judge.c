@@ -105,6 +105,13 @@ static int names_both(const char *text, const sim_signature *a, const sim_signat
     return 1; /* rank, flags or scale factors: any wording */
 }
 
+/* Does the text say that the rank of this handle has refused it, and why? */
+static int names_refusal(const sim_machine *m, int handle, const char *text) {
+    const sim_handle *h = &m->program->handles[handle];
+    return h->signature.flags & HC_REQUEST_REFUSED && strstr(text, " has refused this call: this rank is unwilling") &&
+           has_number(text, m->program->set[h->set].set_rank[h->rank]);
+}
+
 /* A mismatch names the tensor, the lowest rank, one that deviates from it, and both values. */
 static void check_mismatch(sim_machine *m, int x) {
     const sim_program *p = m->program;
@@ -123,12 +130,14 @@ static void check_mismatch(sim_machine *m, int x) {
             lowest = y;
     }
     const sim_signature *a = &p->handles[lowest].signature;
+    good = names_refusal(m, lowest, r->text);
     for (int y = 0; y < p->nhandles && !good; y++) {
         const sim_signature *b = &p->handles[y].signature;
         if (!companions(h, &p->handles[y]) || m->result[y].state == SIM_UNBORN || sim_signature_agrees(a, b))
             continue;
-        good = has_number(r->text, p->set[h->set].set_rank[p->handles[lowest].rank]) &&
-               has_number(r->text, p->set[h->set].set_rank[p->handles[y].rank]) && names_both(r->text, a, b);
+        good = names_refusal(m, y, r->text) ||
+               (has_number(r->text, p->set[h->set].set_rank[p->handles[lowest].rank]) &&
+                has_number(r->text, p->set[h->set].set_rank[p->handles[y].rank]) && names_both(r->text, a, b));
     }
     if (!good)
         sim_break(m, "MISMATCH text without the lowest rank, one that deviates and both values: %s", r->text);

@@ -9,6 +9,15 @@
 
 #include <string.h>
 
+/* What a rank has refused waits for the others without the rank. */
+static void append(const sim_program *p, sim_ideal *d, int rank, int handle) {
+    const sim_handle *h = &p->handles[handle];
+    int *at = &d->pending[h->set][h->name][rank];
+    while (*at)
+        at = &d->behind[*at - 1];
+    *at = handle + 1;
+}
+
 /* Lets one thread go on as far as it can; returns whether it moved. */
 static int advance(const sim_program *p, sim_ideal *d, int rank, int thread, uint8_t *waiting) {
     const sim_thread *t = &p->thread[rank][thread];
@@ -16,8 +25,10 @@ static int advance(const sim_program *p, sim_ideal *d, int rank, int thread, uin
     for (; *pc < t->n; ++*pc, moved = 1) {
         sim_op op = t->ops[*pc];
         if (op.kind == SIM_ENQUEUE || op.kind == SIM_ENQUEUE_TWICE) {
-            const sim_handle *h = &p->handles[op.handle];
-            d->pending[h->set][h->name][rank] = op.handle + 1;
+            append(p, d, rank, op.handle);
+        } else if (op.kind == SIM_REFUSE) {
+            append(p, d, rank, op.handle);
+            d->outcome[op.handle] = HC_INVALID;
         } else if (op.kind == SIM_WAIT || op.kind == SIM_JOIN) {
             if (op.kind == SIM_JOIN && !waiting[op.handle]) {
                 waiting[op.handle] = 1;
@@ -45,7 +56,7 @@ static int meet(const sim_program *p, sim_ideal *d, int set, int name) {
         const sim_signature *sig = &p->handles[h - 1].signature;
         if (!first)
             first = sig;
-        else if (!sim_signature_agrees(first, sig))
+        if (!sim_signature_agrees(first, sig) || sig->flags & HC_REQUEST_REFUSED)
             status = HC_MISMATCH;
     }
     if (!first)
@@ -59,8 +70,9 @@ static int meet(const sim_program *p, sim_ideal *d, int set, int name) {
         int *h = &d->pending[set][name][s->members[i]];
         if (!*h)
             continue;
-        d->outcome[*h - 1] = status;
-        *h = 0;
+        if (d->outcome[*h - 1] == SIM_UNKNOWN)
+            d->outcome[*h - 1] = status;
+        *h = d->behind[*h - 1];
     }
     return 1;
 }
@@ -86,6 +98,8 @@ void sim_ideal_run(const sim_program *p, sim_arena *a, sim_ideal *d) {
     size_t n = (size_t)p->nhandles + 1;
     memset(d, 0, sizeof *d);
     d->outcome = sim_take(a, n * sizeof *d->outcome);
+    d->behind = sim_take(a, n * sizeof *d->behind);
+    memset(d->behind, 0, n * sizeof *d->behind);
     uint8_t *waiting = sim_take(a, n);
     for (int h = 0; h < p->nhandles; h++)
         d->outcome[h] = SIM_UNKNOWN;

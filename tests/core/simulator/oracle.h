@@ -14,6 +14,7 @@ typedef struct sim_ideal {
     int pc[SIM_RANKS][SIM_THREADS]; /* where each thread ends or hangs */
     uint8_t joined[SIM_SETS][SIM_RANKS];
     int pending[SIM_SETS][SIM_NAMES][SIM_RANKS]; /* handle + 1 of what never met the others */
+    int *behind;                                 /* by handle: handle + 1 of what is behind this refusal */
 } sim_ideal;
 
 /* Only for programs that do not stop or fail: with those, what was committed first is a matter of timing. */

@@ -14,6 +14,7 @@
 typedef struct plan { /* what all ranks of a program have in common */
     int steps, phases;
     uint32_t impatience;                      /* percent: a wait before the next request */
+    uint32_t refusals;                        /* percent of what a rank is to ask for */
     int join_set[2];                          /* by phase; -1: none */
     sim_signature base[SIM_SETS][SIM_NAMES];  /* as agreed in the first step */
     uint8_t variants[SIM_SETS][SIM_NAMES];    /* signatures that alternate from step to step */
@@ -109,6 +110,7 @@ static void make_plan(const sim_program *p, sim_random *rng, const sim_options *
     q->steps = sim_between(rng, 1, q->phases == 2 ? 4 : sim_chance(rng, 20) ? 8 : 6);
     uint32_t alternation = sim_chance(rng, 50) ? 0 : sim_chance(rng, 50) ? 30 : 90; /* percent of the names */
     q->impatience = sim_chance(rng, 60) ? 0 : sim_chance(rng, 50) ? 3 : 15; /* with much of it most programs hang */
+    q->refusals = p->lazy || sim_chance(rng, 70) ? 0 : sim_chance(rng, 80) ? 5 : 50;
     for (int f = 0; f < 2; f++)
         q->join_set[f] = joins && sim_chance(rng, 40) ? sim_between(rng, 0, p->nsets - 1) : -1;
     for (int s = 0; s < p->nsets; s++)
@@ -217,6 +219,11 @@ static void make_step(share *x, int thread, int step) {
         int s = todo[i] / SIM_NAMES, k = todo[i] % SIM_NAMES;
         int h = new_handle(p, x->a, x->rank, s, k, x->phase * 1000 + x->used[s][k]++);
         p->handles[h].signature = asked(x->rng, p, x->q, x->rank, x->phase * x->q->steps + step, s, k);
+        if (sim_chance(x->rng, x->q->refusals)) {
+            p->handles[h].signature = sim_refusal(p->handles[h].signature);
+            push(p, x->a, x->rank, thread, SIM_REFUSE, s, h);
+            continue;
+        }
         push(p, x->a, x->rank, thread, sim_chance(x->rng, 3) ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
         open[nopen++] = h;
         while (nopen && sim_chance(x->rng, x->q->impatience)) {

@@ -22,11 +22,21 @@ typedef struct sim_signature {
     } tensor[SIM_TENSORS];
 } sim_signature;
 
-enum sim_op_kind { SIM_ENQUEUE, SIM_ENQUEUE_TWICE, SIM_WAIT, SIM_JOIN, SIM_STOP, SIM_PREEMPT, SIM_FAIL, SIM_TUNE };
+enum sim_op_kind {
+    SIM_ENQUEUE,
+    SIM_ENQUEUE_TWICE,
+    SIM_REFUSE,
+    SIM_WAIT,
+    SIM_JOIN,
+    SIM_STOP,
+    SIM_PREEMPT,
+    SIM_FAIL,
+    SIM_TUNE
+};
 
 typedef struct sim_op {
     uint8_t kind, set;
-    int handle; /* ENQUEUE, WAIT, JOIN: which; else -1 */
+    int handle; /* ENQUEUE, REFUSE, WAIT, JOIN: which; else -1 */
 } sim_op;
 
 /* One request (or join) of one rank. Its number + 1 is the ticket. */
@@ -88,6 +98,9 @@ sim_signature sim_random_signature(sim_random *, int set_size);
 
 /* Another signature that does not agree with the one given and is valid, too. */
 sim_signature sim_deviation(sim_random *, sim_signature, int set_size);
+
+/* What a rank has that refuses what it was to ask for. */
+sim_signature sim_refusal(sim_signature);
 
 /* 1 if dims[0] is each rank's own. */
 int sim_own_rows(int operation);

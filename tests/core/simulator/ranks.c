@@ -57,6 +57,21 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
         sim_break(m, "rank %d: the second request of a name in flight was not refused as DUPLICATE_NAME", rank);
 }
 
+static void refuse(sim_machine *m, int rank, int handle) {
+    const sim_handle *h = &m->program->handles[handle];
+    hc_request q;
+    make_request(m->program, handle, 0, &q, NULL);
+    q.why = "this rank is unwilling";
+    q.why_len = (uint32_t)strlen(q.why);
+    m->result[handle].state = SIM_ENDED;
+    m->result[handle].status = HC_INVALID;
+    m->result[handle].spoiled = 1;
+    m->result[handle].text = q.why;
+    m->rank[rank].raises[h->set]++;
+    if (sim_feed(m, rank, &(hc_event){.kind = HC_EV_REFUSE, .set = h->set, .peer = -1, .request = &q}))
+        sim_break(m, "rank %d: REFUSE refused", rank);
+}
+
 static void join(sim_machine *m, int rank, sim_op op) {
     hc_event e = {.kind = HC_EV_JOIN, .set = op.set, .peer = -1, .ticket = (uint64_t)op.handle + 1};
     m->result[op.handle].state = SIM_PENDING;
@@ -196,6 +211,9 @@ void sim_thread_step(sim_machine *m, int rank, int thread) {
         enqueue(m, rank, op.handle);
         if (!m->broken)
             enqueue_again(m, rank, op.handle);
+        break;
+    case SIM_REFUSE:
+        refuse(m, rank, op.handle);
         break;
     case SIM_WAIT:
     case SIM_JOIN:

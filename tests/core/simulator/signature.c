@@ -81,6 +81,16 @@ sim_signature sim_deviation(sim_random *rng, sim_signature s, int set_size) {
     }
 }
 
+sim_signature sim_refusal(sim_signature asked) {
+    return (sim_signature){.operation = asked.operation,
+                           .reduction = HC_SUM,
+                           .wire = HC_WIRE_SAME,
+                           .flags = HC_REQUEST_REFUSED,
+                           .root = -1,
+                           .prescale = 1.0,
+                           .postscale = 1.0};
+}
+
 int sim_signature_agrees(const sim_signature *a, const sim_signature *b) {
     if (a->operation != b->operation || a->reduction != b->reduction || a->memory != b->memory || a->wire != b->wire ||
         a->flags != b->flags || a->ntensors != b->ntensors || a->root != b->root || a->prescale != b->prescale ||

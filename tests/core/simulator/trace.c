@@ -27,7 +27,8 @@ static void print_signature(const sim_signature *s) {
 }
 
 static void print_op(const sim_program *p, sim_op op) {
-    static const char *kinds[] = {"enqueue", "enqueue twice", "wait", "join", "stop", "preempt", "fail", "tune"};
+    static const char *kinds[] = {"enqueue", "enqueue twice", "refuse", "wait", "join",
+                                  "stop",    "preempt",       "fail",   "tune"};
     printf("%s set %d", kinds[op.kind], op.set);
     if (op.handle < 0)
         return;
@@ -35,7 +36,7 @@ static void print_op(const sim_program *p, sim_op op) {
     printf(" ticket %d", op.handle + 1);
     if (!h->is_join)
         printf(" %s", p->set[h->set].name[h->name]);
-    if (op.kind == SIM_ENQUEUE || op.kind == SIM_ENQUEUE_TWICE) {
+    if (op.kind == SIM_ENQUEUE || op.kind == SIM_ENQUEUE_TWICE || op.kind == SIM_REFUSE) {
         printf(" ");
         print_signature(&h->signature);
     }

@@ -49,6 +49,8 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
         put(l, " group");
     if (flags & HC_REQUEST_LAST)
         put(l, " last");
+    if (flags & HC_REQUEST_REFUSED)
+        put(l, " refused");
     for (uint32_t t = hc__read32(&r); t > 0 && !r.bad; t--) {
         uint8_t dtype = hc__read8(&r), ndim = hc__read8(&r), type_len = dtype & 0x80 ? hc__read8(&r) : 0;
         const char *type = (const char *)hc__read_bytes(&r, type_len);

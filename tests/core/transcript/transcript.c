@@ -156,6 +156,18 @@ static void do_enqueue(const words *w) {
         cluster_enqueue(&r, ranks[i], set_of(w), &q);
 }
 
+/* refuse RANKS OPERATION NAME WHY: the rank has no request, but others have */
+static void do_refuse(const words *w) {
+    int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
+    hc_request q = {.name = w->at[verb + 1],
+                    .name_len = (uint32_t)strlen(w->at[verb + 1]),
+                    .operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]),
+                    .why = w->at[verb + 2],
+                    .why_len = (uint32_t)strlen(w->at[verb + 2])};
+    for (int i = 0; i < n; i++)
+        cluster_feed(&r, ranks[i], &(hc_event){.kind = HC_EV_REFUSE, .set = set_of(w), .peer = -1, .request = &q});
+}
+
 static void do_each(const words *w, int kind) {
     int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks);
     for (int i = 0; i < n; i++) {
@@ -238,7 +250,7 @@ static int obey(const words *w) {
         void (*act)(const words *);
     } others[] = {{"world", do_world},   {"set", do_set},         {"enqueue", do_enqueue}, {"fail", do_fail},
                   {"sent", do_sent},     {"message", do_message}, {"deliver", do_deliver}, {"wait", do_wait},
-                  {"silent", do_silent}, {"tune", do_tune}};
+                  {"silent", do_silent}, {"tune", do_tune},       {"refuse", do_refuse}};
     for (size_t i = 0; i < sizeof events / sizeof *events; i++)
         if (!strcmp(w->at[0], events[i].verb))
             return do_each(w, events[i].kind), 1;

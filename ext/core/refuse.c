@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * refuse.c - calls that this rank has refused before they were requests.
+ *
+ * The other ranks make the call that this one has refused, and would wait for it; or meet this rank's next call of the
+ * name, which is another one of theirs, and have wrong numbers. So a refusal is announced like a request, and is a
+ * mismatch wherever it is complete, also with refusals alone. It is no pending request, because nobody waits for it: its
+ * rank may leave before it is agreed, and it has no clock. The next request of the name is raised behind it.
+ */
+#include "core/refuse.h"
+
+#include "core/hash.h"
+#include "core/memory.h"
+#include "core/names.h"
+#include "core/pending.h"
+#include "core/raise.h"
+#include "core/request.h"
+#include "core/state.h"
+#include "core/tree.h"
+
+static void raise_refusal(hc__set *s, uint32_t name) {
+    hc__tree_have_first(s, name, 0, s->names.at[name].refused, s->set_rank, 0);
+}
+
+static void append(hc__set *s, uint32_t name, hc__sig *sig) {
+    hc__sig **end = &s->names.at[name].refused;
+    int is_behind = *end != NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = sig;
+    if (is_behind)
+        s->pending.nbehind++;
+    else
+        raise_refusal(s, name);
+}
+
+/* Not where the name has a request that is not agreed yet: that one goes on. */
+static int may_refuse(const hc__name *record) {
+    return record->phase == HC__ABSENT || record->phase == HC__RUNNING;
+}
+
+/* Where no memory is left, the others hear nothing. */
+void hc__refuse(hc__set *s, const hc_request *request) {
+    hc_engine *e = s->engine;
+    hc_request refusal = {.name = request->name,
+                          .name_len = request->name_len,
+                          .operation = request->operation,
+                          .reduction = HC_SUM,
+                          .wire = HC_WIRE_SAME,
+                          .flags = HC_REQUEST_REFUSED,
+                          .root = -1,
+                          .why = request->why,
+                          .why_len = request->why_len < HC__WHY_REFUSED ? request->why_len : HC__WHY_REFUSED};
+    hc__sig_view view;
+    uint64_t key[2];
+    uint32_t name = HC__NONE;
+    hc__sig *sig = NULL;
+    if (s->end.stopping || s->end.stopped)
+        return;
+    if (!hc__sig_encode(e, &refusal, &view) && !hc__sig_check(view.bytes, view.nbytes, s->set_size, &view)) {
+        hc__hash(view.name, view.name_len, key);
+        name = hc__name_intern(s, key);
+    }
+    if (name != HC__NONE && may_refuse(&s->names.at[name]))
+        sig = hc__sig_new(e, &view, key);
+    if (sig) {
+        append(s, name, sig);
+        return;
+    }
+    if (name != HC__NONE)
+        hc__name_forget(s, name);
+    e->starved = 0; /* nothing was announced, and nothing else has to fail */
+}
+
+int hc__refusal_raised(const hc__set *s, uint32_t name) {
+    const hc__name *record = &s->names.at[name];
+    return record->refused && record->first && (record->first->have[0] & 1);
+}
+
+void hc__refusal_settled(hc__set *s, uint32_t name) {
+    hc__name *record = &s->names.at[name];
+    hc__sig *over = record->refused;
+    record->refused = over->next;
+    hc__sig_unref(s->engine, over);
+    if (record->refused) {
+        s->pending.nbehind--;
+        raise_refusal(s, name);
+    } else if (record->phase == HC__BEHIND) {
+        s->pending.nbehind--;
+        hc__raise_behind(s, name);
+    }
+}
+
+void hc__refusals_free(hc__set *s) {
+    for (uint32_t i = 0; i < s->names.room; i++)
+        while (s->names.at[i].refused) {
+            hc__sig *sig = s->names.at[i].refused;
+            s->names.at[i].refused = sig->next;
+            hc__sig_unref(s->engine, sig);
+            hc__name_forget(s, i);
+        }
+    s->pending.nbehind = 0;
+}
