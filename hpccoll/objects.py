@@ -119,8 +119,10 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
     handle = own.collective("gather", data, name, None, True, root=root, type_name=_PICKLED)
-    received = handle.wait()
-    _raise_refusal(said)
+    try:
+        received = handle.wait()
+    finally:
+        _raise_refusal(said)
     return _unpack_rows(handle, received) if own.rank == root else None
 
 
@@ -132,17 +134,23 @@ def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str |
     if own.rank == root:
         if values is None or len(values) != own.size:
             what = "None" if values is None else f"{len(values)} objects"
-            raise errors.InvalidArgumentError(
+            error = errors.InvalidArgumentError(
                 f"scatter_object of {what}: the root gives one for each of {own.size} ranks"
             )
+            if name is None:
+                own.tell_refusal("scatter", None, error, 2)
+            raise error
         packed = [_try_to_pack(value, pickle.dumps) for value in values]
         parts = [part for part, _ in packed]
         reason = next((part for part, refused in packed if refused), nothing)
     said = own.collective("allgather", reason, _other(name), None, False, type_name=_PICKLED)
     splits = [len(part) for part in parts]
     data = np.concatenate([nothing, *parts])
-    received = own.collective("scatter", data, name, None, True, root=root, splits=splits, type_name=_PICKLED).wait()
-    _raise_refusal(said)
+    handle = own.collective("scatter", data, name, None, True, root=root, splits=splits, type_name=_PICKLED)
+    try:
+        received = handle.wait()
+    finally:
+        _raise_refusal(said)
     return _unpack(received, root)
 
 

@@ -8,6 +8,7 @@ folded once, in the order of the ranks, or on all ranks in the same way, so that
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 from functools import reduce
@@ -117,6 +118,16 @@ class UserReduction:
         self, own: _core.Set, operation: str, x: Any, name: str | None, out: Any, waits: bool, root: int | None
     ) -> Reducing:
         """Begin an operation with this reduction; see `_core.Set.collective`."""
+        try:
+            array, restore = self._adopt(own, operation, x, root)
+        except Exception as error:
+            if name is None:  # the other ranks have begun two: what they said, and their arrays
+                own.tell_refusal(operation, None, error, 2)
+            raise
+        return Reducing(self, own, operation, array, restore, name, out, waits, root or 0)
+
+    def _adopt(self, own: _core.Set, operation: str, x: Any, root: int | None) -> tuple[np.ndarray, Any]:
+        """Check the arguments; return the array, and what makes its type of a result."""
         check_inside(own, operation)
         if isinstance(x, (list, tuple)):
             raise errors.UnsupportedError(f"{operation} with {self!r} takes one array, not a group")
@@ -128,7 +139,7 @@ class UserReduction:
             own.check_root(root)
         if operation == "reducescatter" and not array.ndim:
             raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
-        return Reducing(self, own, operation, array, restore, name, out, waits, root or 0)
+        return array, restore
 
 
 class Reducing:
@@ -179,7 +190,12 @@ class Reducing:
         :raises UnsupportedError: the reduction mixes elements, and was not said to
         """
         if not self._is_over:
-            self._op.check(_compare(self._said, self._said.wait(timeout)), self._array)
+            try:
+                self._op.check(_compare(self._said, self._said.wait(timeout)), self._array)
+            except (errors.MismatchError, errors.UnsupportedError):  # what was waited for is the same on all ranks
+                with contextlib.suppress(errors.HpccollError):
+                    _ = self._whole and self._whole.wait(timeout)
+                raise
             if self._whole is None and not self._said.rows().all():  # a rank that has joined would fold no share
                 self._whole = self._begin_whole(True)
             result = self._of_shares() if self._whole is None else self._of_whole(self._whole, timeout)

@@ -4,7 +4,7 @@
  *
  * The other ranks make the call that this one has refused, and would wait for it; or meet this rank's next call of the
  * name, which is another one of theirs, and have wrong numbers. So a refusal is announced like a request, and is a
- * mismatch wherever it is complete, also with refusals alone. It is no pending request, because nobody waits for it: its
+ * mismatch wherever it is complete, also with refusals alone. Nothing waits for it, so it is no pending request: its
  * rank may leave before it is agreed, and it has no clock. The next request of the name is raised behind it.
  */
 #include "core/refuse.h"

@@ -3,6 +3,12 @@
 
 DEF SLICE = 50000000  # ns without a look at signals
 
+cdef extern from *:
+    """
+    static _Thread_local uint64_t failures_known; /* errors of this thread that all ranks of a call have, or hear of */
+    """
+    uint64_t failures_known
+
 
 cdef double seconds_of(object timeout) except? -1.0:
     cdef double seconds
@@ -212,6 +218,7 @@ cdef class Handle:
         return self.c.text.decode("utf-8", "replace") if self.c.text else ""
 
     cdef object outcome(self):
+        global failures_known
         if self.unnamed:
             self.unnamed = False
             self.set.unnamed_waited()
@@ -224,6 +231,7 @@ cdef class Handle:
         if status >= 0 and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
             status = self.c.pieces[0].status
         if status < 0:
+            failures_known += 1
             if self.text is None:
                 self.text = self.failure()
             self.inputs = self.out = None

@@ -43,6 +43,7 @@ cdef extern from "core/hc.h" nogil:
         int32_t root
         double prescale, postscale
         uint32_t ntensors
+        const char *why
     ctypedef struct hc_child:
         int32_t rank, subtree
     ctypedef struct hc_set_config:
@@ -262,6 +263,7 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_forked(hc_loop *)
     void hc_loop_submit(hc_loop *, hc_handle *, int)
     int hc_loop_run_alone(hc_loop *, hc_handle *)
+    void hc_loop_refuse(hc_loop *, uint32_t, const hc_request *)
     enum: HC_SHORTCUT_DIMS
     ctypedef struct hc_shortcut_agreed:
         uint8_t operation, reduction, dtype, ndim

@@ -451,3 +451,23 @@ def start_all(plans, bint waits=False):
     """Start these plans, in their order. `waits`: the caller goes on to wait for them, so no other thread is woken."""
     for plan in plans:
         (<Plan?>plan).begin(waits)
+
+
+cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object tag, str name, bint library):
+    cdef Plan plan = new_plan(own, "recv" if receives else "send", name, x, None)
+    cdef list copies = []
+    if receives:
+        plan.fills = None
+        plan.held = read_target(own.loop, x, &plan.two[0], copies, "x")
+        plan.copies = copies or None
+    else:
+        plan.held = read_input(own.loop, plan.x, &plan.two[0], [])
+    drop_type(x, &plan.two[0])
+    plan.receives = receives
+    plan.h = own.new_message(
+        receives, peer, tag, &plan.two[0], library, HC_P2P_EXACT if copies or library else 0)
+    plan.c = hc_plan_new(own.loop.c, plan.h, own.size)
+    if plan.c is NULL:
+        raise errors.OutOfMemoryError("no memory for a plan of a message")
+    own.loop.plans.add(plan)
+    return plan

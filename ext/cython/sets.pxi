@@ -26,6 +26,7 @@ cdef class Set:
     cdef hc_shortcut *shortcut  # of the node, where that is the whole set; else NULL
     cdef bint shortens          # calls without a name try to
     cdef bint in_shortcut     # a thread looks into the set's memory
+    cdef bint has_refused     # a call without a name, and the ranks have agreed on none since
     cdef uint64_t waited     # largest position in the log of what the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -176,19 +177,11 @@ cdef class Set:
         with nogil:
             hc_gate_close(c, number)
 
-    # ---- preemption ------------------------------------------------------------------------------
+    # ---- preemption, knobs -----------------------------------------------------------------------
 
     def preempt(self):
         """Ask all members to stop after the same step; once is enough, by any of them. Never blocks."""
-        cdef hc_handle *h
-        if self.closed or self.loop.closed or self.loop.forked:
-            return
-        h = hc_handle_new(HC_EV_PREEMPT, self.number, 0, 0, NULL, 0, 0)
-        if h is NULL:
-            raise MemoryError
-        self.shortens = False  # what this rank calls from now on is agreed behind the question, and tells the answer
-        hc_loop_submit(self.loop.c, h, 0)
-        hc_handle_release(h)
+        ask_to_stop(self)
 
     def preempted(self):
         """Whether a member has asked, as far as the operations tell that this program has waited for: the same answer
@@ -201,18 +194,7 @@ cdef class Set:
     def tune(self, uint64_t fusion_threshold, uint64_t raise_bytes, double raise_window):
         """Change these knobs on all members after the same entry of the log, one that commits a request. The first
         rank of the set calls it. Never blocks."""
-        cdef hc_handle *h
-        if self.rank != 0:
-            raise errors.InvalidArgumentError("only the first rank of a process set tunes it")
-        if self.closed or self.loop.closed or self.loop.forked:
-            return
-        h = hc_handle_new(HC_EV_TUNE, self.number, 0, 0, NULL, 0, 3)
-        if h is NULL:
-            raise MemoryError
-        h.rows[0], h.rows[1] = <int64_t>fusion_threshold, <int64_t>raise_bytes
-        h.rows[2] = <int64_t>(raise_window * 1e9)
-        hc_loop_submit(self.loop.c, h, 0)
-        hc_handle_release(h)
+        change_knobs(self, fusion_threshold, raise_bytes, raise_window)
 
     cdef void note_waited(self, const hc_handle *h) noexcept:
         """Positions of what was agreed count; what was refused here alone has none."""
@@ -224,6 +206,7 @@ cdef class Set:
         """All ranks have agreed on a call without a name, or joined: with it they number shortcuts."""
         if self.shortcut is not NULL and h.position and \
                 (h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED):
+            self.has_refused = False
             hc_shortcut_renumber(self.shortcut, h.position)
 
     # ---- names -----------------------------------------------------------------------------------
@@ -273,6 +256,15 @@ cdef class Set:
         if self.unnamed_open == 0:
             self.unnamed_next = 0
         return 0
+
+    cdef str refused_name(self):
+        """Name a call without a name that is refused, and counts as waited for; None: its place is not known."""
+        if self.unnamed_open and self.unnamed_thread != PyThread_get_thread_ident():
+            return None
+        name = self.next_name()
+        self.unnamed_next = self.unnamed_next + 1 if self.unnamed_open else 0
+        self.has_refused = self.shortcut is not NULL
+        return name
 
     cdef Handle hold(self, hc_handle *h, object inputs):
         """`inputs`: the arrays that must live until it is done."""
@@ -332,6 +324,25 @@ cdef class Set:
         :param last: this rank asks for nothing after it; a rank that still does ends the World
         :param type_name: what the bytes of x are, which all ranks must have
         """
+        cdef uint64_t known = failures_known
+        try:
+            return self.begin(operation, x, name, out, waits, op, root, splits, prescale, postscale, compression, last,
+                              type_name)
+        except Exception as error:
+            if name is None and failures_known == known:
+                announce_refusal(self, operation, name, error)
+            raise
+
+    def tell_refusal(self, str operation, name, error, int requests=1):
+        """Tell the other ranks that this one refuses a call, which they make and it will not. Never blocks.
+
+        :param name: of the request; None: the call that this rank would make next without a name
+        :param requests: that the others have in flight together
+        """
+        announce_refusals(self, operation, name, error, requests)
+
+    cdef object begin(self, str operation, x, name, out, bint waits, op, root, splits, prescale, postscale,
+                      compression, bint last, bytes type_name):
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
         call.set, call.name = self, name
@@ -349,7 +360,11 @@ cdef class Set:
                  compression=None):
         """Do an operation and return its result; the arguments are those of collective()."""
         if name is None and self.shortens and compression is None:
-            result = take_shortcut(self, CODES[operation], x, out, op, root, prescale, postscale)
+            try:
+                result = take_shortcut(self, CODES[operation], x, out, op, root, prescale, postscale)
+            except Exception as error:
+                announce_refusal(self, operation, name, error)
+                raise
             if result is not AGREE:
                 return result
         return self.collective(
@@ -470,23 +485,7 @@ cdef class Set:
 
     def plan_message(self, bint receives, x, peer, tag, str name, bint library=False):
         """Make the plan of a send or a receive, which no other rank takes part in. `library`: as for send()."""
-        cdef Plan plan = new_plan(self, "recv" if receives else "send", name, x, None)
-        cdef list copies = []
-        if receives:
-            plan.fills = None
-            plan.held = read_target(self.loop, x, &plan.two[0], copies, "x")
-            plan.copies = copies or None
-        else:
-            plan.held = read_input(self.loop, plan.x, &plan.two[0], [])
-        drop_type(x, &plan.two[0])
-        plan.receives = receives
-        plan.h = self.new_message(
-            receives, peer, tag, &plan.two[0], library, HC_P2P_EXACT if copies or library else 0)
-        plan.c = hc_plan_new(self.loop.c, plan.h, self.size)
-        if plan.c is NULL:
-            raise errors.OutOfMemoryError("no memory for a plan of a message")
-        self.loop.plans.add(plan)
-        return plan
+        return new_message_plan(self, receives, x, peer, tag, name, library)
 
     def plan_pair(self, give, take, int peer, str name, Segment segment, size_t offset):
         """Make the plan of an exchange with one rank of this node, which makes it too, of as many bytes.

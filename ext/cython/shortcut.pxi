@@ -11,7 +11,7 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     """The result of a call with which all ranks have come, or AGREE."""
     cdef hc_shortcut_call call
     cdef int state, traits
-    if own.unnamed_open or own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
+    if own.unnamed_open or own.has_refused or own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
         return AGREE
     if hc_in_flight_any(&own.loop.in_flight):
         return AGREE

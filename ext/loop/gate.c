@@ -294,10 +294,22 @@ static begun *new_begun(const hc_gate_call *call, const hc_gate_place *place) {
     return b;
 }
 
+/* The ranks of the set that make this call hear that this one does not. */
+static int tell_refusal(const hc_gate_call *call, const hc_gate_place *place, int status, const char *text) {
+    if (call->size < sizeof *call || is_message(call) || call->operation >= HC_OPERATION_COUNT ||
+        has(call, HC_OP_ONLY_EVENT) || !call->name_len)
+        return status;
+    hc_loop_refuse(
+        place->loop, place->set,
+        &(hc_request){
+            .name = call->name, .name_len = (uint32_t)call->name_len, .operation = call->operation, .why = text});
+    return status;
+}
+
 static int begin_in(const hc_gate_call *call, const hc_gate_place *place, char *text) {
     int status = check(call, place, text);
     if (status < 0)
-        return status;
+        return tell_refusal(call, place, status, text);
     hc_handle *handle = is_message(call) ? new_message(call, place) : new_request(call, place);
     begun *b = handle ? new_begun(call, place) : NULL;
     if (!b) {

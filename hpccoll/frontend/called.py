@@ -15,7 +15,7 @@ _WORDS = {
     "x": "the tensor",
     "array": "tensor",
     "arrays": "tensors",
-    **{name.upper(): name for name in ("Average", "Sum", "Min", "Max", "Product")},
+    **{name.upper(): name for name in ("Average", "Sum", "Adasum", "Min", "Max", "Product")},
 }
 _WORD = re.compile(rf"(?<![\w'.])({'|'.join(_WORDS)})(?![\w'.])")
 
@@ -29,7 +29,7 @@ def called(operation: str) -> str:
     found = operation
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("hpccoll.") and not module.endswith((".testing", ".own_errors")):
+        if module.startswith("hpccoll.") and not module.endswith((".testing", ".own_errors", ".refused")):
             name = frame.f_code.co_name
             found = operation if name.startswith(("_", "<")) else name
         frame = frame.f_back

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from hpccoll import errors
 
-__all__ = ["HandleNumber", "Waitable", "poll", "synchronize"]
+__all__ = ["HandleNumber", "Waitable", "poll", "synchronize", "wait_for_all"]
 
 _numbers = itertools.count()
 
@@ -45,9 +45,26 @@ class HandleNumber(int):
     def wait(self) -> Any:
         """See synchronize()."""
         if self._finish is not None:
-            self._result = self._finish([request.wait() for request in self._requests])
+            self._result = self._finish(wait_for_all(self._requests))
             self._finish, self._requests = None, ()
         return self._result
+
+
+def wait_for_all(requests: Sequence[Waitable]) -> list[Any]:
+    """Wait for all requests, also behind one that fails: what was waited for is the same on all ranks.
+
+    :returns: their results
+    :raises HpccollError: the error of the first that has failed
+    """
+    results, failed = [], None
+    for request in requests:
+        try:
+            results.append(request.wait())
+        except errors.HpccollError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return results
 
 
 def poll(handle: int) -> bool:

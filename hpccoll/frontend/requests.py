@@ -26,6 +26,7 @@ from hpccoll.frontend.called import called, in_its_words
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
+from hpccoll.frontend.refused import tells
 from hpccoll.world import World
 
 __all__ = ["Requests", "check_factors", "group_of", "together"]
@@ -50,7 +51,7 @@ def _named(
             what = f"{called(operation)} of {name or 'an unnamed tensor'}"
             raise type(error)(f"{what}: {in_its_words(str(error))}") from None
 
-    return call
+    return tells(call)
 
 
 _in_flight = names.InFlight()

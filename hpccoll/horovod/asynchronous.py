@@ -17,6 +17,7 @@ from hpccoll.frontend.adapter import SparseParts, TensorAdapter
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
 from hpccoll.frontend.reductions import Average, Op, Sum, choose
+from hpccoll.frontend.refused import each, tells
 from hpccoll.frontend.requests import Requests, group_of, together
 
 __all__ = ["AsynchronousOperations"]
@@ -32,6 +33,7 @@ class AsynchronousOperations(Generic[T]):
 
     # ---- reductions ----------------------------------------------------------------------------------
 
+    @tells
     def allreduce_async(
         self,
         tensor: T,
@@ -60,6 +62,7 @@ class AsynchronousOperations(Generic[T]):
             in_place=False,
         )  # fmt: skip
 
+    @tells
     def allreduce_async_(
         self,
         tensor: T,
@@ -88,6 +91,7 @@ class AsynchronousOperations(Generic[T]):
             in_place=True,
         )  # fmt: skip
 
+    @tells
     def grouped_allreduce_async(
         self,
         tensors: Sequence[T],
@@ -118,6 +122,7 @@ class AsynchronousOperations(Generic[T]):
             in_place=False,
         )  # fmt: skip
 
+    @tells
     def grouped_allreduce_async_(
         self,
         tensors: Sequence[T],
@@ -146,6 +151,7 @@ class AsynchronousOperations(Generic[T]):
             in_place=True,
         )  # fmt: skip
 
+    @tells
     def sparse_allreduce_async(
         self, tensor: T, name: str | None, op: Op | None, process_set: ProcessSet = global_process_set
     ) -> Callable[[], T]:
@@ -176,6 +182,7 @@ class AsynchronousOperations(Generic[T]):
 
         return wait
 
+    @tells
     def reducescatter_async(
         self,
         tensor: T,
@@ -200,6 +207,7 @@ class AsynchronousOperations(Generic[T]):
         """
         return self.requests.reducescatter(name, tensor, choose(op), prescale_factor, postscale_factor, process_set)
 
+    @tells
     def grouped_reducescatter_async(
         self,
         tensors: Sequence[T],
@@ -222,17 +230,13 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see reducescatter_async
         """
         own, group = choose(op), group_of(tensors)
-        return together(
-            [
-                self.requests.reducescatter(
-                    names.member(name, i, len(group)), tensor, own, prescale_factor, postscale_factor, process_set
-                )
-                for i, tensor in enumerate(group)
-            ]
-        )
+        members = [names.member(name, i, len(group)) for i in range(len(group))]
+        begin = self.requests.reducescatter
+        return together(each(begin, members, group, process_set, own, prescale_factor, postscale_factor))
 
     # ---- movements -----------------------------------------------------------------------------------
 
+    @tells
     def allgather_async(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
         """Begin to concatenate the tensors of all ranks along their first dimension.
 
@@ -246,6 +250,7 @@ class AsynchronousOperations(Generic[T]):
         """
         return self.requests.allgather(name, tensor, process_set)
 
+    @tells
     def grouped_allgather_async(
         self, tensors: Sequence[T], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> int:
@@ -259,13 +264,10 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see allgather_async
         """
         group = group_of(tensors)
-        return together(
-            [
-                self.requests.allgather(names.member(name, i, len(group)), tensor, process_set)
-                for i, tensor in enumerate(group)
-            ]
-        )
+        members = [names.member(name, i, len(group)) for i in range(len(group))]
+        return together(each(self.requests.allgather, members, group, process_set))
 
+    @tells
     def broadcast_async(
         self,
         tensor: T,
@@ -285,6 +287,7 @@ class AsynchronousOperations(Generic[T]):
         """
         return self.requests.broadcast(name, tensor, root_rank, process_set, in_place=False)
 
+    @tells
     def broadcast_async_(
         self,
         tensor: T,
@@ -304,6 +307,7 @@ class AsynchronousOperations(Generic[T]):
         """
         return self.requests.broadcast(name, tensor, root_rank, process_set, in_place=True)
 
+    @tells
     def alltoall_async(
         self,
         tensor: T,

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from hpccoll.compression import Compression as Wire
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
-from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.handles import synchronize, wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op, Reduction, choose
+from hpccoll.frontend.refused import each, tells
 from hpccoll.frontend.requests import group_of
 from hpccoll.horovod.rooted import RootedOperations
 
@@ -55,6 +56,7 @@ class Operations(RootedOperations[T]):
 
     # ---- allreduce -----------------------------------------------------------------------------------
 
+    @tells
     def allreduce(
         self,
         tensor: T,
@@ -85,6 +87,7 @@ class Operations(RootedOperations[T]):
         call = Allreduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, group=False)
         return self._compressed(call, [tensor], compression)[0]
 
+    @tells
     def allreduce_(
         self,
         tensor: T,
@@ -113,6 +116,7 @@ class Operations(RootedOperations[T]):
         ).wait()  # fmt: skip
         return result
 
+    @tells
     def grouped_allreduce(
         self,
         tensors: Sequence[T],
@@ -140,6 +144,7 @@ class Operations(RootedOperations[T]):
         call = Allreduce(name, choose(op, average), prescale_factor, postscale_factor, process_set, group=True)
         return self._compressed(call, group_of(tensors), compression)
 
+    @tells
     def grouped_allreduce_(
         self,
         tensors: Sequence[T],
@@ -190,6 +195,7 @@ class Operations(RootedOperations[T]):
 
     # ---- allgather -----------------------------------------------------------------------------------
 
+    @tells
     def allgather(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> T:
         """Concatenate the tensors of all ranks along their first dimension.
 
@@ -202,6 +208,7 @@ class Operations(RootedOperations[T]):
         """
         return self.run_allgather(tensor, name, process_set)
 
+    @tells
     def grouped_allgather(
         self, tensors: Sequence[T], name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> list[T]:
@@ -227,6 +234,7 @@ class Operations(RootedOperations[T]):
 
     # ---- broadcast -----------------------------------------------------------------------------------
 
+    @tells
     def broadcast(
         self,
         tensor: T,
@@ -245,6 +253,7 @@ class Operations(RootedOperations[T]):
         """
         return self.run_broadcast(tensor, root_rank, name, process_set)
 
+    @tells
     def broadcast_(
         self,
         tensor: T,
@@ -271,6 +280,7 @@ class Operations(RootedOperations[T]):
 
     # ---- alltoall ------------------------------------------------------------------------------------
 
+    @tells
     def alltoall(
         self,
         tensor: T,
@@ -300,6 +310,7 @@ class Operations(RootedOperations[T]):
 
     # ---- reducescatter -------------------------------------------------------------------------------
 
+    @tells
     def reducescatter(
         self,
         tensor: T,
@@ -326,6 +337,7 @@ class Operations(RootedOperations[T]):
         call = Reducescatter([name], choose(op), prescale_factor, postscale_factor, process_set)
         return self._compressed_rows(call, [tensor], compression)[0]
 
+    @tells
     def grouped_reducescatter(
         self,
         tensors: Sequence[T],
@@ -361,10 +373,8 @@ class Operations(RootedOperations[T]):
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[T]) -> list[T]:
         """Return the results of reducescatters, one per name and tensor."""
-        handles = [
-            self.requests.reducescatter(
-                name, tensor, call.op, call.prescale, call.postscale, call.process_set, waits=True
-            )
-            for name, tensor in zip(call.names, tensors, strict=True)
-        ]
-        return [handle.wait() for handle in handles]
+        begun = each(
+            self.requests.reducescatter, call.names, tensors, call.process_set, call.op, call.prescale, call.postscale,
+            waits=True,
+        )  # fmt: skip
+        return wait_for_all(begun)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op, choose
+from hpccoll.frontend.refused import tells
 from hpccoll.horovod.asynchronous import AsynchronousOperations
 
 __all__ = ["RootedOperations"]
@@ -23,6 +24,7 @@ class RootedOperations(AsynchronousOperations[T]):
 
     # ---- reduce --------------------------------------------------------------------------------------
 
+    @tells
     def reduce(
         self,
         tensor: T,
@@ -51,6 +53,7 @@ class RootedOperations(AsynchronousOperations[T]):
         ).wait()
         return result
 
+    @tells
     def reduce_async(
         self,
         tensor: T,
@@ -79,6 +82,7 @@ class RootedOperations(AsynchronousOperations[T]):
 
     # ---- gather --------------------------------------------------------------------------------------
 
+    @tells
     def gather(
         self,
         tensor: T,
@@ -101,6 +105,7 @@ class RootedOperations(AsynchronousOperations[T]):
         result: T | None = self.requests.gather(name, tensor, root_rank, process_set, waits=True).wait()
         return result
 
+    @tells
     def gather_async(
         self,
         tensor: T,
@@ -123,6 +128,7 @@ class RootedOperations(AsynchronousOperations[T]):
 
     # ---- scatter -------------------------------------------------------------------------------------
 
+    @tells
     def scatter(
         self,
         tensor: T,
@@ -147,6 +153,7 @@ class RootedOperations(AsynchronousOperations[T]):
         """
         return self.run_scatter(tensor, root_rank, splits, name, process_set)
 
+    @tells
     def scatter_async(
         self,
         tensor: T,

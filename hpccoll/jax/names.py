@@ -19,9 +19,9 @@ import jax
 from hpccoll import errors
 from hpccoll.jax.internals import EvalTrace, trace_ctx
 
-__all__ = ["checked", "in_trace", "repeated", "tracing"]
+__all__ = ["checked", "in_trace", "repeated", "tracing", "unnamed"]
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 UNNAMED = "unnamed call "
 _REPEATED = re.compile(r" \(call \d+\)$")
 
@@ -53,6 +53,15 @@ def in_trace(operation: str, name: str | None) -> str:
     return name if name is not None else f"{operation} at {_place()}"
 
 
+def unnamed(operation: str) -> None:
+    """Say that a call without a name matches by its order.
+
+    :raises InvalidArgumentError: it was to be a part of a program, whose names are known when it is lowered
+    """
+    if tracing([]):
+        raise errors.InvalidArgumentError(f"the {operation} has no name yet")
+
+
 def repeated(name: str, count: int) -> str:
     """Return the name of the call number `count`, from 1, that a program has under this name."""
     return name if count == 1 else f"{name} (call {count})"
@@ -60,7 +69,7 @@ def repeated(name: str, count: int) -> str:
 
 def _place() -> str:
     frame = sys._getframe()  # noqa: SLF001 - this is how inspect does it
-    while frame.f_back is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _HERE:
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OURS):
         frame = frame.f_back
     code = frame.f_code
     return f"{os.path.basename(code.co_filename)}:{frame.f_lineno} ({code.co_name})"

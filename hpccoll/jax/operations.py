@@ -18,6 +18,7 @@ text begins with the name of that class.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ import numpy as np
 from hpccoll import compression, errors
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, Sum, choose
+from hpccoll.frontend.refused import tells
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import array, checked_reduction, wire_of
@@ -36,6 +38,9 @@ __all__ = [
     "Compression", "allgather", "allreduce", "allreduce_call", "alltoall", "barrier", "broadcast", "exscan", "gather",
     "grouped_allreduce", "recv", "reduce", "reducescatter", "run_all", "scan", "scatter", "send", "sendrecv",
 ]  # fmt: skip
+
+
+_tells = functools.partial(tells, name_unnamed=names.unnamed)
 
 
 class Compression:
@@ -80,6 +85,7 @@ def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]
 # ---- reductions ------------------------------------------------------------------------------------------
 
 
+@_tells
 def allreduce(
     x: Any,
     op: Op | None = Average,
@@ -106,6 +112,7 @@ def allreduce(
     return _allreduce([array(x)], op, name, compression, prescale_factor, postscale_factor, process_set, False)[0]
 
 
+@_tells
 def grouped_allreduce(
     xs: Sequence[Any],
     op: Op | None = Average,
@@ -149,6 +156,7 @@ def allreduce_call(
     )  # fmt: skip
 
 
+@_tells
 def reduce(
     x: Any,
     *,
@@ -172,6 +180,7 @@ def reduce(
     return results[0] if results else None
 
 
+@_tells
 def reducescatter(
     x: Any,
     op: Op | None = Average,
@@ -200,6 +209,7 @@ def reducescatter(
     return _run(call, name, x)[0]
 
 
+@_tells
 def scan(x: Any, op: Op | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Combine the arrays of the ranks up to this one, in their order.
 
@@ -212,6 +222,7 @@ def scan(x: Any, op: Op | None = None, *, name: str | None = None, process_set: 
     return _prefix("scan", x, op, name, process_set)
 
 
+@_tells
 def exscan(
     x: Any, op: Op | None = None, *, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -251,6 +262,7 @@ def _counts(what: str, counts: Any, size: int) -> tuple[int, ...] | None:
     return checked
 
 
+@_tells
 def allgather(
     x: Any,
     *,
@@ -280,6 +292,7 @@ def _check_own_rows(call: Call, x: Any) -> None:
         )
 
 
+@_tells
 def gather(
     x: Any,
     root_rank: int,
@@ -301,6 +314,7 @@ def gather(
     return results[0] if results else None
 
 
+@_tells
 def alltoall(
     x: Any,
     splits: Sequence[int] | None = None,
@@ -333,6 +347,7 @@ def alltoall(
     return _run(call, name, x)[0]
 
 
+@_tells
 def broadcast(x: Any, root_rank: int, *, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
     """Give the root's array to all ranks.
 
@@ -345,6 +360,7 @@ def broadcast(x: Any, root_rank: int, *, name: str | None = None, process_set: P
     return _run(_call("broadcast", process_set, root=_root(process_set, root_rank)), name, array(x))[0]
 
 
+@_tells
 def scatter(
     x: Any,
     root_rank: int,
@@ -374,6 +390,7 @@ def scatter(
 # ---- messages and barriers, which keep their order -------------------------------------------------------
 
 
+@_tells
 def barrier(*, name: str | None = None, process_set: ProcessSet = global_process_set) -> None:
     """Wait until all ranks have called it. In a trace it keeps its place among messages and barriers.
 

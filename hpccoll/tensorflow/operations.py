@@ -23,12 +23,13 @@ from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
+from hpccoll.frontend.refused import tells
 from hpccoll.horovod import job
 from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
 from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of
-from hpccoll.tensorflow.graph_names import scoped
+from hpccoll.tensorflow.graph_names import scoped, unique
 from hpccoll.tensorflow.internals import could_possibly_record
 from hpccoll.tensorflow.own_errors import public
 
@@ -56,12 +57,23 @@ def _recorded(
     return made
 
 
+def _name_unnamed(operation: str) -> str | None:
+    return None if tf.executing_eagerly() else unique(operation, None)
+
+
+_tells = functools.partial(tells, name_unnamed=_name_unnamed)
+
+
 class TensorFlowOperations(Operations[Any]):
     """Operations that a tape records, or that become a part of a graph. See Operations for the methods.
 
     A graph's derivatives are those of hpccoll.tensorflow.gradients. TensorFlow knows none of what XLA compiles, and
     would differentiate the steps of an Adasum.
     """
+
+    def name_unnamed(self, operation: str) -> str | None:
+        """See hpccoll.frontend.refused."""
+        return _name_unnamed(operation)
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
@@ -156,6 +168,7 @@ Compression = Compressors(ADAPTER)
 
 
 @public
+@_tells
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -221,6 +234,7 @@ def _allreduce_slices(
 
 
 @public
+@_tells
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
@@ -270,6 +284,7 @@ def grouped_allreduce(
 
 
 @public
+@_tells
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -304,6 +319,7 @@ def reducescatter(
 
 
 @public
+@_tells
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",
@@ -339,6 +355,7 @@ def grouped_reducescatter(
 
 
 @public
+@_tells
 def allgather(
     tensor: Any,
     name: str | None = None,
@@ -360,6 +377,7 @@ def allgather(
 
 
 @public
+@_tells
 def grouped_allgather(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -380,6 +398,7 @@ def grouped_allgather(
 
 
 @public
+@_tells
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -402,6 +421,7 @@ def broadcast(
 
 
 @public
+@_tells
 def alltoall(
     tensor: Any,
     splits: Any = None,

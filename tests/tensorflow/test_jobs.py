@@ -103,7 +103,7 @@ def test_sessions(job: Job, arguments: tuple[str, ...]) -> None:
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_bad_input(job: Job, ranks: int) -> None:
-    assert job("wrong.py", ranks=ranks).count("passed") == 12 * ranks
+    assert job("wrong.py", ranks=ranks).count("passed") == 13 * ranks
 
 
 @slow

@@ -186,6 +186,20 @@ def check_kinds_of_errors():
     assert set(own_errors.KINDS) >= {getattr(hpccoll, name) for code, _, _, name in _core.STATUSES if code}
 
 
+def check_one_rank_refuses():
+    """The others have an error that names the rank, and the next call of all is matched. Sums as NumPy has them."""
+    for way in (lambda call: call, tf.function):
+        total = way(lambda x: hvd.allreduce(x, op=hvd.Sum))
+        for number in range(2):
+            try:
+                total(tf.constant(["a"]) if rank == 0 else tf.ones(1))
+            except (ValueError, tf.errors.OpError) as raised:
+                assert ("rank 0 has refused this call" in str(raised)) == (rank != 0), raised
+            else:
+                raise AssertionError("passes, though rank 0 has refused it")
+            assert total(tf.fill([1], rank + 1.0)) == size * (size + 1) / 2, number
+
+
 def check_not_initialized():
     program = tf.function(lambda: hvd.allreduce(tf.ones(1), name="later"))
     program()

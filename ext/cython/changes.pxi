@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# changes.pxi - what holds for all members of a process set from one position of its log on: a stop, other knobs.
+
+
+cdef int ask_to_stop(Set own) except -1:
+    cdef hc_handle *h
+    if own.closed or own.loop.closed or own.loop.forked:
+        return 0
+    h = hc_handle_new(HC_EV_PREEMPT, own.number, 0, 0, NULL, 0, 0)
+    if h is NULL:
+        raise MemoryError
+    own.shortens = False  # what this rank calls from now on is agreed behind the question, and tells the answer
+    hc_loop_submit(own.loop.c, h, 0)
+    hc_handle_release(h)
+    return 0
+
+
+cdef int change_knobs(Set own, uint64_t fusion_threshold, uint64_t raise_bytes, double raise_window) except -1:
+    cdef hc_handle *h
+    if own.rank != 0:
+        raise errors.InvalidArgumentError("only the first rank of a process set tunes it")
+    if own.closed or own.loop.closed or own.loop.forked:
+        return 0
+    h = hc_handle_new(HC_EV_TUNE, own.number, 0, 0, NULL, 0, 3)
+    if h is NULL:
+        raise MemoryError
+    h.rows[0], h.rows[1] = <int64_t>fusion_threshold, <int64_t>raise_bytes
+    h.rows[2] = <int64_t>(raise_window * 1e9)
+    hc_loop_submit(own.loop.c, h, 0)
+    hc_handle_release(h)
+    return 0

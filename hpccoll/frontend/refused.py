@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls without a name that a front end refuses before they are requests: the other ranks have an error, and no wait.
+
+Such calls match by their order, or by their place in a program. So a refused one counts, and the next one of this rank
+is matched with the next one of the others. The core tells of what it refuses itself (ext/cython/refusals.pxi); what a
+front end refuses, it tells here. A call with a name may be made again under its name, so nobody is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from hpccoll import _core, errors
+from hpccoll.frontend.handles import wait_for_all
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+
+__all__ = ["each", "tells"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Naming = Callable[[str], str | None]
+_GROUPS_OF_REQUESTS = ("allgather", "reducescatter")
+"""Operations whose groups are as many requests as tensors; a group of another one is one request."""
+
+
+def tells(function: Callable[P, T], name_unnamed: Naming | None = None) -> Callable[P, T]:
+    """Make an operation tell the other ranks when it raises an error that they do not have.
+
+    :param function: called like the operation: "grouped_allreduce_async_"; with a `name` and a `process_set`
+    :param name_unnamed: gives the name that requests without one have at this place, None: that of their order; None:
+        the method of this name that the front end has, or else they match by their order
+    """
+    operation = function.__name__.rstrip("_").removesuffix("_async")
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        known = _core.failures()
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if _core.failures() == known:
+                with contextlib.suppress(TypeError):  # it is called with arguments that it does not have
+                    bound = signature.bind(*args, **kwargs)
+                    bound.apply_defaults()
+                    own = getattr(bound.arguments.get("self"), "name_unnamed", _by_order)
+                    _tell(operation, bound.arguments, name_unnamed or own, error)
+            raise
+
+    return call
+
+
+def _by_order(operation: str) -> None:
+    del operation
+
+
+def _tell(operation: str, arguments: dict[str, Any], name_unnamed: Naming, error: Exception) -> None:
+    if arguments.get("name") is not None:
+        return
+    with contextlib.suppress(errors.HpccollError, ValueError):  # there is no World, or this rank is not in the set
+        core = world_of(arguments.get("process_set", global_process_set)).core
+        single, whole, requests = _requests(operation, arguments)
+        names = [name_unnamed(whole) for _ in range(requests)]
+        if None in names:
+            core.tell_refusal(single, None, error, requests)
+        else:
+            for name in names:
+                core.tell_refusal(single, name, error)
+
+
+def _requests(operation: str, arguments: dict[str, Any]) -> tuple[str, str, int]:
+    """Return the operation of the requests that a call makes, what it is called in names, and how many they are."""
+    single = operation.removeprefix("grouped_")
+    if operation == "sparse_allreduce":
+        return "allgather", "allgather", 2  # indices and values
+    if single != operation and single in _GROUPS_OF_REQUESTS:
+        tensors = arguments.get("tensors")
+        return single, single, len(tensors) if isinstance(tensors, Sequence) else 1
+    return single, f"grouped_{single}" if arguments.get("group") else operation, 1
+
+
+def each(
+    begin: Callable[..., Any], members: Sequence[str | None], tensors: Sequence[Any], process_set: ProcessSet,
+    *arguments: Any, **options: Any,
+) -> list[Any]:  # fmt: skip
+    """Begin one request of each tensor of a group; if one is refused, so are those behind it.
+
+    :param begin: a method of Requests
+    :param members: the names of the tensors
+    :param arguments: what `begin` takes behind the name and the tensor, before the process set
+    :returns: their handles
+    """
+    begun: list[Any] = []
+    core = world_of(process_set).core
+    by_order = None in members
+    if by_order:
+        _core.hold_order(core)
+    try:
+        for name, tensor in zip(members, tensors, strict=True):
+            begun.append(begin(name, tensor, *arguments, process_set, **options))
+    except Exception as error:
+        for _ in members[len(begun) + 1 :] if by_order else ():
+            core.tell_refusal(begin.__name__, None, error)
+        with contextlib.suppress(errors.HpccollError):
+            wait_for_all(begun)
+        raise
+    finally:
+        if by_order:
+            _core.release_order(core)
+    return begun

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call without a name that one rank refuses is a call: the others hear of it, and the next calls belong together.
+
+Expectations: sums that NumPy would give of the values that the ranks pass in the calls of one number.
+"""
+
+import numpy as np
+import pytest
+
+import hpccoll
+
+REFUSED = r"rank {} has refused this call: "
+
+
+def values(world, number, count=3):
+    """The values of this rank in a call, and their sum over the ranks."""
+    return np.full(count, (world.rank + 1.0) * 10**number), world.size * (world.size + 1) / 2 * 10**number
+
+
+def agrees(world, number, count=3):
+    x, total = values(world, number, count)
+    np.testing.assert_array_equal(hpccoll.allreduce(x, world=world), total)
+
+
+def wrong(world):
+    return hpccoll.allreduce(np.array(["a"]), world=world)
+
+
+WRONG = {
+    "dtype": wrong,
+    "op": lambda world: hpccoll.allreduce(np.ones(3), "sum", world=world),
+    "factor": lambda world: hpccoll.allreduce(np.ones(3, int), prescale=2.0, world=world),
+    "out": lambda world: hpccoll.allreduce(np.ones(3), out=np.ones(4), world=world),
+    "group": lambda world: hpccoll.allreduce([np.ones(3), object()], world=world),
+    "user reduction": lambda world: hpccoll.allreduce([1.0], hpccoll.MINLOC, world=world),
+    "asynchronous": lambda world: hpccoll.allreduce_async(np.array(["a"]), world=world),
+}
+
+
+@pytest.mark.parametrize("count", [3, 3000], ids=["small", "large"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_others_hear_of_it_and_the_next_call_matches(everywhere, kind, count):
+    def program(world):
+        refuses = world.size - 1
+        for number in range(0, 4, 2):
+            if world.rank == refuses:
+                with pytest.raises(hpccoll.HpccollError) as told:
+                    WRONG[kind](world)
+                assert "refused" not in str(told.value)
+            elif kind == "user reduction":
+                pairs = hpccoll.value_index([1.0], [2])
+                with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(refuses)):
+                    hpccoll.allreduce(pairs, hpccoll.MINLOC, world=world)
+            else:
+                with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(refuses)):
+                    hpccoll.allreduce(values(world, number, count)[0], world=world)
+            agrees(world, number + 1, count)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_all_refuse_and_the_next_call_matches(everywhere, kind):
+    def program(world):
+        for number in range(3):
+            for _ in range(number):
+                with pytest.raises(hpccoll.HpccollError):
+                    WRONG[kind](world)
+            agrees(world, number)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("refused", range(3))
+def test_in_the_middle_of_calls_in_flight(everywhere, refused):
+    """The second of three asynchronous calls, say; all that are in flight are waited for."""
+
+    def program(world):
+        for _ in range(2):
+            handles = []
+            for number in range(3):
+                if number == refused and world.rank == 0 and number:
+                    with pytest.raises(hpccoll.UnsupportedError):
+                        hpccoll.allreduce_async(np.array(["a"]), world=world)
+                    continue
+                handles.append((number, hpccoll.allreduce_async(values(world, number)[0], world=world)))
+            for number, handle in handles:
+                if number == refused and number and world.size > 1:
+                    with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
+                        handle.wait()
+                else:
+                    np.testing.assert_array_equal(handle.wait(), values(world, number)[1])
+            agrees(world, 4)
+
+    everywhere(program)
+
+
+def test_objects_of_a_root(everywhere):
+    def program(world):
+        with pytest.raises(hpccoll.HpccollError, match=r"scatter_object of 0 objects|has refused"):
+            hpccoll.scatter_object([], 0, world=world)
+        agrees(world, 1)
+
+    everywhere(program)
+
+
+def test_a_call_with_a_name_may_be_made_again(everywhere):
+    """The name says which call it is: the others wait for it, and know of no error."""
+
+    def program(world):
+        x, total = values(world, 1)
+        if world.rank == 0:
+            with pytest.raises(hpccoll.UnsupportedError):
+                hpccoll.allreduce(np.array(["a"]), name="x", world=world)
+        np.testing.assert_array_equal(hpccoll.allreduce(x, name="x", world=world), total)
+        agrees(world, 2)
+
+    everywhere(program)
+
+
+def test_a_rank_with_a_refusal_that_nobody_shares(everywhere):
+    """It goes on with calls that have names, and with messages; the others have the error when they come to it."""
+
+    def program(world):
+        x, total = values(world, 1)
+        if world.rank == 0:
+            with pytest.raises(hpccoll.UnsupportedError):
+                wrong(world)
+        for _ in range(3):
+            np.testing.assert_array_equal(hpccoll.allreduce(x, name="x", world=world), total)
+        if world.rank:
+            with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
+                hpccoll.barrier(world=world)
+        agrees(world, 2)
+
+    everywhere(program)
+
+
+def test_behind_a_join(everywhere):
+    def program(world):
+        if world.rank == 0:
+            with pytest.raises(hpccoll.UnsupportedError):
+                wrong(world)
+        elif world.size > 1:
+            with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
+                hpccoll.allreduce(np.ones(3), world=world)
+        hpccoll.join(world=world)
+        agrees(world, 1)
+
+    everywhere(program)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a front end: a call without a name that one rank refuses is an error of all; the next one matches."""
+
+import pytest
+
+import hpccoll
+import hpccoll.horovod as hvd
+
+pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.usefixtures("job")]
+
+
+def wrong_calls(front, ops):
+    """Calls that are wrong in one argument, each beside the same call without that mistake."""
+    x = front.tensor([1, 2, 3], "float32")
+    return {
+        "operation": (lambda: ops.allreduce(x, op="sum"), lambda: ops.allreduce(x)),
+        "factor": (lambda: ops.allreduce(x, prescale_factor="x"), lambda: ops.allreduce(x)),
+        "compression": (lambda: ops.allreduce(x, compression="fp16"), lambda: ops.allreduce(x)),
+        "root": (lambda: ops.broadcast(x, 99), lambda: ops.broadcast(x, 0)),
+        "splits": (lambda: ops.alltoall(x, [99]), lambda: ops.alltoall(x, [3] + [0] * (hvd.size() - 1))),
+        "group": (lambda: ops.grouped_allreduce(3), lambda: ops.grouped_allreduce([x, x])),
+        "one of a group": (lambda: ops.grouped_allgather([x, None, x]), lambda: ops.grouped_allgather([x, x, x])),
+        "all of a group": (
+            lambda: ops.grouped_reducescatter([x, x], op="sum"), lambda: ops.grouped_reducescatter([x, x])
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["operation", "factor", "compression", "root", "splits", "group", "one of a group", "all of a group"],
+)
+def test_one_rank_refuses(front, mistake):
+    ops, refuses = front.operations, hvd.size() - 1
+    wrong, right = wrong_calls(front, ops)[mistake]
+    for number in range(2):
+        if hvd.rank() == refuses:
+            with pytest.raises(Exception) as told:
+                wrong()
+            assert "has refused" not in str(told.value)
+        else:
+            with pytest.raises(hpccoll.MismatchError, match=f"rank {refuses} has refused this call"):
+                right()
+        total = ops.allreduce(front.tensor([hvd.rank() + 1], "float32"), op=hvd.Sum)
+        assert front.array(total)[0] == hvd.size() * (hvd.size() + 1) / 2, number
+
+
+def test_all_ranks_refuse(front):
+    for wrong, _ in wrong_calls(front, front.operations).values():
+        with pytest.raises(Exception):  # noqa: B017 - InvalidArgumentError, or the framework's own
+            wrong()
+        total = front.operations.allreduce(front.tensor([hvd.rank() + 1], "float32"), op=hvd.Sum)
+        assert front.array(total)[0] == hvd.size() * (hvd.size() + 1) / 2
