@@ -342,7 +342,7 @@ cdef class Set:
         announce_refusals(self, operation, name, error, requests)
 
     cdef object begin(self, str operation, x, name, out, bint waits, op, root, splits, prescale, postscale,
-                      compression, bint last, bytes type_name):
+                      compression, bint last, str type_name):
         cdef Call call = Call.__new__(Call)
         cdef Operand two[2]
         call.set, call.name = self, name
