@@ -28,7 +28,8 @@ void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, i
  * accumulated in float32 with one rounding at the end. `to` may be one of from[].
  * AVERAGE alone divides: floats after the factor, in the type that they are added up in, which is float64 for float32,
  * and twice the precision of float64 for float64; integers towards zero.
- * A result that is in the range of its type is not lost because the sum is not: a mean, and a sum times a factor. */
+ * Where the dtypes are equal, a result that is in the range of its type is not lost because the sum is not: a mean, and
+ * a sum times a factor. */
 void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
                     int64_t n, double scale, double divisor);
 void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */

@@ -103,6 +103,7 @@ static int is_power_of_two(double x) {
         else                                                                                                       \
             reduce_loop(to, at, n_from, bytes, STEP, by, LOAD, ADD, DIVIDE, STORE);                                \
     }
+
 /* The same where the sum may leave the range of the type that it is added up in. */
 static void mean_bf16(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
     const char *const *at = (const char *const *)from;
