@@ -27,7 +27,7 @@ typedef struct options {
     int64_t operation, reduction, wire, group, root, set, tag, source, source_tag;
     double prescale, postscale;
     hc_ffi_span name;
-    hc_ffi_array splits;
+    hc_ffi_array splits, empty;
 } options;
 
 #define OPTION(name, type) {#name, offsetof(options, name), type, sizeof(((options *)0)->name)}
@@ -40,7 +40,7 @@ static const struct {
              OPTION(group, HC_FFI_SCALAR),     OPTION(root, HC_FFI_SCALAR),      OPTION(set, HC_FFI_SCALAR),
              OPTION(tag, HC_FFI_SCALAR),       OPTION(source, HC_FFI_SCALAR),    OPTION(source_tag, HC_FFI_SCALAR),
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
-             OPTION(splits, HC_FFI_ARRAY)};
+             OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -81,12 +81,17 @@ static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) 
     return NULL;
 }
 
-/* Arguments and results side by side; one of them may be missing. Returns how many there are. */
-static uint32_t read_tensors(const hc_ffi_frame *frame, hc_gate_tensor *tensors) {
+/* Arguments and results side by side; one of them may be missing. Returns how many there are.
+ *
+ * An empty result has no buffer: XLA puts all empty values of a program at the same place, and runs steps that write to
+ * the same place one after the other. `empty` has the rows of each empty result, and -1 for each other one. */
+static uint32_t read_tensors(const hc_ffi_frame *frame, const hc_ffi_array *empty, hc_gate_tensor *tensors) {
+    static char nothing;
     int64_t argument = 0, result = 0;
     for (uint32_t n = 0;; n++) {
+        int64_t rows = n < empty->count ? ((const int64_t *)empty->data)[n] : -1;
         const hc_ffi_buffer *in = next_buffer(&frame->arguments, &argument);
-        const hc_ffi_buffer *out = next_buffer(&frame->results, &result), *one = in ? in : out;
+        const hc_ffi_buffer *out = rows < 0 ? next_buffer(&frame->results, &result) : NULL, *one = in ? in : out;
         if (!one)
             return n;
         tensors[n] = (hc_gate_tensor){.dtype = (uint8_t)dtype_of(one->dtype),
@@ -95,6 +100,10 @@ static uint32_t read_tensors(const hc_ffi_frame *frame, hc_gate_tensor *tensors)
                                       .in = in ? in->data : NULL,
                                       .out = out ? out->data : NULL,
                                       .out_rows = out && out->rank ? out->dims[0] : 1};
+        if (rows >= 0) {
+            tensors[n].out = &nothing;
+            tensors[n].out_rows = rows;
+        }
     }
 }
 
@@ -222,7 +231,7 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     p->future = made.future;
     atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
     atomic_flag_clear(&p->failed);
-    begin_all(p, &o, tensors, read_tensors(frame, tensors));
+    begin_all(p, &o, tensors, read_tensors(frame, &o.empty, tensors));
     frame->future = made.future;
     if (tensors != few)
         free(tensors);

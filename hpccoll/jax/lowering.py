@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.interpreters import mlir
 
 from hpccoll import _xla, errors
@@ -36,10 +37,9 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     place = place_in_program(ctx.module_context, call.name)
     if call.operation not in MESSAGES:
         call = dataclasses.replace(call, name=names.repeated(call.name, place))
-    results: list[Any] = [
-        ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in ctx.avals_out
-    ]
-    layouts = [[_row_major(aval) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
+    results: list[Any] = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in placed]
+    layouts = [[_row_major(aval) for aval in avals] for avals in (ctx.avals_in, placed)]
     if call.ordered:
         operands = (ctx.tokens_in.get(ORDERED), *operands)
         results = [stablehlo.TokenType.get(), *results]
@@ -48,26 +48,40 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         _xla.CALL,
         result_types=results,
         operands=operands,
-        backend_config=_attributes(call),
+        backend_config=_attributes(call) | ({} if call.ordered else _empty(ctx.avals_out)),
         has_side_effect=True,
         api_version=4,
-        operand_output_aliases=_in_place(operands) if call.in_place else {},
+        operand_output_aliases=_in_place(operands, ctx.avals_in) if call.in_place else {},
         operand_layouts=layouts[0],
         result_layouts=layouts[1],
     ).results
     if not call.ordered:
-        return made
+        return _with_empty(made, ctx.avals_out)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
     return made[1:]
 
 
-def _in_place(operands: Sequence[Any]) -> dict[int, int]:
-    """Which results lie where which operand lies.
+def _in_place(operands: Sequence[Any], avals: Sequence[Any]) -> dict[int, int]:
+    """By the number of an operand, which result of those that are not empty lies where it lies.
 
     XLA copies a value first that something else needs too. An argument that the caller keeps always is one, and has a
     result of its own: that costs no copy.
     """
-    return {i: i for i, operand in enumerate(operands) if not is_kept_argument(operand)}
+    places = [i for i, aval in enumerate(avals) if aval.size]
+    return {i: place for place, i in enumerate(places) if not is_kept_argument(operands[i])}
+
+
+def _empty(avals: Sequence[Any]) -> dict[str, Any]:
+    """The rows of results that are empty. They are no results of the custom call: ext/xla/xla.c says why."""
+    if all(aval.size for aval in avals):
+        return {}
+    return {"empty": ir.DenseI64ArrayAttr.get([-1 if aval.size else aval.shape[0] for aval in avals])}
+
+
+def _with_empty(made: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """All results: what the custom call made, and the empty ones."""
+    values = iter(made)
+    return [next(values) if aval.size else mlir.ir_constant(np.empty(aval.shape, aval.dtype)) for aval in avals]
 
 
 def _forbid_sequence() -> None:

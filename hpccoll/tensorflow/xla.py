@@ -94,18 +94,21 @@ def _module(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any
 
     types = [_type(tensor) for tensor in tensors]
     names = [f"%x{i}" for i in range(len(types))]
-    results = [f"%y#{i}" for i in range(len(types))] if len(types) > 1 else ["%y"]
-    given, known = f"({', '.join(types)})", _attributes(operation, attributes)
-    layouts = ", ".join(_row_major(tensor) for tensor in tensors)
+    placed = [i for i, tensor in enumerate(tensors) if 0 not in tensor.shape]
+    values = {i: f"%y#{place}" if len(placed) > 1 else "%y" for place, i in enumerate(placed)}
+    aliases = ", ".join(_alias(place, i, len(placed)) for place, i in enumerate(placed))
+    given, made = (f"({', '.join(kinds)})" for kinds in (types, [types[i] for i in placed]))
+    layouts, of_results = (", ".join(map(_row_major, some)) for some in (tensors, [tensors[i] for i in placed]))
+    called = {0: "", 1: "%y = "}.get(len(placed), f"%y:{len(placed)} = ")
     return f"""module {{
   func.func public @main({", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))}) -> {given} {{
     {_steps(_xla)}
-    %y{f":{len(types)}" if len(types) > 1 else ""} = "stablehlo.custom_call"({", ".join(names)}) {{
-      call_target_name = "{_xla.CALL}", api_version = 4 : i32, has_side_effect = true, backend_config = {{{known}}},
-      operand_layouts = [{layouts}], result_layouts = [{layouts}],
-      output_operand_aliases = [{", ".join(_alias(i, len(types)) for i in range(len(types)))}]
-    }} : {given} -> {given}
-    return {", ".join(results)} : {", ".join(types)}
+    {called}"stablehlo.custom_call"({", ".join(names)}) {{
+      call_target_name = "{_xla.CALL}", api_version = 4 : i32, has_side_effect = true,
+      backend_config = {{{_attributes(operation, tensors, attributes)}}},
+      operand_layouts = [{layouts}], result_layouts = [{of_results}], output_operand_aliases = [{aliases}]
+    }} : {given} -> {made}
+    return {", ".join(values.get(i, name) for i, name in enumerate(names))} : {", ".join(types)}
   }}
 }}"""
 
@@ -119,23 +122,27 @@ def _row_major(tensor: Any) -> str:
     return f"dense<{list(range(rank - 1, -1, -1)) if rank else ''}> : tensor<{rank}xindex>"
 
 
-def _alias(i: int, count: int) -> str:
+def _alias(place: int, operand: int, count: int) -> str:
     """Say that a result lies where its tensor lies.
 
     Else XLA may put it where another operation's tensor lay, and would run the one after the other.
     """
-    at = [i] if count > 1 else []
+    at = [place] if count > 1 else []
     return (
-        f"#stablehlo.output_operand_alias<output_tuple_indices = {at}, operand_index = {i}, operand_tuple_indices = []>"
+        f"#stablehlo.output_operand_alias<output_tuple_indices = {at}, operand_index = {operand}, "
+        "operand_tuple_indices = []>"
     )
 
 
-def _attributes(operation: str, attributes: Mapping[str, Any]) -> str:
+def _attributes(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> str:
     numbers = {"operation": _core.OPERATIONS.index(operation)}
     numbers |= {key: attributes[key] for key in ("set", "reduction", "wire", "group", "root") if key in attributes}
     numbers = {"wire": _core.WIRE_SAME, "root": -1, **numbers}
     known = [f"{key} = {value} : i64" for key, value in numbers.items()]
     known += [f"{key} = {attributes[key]:#018x} : f64" for key in ("prescale", "postscale") if key in attributes]
+    if any(0 in tensor.shape for tensor in tensors):  # an empty result is none of the custom call's: ext/xla/xla.c
+        rows = ", ".join(str(tensor.shape[0]) if 0 in tensor.shape else "-1" for tensor in tensors)
+        known.append(f"empty = array<i64: {rows}>")
     name = "".join(f"\\{byte:02X}" for byte in attributes["tensor_name"].encode())
     return ", ".join([*known, f'name = "{name}"'])
 

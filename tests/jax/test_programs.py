@@ -103,6 +103,30 @@ def test_ranks_have_independent_operations_in_other_orders(count, n):
     np.testing.assert_array_equal(jax.jit(program)(jnp.ones(n)), hvd.size() * count * (count - 1) / 2)
 
 
+def test_empty_results_in_other_orders():
+    """XLA puts what is empty at one place, and runs what has one place one after the other."""
+    order = range(6) if hvd.rank() % 2 else range(5, -1, -1)
+    more = {"name": "group of empty and others", "op": hvd.Sum}
+
+    def program(x):
+        sums = {i: hvd.allreduce(x[:, :i] * 2, name=f"empty {i}") for i in order}
+        rows = {i: hvd.allgather(x[:, :i] * 2, name=f"empty rows {i}") for i in order}
+        group = hvd.grouped_allreduce([x * 2, jnp.ones(2), x[:, :0], jnp.arange(3), x.astype("bfloat16")], **more)
+        return [sums[i] for i in range(6)], [rows[i] for i in range(6)], group
+
+    sums, rows, group = jax.jit(program)(jnp.ones((0, 6)))
+    assert [x.shape for x in sums] == [x.shape for x in rows] == [(0, i) for i in range(6)]
+    assert [(x.shape, str(x.dtype)) for x in group] == [
+        ((0, 6), "float32"), ((2,), "float32"), ((0, 0), "float32"), ((3,), "int32"), ((0, 6), "bfloat16"),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(group[1], hvd.size() * np.ones(2))
+    np.testing.assert_array_equal(group[3], hvd.size() * np.arange(3))
+    share = jax.jit(lambda x: hvd.reducescatter(x, hvd.Sum, name="fewer rows than ranks"))(jnp.ones((1, 2)))
+    assert share.shape == (int(hvd.rank() == 0), 2)
+    same = jax.jit(lambda x: hvd.sendrecv(x, hvd.rank(), hvd.rank()))(jnp.ones((3, 0)))
+    assert same.shape == (3, 0)
+
+
 def test_what_ranks_disagree_about_is_an_error_on_all():
     if hvd.size() == 1:
         return

@@ -77,6 +77,21 @@ def check_orders():
             assert np.isclose(value, np.tanh(i + 1.0) + i)
 
 
+def check_empty_results_in_other_orders():
+    @compiled
+    def program(x):
+        order = range(6) if rank % 2 else range(5, -1, -1)
+        values = {i: hvd.allreduce(x[:, :i], name=f"empty {i}") for i in order}
+        group = hvd.grouped_allreduce([x, tf.ones(2), x, tf.range(3.0)], op=hvd.Sum, name="some are empty")
+        return [values[i] for i in range(6)], group
+
+    values, group = program(tf.ones([0, 6]))
+    assert [x.shape for x in values] == [(0, i) for i in range(6)]
+    assert [x.shape for x in group] == [(0, 6), (2,), (0, 6), (3,)]
+    assert np.array_equal(group[1], size * np.ones(2))
+    assert np.array_equal(group[3], size * np.arange(3.0))
+
+
 def check_loops_and_branches():
     @compiled
     def program(x, n):
