@@ -97,10 +97,10 @@ def wait_for_programs() -> None:
 
 
 class _Places:
-    """How many operations a program has, by name and in all, as far as it is lowered."""
+    """How many operations a program has, by set and name, and in all, as far as it is lowered."""
 
     def __init__(self) -> None:
-        self.names: Counter[str] = Counter()
+        self.names: Counter[tuple[int, str]] = Counter()
         self.all = 0
 
 
@@ -133,10 +133,11 @@ _CACHES = ("cached_primitive_lowerings", "lowering_cache")
 """The context of a program that is being lowered has them. JAX 0.5 has the first alone."""
 
 
-def place_in_program(module: Any, name: str) -> int:
-    """Count an operation that is lowered now: return which one of its name it is in the program, from 1.
+def place_in_program(module: Any, process_set: int, name: str) -> int:
+    """Count an operation that is lowered now: return which one of its set and name it is in the program, from 1.
 
     :param module: what a lowering rule knows of the program: its context's module_context
+    :param process_set: its number; other sets have other ranks, which do not have these operations
     """
     places: _Places | None = getattr(module.cached_primitive_lowerings, "places", None)
     if places is None:
@@ -145,8 +146,8 @@ def place_in_program(module: Any, name: str) -> int:
             if hasattr(module, cache):
                 setattr(module, cache, _Lowered(getattr(module, cache), places))
     places.all += 1
-    places.names[name] += 1
-    return places.names[name]
+    places.names[process_set, name] += 1
+    return places.names[process_set, name]
 
 
 def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:

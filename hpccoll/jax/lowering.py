@@ -34,7 +34,7 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     """Lower for the CPU."""
     _check_devices(ctx, call)
     _forbid_sequence()
-    place = place_in_program(ctx.module_context, call.name)
+    place = place_in_program(ctx.module_context, call.set, call.name)
     if call.operation not in MESSAGES:
         call = dataclasses.replace(call, name=names.repeated(call.name, place))
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]

@@ -39,7 +39,8 @@ def combine(operations: Operations[Any], call: Allreduce, tensors: Sequence[Any]
             raise errors.UnsupportedError(f"Adasum of {tensor.dtype.name}: it is for floating-point values")
         wide = tf.cast(tensor, tf.float64 if tensor.dtype == tf.float64 else tf.float32)
         scaled = wide if call.prescale == 1.0 else ADAPTER.scale(wide, call.prescale)
-        name = unique("adasum", names.member(call.name, i, len(tensors)))
+        number = call.process_set.process_set_id or 0
+        name = unique("adasum", names.member(call.name, i, len(tensors)), number)
         made = tf.cast(_combine(operations, call, scaled, name, size), tensor.dtype)
         results.append(made if call.postscale == 1.0 else ADAPTER.scale(made, call.postscale))
     return results

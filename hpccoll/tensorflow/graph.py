@@ -113,7 +113,8 @@ def _attributes(
         xla.check_can_compile(operation.removeprefix("grouped_"))
     for tensor in tensors:
         code_of(tensor.dtype)
-    return {**others, "tensor_name": unique(operation, name), "set": _number_of(process_set)}
+    number = _number_of(process_set)
+    return {**others, "tensor_name": unique(operation, name, number), "set": number}
 
 
 def _scaled_before(

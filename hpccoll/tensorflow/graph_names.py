@@ -28,7 +28,7 @@ __all__ = ["scoped", "unique"]
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TENSORFLOWS = os.path.dirname(os.path.abspath(tf.__file__)) + os.sep
 _AUTOGRAPH = "__autograph_generated_file"  # what follows differs from process to process
-_counters: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
+_counters: weakref.WeakKeyDictionary[Any, Counter[tuple[int, str]]] = weakref.WeakKeyDictionary()
 
 
 def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
@@ -42,13 +42,16 @@ def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
     return f"{scope}/{name}" if scope else name
 
 
-def unique(operation: str, name: str | None) -> str:
-    """Return the name under which an operation of the current graph is known to all ranks."""
+def unique(operation: str, name: str | None, process_set: int) -> str:
+    """Return the name under which an operation of the current graph is known to all ranks of its set.
+
+    :param process_set: its number; other sets have other ranks, which do not have these operations
+    """
     whole = names.request(operation, name) or f"{operation} at {_place()}"
     graph = tf.compat.v1.get_default_graph()
     counter = _counters.setdefault(_outermost(graph) if in_xla(graph) else graph, Counter())
-    counter[whole] += 1
-    return names.occurrence(whole, counter[whole])
+    counter[process_set, whole] += 1
+    return names.occurrence(whole, counter[process_set, whole])
 
 
 def _outermost(graph: Any) -> Any:

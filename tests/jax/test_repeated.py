@@ -270,3 +270,22 @@ def test_threads_have_calls_of_their_own_names():
     for i, (first, second) in results.items():
         np.testing.assert_array_equal(first, hvd.size() * (1 + i))
         np.testing.assert_array_equal(second, hvd.size() * 10 * (1 + i))
+
+
+def test_calls_of_one_place_are_counted_in_each_set():
+    """Ranks outside of a set do not have its calls, so that these must not count for the others."""
+    if hvd.size() == 1:
+        return
+    first = hvd.add_process_set([0])
+
+    def total(x, process_set):
+        return hvd.allreduce(x, hvd.Sum, process_set=process_set)
+
+    def program(x):
+        own = total(x, first) if hvd.rank() == 0 else x
+        return own, total(x, hvd.global_process_set)
+
+    own, of_all = jax.jit(program)(jnp.full(2, hvd.rank() + 1.0))
+    np.testing.assert_array_equal(own, hvd.rank() + 1.0)
+    np.testing.assert_array_equal(of_all, hvd.size() * (hvd.size() + 1) / 2)
+    hvd.remove_process_set(first)

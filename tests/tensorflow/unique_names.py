@@ -109,6 +109,21 @@ def check_derivatives_of_functions_inside_functions():
     always(program, size * np.array([1, 10, 100]))
 
 
+def check_sets_are_counted_apart():
+    """Ranks outside of a set do not have its calls, so that these must not count for the others."""
+    if size == 1:
+        return
+    first = hvd.add_process_set([0])
+
+    @tf.function
+    def program(x):
+        own = [hvd.allreduce(7 * x, op=hvd.Sum, name="x", process_set=first)] if rank == 0 else [7 * x]
+        return [*own, summed(x, "x"), summed(2 * x, "x")]
+
+    always(program, [7, size, 2 * size])
+    hvd.remove_process_set(first)
+
+
 tf.config.threading.set_inter_op_parallelism_threads(3)
 for name in sys.argv[1:] or sorted(name for name in globals() if name.startswith("check_")):
     globals()[name]()
