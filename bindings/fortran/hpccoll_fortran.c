@@ -63,7 +63,7 @@ void hpccoll_f_strerror(const int *status, const CFI_cdesc_t *text) {
 
 /* A text of Fortran without its blanks at the end; NULL where it is absent. */
 static const char *text_of(const CFI_cdesc_t *text, char bytes[NAME_BYTES]) {
-    if (!text)
+    if (!text || !text->base_addr) /* or not allocated, which is the same by Fortran 2018, 15.5.2.12 */
         return NULL;
     size_t length = text->elem_len < NAME_BYTES ? text->elem_len : NAME_BYTES - 1;
     while (length && ((const char *)text->base_addr)[length - 1] == ' ')

@@ -50,6 +50,7 @@ contains
     integer(c_int) :: i
     integer(c_int64_t) :: long(2)
     complex(c_double_complex) :: z
+    character(len=:), allocatable :: no_name
     triple = ranks*(ranks - 1)/2
     x = rank
     call hpccoll_allreduce(x, HPCCOLL_SUM, world)
@@ -60,6 +61,8 @@ contains
     f = real(rank, c_float)
     call hpccoll_allreduce(f, HPCCOLL_MAX, world, name="a name   ")
     call check(all(f == ranks - 1), "real32")
+    call hpccoll_allreduce(f, HPCCOLL_MIN, world, name=no_name) ! not allocated: an argument that is absent
+    call check(all(f == ranks - 1), "a name that is not allocated")
     i = rank
     call hpccoll_scan(i, HPCCOLL_SUM, world)
     call check(i == rank*(rank + 1)/2, "scan")
