@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is checked of a mode, with as many random programs as the settings say."""
 
-from differential import programs
+from differential import strategies
 from differential.job import Job
+from differential.programs import Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 def results(job: Job, mode: str, many: settings) -> None:
     """Programs, or their gradients, give what they must."""
-    operations, dtypes, derives = job.modes[mode]
-    chosen = programs.derivable if derives else programs.programs
+    can = job.modes[mode]
+    chosen = strategies.derivable if can.derives else strategies.programs
 
     @many
-    @given(chosen(job.ranks, operations, dtypes))
-    def check(program: programs.Program) -> None:
+    @given(chosen(job.ranks, can))
+    def check(program: Program) -> None:
         job.check(mode, program)
 
     check()
@@ -22,14 +23,13 @@ def results(job: Job, mode: str, many: settings) -> None:
 
 def disagreements(job: Job, mode: str, many: settings) -> None:
     """Where one rank differs, every rank gets an error; and the next program gives what it must."""
-    operations, dtypes, derives = job.modes[mode]
-    if derives:
+    can = job.modes[mode]
+    if can.derives:
         return
-    differing = programs.disagreements(job.ranks, operations, dtypes)
 
     @many
-    @given(st.tuples(differing, programs.programs(job.ranks, operations, dtypes)))
-    def check(both: tuple[programs.Program, programs.Program]) -> None:
+    @given(st.tuples(strategies.disagreements(job.ranks, can), strategies.programs(job.ranks, can)))
+    def check(both: tuple[Program, Program]) -> None:
         job.check_refused(mode, both[0])
         job.check(mode, both[1])
 

@@ -11,7 +11,9 @@ from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Any, Self
 
-from differential.programs import Program, difference, expected, gradients
+from differential import fortran_driver
+from differential.oracle import difference, expected, gradients
+from differential.programs import Abilities, Program
 
 START_LIMIT = 240.0
 LIMIT = 20.0
@@ -27,7 +29,12 @@ class Job:
 
     def __init__(self, ranks: int, nodes: int, front_ends: Sequence[str], plant: str = "") -> None:
         self.ranks, self.nodes, self.front_ends, self.plant = ranks, nodes, tuple(front_ends), plant
-        self.modes: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {}
+        self.modes: dict[str, Abilities] = {}
+        self.programs = 0
+        """How many have run."""
+        self.first: tuple[int, float] | None = None
+        """After how many the first was wrong, and when."""
+        self.folder = tempfile.TemporaryDirectory()
         self.process: subprocess.Popen[bytes] | None = None
         self.parts: dict[int, Connection] = {}
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
@@ -43,11 +50,15 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self.output.close()
+        self.folder.cleanup()
 
     def start(self) -> None:
         """Start the ranks, unless they run."""
         if self.process:
             return
+        fortran = Path(self.folder.name, "driver.so")
+        if "fortran" in self.front_ends and not fortran.exists():
+            fortran_driver.build(fortran)
         with tempfile.TemporaryDirectory() as folder, Listener(str(Path(folder, "socket"))) as listener:
             program = Path(__file__).with_name("rank.py")
             self.process = subprocess.Popen(
@@ -56,10 +67,11 @@ class Job:
                     sys.executable, str(program), str(listener.address), ",".join(self.front_ends),
                 ],
                 env=os.environ | {
-                    "DIFFERENTIAL_PLANT": self.plant, "JAX_ENABLE_X64": "1", "CUDA_VISIBLE_DEVICES": "",
+                    "DIFFERENTIAL_PLANT": self.plant, "DIFFERENTIAL_FORTRAN": str(fortran),
+                    "JAX_ENABLE_X64": "1", "CUDA_VISIBLE_DEVICES": "",
                     "TF_CPP_MIN_LOG_LEVEL": "3", "HPCCOLL_STALL_LIMIT": "8",
                 },
-                stdout=self.output, stderr=subprocess.STDOUT,
+                stdout=self.output, stderr=subprocess.STDOUT, cwd=self.folder.name,
             )  # fmt: skip
             for _ in range(self.ranks):
                 self.accept(listener)
@@ -92,6 +104,7 @@ class Job:
     def answers(self, mode: str, program: Program) -> dict[int, tuple[str, Any]]:
         """Run a program; what each rank answers."""
         self.start()
+        self.programs += 1
         for part in self.parts.values():
             part.send((mode, program))
         answers: dict[int, tuple[str, Any]] = {}
@@ -103,24 +116,29 @@ class Job:
         except (Hung, EOFError, OSError) as error:
             said = self.said()
             self.stop()
-            raise Hung(f"{mode}: {error}\n{program}\n{said}") from None
+            raise self.wrong(f"{mode}: {error}\n{program}\n{said}") from None
         return answers
+
+    def wrong(self, text: str) -> AssertionError:
+        """Return the error that says what is wrong."""
+        self.first = self.first or (self.programs, time.monotonic())
+        return AssertionError(text)
 
     def check(self, mode: str, program: Program) -> None:
         """Run a program, and compare with what must come out on every rank.
 
         :raises AssertionError: a rank raised, hung, or has another result
         """
-        derives = self.modes[mode][2]
+        derives = self.modes[mode].derives
         for rank, (kind, value) in sorted(self.answers(mode, program).items()):
             if kind == "error":
                 self.stop()
-                raise AssertionError(f"{mode}, rank {rank} of {self.ranks}: {value}\n{program}")
+                raise self.wrong(f"{mode}, rank {rank} of {self.ranks}: {value}\n{program}")
             for turn, results in enumerate(value):
                 for call, got in zip(program.calls, results, strict=True):
                     want = gradients(call, self.ranks, turn, derives) if derives else expected(call, self.ranks, turn)
                     if wrong := difference(call, got, want[rank]):
-                        raise AssertionError(
+                        raise self.wrong(
                             f"{mode}, rank {rank} of {self.ranks}, turn {turn}: {call}\n{wrong}\nin {program}"
                         )
 
@@ -129,4 +147,4 @@ class Job:
         answers = self.answers(mode, program)
         if silent := [rank for rank, (kind, _) in answers.items() if kind != "error"]:
             self.stop()
-            raise AssertionError(f"{mode}: ranks {silent} of {self.ranks} got results\n{answers}\n{program}")
+            raise self.wrong(f"{mode}: ranks {silent} of {self.ranks} got results\n{answers}\n{program}")

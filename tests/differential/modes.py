@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ways to run a program on one rank: a table of modes, which the modules of the front ends fill."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from differential.programs import Program
+from differential.programs import Abilities, Program, Unit
 
 Array = np.ndarray[Any, Any]
 Results = list[list[Array | None]]
@@ -20,10 +20,7 @@ class Mode:
     name: str
     run: Callable[[Program, int, int], Results]
     """Its arguments are the program, this rank and the number of ranks."""
-    operations: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    derives: str = ""
-    """The results are gradients, by this convention (programs.gradients)."""
+    can: Abilities
 
 
 def in_turns(run: Callable[[Program, int, int, int], list[Array | None]]) -> Callable[[Program, int, int], Results]:
@@ -35,9 +32,10 @@ def in_turns(run: Callable[[Program, int, int, int], list[Array | None]]) -> Cal
     return run_all
 
 
-def placed(program: Program, rank: int, made: list[Any]) -> list[Any]:
-    """Results in the order of the calls of this rank, put into the order of the description."""
-    results: list[Any] = [None] * len(made)
-    for place, result in zip(program.order(rank), made, strict=True):
-        results[place] = result
+def placed(program: Program, made: Iterable[tuple[Unit, list[Any]]]) -> list[Any]:
+    """The results of units, in the order of the description; None where this rank makes no call."""
+    results: list[Any] = [None] * len(program.calls)
+    for unit, values in made:
+        for place, value in zip(unit.places, values, strict=True):
+            results[place] = value
     return results

@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from differential import oracle, process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.modes_torch import arguments
-from differential.programs import DTYPES, Call, Program, weight
+from differential.modes_numpy import neighbours
+from differential.modes_torch import REDUCTIONS, arguments
+from differential.programs import Abilities, Call, Program, Unit
 
 import hpccoll.jax as hvd
 
@@ -18,87 +20,97 @@ OPERATIONS = (
     "sendrecv",
 )  # fmt: skip
 DERIVED = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall")
+GROUPED = ("allreduce",)
 
 
-def apply(call: Call, x: Any, rank: int, size: int) -> Any:
+def apply(unit: Unit, inputs: list[Any]) -> list[Any]:
+    call, more = unit.calls[0], arguments(unit)
     if call.operation == "sendrecv":
-        return hvd.sendrecv(x, (rank + 1) % size, (rank - 1) % size)
-    more = arguments(call, rank, size)
+        to, source = (process_sets.global_rank(unit.members, each) for each in neighbours(unit))
+        return [hvd.sendrecv(inputs[0], to, source, process_set=more["process_set"])]
+    if unit.is_group:
+        return list(hvd.grouped_allreduce(inputs, **more))
     if call.operation in ("scan", "exscan"):
-        more = {"op": arguments(Call("allreduce", reduction=call.reduction), rank, size)["op"]}
+        more["op"] = REDUCTIONS[call.reduction]
     if call.operation == "allgather":
-        more["rows"] = [call.own_rows(other, size) for other in range(size)]
+        more["rows"] = [call.own_rows(other, unit.size) for other in range(unit.size)]
     if call.operation == "alltoall":
-        more["splits"] = call.splits(rank, size)
-        more["rows"] = [call.splits(other, size)[rank] for other in range(size)]
-    return getattr(hvd, call.operation)(x, name=call.name, **more)
+        more["splits"] = call.splits(unit.rank, unit.size)
+        more["rows"] = [call.splits(other, unit.size)[unit.rank] for other in range(unit.size)]
+    return [getattr(hvd, call.operation)(inputs[0], **more)]
 
 
-def inputs_of(program: Program, rank: int, size: int, turn: int) -> list[Any]:
-    return [jnp.asarray(np.ascontiguousarray(call.given(rank, size, turn))) for call in program.calls]
+def inputs_of(units: list[Unit], turn: int) -> list[list[Any]]:
+    return [[jnp.asarray(call.values(unit.rank, unit.size, turn)) for call in unit.calls] for unit in units]
 
 
-def array(call: Call, rank: int, result: Any) -> Array | None:
+def array(call: Call, unit: Unit, result: Any) -> Array | None:
     """A compiled program has arrays of zeros, or of any values, where a rank has no result."""
-    absent = call.operation == "reduce" and rank != call.root
+    absent = call.operation == "reduce" and unit.rank != call.root
     return None if absent or result is None else np.asarray(result)
 
 
-def arrays(program: Program, rank: int, results: list[Any]) -> list[Array | None]:
-    return [array(call, rank, result) for call, result in zip(program.calls, results, strict=True)]
+def arrays(program: Program, units: list[Unit], results: list[list[Any]]) -> list[Array | None]:
+    made = [
+        (unit, [array(call, unit, one) for call, one in zip(unit.calls, each, strict=True)])
+        for unit, each in zip(units, results, strict=True)
+    ]
+    return placed(program, made)
 
 
-def body(program: Program, rank: int, size: int) -> Callable[..., list[Any]]:
-    def run(*inputs: Any) -> list[Any]:
-        made = [apply(program.calls[i], inputs[i], rank, size) for i in program.order(rank)]
-        return placed(program, rank, made)
-
-    return run
+def body(units: list[Unit]) -> Callable[..., list[list[Any]]]:
+    return lambda *inputs: [apply(unit, each) for unit, each in zip(units, inputs, strict=True)]
 
 
 def eager(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    inputs = inputs_of(program, rank, size, turn)
-    return arrays(program, rank, [apply(c, x, rank, size) for c, x in zip(program.calls, inputs, strict=True)])
+    units = program.units(rank, size)
+    return arrays(program, units, body(units)(*inputs_of(units, turn)))
 
 
 def nested(wrap: Callable[[Any], Any]) -> Callable[[Program, int, int], Results]:
     """One compiled program, in which each turn reaches the same inner function."""
 
     def run_all(program: Program, rank: int, size: int) -> Results:
-        inner = wrap(body(program, rank, size))
-        turns = [inputs_of(program, rank, size, turn) for turn in range(program.turns)]
+        units = program.ordered(rank, size)
+        inner = wrap(body(units))
+        turns = [inputs_of(units, turn) for turn in range(program.turns)]
         results = jax.jit(lambda turns: [inner(*inputs) for inputs in turns])(turns)
-        return [arrays(program, rank, one) for one in results]
+        return [arrays(program, units, one) for one in results]
 
     return run_all
 
 
 def scanned(program: Program, rank: int, size: int) -> Results:
-    run = body(program, rank, size)
-    turns = zip(*(inputs_of(program, rank, size, turn) for turn in range(program.turns)), strict=True)
-    stacked = [jnp.stack(list(values)) for values in turns]
-    _, results = jax.jit(lambda xs: jax.lax.scan(lambda carry, x: (carry, run(*x)), 0, xs))(stacked)
+    units = program.ordered(rank, size)
+    turns = [inputs_of(units, turn) for turn in range(program.turns)]
+    stacked = jax.tree.map(lambda *values: jnp.stack(values), *turns)
+    run = body(units)
+    _, results = jax.jit(lambda xs: jax.lax.scan(lambda c, x: (c, run(*x)), 0, xs, program.turns))(stacked)
     return [
-        arrays(program, rank, [None if each is None else each[turn] for each in results])
+        arrays(program, units, jax.tree.map(lambda each, turn=turn: each[turn], results))
         for turn in range(program.turns)
     ]
 
 
 def derived(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    weights = [jnp.asarray(weight(call, size, rank, turn)) for call in program.calls]
+    units = program.ordered(rank, size)
+    weights = [[oracle.weight(call, unit.size, unit.rank, turn) for call in unit.calls] for unit in units]
 
-    def loss(inputs: list[Any]) -> Any:
-        results = body(program, rank, size)(*inputs)
-        return sum((result * w).sum() for result, w in zip(results, weights, strict=True))
+    def loss(inputs: list[list[Any]]) -> Any:
+        products = jax.tree.map(lambda result, w: (result * w).sum(), body(units)(*inputs), weights)
+        return sum(jax.tree.leaves(products), jnp.zeros(()))
 
-    return [np.asarray(gradient) for gradient in jax.jit(jax.grad(loss))(inputs_of(program, rank, size, turn))]
+    gradients = jax.jit(jax.grad(loss))(inputs_of(units, turn))
+    return placed(program, zip(units, jax.tree.map(np.asarray, gradients), strict=True))
 
 
 def modes() -> list[Mode]:
+    can = Abilities(OPERATIONS, grouped=GROUPED)
+    derives = Abilities(DERIVED, ("float32", "float64"), GROUPED, derives="own")
     return [
-        Mode("JAX, eager", in_turns(eager), OPERATIONS, DTYPES),
-        Mode("JAX, jit in jit", nested(jax.jit), OPERATIONS, DTYPES),
-        Mode("JAX, checkpoint in jit", nested(jax.checkpoint), OPERATIONS, DTYPES),
-        Mode("JAX, scan in jit", scanned, OPERATIONS, DTYPES),
-        Mode("JAX, gradients", in_turns(derived), DERIVED, ("float32", "float64"), derives="own"),
+        Mode("JAX, eager", in_turns(eager), can),
+        Mode("JAX, jit in jit", nested(jax.jit), can),
+        Mode("JAX, checkpoint in jit", nested(jax.checkpoint), can),
+        Mode("JAX, scan in jit", scanned, Abilities(OPERATIONS, grouped=GROUPED, empty=False)),
+        Mode("JAX, gradients", in_turns(derived), derives),
     ]

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy arrays: blocking calls, asynchronous ones, plans, and the interface of C in the same process."""
+"""NumPy arrays: blocking calls, asynchronous ones, and plans."""
 
-import ctypes
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from differential.modes import Array, Mode, in_turns, placed
-from differential.programs import DTYPES, OPERATIONS, REDUCES, ROOTED, Call, Program, expected
+from differential import process_sets
+from differential.modes import Array, Mode, Results, in_turns, placed
+from differential.programs import BYTES, DTYPES, OPERATIONS, REDUCES, ROOTED, Abilities, Call, Program, Unit
 
 import hpccoll
 
 
-def arguments(call: Call, rank: int, size: int) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+def arguments(unit: Unit) -> dict[str, Any]:
+    call = unit.calls[0]
+    given: dict[str, Any] = {"world": process_sets.world_of(unit.members)}
     if call.operation in REDUCES:
         given["op"] = hpccoll.Reduction[call.reduction]
     if call.factors != (1.0, 1.0):
@@ -22,150 +21,107 @@ def arguments(call: Call, rank: int, size: int) -> dict[str, Any]:
     if call.operation in ROOTED:
         given["root"] = call.root
     if call.operation == "alltoall":
-        given["splits"] = call.splits(rank, size)
+        given["splits"] = call.splits(unit.rank, unit.size)
     return given
 
 
-def array(result: Any) -> Array | None:
-    """An alltoall returns the rows that came from each rank, too."""
-    return result[0] if isinstance(result, tuple) else result
+def inputs_of(unit: Unit, turn: int) -> list[Array]:
+    return [call.given(unit.rank, unit.size, turn) for call in unit.calls]
 
 
-def sent_around(call: Call, rank: int, size: int, turn: int) -> Array:
-    result = np.empty((call.rows, call.columns), call.dtype)
-    x = call.given(rank, size, turn)
-    hpccoll.sendrecv(x, (rank + 1) % size, result, (rank - 1) % size)
-    return result
+def one_or_all(unit: Unit, inputs: list[Array]) -> Any:
+    return inputs if unit.is_group else inputs[0]
+
+
+def arrays(unit: Unit, result: Any) -> list[Array | None]:
+    """The results of the calls. An alltoall returns the rows that came from each rank, too."""
+    if result is None:
+        return [None] * len(unit.calls)
+    if unit.calls[0].operation == "alltoall":
+        result = result[0]
+    return list(result) if unit.is_group else [result]
+
+
+def neighbours(unit: Unit) -> tuple[int, int]:
+    """The next rank and the one before, around a ring."""
+    return (unit.rank + 1) % unit.size, (unit.rank - 1) % unit.size
+
+
+def place_for(call: Call) -> Array:
+    """Where a message comes."""
+    return np.empty(() if call.trailing is None else (call.rows, *call.trailing), call.dtype)
 
 
 def blocking(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    def run(call: Call) -> Array | None:
+    def run(unit: Unit) -> list[Array | None]:
+        call, inputs = unit.calls[0], inputs_of(unit, turn)
         if call.operation == "sendrecv":
-            return sent_around(call, rank, size, turn)
+            (to, source), result = neighbours(unit), place_for(call)
+            hpccoll.sendrecv(inputs[0], to, result, source, world=process_sets.world_of(unit.members))
+            return [result]
         function = getattr(hpccoll, call.operation)
-        return array(function(call.given(rank, size, turn), name=call.name, **arguments(call, rank, size)))
+        return arrays(unit, function(one_or_all(unit, inputs), name=call.name, **arguments(unit)))
 
-    return [run(call) for call in program.calls]
+    return placed(program, [(unit, run(unit)) for unit in program.units(rank, size)])
 
 
 def asynchronous(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    def begin(call: Call) -> Any:
+    def begin(unit: Unit) -> Any:
+        call, inputs = unit.calls[0], inputs_of(unit, turn)
         if call.operation == "sendrecv":
-            result = np.empty((call.rows, call.columns), call.dtype)
-            received = hpccoll.recv_async(result, (rank - 1) % size)
-            sent = hpccoll.send_async(call.given(rank, size, turn), (rank + 1) % size)
-            return [received, sent, result]
+            (to, source), result = neighbours(unit), place_for(call)
+            world = process_sets.world_of(unit.members)
+            received = hpccoll.recv_async(result, source, world=world)
+            return [received, hpccoll.send_async(inputs[0], to, world=world), result]
         function = getattr(hpccoll, f"{call.operation}_async")
-        return function(call.given(rank, size, turn), name=call.name, **arguments(call, rank, size))
+        return function(one_or_all(unit, inputs), name=call.name, **arguments(unit))
 
-    def end(begun: Any) -> Array | None:
+    def end(unit: Unit, begun: Any) -> list[Array | None]:
         if isinstance(begun, list):
             begun[0].wait()
             begun[1].wait()
-            return begun[2]  # type: ignore[no-any-return]
-        return array(begun.wait())
+            return [begun[2]]
+        return arrays(unit, begun.wait())
 
-    begun = [begin(program.calls[i]) for i in program.order(rank)]
-    return placed(program, rank, [end(one) for one in begun])
+    begun = [(unit, begin(unit)) for unit in program.ordered(rank, size)]
+    return placed(program, [(unit, end(unit, one)) for unit, one in begun])
 
 
-def planned(program: Program, rank: int, size: int) -> list[list[Array | None]]:
+def planned(program: Program, rank: int, size: int) -> Results:
     """The plans of the calls are made once, and started once per turn."""
-    inputs = [np.ascontiguousarray(call.given(rank, size)) for call in program.calls]
-    plans = [
-        getattr(hpccoll, f"{call.operation}_init")(x, **arguments(call, rank, size))
-        for call, x in zip(program.calls, inputs, strict=True)
-    ]
-    results = []
-    for turn in range(program.turns):
-        for call, x in zip(program.calls, inputs, strict=True):
-            x[...] = call.values(rank, size, turn)
-        hpccoll.start_all(plans)
-        made = map(array, hpccoll.wait_all(plans))
-        results.append([None if result is None else result.copy() for result in made])
-    for plan in plans:
-        plan.free()
+    made = []
+    for unit in program.units(rank, size):
+        call, inputs = unit.calls[0], [np.ascontiguousarray(x).reshape(x.shape) for x in inputs_of(unit, 0)]
+        if call.operation == "sendrecv":
+            (to, source), result = neighbours(unit), place_for(call)
+            world = process_sets.world_of(unit.members)
+            both = [hpccoll.recv_init(result, source, world=world), hpccoll.send_init(inputs[0], to, world=world)]
+            made.append((unit, inputs, both, result))
+        else:
+            plan = getattr(hpccoll, f"{call.operation}_init")(one_or_all(unit, inputs), **arguments(unit))
+            made.append((unit, inputs, [plan], None))
+    results = [one_start(program, made, turn) for turn in range(program.turns)]
+    for _, _, plans, _ in made:
+        for plan in plans:
+            plan.free()
     return results
 
 
-# ---- C -------------------------------------------------------------------------------------------------
+def one_start(program: Program, made: list[Any], turn: int) -> list[Array | None]:
+    for unit, inputs, _, _ in made:
+        for call, x in zip(unit.calls, inputs, strict=True):
+            x[...] = call.values(unit.rank, unit.size, turn)
+    for _, _, plans, _ in made:
+        hpccoll.start_all(plans)
+    ended = [(unit, hpccoll.wait_all(plans)[0], result) for unit, _, plans, result in made]
+    kept = [(unit, arrays(unit, made if result is None else result)) for unit, made, result in ended]
+    return placed(program, [(unit, [None if x is None else x.copy() for x in each]) for unit, each in kept])
 
 
-class Arguments(ctypes.Structure):
-    """hpccoll_args."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double),
-        ("compression", ctypes.c_int), ("row", ctypes.c_int64),
-    )  # fmt: skip
-
-
-class InC:
-    """The functions of hpccoll.h in the World that Python has made."""
-
-    def __init__(self, world: hpccoll.World) -> None:
-        package = Path(hpccoll.__file__).parent
-        self.library = ctypes.CDLL(str(package / "lib" / "libhpccoll.so.1"))
-        self.library.hpccoll_last_error.restype = ctypes.c_char_p
-        self.library.hpccoll_world_from_python.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self.codes = enumerators((package / "include" / "hpccoll.h").read_text())
-        pointer = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        self.world = ctypes.c_void_p()
-        found = pointer(hpccoll.capsule(world), b"hpccoll.world")
-        assert self.library.hpccoll_world_from_python(found, ctypes.byref(self.world)) == 0
-
-    def run(self, call: Call, rank: int, size: int, turn: int) -> Array | None:
-        want = expected(call, size)[rank]
-        x = np.ascontiguousarray(call.given(rank, size, turn))
-        out = x.copy() if call.operation == "broadcast" else np.zeros(x.shape if want is None else want.shape, x.dtype)
-        name = call.name.encode() if call.name else None
-        more = Arguments(name, *call.factors, self.codes["DTYPES"], call.columns)
-        status = self.status_of(call, pointer_to(x), pointer_to(out), x.size, ctypes.byref(more))
-        assert status == 0, self.library.hpccoll_last_error()
-        return out if want is not None else None
-
-    def status_of(self, call: Call, given: Any, out: Any, size: int, more: Any) -> int:
-        function, count = getattr(self.library, f"hpccoll_{call.operation}"), ctypes.c_int64(size)
-        dtype, op = self.codes[call.dtype.upper()], self.codes[call.reduction]
-        if call.operation == "broadcast":
-            return int(function(out, count, dtype, call.root, more, self.world))
-        root = (call.root,) if call.operation == "reduce" else ()
-        return int(function(given, out, count, dtype, op, *root, more, self.world))
-
-
-def enumerators(header: str) -> dict[str, int]:
-    """Those of hpccoll.h, by their names without HPCCOLL_."""
-    codes: dict[str, int] = {}
-    for body in re.findall(r"typedef enum \w+ \{(.*?)\}", header, re.DOTALL):
-        value = -1
-        for name, given in re.findall(
-            r"HPCCOLL_(\w+)(?: = (-?\d+))?,?", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
-        ):
-            value = int(given) if given else value + 1
-            codes[name] = value
-    return codes
-
-
-def pointer_to(x: Array) -> Any:
-    return x.ctypes.data_as(ctypes.c_void_p)
-
-
-def in_c(world: hpccoll.World) -> Mode:
-    c = InC(world)
-
-    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-        return [c.run(call, rank, size, turn) for call in program.calls]
-
-    operations = ("allreduce", "broadcast", "reduce", "reducescatter", "scan", "exscan")
-    return Mode("C", in_turns(run), operations, DTYPES)
-
-
-def modes(world: hpccoll.World) -> list[Mode]:
-    collectives = tuple(name for name in OPERATIONS if name != "sendrecv")
+def modes() -> list[Mode]:
+    can = Abilities(OPERATIONS, (*DTYPES, *BYTES), grouped=("allreduce", "reduce"))
     return [
-        Mode("NumPy, blocking", in_turns(blocking), OPERATIONS, DTYPES),
-        Mode("NumPy, asynchronous", in_turns(asynchronous), OPERATIONS, DTYPES),
-        Mode("NumPy, plans", planned, collectives, DTYPES),
-        in_c(world),
+        Mode("NumPy, blocking", in_turns(blocking), can),
+        Mode("NumPy, asynchronous", in_turns(asynchronous), can),
+        Mode("NumPy, plans", planned, can),
     ]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from differential import oracle
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.modes_torch import arguments
-from differential.programs import DTYPES, Call, Program, weight
+from differential.modes_torch import GROUPED, arguments
+from differential.programs import Abilities, Program, Unit
 
 import hpccoll.tensorflow as hvd
 
@@ -17,80 +18,94 @@ COMPILED = ("allreduce", "broadcast")
 """What programs of XLA have."""
 
 
-def apply(call: Call, x: Any, rank: int, size: int) -> Any:
-    more = {"splits": call.splits(rank, size)} if call.operation == "alltoall" else {}
-    result = getattr(hvd, call.operation)(x, name=call.name, **arguments(call, rank, size), **more)
-    return result[0] if call.operation == "alltoall" else result
+def apply(unit: Unit, inputs: list[Any]) -> list[Any]:
+    operation = unit.calls[0].operation
+    if unit.is_group:
+        return list(getattr(hvd, f"grouped_{operation}")(inputs, **arguments(unit)))
+    more = {"splits": unit.calls[0].splits(unit.rank, unit.size)} if operation == "alltoall" else {}
+    result = getattr(hvd, operation)(inputs[0], **arguments(unit), **more)
+    return [result[0] if operation == "alltoall" else result]
 
 
-def inputs_of(program: Program, rank: int, size: int, turn: int) -> list[Array]:
-    return [np.ascontiguousarray(call.given(rank, size, turn)) for call in program.calls]
+def inputs_of(units: list[Unit], turn: int) -> list[list[Array]]:
+    return [[call.values(unit.rank, unit.size, turn) for call in unit.calls] for unit in units]
 
 
-def body(program: Program, rank: int, size: int) -> Callable[..., Any]:
-    def run(*inputs: Any) -> list[Any]:
-        return [apply(program.calls[i], inputs[i], rank, size) for i in program.order(rank)]
+def constants_of(units: list[Unit], turn: int) -> list[list[Any]]:
+    return [[tf.constant(x) for x in inputs] for inputs in inputs_of(units, turn)]
 
-    return run
+
+def body(units: list[Unit]) -> Callable[..., Any]:
+    return lambda inputs: [apply(unit, each) for unit, each in zip(units, inputs, strict=True)]
+
+
+def arrays(program: Program, units: list[Unit], results: list[list[Any]]) -> list[Array | None]:
+    return placed(program, zip(units, [[np.asarray(x) for x in each] for each in results], strict=True))
 
 
 def eager(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    inputs = map(tf.constant, inputs_of(program, rank, size, turn))
-    return [apply(call, x, rank, size).numpy() for call, x in zip(program.calls, inputs, strict=True)]
+    units = program.units(rank, size)
+    return arrays(program, units, body(units)(constants_of(units, turn)))
 
 
-def in_function(compiled: bool) -> Callable[[Program, int, int], Results]:
+def in_function(program: Program, rank: int, size: int) -> Results:
     """All turns in one program: the function of a turn is reached once for each."""
+    units = program.ordered(rank, size)
+    inner = tf.function(body(units))
+    outer = tf.function(lambda turns: [inner(inputs) for inputs in turns])
+    results = outer([constants_of(units, turn) for turn in range(program.turns)])
+    return [arrays(program, units, each) for each in results]
 
-    def run_all(program: Program, rank: int, size: int) -> Results:
-        inner = tf.function(body(program, rank, size), jit_compile=compiled)
-        outer = tf.function(lambda turns: [inner(*inputs) for inputs in turns], jit_compile=compiled)
-        turns = [list(map(tf.constant, inputs_of(program, rank, size, turn))) for turn in range(program.turns)]
-        return [placed(program, rank, [x.numpy() for x in results]) for results in outer(turns)]
 
-    return run_all
+def compiled(program: Program, rank: int, size: int) -> Results:
+    """XLA knows no places of calls (decision 61), so a function of its own for each turn is a part of the program."""
+    units = program.ordered(rank, size)
+    one_turn = body(units)
+    outer = tf.function(lambda turns: [one_turn(inputs) for inputs in turns], jit_compile=True)
+    results = outer([constants_of(units, turn) for turn in range(program.turns)])
+    return [arrays(program, units, each) for each in results]
 
 
 def session(program: Program, rank: int, size: int) -> Results:
+    units = program.ordered(rank, size)
     with tf.Graph().as_default(), tf.compat.v1.Session() as running:
-        first = inputs_of(program, rank, size, 0)
-        given = [tf.compat.v1.placeholder(x.dtype, x.shape) for x in first]
-        results = body(program, rank, size)(*given)
-        made = [
-            running.run(results, dict(zip(given, inputs_of(program, rank, size, turn), strict=True)))
-            for turn in range(program.turns)
-        ]
-    return [placed(program, rank, one) for one in made]
+        first = inputs_of(units, 0)
+        given = [[tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs] for inputs in first]
+        results = body(units)(given)
+        made = []
+        for turn in range(program.turns):
+            feeds = zip(tf.nest.flatten(given), tf.nest.flatten(inputs_of(units, turn)), strict=True)
+            made.append(running.run(results, dict(feeds)) if units else [])
+    return [arrays(program, units, one) for one in made]
 
 
 def derived(traced: bool) -> Callable[[Program, int, int, int], list[Array | None]]:
     def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-        def loss(*inputs: Any) -> Any:
+        units = program.ordered(rank, size) if traced else program.units(rank, size)
+
+        def loss(inputs: list[list[Any]]) -> Any:
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
                 total = tf.zeros((), tf.float64)
-                for i in program.order(rank):
-                    result = apply(program.calls[i], inputs[i], rank, size)
-                    weights = weight(program.calls[i], size, rank, turn)
-                    total += tf.reduce_sum(tf.cast(result, tf.float64) * weights)
+                for unit, each in zip(units, inputs, strict=True):
+                    for call, result in zip(unit.calls, apply(unit, each), strict=True):
+                        weights = oracle.weight(call, unit.size, unit.rank, turn)
+                        total += tf.reduce_sum(tf.cast(result, tf.float64) * weights)
             return tape.gradient(total, inputs)
 
-        inputs = list(map(tf.constant, inputs_of(program, rank, size, turn)))
-        return [gradient.numpy() for gradient in (tf.function(loss) if traced else loss)(*inputs)]
+        return arrays(program, units, (tf.function(loss) if traced else loss)(constants_of(units, turn)))
 
     return run
 
 
 def modes() -> list[Mode]:
-    real = ("float32", "float64")
+    can = Abilities(OPERATIONS, grouped=GROUPED)
+    derives = Abilities(OPERATIONS, ("float32", "float64"), GROUPED, derives="Horovod")
     return [
-        Mode("TensorFlow, eager", in_turns(eager), OPERATIONS, DTYPES),
-        Mode("TensorFlow, tf.function", in_function(compiled=False), OPERATIONS, DTYPES),
-        Mode("TensorFlow, XLA", in_function(compiled=True), COMPILED, DTYPES),
-        Mode("TensorFlow, session", session, OPERATIONS, DTYPES),
-        Mode("TensorFlow, gradients", in_turns(derived(traced=False)), OPERATIONS, real, derives="Horovod"),
-        Mode(
-            "TensorFlow, gradients in tf.function", in_turns(derived(traced=True)), OPERATIONS, real,
-            derives="Horovod",
-        ),
-    ]  # fmt: skip
+        Mode("TensorFlow, eager", in_turns(eager), can),
+        Mode("TensorFlow, tf.function", in_function, can),
+        Mode("TensorFlow, XLA", compiled, Abilities(COMPILED, grouped=("allreduce",))),
+        Mode("TensorFlow, session", session, can),
+        Mode("TensorFlow, gradients", in_turns(derived(traced=False)), derives),
+        Mode("TensorFlow, gradients in tf.function", in_turns(derived(traced=True)), derives),
+    ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random programs through all front ends for as long as you like. What is wrong is shrunk, then printed.
 
-python tests/differential/soak.py --seconds 3600 --ranks 4 --nodes 2 --front-ends numpy,torch,tensorflow,jax
+python tests/differential/soak.py --seconds 3600 --ranks 4 --nodes 2 --front-ends numpy,c,torch,tensorflow,jax
 """
 
 import argparse
@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, Phase, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from differential import checks
+from differential import checks, fortran_driver
 from differential.job import Job
+from differential.programs import BYTES, DTYPES, GROUPED, OPERATIONS, Abilities
 
 
 def main() -> int:
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--front-ends", default="numpy,torch,tensorflow,jax")
+    parser.add_argument("--front-ends", default="numpy,c,fortran,torch,tensorflow,jax")
     parser.add_argument("--modes", default="", help="only modes whose names contain this")
     parser.add_argument("--programs", type=int, default=20, help="programs of a mode before the next one's turn")
     parser.add_argument("--plant", default="", help="a fault of plants.py")
@@ -33,8 +34,14 @@ def main() -> int:
         max_examples=arguments.programs, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck), print_blob=False,
     )  # fmt: skip
-    began, passed, found = time.monotonic(), Counter[str](), Counter[str]()
-    with Job(arguments.ranks, arguments.nodes, arguments.front_ends.split(","), arguments.plant) as job:
+    front_ends = arguments.front_ends.split(",")
+    if "fortran" in front_ends and (why := fortran_driver.problem()):
+        print(why)
+        front_ends.remove("fortran")
+    passed, found = Counter[str](), Counter[str]()
+    with Job(arguments.ranks, arguments.nodes, front_ends, arguments.plant) as job:
+        job.start()
+        began = time.monotonic()
         while time.monotonic() < began + arguments.seconds:
             for mode in [mode for mode in job.modes if arguments.modes in mode]:
                 for check in (checks.results, checks.disagreements):
@@ -46,7 +53,21 @@ def main() -> int:
                         print(f"\n##### {check.__name__}, after {time.monotonic() - began:.0f} s:\n{error}", flush=True)
     for mode in passed | found:
         print(f"{mode}: {passed[mode]} rounds of {arguments.programs} programs right, {found[mode]} wrong")
+        print(f"    never has {', '.join(absent(job.modes[mode]))}")
+    print(f"{job.programs} programs in {time.monotonic() - began:.0f} s")
     return int(bool(found))
+
+
+def absent(can: Abilities) -> list[str]:
+    """What the language of programs has and a mode does not."""
+    kinds = {"operations": OPERATIONS, "dtypes": (*DTYPES, *BYTES), "grouped": GROUPED}
+    named = {"grouped": "groups of "}
+    missing = [
+        named.get(kind, "") + each for kind, every in kinds.items() for each in every if each not in getattr(can, kind)
+    ]
+    return missing + [what for what in ("sets", "empty", "narrow") if not getattr(can, what)] or [
+        "nothing less than all"
+    ]
 
 
 if __name__ == "__main__":

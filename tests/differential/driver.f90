@@ -1,0 +1,79 @@
+! SPDX-License-Identifier: Apache-2.0
+!
+! driver.f90 - a call of a differential program, in Fortran: its arguments are numbers and addresses, see modes_fortran.py.
+module driver
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64
+  use hpccoll
+  implicit none
+contains
+  ! what: the operation; kind: the dtype. x and y have nx(1) columns and nx(2) rows, and ny likewise.
+  ! letters: of the name; none: the call has no name.
+  subroutine run_call(what, kind, x, nx, y, ny, op, root, factors, counts, peers, text, letters, world, status) &
+    bind(c, name="run_call")
+    integer(c_int), value :: what, kind, op, root, letters
+    type(c_ptr), value :: x, y
+    integer(c_int), intent(in) :: nx(2), ny(2), peers(2)
+    integer(c_int64_t), intent(in) :: counts(*)
+    real(c_double), intent(in) :: factors(2)
+    character(kind=c_char), intent(in) :: text(*)
+    type(hpccoll_world), intent(in) :: world
+    integer(c_int), intent(out) :: status
+    integer(int32), pointer :: i4(:, :), j4(:, :)
+    integer(int64), pointer :: i8(:, :), j8(:, :)
+    real(real32), pointer :: r4(:, :), s4(:, :)
+    real(real64), pointer :: r8(:, :), s8(:, :)
+    character(len=:), allocatable :: name ! what is not allocated is an argument that is not there
+    integer :: i
+    if (letters > 0) then
+      allocate (character(len=letters) :: name)
+      do i = 1, letters
+        name(i:i) = text(i)
+      end do
+    end if
+    select case (kind)
+    case (1)
+      call c_f_pointer(x, i4, nx); call c_f_pointer(y, j4, ny); call chosen(i4, j4)
+    case (2)
+      call c_f_pointer(x, i8, nx); call c_f_pointer(y, j8, ny); call chosen(i8, j8)
+    case (3)
+      call c_f_pointer(x, r4, nx); call c_f_pointer(y, s4, ny); call chosen(r4, s4)
+    case (4)
+      call c_f_pointer(x, r8, nx); call c_f_pointer(y, s8, ny); call chosen(r8, s8)
+    end select
+  contains
+    subroutine chosen(a, b)
+      type(*), intent(in) :: a(..)
+      type(*), intent(inout) :: b(..)
+      type(hpccoll_request) :: request
+      integer(c_int) :: ended
+      select case (what)
+      case (1)
+        call hpccoll_allreduce(a, op, world, b, name, factors(1), factors(2), ierror=status)
+      case (2)
+        call hpccoll_reduce(a, op, root, world, b, name, ierror=status)
+      case (3)
+        call hpccoll_scan(a, op, world, b, name, ierror=status)
+      case (4)
+        call hpccoll_exscan(a, op, world, b, name, ierror=status)
+      case (5)
+        call hpccoll_broadcast(b, root, world, name, ierror=status)
+      case (6)
+        call hpccoll_reducescatter(a, b, op, world, name, factors(1), factors(2), ierror=status)
+      case (7)
+        call hpccoll_allgather(a, b, world, name=name, ierror=status)
+      case (8)
+        call hpccoll_gather(a, b, root, world, name=name, ierror=status)
+      case (9)
+        call hpccoll_scatter(a, b, root, world, name=name, ierror=status)
+      case (10)
+        call hpccoll_alltoall(a, b, world, counts, name=name, ierror=status)
+      case (11)
+        call hpccoll_recv(b, peers(2), 7_c_int, world, request=request, ierror=status)
+        call hpccoll_send(a, peers(1), 7_c_int, world, ierror=ended)
+        call hpccoll_wait(request, status)
+        if (ended /= HPCCOLL_OK) status = ended
+      end select
+    end subroutine
+  end subroutine
+end module

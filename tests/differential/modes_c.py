@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of hpccoll.h, in the Worlds that Python has made: blocking calls."""
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from differential import process_sets
+from differential.modes import Array, Mode, in_turns, placed
+from differential.modes_numpy import neighbours, place_for
+from differential.oracle import expected
+from differential.programs import DTYPES, OF_ROWS, OPERATIONS, REDUCES, ROOTED, Abilities, Call, Program, Unit
+
+import hpccoll
+
+GROUPED = ("allreduce", "reduce", "scan", "exscan")
+
+
+class Arguments(ctypes.Structure):
+    """hpccoll_args."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("prescale", ctypes.c_double), ("postscale", ctypes.c_double),
+        ("compression", ctypes.c_int), ("row", ctypes.c_int64),
+    )  # fmt: skip
+
+
+class OneOfGroup(ctypes.Structure):
+    """hpccoll_array."""
+
+    _fields_ = (
+        ("given", ctypes.c_void_p), ("out", ctypes.c_void_p), ("count", ctypes.c_int64), ("dtype", ctypes.c_int),
+    )  # fmt: skip
+
+
+def enumerators(header: str) -> dict[str, int]:
+    """Those of hpccoll.h, by their names without HPCCOLL_."""
+    codes: dict[str, int] = {}
+    for body in re.findall(r"typedef enum \w+ \{(.*?)\}", header, re.DOTALL):
+        value = -1
+        for name, given in re.findall(
+            r"HPCCOLL_(\w+)(?: = (-?\d+))?,?", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+        ):
+            value = int(given) if given else value + 1
+            codes[name] = value
+    return codes
+
+
+PACKAGE = Path(hpccoll.__file__).parent
+LIBRARY = ctypes.CDLL(str(PACKAGE / "lib" / "libhpccoll.so.1"), mode=ctypes.RTLD_GLOBAL)
+LIBRARY.hpccoll_last_error.restype = ctypes.c_char_p
+CODES = enumerators((PACKAGE / "include" / "hpccoll.h").read_text())
+
+
+def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
+    """The Worlds of all sets that this rank is in, for C."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    made = {}
+    for members, world in process_sets.all_worlds().items():
+        if world:
+            made[members] = ctypes.c_void_p()
+            capsule = ctypes.c_void_p(pointer(hpccoll.capsule(world), b"hpccoll.world"))
+            check(LIBRARY.hpccoll_world_from_python(capsule, ctypes.byref(made[members])))
+    return made
+
+
+def check(status: int) -> None:
+    if status != 0:
+        raise RuntimeError(f"{status}: {LIBRARY.hpccoll_last_error().decode()}")
+
+
+def pointer_to(x: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.ctypes.data)
+
+
+class Memory:
+    """The arrays of a unit, which C reads and writes."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.inputs = [call.values(unit.rank, unit.size) for call in unit.calls]
+        self.wanted = [expected(call, unit.size)[unit.rank] for call in unit.calls]
+        both = zip(unit.calls, self.inputs, self.wanted, strict=True)
+        self.outputs = [np.zeros(x.shape if want is None else want.shape, call.dtype) for call, x, want in both]
+        if unit.calls[0].operation == "sendrecv":
+            self.outputs = [place_for(unit.calls[0])]
+        self.name = unit.calls[0].name
+
+    def fill(self, turn: int) -> None:
+        for call, x, out in zip(self.unit.calls, self.inputs, self.outputs, strict=True):
+            x[...] = call.values(self.unit.rank, self.unit.size, turn)
+            if call.operation == "broadcast":
+                out[...] = x
+
+    def results(self) -> list[Array | None]:
+        return [None if want is None else out.copy() for want, out in zip(self.wanted, self.outputs, strict=True)]
+
+    def more(self) -> Any:
+        call = self.unit.calls[0]
+        row = int(np.prod(call.trailing)) if call.operation in OF_ROWS else 1
+        name = self.name.encode() if self.name else None
+        return ctypes.byref(Arguments(name, *call.factors, CODES["DTYPES"], row))
+
+    def group(self) -> Any:
+        rows = zip(self.unit.calls, self.inputs, self.outputs, strict=True)
+        made = [(x.ctypes.data, out.ctypes.data, x.size, CODES[call.dtype.upper()]) for call, x, out in rows]
+        return (OneOfGroup * len(made))(*made)
+
+
+def arguments(memory: Memory) -> list[Any]:
+    """The arguments of a function of C before `args`, in its order."""
+    unit, call = memory.unit, memory.unit.calls[0]
+    if unit.is_group:
+        operation, root = CODES[call.operation.upper()], call.root if call.operation == "reduce" else 0
+        return [operation, memory.group(), len(unit.calls), CODES[call.reduction], root]
+    x, out, dtype = memory.inputs[0], memory.outputs[0], CODES[call.dtype.upper()]
+    given, taken, count = pointer_to(x), pointer_to(out), ctypes.c_int64(x.size)
+    root = [call.root] if call.operation in ROOTED else []
+    if call.operation == "broadcast":
+        return [taken, count, dtype, *root]
+    if call.operation in REDUCES:
+        return [given, taken, count, dtype, CODES[call.reduction], *root]
+    room = ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)
+    splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
+    return {
+        "allgather": [given, count, dtype, taken, room, None],
+        "gather": [given, count, dtype, taken, room, None, *root],
+        "scatter": [given, count, None, dtype, taken, room, *root],
+        "alltoall": [given, count, splits, dtype, taken, room, None],
+    }[call.operation]
+
+
+def blocking(found: dict[process_sets.Members, ctypes.c_void_p]) -> Callable[..., list[Array | None]]:
+    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+        made = []
+        for unit in program.units(rank, size):
+            memory = Memory(unit)
+            memory.fill(turn)
+            begin(memory, found[unit.members])
+            made.append((unit, memory.results()))
+        return placed(program, made)
+
+    return run
+
+
+def begin(memory: Memory, world: ctypes.c_void_p) -> None:
+    call = memory.unit.calls[0]
+    if call.operation == "sendrecv":
+        message(memory, call, world)
+        return
+    function = getattr(LIBRARY, "hpccoll_group" if memory.unit.is_group else f"hpccoll_{call.operation}")
+    check(function(*arguments(memory), memory.more(), world))
+
+
+def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
+    """To the next rank, and from the one before."""
+    (to, source), dtype = neighbours(memory.unit), CODES[call.dtype.upper()]
+    request, x, out = ctypes.c_void_p(), memory.inputs[0], memory.outputs[0]
+    received = ctypes.c_int64()
+    check(LIBRARY.hpccoll_recv_async(
+        pointer_to(out), ctypes.c_int64(out.size), dtype, source, 7, None, ctypes.byref(received), world,
+        ctypes.byref(request),
+    ))  # fmt: skip
+    check(LIBRARY.hpccoll_send(pointer_to(x), ctypes.c_int64(x.size), dtype, to, 7, world))
+    check(LIBRARY.hpccoll_wait(ctypes.byref(request)))
+    assert received.value == out.size
+
+
+def modes() -> list[Mode]:
+    """There are no plans: a World of Python makes them in Python."""
+    return [Mode("C", in_turns(blocking(worlds())), Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False))]

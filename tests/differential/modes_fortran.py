@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The procedures of the Fortran module, blocking, in the Worlds that Python has made: driver.f90 makes each call."""
+
+import ctypes
+import os
+from typing import Any
+
+import numpy as np
+from differential.modes import Array, Mode, in_turns, placed
+from differential.modes_c import CODES, LIBRARY, Memory, worlds
+from differential.modes_numpy import neighbours
+from differential.programs import OPERATIONS, Abilities, Program
+
+WHAT = (
+    "allreduce", "reduce", "scan", "exscan", "broadcast", "reducescatter", "allgather", "gather", "scatter", "alltoall",
+    "sendrecv",
+)  # fmt: skip
+KINDS = ("int32", "int64", "float32", "float64")
+
+
+def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
+    """The shape in Fortran, whose rows run along the last dimension."""
+    columns = int(np.prod(trailing or (1,)))
+    return (ctypes.c_int * 2)(columns, x.shape[0] if x.ndim else 1)
+
+
+def run_one(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
+    unit, call = memory.unit, memory.unit.calls[0]
+    x, out, name, status = memory.inputs[0], memory.outputs[0], (call.name or "").encode(), ctypes.c_int()
+    driver.run_call(
+        WHAT.index(call.operation) + 1, KINDS.index(call.dtype) + 1,
+        ctypes.c_void_p(x.ctypes.data), columns_and_rows(x, call.trailing),
+        ctypes.c_void_p(out.ctypes.data), columns_and_rows(out, call.trailing),
+        CODES[call.reduction], call.root, (ctypes.c_double * 2)(*call.factors),
+        (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size)), (ctypes.c_int * 2)(*neighbours(unit)),
+        name, len(name), ctypes.byref(world), ctypes.byref(status),
+    )  # fmt: skip
+    if status.value != 0:
+        raise RuntimeError(f"{status.value}: {LIBRARY.hpccoll_last_error().decode()}")
+
+
+def modes() -> list[Mode]:
+    driver, found = ctypes.CDLL(os.environ["DIFFERENTIAL_FORTRAN"]), worlds()
+
+    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+        made = []
+        for unit in program.units(rank, size):
+            memory = Memory(unit)
+            memory.fill(turn)
+            run_one(driver, memory, found[unit.members])
+            made.append((unit, memory.results()))
+        return placed(program, made)
+
+    return [Mode("Fortran", in_turns(run), Abilities(OPERATIONS, KINDS, narrow=False))]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any program that a mode can run, by Hypothesis; any in which a rank differs, and any that has gradients."""
+
+from dataclasses import replace
+
+from differential.programs import BYTES, LAYOUTS, OF_ROWS, REDUCES, ROOTED, Abilities, Call, Program
+from hypothesis import strategies as st
+
+FACTORS = ((1.0, 1.0), (0.5, 1.0), (1.0, 0.25), (2.0, 0.5))
+NAMES = (None, *(f"name {i}" for i in range(5)))
+
+
+@st.composite
+def reductions(draw: st.DrawFn, call: Call) -> Call:
+    """The call with a reduction and factors that its dtype has."""
+    real = call.dtype.startswith("float")
+    means = ("AVERAGE",) if real and call.operation not in ("scan", "exscan") else ()
+    reduction = draw(st.sampled_from(("SUM", "MIN", "MAX", "PRODUCT", *means)))
+    scaled = real and reduction in ("SUM", "AVERAGE") and call.operation in ("allreduce", "reducescatter")
+    return replace(call, reduction=reduction, factors=draw(st.sampled_from(FACTORS)) if scaled else (1.0, 1.0))
+
+
+@st.composite
+def arrays(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
+    """The call with another array: dtype, shape, layout, values."""
+    types = [dtype for dtype in can.dtypes if dtype not in BYTES or call.operation not in REDUCES]
+    trailing: list[tuple[int, ...] | None] = [(), (1,), (3,), (2, 3), (40,)]
+    trailing += [(0,)] if can.narrow or call.operation not in OF_ROWS else []
+    return replace(
+        call,
+        dtype=draw(st.sampled_from(types)),
+        rows=draw(st.sampled_from((1, 2, 3, 5, *([0] if can.empty else []), 700))),
+        trailing=draw(st.sampled_from(trailing if call.operation in OF_ROWS else [*trailing, None])),
+        layout=draw(st.sampled_from(LAYOUTS)),
+        seed=draw(st.integers(0, 99)),
+    )
+
+
+@st.composite
+def calls(draw: st.DrawFn, size: int, can: Abilities, operations: tuple[str, ...] = ()) -> Call:
+    """A call of all ranks, or of some."""
+    call = draw(arrays(Call(draw(st.sampled_from(operations or can.operations))), can))
+    members = None
+    if can.sets and draw(st.integers(0, 3)) == 0:
+        members = tuple(sorted(draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=max(1, size - 1)))))
+    if call.operation in REDUCES:
+        call = draw(reductions(call))
+    return replace(
+        call,
+        root=draw(st.integers(0, (len(members) if members else size) - 1)) if call.operation in ROOTED else 0,
+        name=None if call.operation == "sendrecv" else draw(st.sampled_from(NAMES)),
+        members=members,
+    )
+
+
+@st.composite
+def units(draw: st.DrawFn, size: int, can: Abilities, number: int) -> list[Call]:
+    """A call, or a group of calls with arrays of other shapes and dtypes."""
+    first = draw(calls(size, can))
+    if first.operation not in can.grouped or not draw(st.booleans()):
+        return [first]
+    of_floats = first.reduction == "AVERAGE" or first.factors != (1.0, 1.0)
+    types = tuple(dtype for dtype in can.dtypes if not of_floats or dtype.startswith("float"))
+    more = draw(st.lists(arrays(replace(first, name=None), replace(can, dtypes=types)), min_size=0, max_size=3))
+    return [replace(call, group=number) for call in (first, *more)]
+
+
+def unique_names(given: list[Call]) -> tuple[Call, ...]:
+    """A name is in flight once: later calls of the same name lose it."""
+    seen: set[str] = set()
+    result = []
+    for call in given:
+        result.append(replace(call, name=None) if call.name in seen else call)
+        seen |= {call.name} if call.name else set()
+    return tuple(result)
+
+
+@st.composite
+def programs(draw: st.DrawFn, size: int, can: Abilities) -> Program:
+    """Programs that a mode can run."""
+    count = draw(st.integers(1, 6))
+    given = [call for number in range(count) for call in draw(units(size, can, number))]
+    return Program(
+        unique_names(given),
+        orders=draw(st.none() | st.integers(0, 99)),
+        turns=draw(st.sampled_from((1, 2, 3))),
+    )
+
+
+# ---- programs of which one rank makes another last call ------------------------------------------------
+
+DIFFERENT: dict[str, tuple[str, ...]] = {
+    "dtype": ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scan"),
+    "trailing": ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scan"),
+    "reduction": ("allreduce", "reducescatter", "reduce", "scan"),
+    "root": ("broadcast", "reduce", "gather", "scatter"),
+}
+"""What one rank may have otherwise, and of which operations. The number of rows of a gather may differ."""
+OTHER = {
+    "int32": "float32", "int64": "float64", "float16": "int32", "float32": "int32", "float64": "int64",
+    "datetime64[s]": "datetime64[ms]", ">i4": ">f4", ">f8": ">i8", "S4": "U1", "U3": "S12", "i4,f8": "f8,i4",
+}  # fmt: skip
+"""Another dtype, of the same size where there is one."""
+
+
+@st.composite
+def disagreements(draw: st.DrawFn, size: int, can: Abilities) -> Program:
+    """Programs of which one rank makes another last call."""
+    program = draw(programs(size, can))
+    what = draw(st.sampled_from([what for what, of in DIFFERENT.items() if set(of) & set(can.operations)]))
+    chosen = tuple(name for name in DIFFERENT[what] if name in can.operations)
+    drawn = draw(calls(size, replace(can, sets=False), chosen))
+    trailing = drawn.trailing or (1,)
+    call = replace(drawn, rows=2, trailing=trailing, reduction="SUM", factors=(1.0, 1.0))
+    wider = replace(call, trailing=(*trailing[:-1], trailing[-1] + 1))
+    other = {
+        "dtype": replace(call, dtype=OTHER[call.dtype]),
+        "trailing": wider,
+        "reduction": replace(call, reduction="MAX"),
+        "root": replace(call, root=(call.root + 1) % size),
+    }[what]
+    given = unique_names([*program.calls[:2], call])
+    other = replace(wider if other == call else other, name=given[-1].name)
+    return Program(given, differs=(draw(st.integers(0, size - 1)), other))
+
+
+@st.composite
+def derivable(draw: st.DrawFn, size: int, can: Abilities) -> Program:
+    """Programs whose results have gradients: sums and means."""
+    program = draw(programs(size, can))
+    smooth = tuple(
+        replace(call, reduction="SUM") if call.reduction in ("MIN", "MAX", "PRODUCT") else call
+        for call in program.calls
+    )
+    return replace(program, calls=smooth)
