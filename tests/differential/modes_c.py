@@ -124,13 +124,13 @@ def arguments(memory: Memory) -> list[Any]:
         return [taken, count, dtype, *root]
     if call.operation in REDUCES:
         return [given, taken, count, dtype, CODES[call.reduction], *root]
-    room = ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)
+    capacity = ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)
     splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
     return {
-        "allgather": [given, count, dtype, taken, room, None],
-        "gather": [given, count, dtype, taken, room, None, *root],
-        "scatter": [given, count, None, dtype, taken, room, *root],
-        "alltoall": [given, count, splits, dtype, taken, room, None],
+        "allgather": [given, count, dtype, taken, capacity, None],
+        "gather": [given, count, dtype, taken, capacity, None, *root],
+        "scatter": [given, count, None, dtype, taken, capacity, *root],
+        "alltoall": [given, count, splits, dtype, taken, capacity, None],
     }[call.operation]
 
 
