@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from itertools import cycle, product
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
@@ -42,15 +43,16 @@ def main() -> int:
     with Job(arguments.ranks, arguments.nodes, front_ends, arguments.plant) as job:
         job.start()
         began = time.monotonic()
-        while time.monotonic() < began + arguments.seconds:
-            for mode in [mode for mode in job.modes if arguments.modes in mode]:
-                for check in (checks.results, checks.disagreements):
-                    try:
-                        check(job, mode, many)
-                        passed[mode] += 1
-                    except AssertionError as error:
-                        found[mode] += 1
-                        print(f"\n##### {check.__name__}, after {time.monotonic() - began:.0f} s:\n{error}", flush=True)
+        modes = [mode for mode in job.modes if arguments.modes in mode]
+        for mode, check in cycle(product(modes, (checks.results, checks.disagreements))):
+            if time.monotonic() > began + arguments.seconds:
+                break
+            try:
+                check(job, mode, many)
+                passed[mode] += 1
+            except AssertionError as error:
+                found[mode] += 1
+                print(f"\n##### {check.__name__}, after {time.monotonic() - began:.0f} s:\n{error}", flush=True)
     for mode in passed | found:
         print(f"{mode}: {passed[mode]} rounds of {arguments.programs} programs right, {found[mode]} wrong")
         print(f"    never has {', '.join(absent(job.modes[mode]))}")
