@@ -88,39 +88,51 @@ typedef struct second_way {
     finish_by early, late;
 } second_way;
 
-/* All ones in lanes that are infinite or NaN. */
+/* NaN in lanes that are infinite or NaN, else 0. */
 typedef vec endless_step(vec);
 INLINE vec endless_f32(vec v) {
-    return (vec)((v_f32)v - (v_f32)v != 0);
+    return (vec)((v_f32)v - (v_f32)v);
 }
 INLINE vec endless_f64(vec v) {
-    return (vec)((v_f64)v - (v_f64)v != 0);
+    return (vec)((v_f64)v - (v_f64)v);
+}
+
+/* `again` in lanes of v that have no end. */
+typedef vec mend_step(vec v, vec again);
+INLINE vec mend_f32(vec v, vec again) {
+    return pick((vec)((v_f32)endless_f32(v) != 0), again, v);
+}
+INLINE vec mend_f64(vec v, vec again) {
+    return pick((vec)((v_f64)endless_f64(v) != 0), again, v);
 }
 
 /* The choice is made lane by lane: a result does not depend on its neighbours. */
-INLINE pair reduce_within(const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step, finish_by by,
-                          second_way way, load_step *load, combine_step *add, finish_step *scale, finish_step *finish,
-                          endless_step *endless) {
-    pair p = reduce_some(from, n_from, i, bytes, step, NOTHING, by, load, keep, add, finish);
-    vec a = endless(p.a), b = endless(p.b);
-    if (has_bits(a | b)) {
-        pair again = reduce_some(from, n_from, i, bytes, step, way.early, way.late, load, scale, add, finish);
-        p = (pair){pick(a, again.a, p.a), pick(b, again.b, p.b)};
-    }
-    return p;
+INLINE pair mend_pair(pair p, const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step,
+                      second_way way, load_step *load, combine_step *add, finish_step *scale, finish_step *finish,
+                      mend_step *mend) {
+    pair again = reduce_some(from, n_from, i, bytes, step, way.early, way.late, load, scale, add, finish);
+    return (pair){mend(p.a, again.a), mend(p.b, again.b)};
 }
 
 INLINE void reduce_within_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step, finish_by by,
                                second_way way, load_step *load, combine_step *add, finish_step *scale,
-                               finish_step *finish, endless_step *endless, store_step *store) {
+                               finish_step *finish, endless_step *endless, mend_step *mend, store_step *store) {
     int64_t i = 0;
-    for (; i + step <= bytes; i += step) {
-        pair p = reduce_within(from, n_from, i, step, step, by, way, load, add, scale, finish, endless);
+    for (; i + 2 * step <= bytes; i += 2 * step) {
+        pair p = reduce_some(from, n_from, i, step, step, NOTHING, by, load, keep, add, finish);
+        pair r = reduce_some(from, n_from, i + step, step, step, NOTHING, by, load, keep, add, finish);
+        if (has_bits(endless(add(add(p.a, p.b), add(r.a, r.b))))) { /* at least where one of them has no end */
+            p = mend_pair(p, from, n_from, i, step, step, way, load, add, scale, finish, mend);
+            r = mend_pair(r, from, n_from, i + step, step, step, way, load, add, scale, finish, mend);
+        }
         store(to + i, p);
+        store(to + i + step, r);
     }
-    if (i < bytes) {
-        pair p = reduce_within(from, n_from, i, bytes - i, step, by, way, load, add, scale, finish, endless);
-        store_part(to + i, (size_t)(bytes - i), p, store);
+    for (int64_t n; i < bytes; i += n) {
+        n = bytes - i < step ? bytes - i : step;
+        pair p = reduce_some(from, n_from, i, n, step, NOTHING, by, load, keep, add, finish);
+        p = mend_pair(p, from, n_from, i, n, step, way, load, add, scale, finish, mend);
+        store_part(to + i, (size_t)n, p, store);
     }
 }
 
@@ -192,10 +204,10 @@ INLINE void mean_at(char *to, const char *const *from, int n_from, int64_t i, si
                     second_way way) {
     v_f64 factor = (v_f64)by.factor, divisor = (v_f64)by.divisor;
     exact_sum s = sum_exactly(from, n_from, i, bytes, (v_f64){0} + 1.0);
-    vec mean = divide_exactly((exact_sum){s.sum * factor, s.rest * factor}, divisor), endless = endless_f64(mean);
-    if (has_bits(endless)) {
+    vec mean = divide_exactly((exact_sum){s.sum * factor, s.rest * factor}, divisor);
+    if (has_bits(endless_f64(mean))) {
         s = sum_exactly(from, n_from, i, bytes, (v_f64)way.early.factor);
-        mean = pick(endless, scale_f64(divide_exactly(s, divisor), way.late), mean);
+        mean = mend_f64(mean, scale_f64(divide_exactly(s, divisor), way.late));
     }
     memcpy(to + i, &mean, bytes);
 }

@@ -36,7 +36,7 @@ static double power_of_two_above(int n_from) {
 }
 
 /* Without a factor a sum that leaves the range is infinite. float16 does not leave it, being added up in float32. */
-#define REDUCE_SUM(NAME, STEP, V, C, LOAD, ADD, SCALE, ENDLESS, STORE)                                             \
+#define REDUCE_SUM(NAME, STEP, V, C, LOAD, ADD, SCALE, ENDLESS, MEND, STORE)                                       \
     static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) { \
         const char *const *at = (const char *const *)from;                                                         \
         double power = power_of_two_above(n_from);                                                                 \
@@ -46,12 +46,12 @@ static double power_of_two_above(int n_from) {
             reduce_loop(to, at, n_from, bytes, STEP, FACTOR(V, (C)scale), LOAD, ADD, SCALE, STORE);                \
         else                                                                                                       \
             reduce_within_loop(to, at, n_from, bytes, STEP, FACTOR(V, (C)scale), way, LOAD, ADD, SCALE, SCALE,     \
-                               ENDLESS, STORE);                                                                    \
+                               ENDLESS, MEND, STORE);                                                              \
     }
-#define REDUCE_FLOATS(T, V, C)                                                                        \
-    REDUCE_SUM(sum_##T, sizeof(pair), V, C, load_plain, add_##T, scale_##T, endless_##T, store_plain) \
-    REDUCE_PLAIN(product_##T, multiply_##T)                                                           \
-    REDUCE_ORDER(T)                                                                                   \
+#define REDUCE_FLOATS(T, V, C)                                                                                  \
+    REDUCE_SUM(sum_##T, sizeof(pair), V, C, load_plain, add_##T, scale_##T, endless_##T, mend_##T, store_plain) \
+    REDUCE_PLAIN(product_##T, multiply_##T)                                                                     \
+    REDUCE_ORDER(T)                                                                                             \
     REDUCE_PLAIN(product_complex_##T, multiply_complex_##T)
 #define REDUCE_HALVES(T, LOAD, STORE)                                          \
     REDUCE(product_##T, sizeof(vec), NOTHING, LOAD, multiply_f32, keep, STORE) \
@@ -70,7 +70,8 @@ REDUCE_FLOATS(f32, v_f32, float)
 REDUCE_FLOATS(f64, v_f64, double)
 REDUCE(sum_f16, sizeof(vec), FACTOR(v_f32, (float)scale), load_f16, add_f32, scale_f32, store_f16)
 REDUCE_HALVES(f16, load_f16, store_f16)
-REDUCE_SUM(sum_bf16, sizeof(vec), v_f32, float, load_bf16_apart, add_f32, scale_f32, endless_f32, store_bf16_apart)
+REDUCE_SUM(sum_bf16, sizeof(vec), v_f32, float, load_bf16_apart, add_f32, scale_f32, endless_f32, mend_f32,
+           store_bf16_apart)
 REDUCE_HALVES(bf16, load_bf16_apart, store_bf16_apart)
 REDUCE_PLAIN(band, and_bits)
 REDUCE_PLAIN(bor, or_bits)
@@ -114,10 +115,10 @@ static void mean_bf16(void *to, const void *const *from, int n_from, int64_t byt
     second_way divided = {early, {by.factor, EVERY(v_f32, (float)(divisor / power))}};
     if (is_power_of_two(divisor))
         reduce_within_loop(to, at, n_from, bytes, sizeof(vec), exact, exactly, load_bf16_apart, add_f32, scale_f32,
-                           scale_f32, endless_f32, store_bf16_apart);
+                           scale_f32, endless_f32, mend_f32, store_bf16_apart);
     else
         reduce_within_loop(to, at, n_from, bytes, sizeof(vec), by, divided, load_bf16_apart, add_f32, scale_f32,
-                           divide_f32, endless_f32, store_bf16_apart);
+                           divide_f32, endless_f32, mend_f32, store_bf16_apart);
 }
 
 MEAN(mean_f16, sizeof(vec), v_f32, float, load_f16, add_f32, scale_f32, divide_f32, store_f16)
