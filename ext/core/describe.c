@@ -35,6 +35,7 @@ void hc__describe_root_joined(hc__text *text, const hc_request *request) {
 /* The order in which two requests are compared: an earlier difference explains those that follow from it. */
 enum difference {
     D_OPERATION,
+    D_CALLS,
     D_GROUP,
     D_COUNT,
     D_DTYPE,
@@ -53,6 +54,8 @@ static const char *difference_name(enum difference d) {
     switch (d) {
     case D_OPERATION:
         return "operation";
+    case D_CALLS:
+        return "number of calls";
     case D_GROUP:
         return "grouping";
     case D_COUNT:
@@ -97,6 +100,8 @@ static int shapes_differ(const hc_tensor *a, const hc_tensor *b) {
 static enum difference compare(const hc_request *a, const hc_request *b, uint32_t *tensor) {
     if (a->operation != b->operation)
         return D_OPERATION;
+    if (a->calls != b->calls)
+        return D_CALLS;
     if (hc__is_group(a) != hc__is_group(b) || a->flags != b->flags)
         return D_GROUP;
     if (a->ntensors != b->ntensors)
@@ -159,6 +164,12 @@ static void put_tensors(hc__text *text, const hc_request *request, uint32_t tens
 
 static void put_extra(hc__text *text, const hc_request *request, enum difference d) {
     switch (d) {
+    case D_CALLS:
+        hc__put(text, request->calls ? " as one of " : " as the only call");
+        if (request->calls)
+            hc__put_int(text, request->calls);
+        hc__put(text, request->calls ? " calls of its name in a program" : " of its name in a program");
+        break;
     case D_PRESCALE:
         hc__put(text, " prescale ");
         hc__put_real(text, request->prescale);

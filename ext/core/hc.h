@@ -176,12 +176,14 @@ typedef struct hc_request {
     const hc_tensor *tensors;
     const char *why; /* REFUSE: in words, need not end in 0 */
     uint32_t why_len;
+    uint32_t calls; /* that a compiled program has of this name, of which this is one; 0 or 1: this alone */
 } hc_request;
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
 #define HC_REQUEST_LAST 2    /* its rank asks for nothing after it, in the World: in no set; the others are told */
 #define HC_REQUEST_REFUSED 4 /* the engine's own: there is no request, its rank has refused the call (HC_EV_REFUSE) */
+#define HC_REQUEST_COUNTED 8 /* the engine's own: there are several calls */
 
 /* ---- a process set, as one of its members' engines sees it --------------------------------------- */
 

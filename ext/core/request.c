@@ -24,7 +24,8 @@ static const char *refuse_shape(const hc_request *request, size_t *bytes) {
         return "the name is too long";
     if (request->ntensors && !request->tensors)
         return "the tensors are missing";
-    size_t total = FIXED + request->name_len + (hc__is_refusal(request) ? 4 + request->why_len : 0);
+    size_t total = FIXED + request->name_len + (hc__is_refusal(request) ? 4 + request->why_len : 0) +
+                   (request->calls > 1 ? 4 : 0);
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
         if (tensor->ndim > HC_MAX_DIMS)
@@ -99,13 +100,16 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
         return "out of memory";
     uint8_t *p = hc__write32(e->encoded, request->name_len);
     p = hc__write_bytes(p, request->name, request->name_len);
-    const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire, request->flags};
+    uint8_t flags = request->flags | (request->calls > 1 ? HC_REQUEST_COUNTED : 0);
+    const uint8_t codes[5] = {request->operation, request->reduction, request->memory, request->wire, flags};
     p = hc__write_bytes(p, codes, sizeof codes);
     p = hc__write32(p, (uint32_t)request->root);
     p = write_real(p, request->prescale);
     p = write_real(p, request->postscale);
     p = hc__write32(p, request->ntensors);
     p = write_tensors(p, request);
+    if (request->calls > 1)
+        p = hc__write32(p, request->calls);
     if (hc__is_refusal(request)) {
         p = hc__write32(p, request->why_len);
         hc__write_bytes(p, request->why, request->why_len);
@@ -170,9 +174,10 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown kind of memory";
     if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
         return "unknown dtype of the compression";
-    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST) && flags != HC_REQUEST_REFUSED)
+    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST | HC_REQUEST_COUNTED) && flags != HC_REQUEST_REFUSED)
         return "unknown flags";
     view->is_refusal = flags == HC_REQUEST_REFUSED;
+    view->is_counted = (flags & HC_REQUEST_COUNTED) != 0;
     int is_rooted = hc_operation_has(operation, HC_OP_ROOTED) && !view->is_refusal;
     if (is_rooted ? root < 0 || root >= set_size : root != -1)
         return is_rooted ? "the root is not a rank of the World" : "this operation has no root";
@@ -199,6 +204,8 @@ const char *hc__sig_check(const uint8_t *bytes, size_t nbytes, int32_t set_size,
     for (uint32_t i = 0; i < view->ntensors && !r.bad; i++)
         if ((wrong = check_tensor(&r, view->operation, view)) && !r.bad)
             return wrong;
+    if (view->is_counted && hc__read32(&r) < 2 && !r.bad)
+        return "the number of calls is wrong";
     uint32_t why = view->is_refusal ? hc__read32(&r) : 0;
     if (why > HC__WHY_REFUSED)
         return "the words of a refusal are too long";
@@ -251,6 +258,7 @@ static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, i
     request->ntensors = hc__read32(&r);
     request->tensors = tensors;
     decode_tensors(sig, &r, tensors, dims);
+    request->calls = view->is_counted ? hc__read32(&r) : 0;
     if (view->is_refusal) {
         request->why_len = hc__read32(&r);
         request->why = (const char *)hc__read_bytes(&r, request->why_len);

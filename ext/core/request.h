@@ -33,7 +33,7 @@ typedef struct hc__sig_view { /* points into the bytes that were judged */
     uint32_t name_len;
     uint32_t ntensors, ndims; /* dims of all tensors together */
     int32_t root;
-    uint8_t operation, is_refusal;
+    uint8_t operation, is_refusal, is_counted;
 } hc__sig_view;
 
 /* Several tensors that are agreed and completed as one, or a single one that was asked for in this way. */

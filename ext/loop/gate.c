@@ -199,6 +199,7 @@ static hc_handle *new_request(const hc_gate_call *call, const hc_gate_place *pla
         handle->request.prescale = call->prescale;
         handle->request.postscale = call->postscale;
     }
+    handle->request.calls = call->calls;
     if (call->ntensors && call->wire != call->tensors[0].dtype)
         handle->request.wire = call->wire;
     handle->request.flags = call->group ? HC_REQUEST_GROUP : 0;

@@ -60,6 +60,7 @@ typedef struct hc_gate_call {
     const hc_gate_tensor *tensors;
     const int64_t *splits; /* alltoall, scatter: rows to each rank; NULL: as many to each, or as even as can be */
     uint32_t nsplits;
+    uint32_t calls; /* of this name in the program; 0: not known */
     void (*done)(void *context, hc_gate_result *);
     void *context;
 } hc_gate_call;

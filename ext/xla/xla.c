@@ -24,7 +24,7 @@ int hc_xla_connect(const hc_gate *table) {
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 typedef struct options {
-    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag;
+    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls;
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;
@@ -40,7 +40,7 @@ static const struct {
              OPTION(group, HC_FFI_SCALAR),     OPTION(root, HC_FFI_SCALAR),      OPTION(set, HC_FFI_SCALAR),
              OPTION(tag, HC_FFI_SCALAR),       OPTION(source, HC_FFI_SCALAR),    OPTION(source_tag, HC_FFI_SCALAR),
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
-             OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY)};
+             OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -117,9 +117,17 @@ typedef struct pending {
     atomic_flag failed; /* the future has its error */
 } pending;
 
+/* What a program can do about an error that its kind alone explains. */
+static const char *remedy_of(int status) {
+    return status == HC_DUPLICATE_NAME
+               ? ". If a program calls a function twice that TensorFlow has traced before, both "
+                 "calls have one name: give each call a function of its own"
+               : "";
+}
+
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
-    char message[HC_GATE_TEXT + 128];
-    snprintf(message, sizeof message, "hpccoll.%s: %s", gate->status_exception(status), text);
+    char message[HC_GATE_TEXT + 256];
+    snprintf(message, sizeof message, "hpccoll.%s: %s%s", gate->status_exception(status), text, remedy_of(status));
     return api->error_create(
         &(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = message, .code = hc_gate_code(status)});
 }
@@ -188,6 +196,7 @@ static void begin_all(pending *p, const options *o, const hc_gate_tensor *tensor
                          .tensors = tensors,
                          .splits = o->splits.count ? o->splits.data : NULL,
                          .nsplits = (uint32_t)o->splits.count,
+                         .calls = (uint32_t)o->calls,
                          .done = done,
                          .context = p};
     if (o->operation != HC_XLA_SENDRECV) {

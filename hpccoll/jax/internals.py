@@ -6,6 +6,7 @@ Decisions 39 and 60 say what each is for. tests/jax run with the oldest version 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
 from collections import Counter
@@ -37,7 +38,8 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "custom_call", "ir",
-    "is_kept_argument", "place_in_program", "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs",
+    "is_kept_argument", "place_in_program", "register_lowering", "stablehlo", "tell_calls", "trace_ctx",
+    "wait_for_programs",
 ]  # fmt: skip
 
 
@@ -96,12 +98,59 @@ def wait_for_programs() -> None:
 # ---- lowering --------------------------------------------------------------------------------------------
 
 
-class _Places:
-    """How many operations a program has, by set and name, and in all, as far as it is lowered."""
+Key = tuple[int, str]
+"""The number of a process set, and a name: other sets have other ranks, which do not have these operations."""
+
+
+class _Branches:
+    """The operations of the branches of one condition, of which one runs: they share their numbers."""
 
     def __init__(self) -> None:
-        self.names: Counter[tuple[int, str]] = Counter()
+        self.before: dict[Key, int] = {}
+        self.within: collections.defaultdict[int, Counter[Key]] = collections.defaultdict(Counter)
+
+
+class _Places:
+    """The operations of a program, as far as it is lowered: how many of each set and name, and how many in all."""
+
+    def __init__(self) -> None:
+        self.names: Counter[Key] = Counter()
         self.all = 0
+        self.made: collections.defaultdict[Key, list[Any]] = collections.defaultdict(list)
+        self._branches: collections.defaultdict[Any, _Branches] = collections.defaultdict(_Branches)
+
+    def count(self, name: Key, path: list[tuple[Any, int]]) -> int:
+        """Count an operation.
+
+        :param path: the conditions that it is in, the outermost first, and in which branch of each
+        :returns: its number among those of its name
+        """
+        if not path:
+            self.names[name] += 1
+            return self.names[name]
+        condition, branch = path[-1]
+        one = self._branches[condition]
+        before = one.before.setdefault(name, self._so_far(name, path[:-1]))
+        one.within[branch][name] += 1
+        number = before + one.within[branch][name]
+        self._raise_to(name, path[:-1], number)
+        return number
+
+    def _so_far(self, name: Key, path: list[tuple[Any, int]]) -> int:
+        if not path:
+            return self.names[name]
+        condition, branch = path[-1]
+        one = self._branches[condition]
+        return one.before.setdefault(name, self._so_far(name, path[:-1])) + one.within[branch][name]
+
+    def _raise_to(self, name: Key, path: list[tuple[Any, int]], number: int) -> None:
+        more = number - self._so_far(name, path)
+        if more > 0 and not path:
+            self.names[name] = number
+        elif more > 0:
+            condition, branch = path[-1]
+            self._branches[condition].within[branch][name] += more
+            self._raise_to(name, path[:-1], number)
 
 
 class _Lowered(dict[Any, Any]):
@@ -133,21 +182,50 @@ _CACHES = ("cached_primitive_lowerings", "lowering_cache")
 """The context of a program that is being lowered has them. JAX 0.5 has the first alone."""
 
 
-def place_in_program(module: Any, process_set: int, name: str) -> int:
-    """Count an operation that is lowered now: return which one of its set and name it is in the program, from 1.
+def _conditions() -> list[tuple[Any, int]]:
+    """Return the conditions around what is lowered now, as far as its function shows them, and the branch of each."""
+    path: list[tuple[Any, int]] = []
+    block = ir.InsertionPoint.current.block
+    while (owner := block.owner.operation).name not in ("func.func", "builtin.module"):
+        if owner.name in ("stablehlo.case", "stablehlo.if"):
+            path.insert(0, (owner, next(i for i, region in enumerate(owner.regions) if block in list(region.blocks))))
+        block = owner.block
+    return path
 
-    :param module: what a lowering rule knows of the program: its context's module_context
-    :param process_set: its number; other sets have other ranks, which do not have these operations
-    """
+
+def _places_of(module: Any) -> _Places:
     places: _Places | None = getattr(module.cached_primitive_lowerings, "places", None)
     if places is None:
         places = _Places()
         for cache in _CACHES:
             if hasattr(module, cache):
                 setattr(module, cache, _Lowered(getattr(module, cache), places))
+    return places
+
+
+def place_in_program(module: Any, process_set: int, name: str) -> int:
+    """Count an operation that is lowered now: return which one of its set and name it is in the program, from 1.
+
+    Those in the branches of one condition have the same numbers: ranks that branch differently have the same names.
+
+    :param module: what a lowering rule knows of the program: its context's module_context
+    """
+    places = _places_of(module)
     places.all += 1
-    places.names[process_set, name] += 1
-    return places.names[process_set, name]
+    return places.count((process_set, name), _conditions())
+
+
+def tell_calls(module: Any, name: Key, made: Any, write: Callable[[Any, int], None]) -> None:
+    """Write into all operations of a name how many calls of it the program has, as far as it is lowered.
+
+    :param made: the newest of them
+    :param write: called with each of them, and the number
+    """
+    places = _places_of(module)
+    places.made[name].append(made)
+    calls = places.names[name]
+    for one in places.made[name] if calls > 1 else ():
+        write(one, calls)
 
 
 def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:

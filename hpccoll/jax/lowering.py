@@ -22,9 +22,13 @@ from hpccoll.jax.internals import (
     is_kept_argument,
     place_in_program,
     stablehlo,
+    tell_calls,
 )
 
 __all__ = ["lower", "refuse_platform"]
+
+_CONFIG = "mhlo.backend_config"
+"""The attribute of a custom call that has its attributes."""
 
 jax.ffi.register_ffi_target(_xla.CALL, _xla.handler, platform="cpu")
 jax.ffi.register_ffi_target(_xla.NOTHING, _xla.nothing, platform="cpu")
@@ -34,7 +38,7 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     """Lower for the CPU."""
     _check_devices(ctx, call)
     _forbid_sequence()
-    place = place_in_program(ctx.module_context, call.set, call.name)
+    place, key = place_in_program(ctx.module_context, call.set, call.name), (call.set, call.name)
     if call.operation not in MESSAGES:
         call = dataclasses.replace(call, name=names.repeated(call.name, place))
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
@@ -44,7 +48,7 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         operands = (ctx.tokens_in.get(ORDERED), *operands)
         results = [stablehlo.TokenType.get(), *results]
         layouts = [[(), *one] for one in layouts]
-    made: Sequence[Any] = custom_call(
+    operation = custom_call(
         _xla.CALL,
         result_types=results,
         operands=operands,
@@ -54,11 +58,21 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         operand_output_aliases=_in_place(operands, ctx.avals_in) if call.in_place else {},
         operand_layouts=layouts[0],
         result_layouts=layouts[1],
-    ).results
+    )
+    if call.operation not in MESSAGES:
+        tell_calls(ctx.module_context, key, operation, _write_calls)
+    made: Sequence[Any] = operation.results
     if not call.ordered:
         return _with_empty(made, ctx.avals_out)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
     return made[1:]
+
+
+def _write_calls(operation: Any, calls: int) -> None:
+    """Write into an operation how many calls of its name the program has: the ranks must have as many."""
+    int64 = ir.IntegerType.get_signless(64)
+    known = {entry.name: entry.attr for entry in operation.attributes[_CONFIG]}
+    operation.attributes[_CONFIG] = ir.DictAttr.get({**known, "calls": ir.IntegerAttr.get(int64, calls)})
 
 
 def _in_place(operands: Sequence[Any], avals: Sequence[Any]) -> dict[int, int]:

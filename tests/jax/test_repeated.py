@@ -140,6 +140,55 @@ def test_ranks_call_repeated_and_other_names_in_their_own_order():
         np.testing.assert_array_equal(other, hvd.size() * (1 + i))
 
 
+def named(x, factor=1.0):
+    return hvd.allreduce(factor * x, hvd.Sum, name="of a branch")
+
+
+def test_a_rank_that_makes_one_call_less_is_refused_at_the_first():
+    """Which one it leaves out nobody knows: none of them is matched."""
+    size, rank, x = hvd.size(), hvd.rank(), jnp.ones(1)
+
+    def program(x, calls):
+        for _ in range(calls):
+            x = hvd.allreduce(x, hvd.Sum, name="left out")
+        return x
+
+    for calls in (1, 2, 3):
+        mine = calls + (rank == 0)
+        says = rf"rank 0 has .* as one of {calls + 1} calls of its name .*number of calls differs"
+        with pytest.raises(Exception, match=says):
+            jax.block_until_ready(jax.jit(lambda x, mine=mine: program(x, mine))(x))
+        np.testing.assert_array_equal(jax.jit(lambda x, calls=calls: program(x, calls))(x), size**calls)
+
+
+def test_ranks_that_take_different_branches_share_a_name():
+    """Sums as NumPy has them. The calls behind a condition have the numbers that follow, whichever branch was taken."""
+    rank, size = hvd.rank(), hvd.size()
+    x = jnp.full(3, rank + 1.0)
+
+    def program(flag, x):
+        first = lax.cond(flag, lambda x: named(x, 10.0), named, x)
+        second = lax.cond(flag, lambda x: named(named(2 * x) / (2 * size)), lambda x: named(named(x) / size), x)
+        return first, second, named(x), named(2 * x)
+
+    factors = np.array([10.0 if r == 0 else 1.0 for r in range(size)])
+    ones = np.arange(1.0, size + 1)
+    for _ in range(3):
+        first, second, third, fourth = jax.jit(program)(rank == 0, x)
+        np.testing.assert_allclose(first, (factors * ones).sum())
+        np.testing.assert_allclose(second, ((2 * ones[0] + ones[1:].sum()) * (1 / 2 + size - 1) / size), rtol=1e-6)
+        np.testing.assert_allclose(third, ones.sum())
+        np.testing.assert_allclose(fourth, 2 * ones.sum())
+
+
+def test_branches_that_differ_are_an_error():
+    x = jnp.ones(2)
+    program = jax.jit(lambda flag, x: lax.cond(flag, named, lambda x: hvd.broadcast(x, 0, name="of a branch"), x))
+    with pytest.raises(Exception, match="operation differs"):
+        jax.block_until_ready(program(hvd.rank() == 0, x))
+    np.testing.assert_array_equal(program(True, x), hvd.size())
+
+
 def test_a_name_cannot_be_one_that_a_repeated_call_gets():
     with pytest.raises(ValueError, match=r"does not end with ' \(call 2\)'"):
         hvd.allreduce(1.0, name="loss (call 2)")

@@ -148,6 +148,19 @@ def check_equal_names():
         assert np.allclose(np.ravel(program(tf.ones(1))), size * np.array([10, 2, 3, 4, 5]))
 
 
+def check_a_function_that_was_traced_before():
+    """It has one name wherever it is called: values are right, or the error says what to do."""
+    inner = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="of a function"))
+    inner(tf.ones(1))
+    twice = compiled(lambda x: [inner(x), inner(3 * x)])
+    try:
+        assert np.allclose(np.ravel(twice(tf.ones(1))), size * np.array([1, 3]))
+    except tf.errors.InvalidArgumentError as error:
+        assert "DuplicateNameError" in str(error), error
+        assert "give each call a function of its own" in str(error), error
+    assert np.allclose(inner(tf.ones(1)), size)
+
+
 def check_disagreement():
     program = compiled(lambda x: hvd.allreduce(x, name="odd"))
     try:

@@ -133,7 +133,8 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
     return code >= 0;
 }
 
-/* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [group=yes] [last=yes] */
+/* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [calls=2] [group=yes]
+ * [last=yes] */
 static void do_enqueue(const words *w) {
     int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
     const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"), *root = value_of(w, "root");
@@ -148,6 +149,7 @@ static void do_enqueue(const words *w) {
     q.root = root ? atoi(root) : hc_operation_has(q.operation, HC_OP_ROOTED) ? 0 : -1;
     q.prescale = prescale ? atof(prescale) : 1;
     q.postscale = 1;
+    q.calls = (uint32_t)number(value_of(w, "calls"), 0);
     q.flags = (value_of(w, "group") ? HC_REQUEST_GROUP : 0) | (value_of(w, "last") ? HC_REQUEST_LAST : 0);
     for (int i = verb + 2; i < w->n; i++)
         if (!strchr(w->at[i], '=') && tensor_of(w->at[i], &tensors[q.ntensors], dims[q.ntensors]))
