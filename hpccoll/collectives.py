@@ -12,7 +12,8 @@ Every rank of the World calls an operation. The arguments that many of them shar
   its `out`, raises InvalidArgumentError, in this World and its process sets. A strided array counts from its first
   byte to its last one, with what lies between its elements.
 - `name`: the ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names
-  in every step: a name that was agreed before costs one bit. Calls without a name belong together by their order.
+  in every step: a name that was agreed before costs one bit. Calls without a name belong together by their order; one
+  that a rank refuses counts, and is a MismatchError on the others.
 - `world`: the World of the call, by default that of `init()`.
 
 Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut

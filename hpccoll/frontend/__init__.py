@@ -4,6 +4,7 @@
 adapter.py            what a front end tells about its framework's tensors and parameters: read this first
 requests.py           each operation once: tensors in, a handle out
 handles.py            handles, which are numbers; poll and synchronize
+refused.py            calls without a name that are refused here, of which the other ranks hear
 compression.py        what tensors travel as
 reductions.py, names.py, sequence_names.py, process_sets.py, objects.py, adasum.py
 
