@@ -183,14 +183,15 @@ _CACHES = ("cached_primitive_lowerings", "lowering_cache")
 
 
 def _conditions() -> list[tuple[Any, int]]:
-    """Return the conditions around what is lowered now, as far as its function shows them, and the branch of each."""
-    path: list[tuple[Any, int]] = []
+    """Return the condition of which what is lowered now is a branch, and which one; none where it is no branch itself.
+
+    What is further outside cannot be asked of programs that JAX has not finished, and JAX 0.5 does not show it.
+    """
     block = ir.InsertionPoint.current.block
-    while (owner := block.owner.operation).name not in ("func.func", "builtin.module"):
-        if owner.name in ("stablehlo.case", "stablehlo.if"):
-            path.insert(0, (owner, next(i for i, region in enumerate(owner.regions) if block in list(region.blocks))))
-        block = owner.block
-    return path
+    owner = block.owner.operation
+    if owner.name not in ("stablehlo.case", "stablehlo.if"):
+        return []
+    return [(owner, next(i for i, region in enumerate(owner.regions) if block in list(region.blocks)))]
 
 
 def _places_of(module: Any) -> _Places:
@@ -215,14 +216,22 @@ def place_in_program(module: Any, process_set: int, name: str) -> int:
     return places.count((process_set, name), _conditions())
 
 
+def _in_main() -> bool:
+    attributes: Any = ir.InsertionPoint.current.block.owner.attributes
+    return "sym_name" in attributes and attributes["sym_name"] == ir.StringAttr.get("main")
+
+
 def tell_calls(module: Any, name: Key, made: Any, write: Callable[[Any, int], None]) -> None:
-    """Write into all operations of a name how many calls of it the program has, as far as it is lowered.
+    """Write into the operations of a name how many calls of it the program has, as far as it is lowered.
+
+    Into those of the main function alone: JAX may throw away another function, and its operations with it.
 
     :param made: the newest of them
     :param write: called with each of them, and the number
     """
     places = _places_of(module)
-    places.made[name].append(made)
+    if _in_main():
+        places.made[name].append(made)
     calls = places.names[name]
     for one in places.made[name] if calls > 1 else ():
         write(one, calls)
