@@ -181,6 +181,17 @@ def test_ranks_that_take_different_branches_share_a_name():
         np.testing.assert_allclose(fourth, 2 * ones.sum())
 
 
+def test_loops_in_branches_beside_calls_of_their_name():
+    size, x = hvd.size(), jnp.ones(2)
+
+    def program(flag, x):
+        looped = lax.cond(flag, lambda x: lax.fori_loop(0, 2, lambda _, c: named(c), x), lambda x: x, x)
+        return lax.cond(flag, named, lambda x: x, x), looped, named(x)
+
+    for got, want in zip(jax.jit(program)(True, x), (size, size**2, size), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_branches_that_differ_are_an_error():
     x = jnp.ones(2)
     program = jax.jit(lambda flag, x: lax.cond(flag, named, lambda x: hvd.broadcast(x, 0, name="of a branch"), x))
