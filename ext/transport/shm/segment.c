@@ -22,7 +22,8 @@
 
 #include "transport/shm/segment.h"
 
-#define NAME_PREFIX "/hpccoll-"
+#define FILE_PREFIX "hpccoll-"
+#define NAME_PREFIX "/" FILE_PREFIX
 #define FOLDER "/dev/shm"
 #define LEFT_BEHIND_AFTER 60 /* seconds: a file is unlinked, and locked, well within a start */
 
@@ -66,7 +67,7 @@ static void remove_left_behind(void) {
     if (!folder)
         return;
     for (struct dirent *entry; (entry = readdir(folder));) {
-        if (strncmp(entry->d_name, NAME_PREFIX + 1, strlen(NAME_PREFIX) - 1) != 0)
+        if (strncmp(entry->d_name, FILE_PREFIX, strlen(FILE_PREFIX)) != 0)
             continue;
         int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0)
