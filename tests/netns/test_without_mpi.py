@@ -48,7 +48,7 @@ def job(no_mpi: str, hosts: str, *program: str, **variables: str) -> "subprocess
 
 
 SUMS = """
-import sys, os, platform, numpy, hpccoll
+import contextlib, sys, os, platform, numpy, hpccoll
 hpccoll.init()
 p, r = hpccoll.size(), hpccoll.rank()
 for n in (1, 1000, 2_000_000):
@@ -57,8 +57,10 @@ for n in (1, 1000, 2_000_000):
 assert (hpccoll.allgather(numpy.full(r, r)) == numpy.repeat(numpy.arange(p), numpy.arange(p))).all()
 assert "mpi4py" not in sys.modules
 secret = os.environ["HPCCOLL_SECRET"]
-others = [pid for pid in os.listdir("/proc") if pid.isdecimal() and pid != str(os.getpid())]
-seen = [open(f"/proc/{pid}/cmdline").read() for pid in others]
+seen = []
+for pid in {*filter(str.isdecimal, os.listdir("/proc"))} - {str(os.getpid())}:
+    with contextlib.suppress(OSError):  # a process may end meanwhile
+        seen.append(open(f"/proc/{pid}/cmdline").read())
 assert secret and not any(secret in words for words in seen)
 print("rank", r, platform.node(), hpccoll.local_size())
 hpccoll.shutdown()
