@@ -39,7 +39,7 @@ static int may_refuse(const hc__name *record) {
     return record->phase == HC__ABSENT || record->phase == HC__RUNNING;
 }
 
-/* Where no memory is left, the others hear nothing. */
+/* Where no memory is left the World breaks (starved): nobody else would tell the others of the refusal. */
 void hc__refuse(hc__set *s, const hc_request *request) {
     hc_engine *e = s->engine;
     hc_request refusal = {.name = request->name,
@@ -69,7 +69,6 @@ void hc__refuse(hc__set *s, const hc_request *request) {
     }
     if (name != HC__NONE)
         hc__name_forget(s, name);
-    e->starved = 0; /* nothing was announced, and nothing else has to fail */
 }
 
 int hc__refusal_raised(const hc__set *s, uint32_t name) {

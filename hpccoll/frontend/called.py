@@ -15,7 +15,7 @@ _WORDS = {
     "x": "the tensor",
     "array": "tensor",
     "arrays": "tensors",
-    **{name.upper(): name for name in ("Average", "Sum", "Adasum", "Min", "Max", "Product")},
+    **{name.upper(): name for name in ("Average", "Sum", "Min", "Max", "Product")},
 }
 _WORD = re.compile(rf"(?<![\w'.])({'|'.join(_WORDS)})(?![\w'.])")
 
