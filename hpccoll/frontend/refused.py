@@ -22,7 +22,7 @@ __all__ = ["each", "tells"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Naming = Callable[[str], str | None]
+Naming = Callable[[str, ProcessSet], str | None]
 _GROUPS_OF_REQUESTS = ("allgather", "reducescatter")
 """Operations whose groups are as many requests as tensors; a group of another one is one request."""
 
@@ -43,28 +43,36 @@ def tells(function: Callable[P, T], name_unnamed: Naming | None = None) -> Calla
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if _core.failures() == known:
-                with contextlib.suppress(TypeError):  # it is called with arguments that it does not have
-                    bound = signature.bind(*args, **kwargs)
-                    bound.apply_defaults()
-                    own = getattr(bound.arguments.get("self"), "name_unnamed", _by_order)
-                    _tell(operation, bound.arguments, name_unnamed or own, error)
+            if _core.failures() == known and (given := _given(signature, args, kwargs)) is not None:
+                own = getattr(given.get("self"), "name_unnamed", _by_order)
+                _tell(operation, given, name_unnamed or own, error)
             raise
 
     return call
 
 
-def _by_order(operation: str) -> None:
-    del operation
+def _given(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments by name; None where the operation has no such arguments."""
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _by_order(operation: str, process_set: ProcessSet) -> None:
+    del operation, process_set
 
 
 def _tell(operation: str, arguments: dict[str, Any], name_unnamed: Naming, error: Exception) -> None:
     if arguments.get("name") is not None:
         return
     with contextlib.suppress(errors.HpccollError, ValueError):  # there is no World, or this rank is not in the set
-        core = world_of(arguments.get("process_set", global_process_set)).core
+        process_set = arguments.get("process_set", global_process_set)
+        core = world_of(process_set).core
         single, whole, requests = _requests(operation, arguments)
-        names = [name_unnamed(whole) for _ in range(requests)]
+        names = [name_unnamed(whole, process_set) for _ in range(requests)]
         if None in names:
             core.tell_refusal(single, None, error, requests)
         else:

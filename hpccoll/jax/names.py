@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from hpccoll import errors
+from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.jax.internals import EvalTrace, trace_ctx
 
 __all__ = ["checked", "in_trace", "repeated", "tracing", "unnamed"]
@@ -53,11 +54,12 @@ def in_trace(operation: str, name: str | None) -> str:
     return name if name is not None else f"{operation} at {_place()}"
 
 
-def unnamed(operation: str) -> None:
+def unnamed(operation: str, process_set: ProcessSet) -> None:
     """Say that a call without a name matches by its order.
 
     :raises InvalidArgumentError: it was to be a part of a program, whose names are known when it is lowered
     """
+    del process_set  # the order of each one's calls
     if tracing([]):
         raise errors.InvalidArgumentError(f"the {operation} has no name yet")
 

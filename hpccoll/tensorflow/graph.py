@@ -40,7 +40,8 @@ def process_set_of(number: int) -> ProcessSet:
     return global_process_set if number == 0 else _sets[number]
 
 
-def _number_of(process_set: ProcessSet) -> int:
+def number_of(process_set: ProcessSet) -> int:
+    """Return the number by which kernels know a process set."""
     world = world_of(process_set)
     number: int = world.core.open_gate(world is current())
     if number:
@@ -113,7 +114,7 @@ def _attributes(
         xla.check_can_compile(operation.removeprefix("grouped_"))
     for tensor in tensors:
         code_of(tensor.dtype)
-    number = _number_of(process_set)
+    number = number_of(process_set)
     return {**others, "tensor_name": unique(operation, name, number), "set": number}
 
 

@@ -57,8 +57,8 @@ def _recorded(
     return made
 
 
-def _name_unnamed(operation: str) -> str | None:
-    return None if tf.executing_eagerly() else unique(operation, None)
+def _name_unnamed(operation: str, process_set: ProcessSet) -> str | None:
+    return None if tf.executing_eagerly() else unique(operation, None, graph.number_of(process_set))
 
 
 _tells = functools.partial(tells, name_unnamed=_name_unnamed)
@@ -71,9 +71,9 @@ class TensorFlowOperations(Operations[Any]):
     would differentiate the steps of an Adasum.
     """
 
-    def name_unnamed(self, operation: str) -> str | None:
+    def name_unnamed(self, operation: str, process_set: ProcessSet) -> str | None:
         """See hpccoll.frontend.refused."""
-        return _name_unnamed(operation)
+        return _name_unnamed(operation, process_set)
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
