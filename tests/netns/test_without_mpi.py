@@ -62,7 +62,7 @@ for pid in {*filter(str.isdecimal, os.listdir("/proc"))} - {str(os.getpid())}:
     with contextlib.suppress(OSError):  # a process may end meanwhile
         seen.append(open(f"/proc/{pid}/cmdline").read())
 assert secret and not any(secret in words for words in seen)
-sys.stdout.write(f"rank {r} {platform.node()} {hpccoll.local_size()}\n")  # at once: two ranks share a connection
+sys.stdout.write(f"rank {r} {platform.node()} {hpccoll.local_size()}\\n")  # at once: two ranks share a connection
 hpccoll.shutdown()
 """
 
