@@ -13,7 +13,7 @@ from typing import Protocol
 from hpccoll import errors
 from hpccoll.world import World
 
-__all__ = ["InFlight", "member", "occurrence", "part", "request"]
+__all__ = ["InFlight", "member", "members", "occurrence", "part", "request"]
 
 _TOLD_APART = re.compile(r" \((\d+|in .*)\)\Z")
 """How a name ends that was made different from an equal one; kernels of compiled programs write the second form."""
@@ -27,6 +27,11 @@ def request(operation: str, name: str | None) -> str | None:
 def member(name: str | None, index: int, count: int) -> str | None:
     """Return the name of one tensor of a group that is several requests: "weights_1of3"."""
     return f"{text}_{index + 1}of{count}" if (text := _text(name)) else None
+
+
+def members(name: str | None, count: int) -> list[str | None]:
+    """Return the names of all tensors of a group that is several requests."""
+    return [member(name, i, count) for i in range(count)]
 
 
 def part(name: str | None, what: str) -> str | None:

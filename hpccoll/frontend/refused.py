@@ -31,8 +31,8 @@ def tells(function: Callable[P, T], name_unnamed: Naming | None = None) -> Calla
     """Make an operation tell the other ranks when it raises an error that they do not have.
 
     :param function: called like the operation: "grouped_allreduce_async_"; with a `name` and a `process_set`
-    :param name_unnamed: gives the name that requests without one have at this place, None: that of their order; None:
-        the method of this name that the front end has, or else they match by their order
+    :param name_unnamed: returns the name that a request without one has at this place in a program, or None where
+        requests match by their order. Without it the front end's method of this name is used, if it has one
     """
     operation = function.__name__.rstrip("_").removesuffix("_async")
     signature = inspect.signature(function)

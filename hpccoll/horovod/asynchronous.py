@@ -230,7 +230,7 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see reducescatter_async
         """
         own, group = choose(op), group_of(tensors)
-        members = [names.member(name, i, len(group)) for i in range(len(group))]
+        members = names.members(name, len(group))
         begin = self.requests.reducescatter
         return together(each(begin, members, group, process_set, own, prescale_factor, postscale_factor))
 
@@ -264,8 +264,7 @@ class AsynchronousOperations(Generic[T]):
         :raises UnsupportedError: see allgather_async
         """
         group = group_of(tensors)
-        members = [names.member(name, i, len(group)) for i in range(len(group))]
-        return together(each(self.requests.allgather, members, group, process_set))
+        return together(each(self.requests.allgather, names.members(name, len(group)), group, process_set))
 
     @tells
     def broadcast_async(

@@ -361,8 +361,8 @@ class Operations(RootedOperations[T]):
         :raises HpccollError: see allreduce
         """
         group = group_of(tensors)
-        each = [names.member(name, i, len(group)) for i in range(len(group))]
-        call = Reducescatter(each, choose(op), prescale_factor, postscale_factor, process_set)
+        members = names.members(name, len(group))
+        call = Reducescatter(members, choose(op), prescale_factor, postscale_factor, process_set)
         return self._compressed_rows(call, group, compression)
 
     def _compressed_rows(self, call: Reducescatter, tensors: Sequence[T], compression: Compressor) -> list[T]:

@@ -71,9 +71,8 @@ class TensorFlowOperations(Operations[Any]):
     would differentiate the steps of an Adasum.
     """
 
-    def name_unnamed(self, operation: str, process_set: ProcessSet) -> str | None:
-        """See hpccoll.frontend.refused."""
-        return _name_unnamed(operation, process_set)
+    name_unnamed = staticmethod(_name_unnamed)
+    """See hpccoll.frontend.refused."""
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""

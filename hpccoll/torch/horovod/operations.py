@@ -78,8 +78,7 @@ class TorchOperations(Operations[Tensor]):
     ) -> list[Tensor]:
         """See Operations."""
         if _recorded(*tensors):
-            each = [names.member(name, i, len(tensors)) for i in range(len(tensors))]
-            return list(_apply(_Allgather, self, each, process_set, *tensors))
+            return list(_apply(_Allgather, self, names.members(name, len(tensors)), process_set, *tensors))
         return super().run_grouped_allgather(tensors, name, process_set)
 
     def run_broadcast(self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
