@@ -24,7 +24,7 @@ int hc_xla_connect(const hc_gate *table) {
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 typedef struct options {
-    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls;
+    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls, trailing;
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;
@@ -40,7 +40,8 @@ static const struct {
              OPTION(group, HC_FFI_SCALAR),     OPTION(root, HC_FFI_SCALAR),      OPTION(set, HC_FFI_SCALAR),
              OPTION(tag, HC_FFI_SCALAR),       OPTION(source, HC_FFI_SCALAR),    OPTION(source_tag, HC_FFI_SCALAR),
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
-             OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR)};
+             OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR),
+             OPTION(trailing, HC_FFI_SCALAR)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -84,13 +85,17 @@ static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) 
 /* Arguments and results side by side; one of them may be missing. Returns how many there are.
  *
  * An empty result has no buffer: XLA puts all empty values of a program at the same place, and runs steps that write to
- * the same place one after the other. `empty` has the rows of each empty result, and -1 for each other one. */
-static uint32_t read_tensors(const hc_ffi_frame *frame, const hc_ffi_array *empty, hc_gate_tensor *tensors) {
+ * the same place one after the other. `empty` has the rows of each empty result, and -1 for each other one.
+ *
+ * The `trailing` last arguments are no tensors: the memory of results, and what only puts the call in its place. */
+static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gate_tensor *tensors) {
     static char nothing;
+    hc_ffi_buffers arguments = frame->arguments;
+    arguments.count -= o->trailing;
     int64_t argument = 0, result = 0;
     for (uint32_t n = 0;; n++) {
-        int64_t rows = n < empty->count ? ((const int64_t *)empty->data)[n] : -1;
-        const hc_ffi_buffer *in = next_buffer(&frame->arguments, &argument);
+        int64_t rows = n < o->empty.count ? ((const int64_t *)o->empty.data)[n] : -1;
+        const hc_ffi_buffer *in = next_buffer(&arguments, &argument);
         const hc_ffi_buffer *out = rows < 0 ? next_buffer(&frame->results, &result) : NULL, *one = in ? in : out;
         if (!one)
             return n;
@@ -240,7 +245,7 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     p->future = made.future;
     atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
     atomic_flag_clear(&p->failed);
-    begin_all(p, &o, tensors, read_tensors(frame, &o.empty, tensors));
+    begin_all(p, &o, tensors, read_tensors(frame, &o, tensors));
     frame->future = made.future;
     if (tensors != few)
         free(tensors);

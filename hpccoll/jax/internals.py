@@ -6,10 +6,10 @@ Decisions 39 and 60 say what each is for. tests/jax run with the oldest version 
 
 from __future__ import annotations
 
-import collections
 import contextlib
+import functools
 import inspect
-from collections import Counter
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +24,8 @@ try:
     from jax._src import core as jax_core
     from jax._src import dispatch, effects
     from jax._src.core import trace_ctx
-    from jax._src.interpreters.mlir import TokenSet, custom_call
+    from jax._src.interpreters import mlir as mlir_internals
+    from jax._src.interpreters.mlir import TokenSet, custom_call, lower_jaxpr_to_module  # noqa: F401 - is it there?
     from jax.extend.core import Primitive
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
@@ -37,9 +38,8 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
-    "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "custom_call", "ir",
-    "is_kept_argument", "place_in_program", "register_lowering", "stablehlo", "tell_calls", "trace_ctx",
-    "wait_for_programs",
+    "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "count_call", "custom_call", "ir",
+    "is_kept_argument", "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs", "when_lowered",
 ]  # fmt: skip
 
 
@@ -98,59 +98,10 @@ def wait_for_programs() -> None:
 # ---- lowering --------------------------------------------------------------------------------------------
 
 
-Key = tuple[int, str]
-"""The number of a process set, and a name: other sets have other ranks, which do not have these operations."""
+class _Calls:
+    """How many operations of ours a program has, as far as it is lowered."""
 
-
-class _Branches:
-    """The operations of the branches of one condition, of which one runs: they share their numbers."""
-
-    def __init__(self) -> None:
-        self.before: dict[Key, int] = {}
-        self.within: collections.defaultdict[int, Counter[Key]] = collections.defaultdict(Counter)
-
-
-class _Places:
-    """The operations of a program, as far as it is lowered: how many of each set and name, and how many in all."""
-
-    def __init__(self) -> None:
-        self.names: Counter[Key] = Counter()
-        self.all = 0
-        self.made: collections.defaultdict[Key, list[Any]] = collections.defaultdict(list)
-        self._branches: collections.defaultdict[Any, _Branches] = collections.defaultdict(_Branches)
-
-    def count(self, name: Key, path: list[tuple[Any, int]]) -> int:
-        """Count an operation.
-
-        :param path: the conditions that it is in, the outermost first, and in which branch of each
-        :returns: its number among those of its name
-        """
-        if not path:
-            self.names[name] += 1
-            return self.names[name]
-        condition, branch = path[-1]
-        one = self._branches[condition]
-        before = one.before.setdefault(name, self._so_far(name, path[:-1]))
-        one.within[branch][name] += 1
-        number = before + one.within[branch][name]
-        self._raise_to(name, path[:-1], number)
-        return number
-
-    def _so_far(self, name: Key, path: list[tuple[Any, int]]) -> int:
-        if not path:
-            return self.names[name]
-        condition, branch = path[-1]
-        one = self._branches[condition]
-        return one.before.setdefault(name, self._so_far(name, path[:-1])) + one.within[branch][name]
-
-    def _raise_to(self, name: Key, path: list[tuple[Any, int]], number: int) -> None:
-        more = number - self._so_far(name, path)
-        if more > 0 and not path:
-            self.names[name] = number
-        elif more > 0:
-            condition, branch = path[-1]
-            self._branches[condition].within[branch][name] += more
-            self._raise_to(name, path[:-1], number)
+    number = 0
 
 
 class _Lowered(dict[Any, Any]):
@@ -159,22 +110,22 @@ class _Lowered(dict[Any, Any]):
     It keeps none that have operations: those are lowered at each place, so that each place has operations of its own.
     """
 
-    def __init__(self, before: dict[Any, Any], places: _Places) -> None:
+    def __init__(self, before: dict[Any, Any], calls: _Calls) -> None:
         super().__init__(before)
-        self.places = places
+        self.calls = calls
         self._begun: dict[Any, int] = {}
 
     def get(self, key: Any, default: Any = None) -> Any:
         if key not in self:
-            self._begun[key] = self.places.all
+            self._begun[key] = self.calls.number
         return super().get(key, default)
 
     def __missing__(self, key: Any) -> Any:
-        self._begun[key] = self.places.all
+        self._begun[key] = self.calls.number
         raise KeyError(key)
 
     def __setitem__(self, key: Any, function: Any) -> None:
-        if self._begun.pop(key, None) == self.places.all:  # None: it was begun before the first operation
+        if self._begun.pop(key, None) == self.calls.number:  # None: it was begun before the first operation
             super().__setitem__(key, function)
 
 
@@ -182,59 +133,47 @@ _CACHES = ("cached_primitive_lowerings", "lowering_cache")
 """The context of a program that is being lowered has them. JAX 0.5 has the first alone."""
 
 
-def _conditions() -> list[tuple[Any, int]]:
-    """Return the condition of which what is lowered now is a branch, and which one; none where it is no branch itself.
-
-    What is further outside cannot be asked of programs that JAX has not finished, and JAX 0.5 does not show it.
-    """
-    block = ir.InsertionPoint.current.block
-    owner = block.owner.operation
-    if owner.name not in ("stablehlo.case", "stablehlo.if"):
-        return []
-    return [(owner, next(i for i, region in enumerate(owner.regions) if block in list(region.blocks)))]
-
-
-def _places_of(module: Any) -> _Places:
-    places: _Places | None = getattr(module.cached_primitive_lowerings, "places", None)
-    if places is None:
-        places = _Places()
-        for cache in _CACHES:
-            if hasattr(module, cache):
-                setattr(module, cache, _Lowered(getattr(module, cache), places))
-    return places
-
-
-def place_in_program(module: Any, process_set: int, name: str) -> int:
-    """Count an operation that is lowered now: return which one of its set and name it is in the program, from 1.
-
-    Those in the branches of one condition have the same numbers: ranks that branch differently have the same names.
+def count_call(module: Any) -> None:
+    """Note that an operation is lowered now, so that JAX keeps no function that has it.
 
     :param module: what a lowering rule knows of the program: its context's module_context
     """
-    places = _places_of(module)
-    places.all += 1
-    return places.count((process_set, name), _conditions())
+    calls: _Calls | None = getattr(module.cached_primitive_lowerings, "calls", None)
+    if calls is None:
+        calls = _Calls()
+        for cache in _CACHES:
+            if hasattr(module, cache):
+                setattr(module, cache, _Lowered(getattr(module, cache), calls))
+    calls.number += 1
+    _lowering.has_calls = True
 
 
-def _in_main() -> bool:
-    attributes: Any = ir.InsertionPoint.current.block.owner.attributes
-    return "sym_name" in attributes and attributes["sym_name"] == ir.StringAttr.get("main")
+class _Lowering(threading.local):
+    """Whether the program that this thread lowers has operations of ours."""
+
+    has_calls = False
 
 
-def tell_calls(module: Any, name: Key, made: Any, write: Callable[[Any, int], None]) -> None:
-    """Write into the operations of a name how many calls of it the program has, as far as it is lowered.
+_lowering = _Lowering()
 
-    Into those of the main function alone: JAX may throw away another function, and its operations with it.
 
-    :param made: the newest of them
-    :param write: called with each of them, and the number
-    """
-    places = _places_of(module)
-    if _in_main():
-        places.made[name].append(made)
-    calls = places.names[name]
-    for one in places.made[name] if calls > 1 else ():
-        write(one, calls)
+def when_lowered(finish: Callable[[Any], None]) -> None:
+    """Call `finish` with each module that has operations of ours, when JAX has made all of it."""
+    lower = mlir_internals.lower_jaxpr_to_module
+
+    @functools.wraps(lower)
+    def lower_and_finish(*given: Any, **more: Any) -> Any:
+        outer, _lowering.has_calls = _lowering.has_calls, False
+        try:
+            result = lower(*given, **more)
+            if _lowering.has_calls:
+                with result.module.context, ir.Location.unknown():
+                    finish(result.module)
+            return result
+        finally:
+            _lowering.has_calls = outer
+
+    mlir_internals.lower_jaxpr_to_module = lower_and_finish
 
 
 def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:

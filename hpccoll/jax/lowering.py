@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,67 +11,42 @@ import numpy as np
 from jax.interpreters import mlir
 
 from hpccoll import _xla, errors
-from hpccoll.jax import names
-from hpccoll.jax.call import MESSAGES, Call
-from hpccoll.jax.internals import (
-    ORDERED,
-    TokenSet,
-    custom_call,
-    ir,
-    is_kept_argument,
-    place_in_program,
-    stablehlo,
-    tell_calls,
-)
+from hpccoll.jax import program, steps
+from hpccoll.jax.call import Call
+from hpccoll.jax.internals import ORDERED, TokenSet, count_call, ir, is_kept_argument, when_lowered
 
 __all__ = ["lower", "refuse_platform"]
 
-_CONFIG = "mhlo.backend_config"
-"""The attribute of a custom call that has its attributes."""
-
 jax.ffi.register_ffi_target(_xla.CALL, _xla.handler, platform="cpu")
 jax.ffi.register_ffi_target(_xla.NOTHING, _xla.nothing, platform="cpu")
+when_lowered(program.finish)
 
 
 def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
-    """Lower for the CPU."""
+    """Lower for the CPU, in three steps: order.py says why."""
     _check_devices(ctx, call)
-    _forbid_sequence()
-    place, key = place_in_program(ctx.module_context, call.set, call.name), (call.set, call.name)
-    if call.operation not in MESSAGES:
-        call = dataclasses.replace(call, name=names.repeated(call.name, place))
+    count_call(ctx.module_context)
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
-    results: list[Any] = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in placed]
-    layouts = [[_row_major(aval) for aval in avals] for avals in (ctx.avals_in, placed)]
-    if call.ordered:
-        operands = (ctx.tokens_in.get(ORDERED), *operands)
-        results = [stablehlo.TokenType.get(), *results]
-        layouts = [[(), *one] for one in layouts]
-    operation = custom_call(
+    types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in placed]
+    tokens = [ctx.tokens_in.get(ORDERED)] if call.ordered else []
+    in_place = _in_place(operands, ctx.avals_in) if call.in_place else {}
+    fresh = [place for place, aval in enumerate(placed) if aval.size and place not in in_place.values()]
+    ticket, arrays, memory = steps.ready([*tokens, *operands], list(in_place), [types[place] for place in fresh])
+    aliases = in_place | {len(operands) + i: place for i, place in enumerate(fresh)}
+    trailing = {"trailing": steps.number(len(memory) + 1)}
+    made = steps.step(
         _xla.CALL,
-        result_types=results,
-        operands=operands,
-        backend_config=_attributes(call) | ({} if call.ordered else _empty(ctx.avals_out)),
-        has_side_effect=True,
-        api_version=4,
-        operand_output_aliases=_in_place(operands, ctx.avals_in) if call.in_place else {},
-        operand_layouts=layouts[0],
-        result_layouts=layouts[1],
+        [*arrays, *memory, ticket],
+        [*(token.type for token in tokens), *types],
+        {i + len(tokens): place + len(tokens) for i, place in aliases.items()},
+        _attributes(call) | trailing | ({} if call.ordered else _empty(ctx.avals_out)),
     )
-    if call.operation not in MESSAGES:
-        tell_calls(ctx.module_context, key, operation, _write_calls)
-    made: Sequence[Any] = operation.results
+    kept = [operand for i, operand in enumerate(operands) if i not in in_place]
+    results = steps.finished(made[len(tokens) :], kept, ticket)
     if not call.ordered:
-        return _with_empty(made, ctx.avals_out)
+        return _with_empty(results, ctx.avals_out)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
-    return made[1:]
-
-
-def _write_calls(operation: Any, calls: int) -> None:
-    """Write into an operation how many calls of its name the program has: the ranks must have as many."""
-    int64 = ir.IntegerType.get_signless(64)
-    known = {entry.name: entry.attr for entry in operation.attributes[_CONFIG]}
-    operation.attributes[_CONFIG] = ir.DictAttr.get({**known, "calls": ir.IntegerAttr.get(int64, calls)})
+    return results
 
 
 def _in_place(operands: Sequence[Any], avals: Sequence[Any]) -> dict[int, int]:
@@ -98,25 +72,6 @@ def _with_empty(made: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
     return [next(values) if aval.size else mlir.ir_constant(np.empty(aval.shape, aval.dtype)) for aval in avals]
 
 
-def _forbid_sequence() -> None:
-    """Make XLA start independent steps of the program without waiting for one another: see _xla.MANY_STEPS."""
-    block = ir.InsertionPoint.current.block
-    attributes = block.operations[0].attributes if len(block.operations) else {}
-    if "call_target_name" in attributes and attributes["call_target_name"] == ir.StringAttr.get(_xla.NOTHING):
-        return
-    with ir.InsertionPoint.at_block_begin(block):
-        for step in range(_xla.MANY_STEPS):
-            bytes_ = ir.RankedTensorType.get([_xla.LARGE_BYTES], ir.IntegerType.get_unsigned(8))
-            custom_call(
-                _xla.NOTHING,
-                result_types=[] if step else [bytes_],
-                operands=[],
-                backend_config={},
-                has_side_effect=True,
-                api_version=4,
-            )
-
-
 def refuse_platform(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     """Say that programs for other devices than the CPU have no such operation."""
     del operands
@@ -124,10 +79,6 @@ def refuse_platform(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
         f"{call.operation} {call.name!r} in a program for {' and '.join(ctx.module_context.platforms)}: hpccoll.jax "
         "serves programs for the CPU. Run it with JAX_PLATFORMS=cpu, or call it outside of jit"
     )
-
-
-def _row_major(aval: Any) -> tuple[int, ...]:
-    return tuple(range(aval.ndim - 1, -1, -1))
 
 
 def _check_devices(ctx: Any, call: Call) -> None:
@@ -145,7 +96,7 @@ def _check_devices(ctx: Any, call: Call) -> None:
 
 
 def _attributes(call: Call) -> dict[str, Any]:
-    int64, float64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
+    float64 = ir.F64Type.get()
     numbers = {
         "operation": call.code,
         "reduction": call.reduction,
@@ -159,7 +110,7 @@ def _attributes(call: Call) -> dict[str, Any]:
         "source": call.source,
         "source_tag": call.source_tag,
     }
-    attributes: dict[str, Any] = {key: ir.IntegerAttr.get(int64, value) for key, value in numbers.items()}
+    attributes: dict[str, Any] = {key: steps.number(value) for key, value in numbers.items()}
     attributes["name"] = ir.StringAttr.get(call.name)
     attributes["prescale"] = ir.FloatAttr.get(float64, call.prescale)
     attributes["postscale"] = ir.FloatAttr.get(float64, call.postscale)

@@ -107,9 +107,9 @@ def names_of_repeated_calls() -> None:
 
 def names_over_all_sets() -> None:
     """Calls of equal names are counted over all process sets, also those that only some of the ranks are in."""
-    from hpccoll.jax import lowering
+    from hpccoll.jax import program
 
-    _replace(lowering, "place_in_program", lambda f: lambda module, process_set, name: f(module, 0, name))
+    _replace(program, "_key", lambda f: lambda call: (key := f(call)) and (0, key[1]))
 
 
 def order_of_messages() -> None:

@@ -23,7 +23,23 @@ BOUND = 60
 """Seconds until the others of a victim know; on an idle machine a tenth."""
 
 
-def some_operations(agreed, count):
+def in_turns(x, name, own):
+    """Three operations of a loop, in this rank's own order, whose results are smaller and larger than their arrays."""
+    size = hvd.size()
+    several = {
+        "share": lambda c: hvd.reducescatter(jnp.concatenate([c] * size), name=f"{name}, share"),
+        "rows": lambda c: hvd.allgather(c, name=f"{name}, rows")[: len(c)],
+        "exchange": lambda c: hvd.alltoall(jnp.concatenate([c * 1.0] * size), name=f"{name}, exchange")[: len(c)],
+    }
+
+    def turn(c, _):
+        made = {kind: several[kind](c) for kind in own.sample(sorted(several), 3)}
+        return (made["share"] + made["rows"] + made["exchange"]) / 3, None
+
+    return jax.lax.scan(turn, x, None, length=2)[0]
+
+
+def some_operations(agreed, own, count):
     """Kinds of operations on a vector with one value in all places, and what each gives to a vector of x."""
     size = hvd.size()
     kinds = {
@@ -45,11 +61,9 @@ def some_operations(agreed, count):
             lambda x, name: jax.lax.cond(x[0] > -9, lambda c: hvd.allreduce(c, name=name), lambda c: c, x),
             lambda x: x,
         ),
+        "turns": (lambda x, name: in_turns(x, name, own), lambda x: x),
     }
-    chosen = [agreed.choice(sorted(set(kinds) - {"loop"})) for _ in range(count)]
-    if agreed.random() < 0.5:
-        chosen[agreed.randrange(count)] = "loop"  # two would run in the order of the program: docs/with-jax.md
-    return [kinds[kind] for kind in chosen]
+    return [kinds[agreed.choice(sorted(kinds))] for _ in range(count)]
 
 
 def a_program(seed):
@@ -57,7 +71,7 @@ def a_program(seed):
     agreed, own = random.Random(seed), random.Random(f"{seed} {hvd.rank()}")
     count, n = agreed.randrange(2, 13), agreed.choice([1, 3, 200, 5000])
     needs = {i: agreed.sample(range(i), min(i, agreed.choice([0, 0, 1, 2]))) for i in range(count)}
-    operations = some_operations(agreed, count)
+    operations = some_operations(agreed, own, count)
 
     def program(x):
         values, left = {}, set(range(count))

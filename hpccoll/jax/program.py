@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that JAX has lowered: its functions in one piece, and the numbers of its calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from hpccoll import _xla
+from hpccoll.jax import names
+from hpccoll.jax.internals import ir
+from hpccoll.jax.order import arrange
+from hpccoll.jax.steps import attributes_of, blocks, calls, is_call, number, operations, write
+
+__all__ = ["finish"]
+
+_CONDITIONS = ("stablehlo.case", "stablehlo.if")
+_MESSAGES = (_xla.SEND, _xla.RECEIVE, _xla.SENDRECV)
+"""Their order alone tells them apart."""
+
+
+def finish(module: Any) -> None:
+    """Give the calls of a program their numbers and their order."""
+    functions = {op.attributes["sym_name"].value: op for op in operations(module.body) if "sym_name" in op.attributes}
+    main = functions["main"].regions[0].blocks[0]
+    _put_functions_in_place(main, functions, _with_calls(functions))
+    _number_calls(main)
+    arrange(main)
+
+
+# ---- nested functions ------------------------------------------------------------------------------------
+
+
+def _callees(block: Any) -> Iterator[str]:
+    for op in operations(block):
+        if op.name == "func.call":
+            yield op.attributes["callee"].value
+        for inner in blocks(op):
+            yield from _callees(inner)
+
+
+def _with_calls(functions: dict[str, Any]) -> set[str]:
+    """Return the functions that have calls of ours, or call such a function."""
+    having = {name for name, op in functions.items() for block in blocks(op) if any(calls(block))}
+    called = {name: {callee for block in blocks(op) for callee in _callees(block)} for name, op in functions.items()}
+    while more := {name for name, callees in called.items() if callees & having} - having:
+        having |= more
+    return having
+
+
+def _put_functions_in_place(block: Any, functions: dict[str, Any], having: set[str]) -> None:
+    """Put functions with calls where they are called, as XLA does. Each is called once: internals.py sees to that."""
+    for op in operations(block):
+        if op.name == "func.call" and op.attributes["callee"].value in having:
+            function = functions.pop(op.attributes["callee"].value)
+            body = function.regions[0].blocks[0]
+            _put_functions_in_place(body, functions, having)
+            _move_body(body, op)
+            function.erase()
+        else:
+            for inner in blocks(op):
+                _put_functions_in_place(inner, functions, having)
+
+
+def _move_body(body: Any, call: Any) -> None:
+    for argument, operand in zip(list(body.arguments), list(call.operands), strict=True):
+        argument.replace_all_uses_with(operand)
+    *moved, end = operations(body)
+    for op in moved:
+        op.move_before(call)
+    for result, value in zip(list(call.results), list(end.operands), strict=True):
+        result.replace_all_uses_with(value)
+    call.erase()
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+Key = tuple[int, str]
+"""The number of a process set, and a name: other sets have other ranks, which do not have these calls."""
+
+
+def _number_calls(main: Any) -> None:
+    """Number the calls of each set and name, and write into each how many the program has."""
+    numbered: list[tuple[Key, Any, int]] = []
+    totals = _count(main, Counter(), numbered)
+    for key, call, place in numbered:
+        total = {"calls": number(totals[key])} if totals[key] > 1 else {}
+        write(call, name=ir.StringAttr.get(names.repeated(key[1], place)), **total)
+
+
+def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]]) -> Counter[Key]:
+    """Count the calls of a block behind others. The branches of a condition share numbers, because one of them runs."""
+    counts = before.copy()
+    for op in operations(block):
+        if is_call(op):
+            key = _key(op)
+            if key:
+                counts[key] += 1
+                numbered.append((key, op, counts[key]))
+        elif op.name in _CONDITIONS:
+            for branch in [_count(inner, counts, numbered) for inner in blocks(op)]:
+                counts |= branch
+        else:
+            for inner in blocks(op):
+                counts = _count(inner, counts, numbered)
+    return counts
+
+
+def _key(call: Any) -> Key | None:
+    attributes = attributes_of(call)
+    if attributes["operation"].value in _MESSAGES:
+        return None
+    return attributes["set"].value, attributes["name"].value

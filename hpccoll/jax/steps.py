@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of ours in a program: how they are written into it, and found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hpccoll import _xla
+from hpccoll.jax.internals import custom_call, ir
+
+__all__ = [
+    "attributes_of", "behind", "blocks", "calls", "finished", "is_call", "many", "number", "operations", "ready",
+    "step", "ticket", "uses", "write",
+]  # fmt: skip
+
+_CONFIG = "mhlo.backend_config"
+"""The attribute of a custom call that has its attributes."""
+
+
+# ---- writing -------------------------------------------------------------------------------------------
+
+
+def number(value: int) -> Any:
+    """Return an integer as an attribute."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def _bytes(count: int) -> Any:
+    return ir.RankedTensorType.get([count], ir.IntegerType.get_unsigned(8))
+
+
+def _row_major(type_: Any) -> tuple[int, ...]:
+    return tuple(range(type_.rank - 1, -1, -1)) if isinstance(type_, ir.RankedTensorType) else ()
+
+
+def step(
+    target: str, operands: Sequence[Any], types: Sequence[Any], aliases: dict[int, int], attributes: dict[str, Any]
+) -> list[Any]:
+    """Write a step of ours into the program.
+
+    :param target: which custom call
+    :param aliases: by the number of an operand, which result has its memory
+    :returns: the results
+    """
+    made = custom_call(
+        target,
+        result_types=list(types),
+        operands=list(operands),
+        backend_config=attributes,
+        has_side_effect=True,
+        api_version=4,
+        operand_output_aliases=aliases,
+        operand_layouts=[_row_major(operand.type) for operand in operands],
+        result_layouts=[_row_major(type_) for type_ in types],
+    )
+    return list(made.results)
+
+
+def ticket(of: Sequence[Any]) -> Any:
+    """Return a byte that is there when these values are."""
+    return step(_xla.NOTHING, of, [_bytes(1)], {}, {})[0]
+
+
+def ready(arrays: Sequence[Any], in_place: Sequence[int], types: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+    """Write the step before a call.
+
+    :param in_place: the numbers of the arrays that lie where results lie
+    :param types: of the other results, which need memory
+    :returns: a ticket, which is there when the arrays are; the arrays, to be given to the call; and the memory
+    """
+    kinds = [_bytes(1), *(arrays[i].type for i in in_place), *types]
+    aliases = {i: 1 + place for place, i in enumerate(in_place)}
+    own, *made = step(_xla.NOTHING, arrays, kinds, aliases, {})
+    moved = dict(zip(in_place, made, strict=False))
+    return own, [moved.get(i, array) for i, array in enumerate(arrays)], made[len(in_place) :]
+
+
+def finished(results: Sequence[Any], arrays: Sequence[Any], own: Any) -> list[Any]:
+    """Write the step behind a call, which lets its results be used.
+
+    All that the call needs has its memory until then: XLA may else give it to what another call needs.
+
+    :param own: the ticket of the call. It is twice an operand, because order.py replaces the last one
+    """
+    types = [result.type for result in results]
+    return step(_xla.NOTHING, [*results, *arrays, own, own], types, {i: i for i in range(len(results))}, {})
+
+
+def behind(value: Any, other: Any) -> Any:
+    """Return the value, which is there when the other one is, too."""
+    return step(_xla.NOTHING, [value, other], [value.type], {0: 0}, {})[0]
+
+
+def many(block: Any) -> None:
+    """Make XLA start independent steps of a block without waiting for one another: see _xla.MANY_STEPS."""
+    with ir.InsertionPoint.at_block_begin(block):
+        for place in range(_xla.MANY_STEPS):
+            step(_xla.NOTHING, [], [] if place else [_bytes(_xla.LARGE_BYTES)], {}, {})
+
+
+# ---- reading -------------------------------------------------------------------------------------------
+
+
+def is_call(op: Any) -> bool:
+    """Whether it is a call of ours."""
+    return bool(op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _xla.CALL)
+
+
+def blocks(op: Any) -> list[Any]:
+    """Return the blocks of an operation's regions."""
+    return [block for region in op.regions for block in region.blocks]
+
+
+def operations(block: Any) -> list[Any]:
+    """Return the operations of a block."""
+    return [op.operation for op in block.operations]
+
+
+def calls(block: Any) -> Iterator[Any]:
+    """Yield all calls of a block, also those in its loops and branches."""
+    for op in operations(block):
+        if is_call(op):
+            yield op
+        for inner in blocks(op):
+            yield from calls(inner)
+
+
+def uses(op: Any) -> Iterator[Any]:
+    """Yield the values that an operation needs, also those that its regions take from outside."""
+    yield from op.operands
+    for block in blocks(op):
+        for inner in operations(block):
+            yield from uses(inner)
+
+
+def attributes_of(call: Any) -> dict[str, Any]:
+    """Return the attributes of a call."""
+    return {entry.name: entry.attr for entry in call.attributes[_CONFIG]}
+
+
+def write(call: Any, **changes: Any) -> None:
+    """Change attributes of a call."""
+    call.attributes[_CONFIG] = ir.DictAttr.get({**attributes_of(call), **changes})
