@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +34,8 @@ class Job:
         """How many have run."""
         self.first: tuple[int, float] | None = None
         """After how many the first was wrong, and when."""
+        self.when_wrong: Callable[[str], object] = lambda text: None
+        """Called with what is wrong with a program, before a shorter one is looked for."""
         self.folder = tempfile.TemporaryDirectory()
         self.process: subprocess.Popen[bytes] | None = None
         self.parts: dict[int, Connection] = {}
@@ -122,6 +124,7 @@ class Job:
     def wrong(self, text: str) -> AssertionError:
         """Return the error that says what is wrong."""
         self.first = self.first or (self.programs, time.monotonic())
+        self.when_wrong(text)
         return AssertionError(text)
 
     def check(self, mode: str, program: Program) -> None:

@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import cycle, product
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def main() -> int:
         for mode, check in cycle(product(modes, (checks.results, checks.disagreements))):
             if time.monotonic() > began + arguments.seconds:
                 break
+            job.when_wrong = tells_once(f"{check.__name__}, after {time.monotonic() - began:.0f} s, not shrunk")
             try:
                 check(job, mode, many)
                 passed[mode] += 1
@@ -58,6 +60,18 @@ def main() -> int:
         print(f"    never has {', '.join(absent(job.modes[mode]))}")
     print(f"{job.programs} programs in {time.monotonic() - began:.0f} s")
     return int(bool(found))
+
+
+def tells_once(title: str) -> Callable[[str], None]:
+    """Print the first of the programs that are wrong at once: to shrink it can take longer than the soak may."""
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        if not told:
+            print(f"\n##### {title}:\n{text}", flush=True)
+        told.append(text)
+
+    return tell
 
 
 def absent(can: Abilities) -> list[str]:
