@@ -54,14 +54,14 @@ def in_trace(operation: str, name: str | None) -> str:
     return name if name is not None else f"{operation} at {_place()}"
 
 
-def unnamed(operation: str, process_set: ProcessSet) -> None:
-    """Say that a call without a name matches by its order.
+def unnamed(operation: str, process_set: ProcessSet) -> str | None:
+    """Return the name of a call without one, for what is refused: None where calls match by their order.
 
-    :raises InvalidArgumentError: it was to be a part of a program, whose names are known when it is lowered
+    In a trace it is the name of the program's first call of this place. A program of which a part is refused never
+    runs, so this rank makes none of them.
     """
-    del process_set  # the order of each one's calls
-    if tracing([]):
-        raise errors.InvalidArgumentError(f"the {operation} has no name yet")
+    del process_set  # it is not in the name
+    return in_trace(operation.removeprefix("grouped_"), None) if tracing([]) else None
 
 
 def repeated(name: str, count: int) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations inside of JAX's transformations, programs that outlive Worlds, and ranks that disagree."""
 
+import functools
 import re
 
 import jax
@@ -140,6 +141,24 @@ def test_what_ranks_disagree_about_is_an_error_on_all():
     with pytest.raises((RuntimeError, ValueError), match=r"ResultSizeError: allgather 'rows': rank 0 .* has an out of"):
         jax.block_until_ready(rows(jnp.ones(2 + hvd.rank())))
     assert float(hvd.allreduce(1.0)) == 1.0
+
+
+def test_what_one_rank_refuses_in_a_trace_is_an_error_on_all():
+    """Also in a nested function, and where the next program has a call of the same place."""
+    if hvd.size() == 1:
+        return
+    refuses, x = hvd.size() - 1, jnp.ones(3)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def total(x, op):
+        return hvd.allreduce(x, op)
+
+    for number in range(2):
+        mine = hvd.rank() == refuses
+        says = "op is 'sum'" if mine else f"MismatchError: allreduce .* rank {refuses} has refused this call"
+        with pytest.raises((RuntimeError, ValueError), match=says):
+            jax.block_until_ready(jax.jit(lambda x, op="sum" if mine else hvd.Sum: total(x * 2, op))(x + number))
+        np.testing.assert_array_equal(jax.jit(lambda x: total(x, hvd.Sum))(x), hvd.size())
 
 
 def test_a_name_that_is_in_flight_is_refused():
