@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `hpccoll` (also `python -m hpccoll`); each subcommand is a package or module of hpccoll.tools."""
+"""The command `hpccoll` (also `python -m hpccoll`); each subcommand is a package or module of hpccoll.tools.
+
+Only the subcommand that is named is imported: all of them take longer than a job needs to start.
+"""
 
 import argparse
+import importlib
 import os
 import select
 import sys
 
 import hpccoll
-from hpccoll.tools import c_library, info
-from hpccoll.tools.bench import cli as bench
-from hpccoll.tools.doctor import command as doctor
-from hpccoll.tools.launch import cli as run
-from hpccoll.tools.lint import cli as lint
-from hpccoll.tools.model import cli as model
-from hpccoll.tools.study import cli as study
-from hpccoll.tools.submit import cli as submit
-from hpccoll.tools.trace import cli as trace
-from hpccoll.tools.tune import cli as tune
 
+COMMANDS = {
+    "run": "launch.cli",
+    "submit": "submit.cli",
+    "lint": "lint.cli",
+    "info": "info",
+    "config": "c_library",
+    "doctor": "doctor.command",
+    "trace": "trace.cli",
+    "bench": "bench.cli",
+    "study": "study.cli",
+    "model": "model.cli",
+    "tune": "tune.cli",
+}
+"""The module of each subcommand, below hpccoll.tools, in the order of the help."""
 READER_LEFT = 128 + 13
 """Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
 
@@ -50,17 +58,9 @@ def execute(words: list[str] | None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"hpccoll {hpccoll.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run.add_parser(commands)
-    submit.add_parser(commands)
-    lint.add_parser(commands)
-    info.add_parser(commands)
-    c_library.add_parser(commands)
-    doctor.add_parser(commands)
-    trace.add_parser(commands)
-    bench.add_parser(commands)
-    study.add_parser(commands)
-    model.add_parser(commands)
-    tune.add_parser(commands)
+    words = sys.argv[1:] if words is None else words
+    for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+        importlib.import_module(f"hpccoll.tools.{COMMANDS[name]}").add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status
