@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pairs import parametrize_pairs
 
 pytestmark = pytest.mark.timeout(300)  # the first compiles it, with sanitizers slowly
 Run = Callable[..., str]
@@ -49,9 +50,7 @@ def run(suite: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
 # ---- every operation and type --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["staged", "auto", "nccl_flat"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@parametrize_pairs(layout=LAYOUTS, order=ORDERS, mode=["staged", "auto", "nccl_flat"])
 def test_every_operation(run: Run, layout: str, order: str, mode: str) -> None:
     """All types, groups, joined ranks, results of the wrong size."""
     assert "60 cases" in run(layout, 1, 60, mode=mode, order=order)
@@ -71,11 +70,13 @@ def test_what_only_the_host_does_in_many_chunks(run: Run, operation: str, layout
     assert "25 cases" in run(layout, 4, 25, "auto", 3000, 1, operation, mode=mode, order="3")
 
 
-@pytest.mark.parametrize("late", ["0", "2"])
-@pytest.mark.parametrize("rails", [1, 2])
-@pytest.mark.parametrize("layout", ["0,0", "0,1,1,0", "0,0,0,1"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("operation", ["allreduce", "broadcast", "reducescatter"])
+@parametrize_pairs(
+    operation=["allreduce", "broadcast", "reducescatter"],
+    order=ORDERS,
+    layout=["0,0", "0,1,1,0", "0,0,0,1"],
+    rails=[1, 2],
+    late=["0", "2"],
+)
 def test_nccl_in_many_chunks(run: Run, operation: str, layout: str, order: str, rails: int, late: str) -> None:
     """Even and uneven nodes, fewer rails than ranks; the fake says when ranks call NCCL in different orders."""
     env = {"TEST_NCCL_ONLY": "1"} | ({"FAKE_NCCL_LATE": late} if late != "0" else {})
@@ -83,10 +84,12 @@ def test_nccl_in_many_chunks(run: Run, operation: str, layout: str, order: str, 
     assert "25 cases" in run(*arguments, mode="nccl", order=order, **env)
 
 
-@pytest.mark.parametrize("late", ["0", "2"])
-@pytest.mark.parametrize(("layout", "mode"), [("0,0,0", "nccl"), ("0,1,1,0", "nccl_flat")])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("operation", ["allgather", "alltoall"])
+@parametrize_pairs(
+    operation=["allgather", "alltoall"],
+    order=ORDERS,
+    layout__mode=[("0,0,0", "nccl"), ("0,1,1,0", "nccl_flat")],
+    late=["0", "2"],
+)
 def test_one_communicator_in_many_pieces(
     run: Run, operation: str, order: str, layout: str, mode: str, late: str
 ) -> None:

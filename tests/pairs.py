@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters whose combinations are many: `make test` runs a few that hold every pair of values, `make test-all` all.
+
+What a value breaks, it mostly breaks alone or together with one other value (Kuhn, Wallace and Gallo, Software Fault
+Interactions and Implications for Software Testing, IEEE TSE 30, 2004).
+"""
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+
+def every_pair(counts: Sequence[int]) -> set[tuple[int, ...]]:
+    """Choose combinations of one place per parameter, which has so many, that hold each pair of two parameters' places.
+
+    The next one is always that with the most pairs that none has had yet.
+    """
+    pairs = {places: set(combinations(enumerate(places), 2)) for places in product(*map(range, counts))}
+    left, chosen = set[Any]().union(*pairs.values()), set[tuple[int, ...]]()
+    while left:
+        best = max(pairs, key=lambda places: len(pairs[places] & left))
+        chosen.add(best)
+        left -= pairs[best]
+    return chosen
+
+
+def parametrize_pairs(**values: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrize by all combinations; those that every_pair() leaves out are slow. `a__b=[(1, 2)]`: two at once."""
+    chosen = every_pair([len(of_one) for of_one in values.values()])
+    parameters = [
+        pytest.param(
+            *(value for name, at in zip(values, places, strict=True) for value in each(name, values[name][at])),
+            marks=() if places in chosen else pytest.mark.slow,
+        )
+        for places in product(*(range(len(of_one)) for of_one in values.values()))
+    ]
+    return pytest.mark.parametrize([word for name in values for word in name.split("__")], parameters)
+
+
+def each(name: str, value: Any) -> tuple[Any, ...]:
+    return tuple(value) if "__" in name else (value,)
