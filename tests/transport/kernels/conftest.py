@@ -95,8 +95,8 @@ def code(dtype: DTypeLike) -> int:
     return DTYPES.index(np.dtype(dtype))
 
 
-# As the product is built; with every undefined behaviour fatal.
-BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-fsanitize=undefined", "-fno-sanitize-recover=all")}
+# As the product is built; with every undefined behaviour fatal, and compiled fast.
+BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")}
 
 
 @pytest.fixture(scope="session", params=BUILDS)
