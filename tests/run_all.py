@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs all tests: those without a launcher, then the parallel ones under the real one at 1 to 4 ranks.
+"""Runs all tests: those without a launcher, and the parallel ones under the real one at 1 to 4 ranks.
 
-Each run prints pytest's own report as it goes, and the name of a test when it fails. The last lines compare, for each
-part, what was collected with what ran, and name what failed and what did not run. A part that a test has ended goes on
-without that test, which has failed. A run that is ended from outside says the same before it ends.
+A single rank runs beside the tests without a launcher, which wait a part of their time; it prints when it has ended.
+Each other run prints pytest's own report as it goes, and the name of a test when it fails. The last lines compare, for
+each part, what was collected with what ran, and name what failed and what did not run. A part that a test has ended
+goes on without that test, which has failed. A run that is ended from outside says the same before it ends.
 """
 
 import argparse
@@ -15,9 +16,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import TextIO
 
 import run_records
 
@@ -32,6 +36,8 @@ LAYOUTS = ((1, 1), (3, 2))
 """Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
 SLOW_LAYOUTS = ((2, 1), (4, 2))
 """One node, and even nodes: threads (tests/api) and other jobs have them in `make test`."""
+ALONE, SINGLE = "no launcher", "1 ranks, 1 nodes"
+"""The parts that run side by side."""
 
 
 def commands(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:
@@ -47,7 +53,7 @@ def commands(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, lis
         ]
         for ranks, nodes in (*LAYOUTS, *(SLOW_LAYOUTS if slow or parallel_only else ()))
     }  # fmt: skip
-    return parallel if parallel_only else {"no launcher": [sys.executable, *pytest, *WORKERS], **parallel}
+    return parallel if parallel_only else {ALONE: [sys.executable, *pytest, *WORKERS], **parallel}
 
 
 @dataclass
@@ -60,6 +66,10 @@ class Part:
     runs: list[Path] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     seconds: float = 0.0
+    output: TextIO | None = None
+    """Where its runs print, if not on standard output."""
+    process: subprocess.Popen[bytes] | None = None
+    ended: bool = False
 
     def record(self) -> run_records.Record:
         return run_records.read(self.runs)
@@ -71,10 +81,11 @@ class Part:
             for number in count(1):
                 left = self.record().not_run
                 print(
-                    f"\n##### {self.name}" + (f", run {number}: {len(left)} tests are left" if left else ""), flush=True
-                )
+                    f"\n##### {self.name}" + (f", run {number}: {len(left)} tests are left" if left else ""),
+                    flush=True, file=self.output,
+                )  # fmt: skip
                 self.run_once(self.folder / f"{number:04}")
-                if not self.record().not_run or self.record().not_run == left:
+                if self.ended or not self.record().not_run or self.record().not_run == left:
                     return
         finally:
             self.seconds = time.monotonic() - began
@@ -82,12 +93,20 @@ class Part:
     def run_once(self, records: Path) -> None:
         self.runs.append(records)
         environment = {**os.environ, run_records.FOLDER: str(records)}
-        with subprocess.Popen(self.command, env=environment, process_group=0) as process:
+        with subprocess.Popen(
+            self.command, env=environment, process_group=0, stdout=self.output, stderr=self.output and subprocess.STDOUT
+        ) as self.process:
             try:
-                self.statuses.append(self.wait(process, records))
+                self.statuses.append(self.wait(self.process, records))
             except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
+                self.end()
                 raise
+
+    def end(self) -> None:
+        """End the run that there is, from another thread, too; none follows."""
+        self.ended = True
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait(self, process: subprocess.Popen[bytes], records: Path) -> int:
         """Return the exit status of a run; one that is stuck is ended."""
@@ -108,6 +127,32 @@ class Part:
         ways = ", ".join(f"{counts[way]} {way}" for way in ("failed", "passed", "skipped", "not run") if counts[way])
         ends = "" if self.statuses == [0] else f"; exit status {', '.join(map(str, self.statuses)) or 'none: ended'}"
         return f"{self.name:>20}: {collected} collected: {ways or 'none ran'} in {self.seconds:.0f} s{ends}"
+
+
+@contextlib.contextmanager
+def beside(part: Part) -> Iterator[None]:
+    """Run a part meanwhile, and print then what it printed; end it if the rest is ended."""
+    with tempfile.TemporaryFile("w+") as part.output, ThreadPoolExecutor(1) as other:
+        done = other.submit(part.run)
+        try:
+            yield
+            done.result()
+        except BaseException:
+            part.end()
+            raise
+        finally:
+            part.output.seek(0)
+            print(part.output.read(), flush=True)
+
+
+def run(parts: list[Part]) -> None:
+    """Run all parts, the single rank's beside that without a launcher."""
+    (first, *rest), single = parts, next((part for part in parts if part.name == SINGLE), None)
+    with beside(single) if single and first.name == ALONE else contextlib.nullcontext():
+        first.run()
+    for part in rest:
+        if not part.runs:
+            part.run()
 
 
 def print_names(what: str, part: Part, tests: list[str]) -> None:
@@ -157,8 +202,7 @@ def main() -> int:
             for name, command in commands(extra, arguments.parallel, arguments.slow).items()
         ]
         try:
-            for part in parts:
-                part.run()
+            run(parts)
         finally:
             status = summarize(parts, time.monotonic() - began)
     return status

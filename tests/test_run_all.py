@@ -118,6 +118,44 @@ def test_a_run_that_is_ended_says_what_did_not_run(tmp_path: Path) -> None:
     assert rest.rstrip().splitlines()[-1].startswith("===== 2 failed, 1 passed in ")
 
 
+def two_parts(folder: Path, alone: str, single: str) -> list[run_all.Part]:
+    """The parts that run side by side."""
+    made = []
+    for name, tests in ((run_all.ALONE, alone), (run_all.SINGLE, single)):
+        (folder / name).mkdir()
+        made.append(part(folder / name, tests))
+        made[-1].name = name
+    return made
+
+
+def test_a_single_rank_runs_beside_the_tests_without_a_launcher(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    """Each part waits for the other; the one beside prints when it has ended."""
+    until = "while not os.path.exists({!r}): time.sleep(0.05)"
+    here, there = (str(tmp_path / name) for name in ("here", "there"))
+    meets = [f"def test_{i}():\n    open({mine!r}, 'w')\n    {until.format(other)}\n    assert {i}"
+             for i, (mine, other) in enumerate(((here, there), (there, here)))]  # fmt: skip
+    parts = two_parts(tmp_path, *meets)
+    run_all.run(parts)
+    assert [part.succeeded() for part in parts] == [False, True]
+    said = capfd.readouterr().out
+    assert said.index("FAILED test_it.py::test_0 (call)") < said.index(f"##### {run_all.SINGLE}")
+
+
+def test_what_runs_beside_a_part_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = tmp_path / "begun"
+    parts = two_parts(tmp_path, "def test_a(): pass", f"def test_b(): open({str(begun)!r}, 'w'); time.sleep(600)")
+
+    def ended() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        raise SystemExit("ended by SIGTERM")
+
+    monkeypatch.setattr(parts[0], "run", ended)
+    with pytest.raises(SystemExit):
+        run_all.run(parts)
+    assert parts[1].statuses == [-signal.SIGKILL] and len(parts[1].runs) == 1
+
+
 def test_a_limit_stops_a_test_and_not_pytest(tmp_path: Path) -> None:
     slow_report = """
 import time, pytest
