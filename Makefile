@@ -16,7 +16,7 @@ comma := ,
 .PHONY: build demo stemdl test test-all soak check bench docs wheel install-c clean
 build: $(VENV)/.built
 
-$(VENV)/.installed: pyproject.toml setup.py
+$(VENV)/.python: pyproject.toml
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || \
 	    { echo "no Python 3.11 or later with ensurepip and Python.h on PATH:" \
 	         "apt-get install python3-venv python3-dev, or make PYTHON=/path/to/python3.12"; exit 1; }
@@ -24,6 +24,9 @@ $(VENV)/.installed: pyproject.toml setup.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --group build
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml setup.py | $(VENV)/.python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(if $(MPI),$(MPI)$(comma))demo]'
 	@touch $@
 
@@ -31,7 +34,11 @@ $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.built
+# The large frameworks are installed while the extensions are built.
+FRAMEWORKS := $(addprefix --group ,torch jax keras tensorflow)
+$(VENV)/.tests: pyproject.toml | $(VENV)/.python
+	$(BIN)/python setup.py --quiet build_ext --inplace & $(BIN)/python -m pip install --quiet $(FRAMEWORKS) && wait $$!
+	$(MAKE) --no-print-directory $(VENV)/.built
 	$(BIN)/python -m pip install --quiet --group test
 	@touch $@
 
