@@ -169,12 +169,19 @@ def under_mpi(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ranks do not read what has no parallel test: it would take seconds on each rank."""
-    if not under_mpi(config) or ROOT / "tests" not in collection_path.parents:
+    """Ranks do not read what has no parallel test, and other processes not what has no other: it would take seconds."""
+    if ROOT / "tests" not in collection_path.parents:
         return None
+    if not under_mpi(config):
+        return True if collection_path.name.startswith("test_") and is_parallel(collection_path) else None
     if collection_path.is_dir():
         return None if any(map(may_be_parallel, collection_path.rglob("test_*.py"))) else True
     return None if not collection_path.name.startswith("test_") or may_be_parallel(collection_path) else True
+
+
+def is_parallel(file: Path) -> bool:
+    """Whether all tests of a file have the mpi mark."""
+    return file.is_file() and bool(re.search(r"^pytestmark = .*\bpytest\.mark\.mpi\b", file.read_text(), re.MULTILINE))
 
 
 @functools.cache
