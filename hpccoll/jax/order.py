@@ -144,10 +144,10 @@ class _Stages:
         loop.move_before(self.levels.end)
 
 
-def _names(loop: Any) -> list[tuple[int, str, int]]:
-    """Return what the calls of a loop are known by, on all ranks."""
+def _names(loop: Any) -> list[tuple[Any, ...]]:
+    """Return what the calls of a loop are known by. The number of a set comes last: ranks may have other ones."""
     known = [attributes_of(call) for block in blocks(loop) for call in calls(block)]
-    return sorted((one["set"].value, one["name"].value, one["operation"].value) for one in known)
+    return sorted(tuple(one[key].value for key in ("name", "operation", "size", "set")) for one in known)
 
 
 def _smallest(values: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import FlakyFailure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -32,7 +33,7 @@ def row(name: str) -> str:
         try:
             for mode in [mode for mode in job.modes if planted.modes in mode]:
                 (checks.disagreements if planted.disagreement else checks.results)(job, mode, MANY)
-        except AssertionError as error:
+        except (AssertionError, FlakyFailure) as error:  # flaky: right when it was run again
             how = "a hang" if "did not answer" in str(error) else "an error" if "Error" in str(error) else "a value"
             assert job.first
             return f"| {name} | {planted.modes} | {job.first[0]} | {job.first[1] - began:.1f} | {how} |"
