@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurm/requeue.sh and its mpirun twin: the time limit comes or a node dies, and the main example goes on."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,18 @@ def start(slurm: Cluster, script: str, folder: Path, epochs: int, *options: obje
     return slurm.submit(*options, f"slurm/{script}.sh", *arguments)
 
 
+@pytest.fixture
+def paced(slurm: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example that a script trains rests after each step (paced.py)."""
+    python = tmp_path / "first" / "python"
+    python.parent.mkdir()
+    with_pace = f'case "$1" in examples/*) set -- {Path(__file__).with_name("paced.py")} "$@"; esac'
+    python.write_text(f'#!/bin/sh\n{with_pace}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setitem(slurm.environment, "PATH", f"{python.parent}:{slurm.environment['PATH']}")
+
+
+@pytest.mark.usefixtures("paced")
 def test_the_time_limit(slurm: Cluster, tmp_path: Path) -> None:
     """Both scripts run at once, because Slurm checks the limits only twice a minute. It warns ten minutes before."""
     signals = {"requeue": "USR1@600", "mpirun-requeue": "B:USR1@600"}
