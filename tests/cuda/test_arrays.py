@@ -152,7 +152,7 @@ SAYS = "hpccoll: arrays in device memory: device 0 [^:]*:[^:]*:[^:]*: "
     ("ranks", "nodes", "mode", "way"),
     [
         (3, 1, "mpi", "MPI over 3 ranks, messages from device memory"),
-        (4, 2, "nccl", "NCCL .* of this node, messages between nodes from device memory"),
+        slow(4, 2, "nccl", "NCCL .* of this node, messages between nodes from device memory"),
         slow(2, 2, "auto", "MPI over 2 ranks, messages from device memory"),
     ],
 )
