@@ -36,6 +36,8 @@ LAYOUTS = ((1, 1), (3, 2))
 """Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
 SLOW_LAYOUTS = ((2, 1), (4, 2))
 """One node, and even nodes: threads (tests/api) and other jobs have them in `make test`."""
+NOT_ALONE = ("--ignore=tests/jax", "--ignore=tests/keras")
+"""A single rank compiles all that three do: `make test-all` has it. Each of the other front ends has one here."""
 ALONE, SINGLE = "no launcher", "1 ranks, 1 nodes"
 """The parts that run side by side."""
 
@@ -47,11 +49,13 @@ def commands(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, lis
     """
     pytest = ["-P", "-m", "pytest", "--color=no", *extra]
     launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(LAUNCH_LIMIT)]
+    all_of_them = slow or parallel_only
     parallel = {
         f"{ranks} ranks, {nodes} nodes": [
             *launch, "-np", str(ranks), "--nodes", str(nodes), "python", *pytest, "-pno:cacheprovider", "--only-mpi",
+            *(() if all_of_them or ranks > 1 else NOT_ALONE),
         ]
-        for ranks, nodes in (*LAYOUTS, *(SLOW_LAYOUTS if slow or parallel_only else ()))
+        for ranks, nodes in (*LAYOUTS, *(SLOW_LAYOUTS if all_of_them else ()))
     }  # fmt: skip
     return parallel if parallel_only else {ALONE: [sys.executable, *pytest, *WORKERS], **parallel}
 
