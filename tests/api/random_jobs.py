@@ -327,6 +327,11 @@ class Rank:
         if self.own.random() < 0.1:
             time.sleep(self.own.choice((0, 1e-4, 3e-3)))
 
+    def go_away(self) -> None:
+        """Its calls have returned: it computes, and the others go on without it."""
+        if self.own.random() < 0.1:
+            time.sleep(self.own.choice((1e-3, 5e-2)))
+
     def round(self, number: int) -> None:
         messages = self.messages(number)
         for plans in self.own.sample(self.plans, len(self.plans)):
@@ -342,6 +347,9 @@ class Rank:
         texts = {p.request.number: text for p in pending if (text := self.finish(p))}
         for check in messages:
             check()
+        self.go_away()
+        self.relay(number)
+        self.go_away()
         self.compare(texts)
         self.done += len(pending)
 
@@ -389,6 +397,19 @@ class Rank:
             given = np.full(length, value)
             checks.append(hpccoll.send_async(given, (me + 1) % size, tag=i, world=self.world).wait)
         return checks
+
+    def relay(self, number: int) -> None:
+        """Messages from rank to rank, whose senders may go away as soon as they are sent."""
+        chance = random.Random(f"relay {self.seed} {number}")
+        sizes = [chance.choice((1, 1000, 7000, 8191, 8192)) for _ in range(chance.randrange(0, 12))]
+        size, me = self.world.size, self.world.rank
+        for place, nbytes in enumerate(sizes):
+            if me > 0:
+                x = np.empty(nbytes, np.uint8)
+                assert hpccoll.recv(x, me - 1, tag=7, world=self.world) == me - 1
+                assert (x == place).all(), (number, place, nbytes)
+            if me < size - 1:
+                hpccoll.send(np.full(nbytes, place, np.uint8), me + 1, tag=7, world=self.world)
 
     def join(self) -> None:
         """Ranks with fewer steps join; the others' sums are of those that have not."""
