@@ -16,9 +16,10 @@ void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. byte
 void *hc_work_new(size_t bytes);   /* the same for what only the library needs; the reserve has some */
 void hc_result_free(void *);       /* also what is of malloc() */
 
+/* Between regions that are apart, in private or in shared memory. */
 void hc_host_copy(void *to, const void *from, size_t bytes);
-/* The same into memory that other ranks read, or out of it; the two regions are apart. STREAM writes past the caches,
- * and is ordered before what the caller writes next. AUTO is none of the copies: a rank chooses between them. */
+/* The same into memory that other ranks read, many bytes. STREAM writes past the caches, and is ordered before what the
+ * caller writes next. AUTO is none of the copies: a rank chooses between them. */
 enum hc_stores { HC_STORES_PLAIN, HC_STORES_STREAM, HC_STORES_AUTO };
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores);
 int hc_stores_named(const char *); /* "auto", "plain", "stream"; AUTO for any other word */

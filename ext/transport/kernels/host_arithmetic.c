@@ -14,6 +14,7 @@
 
 #define LINE 64
 #define HUGE_PAGE ((size_t)2 << 20)
+#define FEW_BYTES ((size_t)2 << 10) /* up to here a C library's memcpy is as fast as ours (kernels/copy.h) */
 
 static const uint8_t size_of[] = {
 #define X(name, bytes, text) bytes,
@@ -47,7 +48,9 @@ void hc_result_free(void *p) {
 /* ---- copy and convert ------------------------------------------------------------------------------- */
 
 void hc_host_copy(void *to, const void *from, size_t bytes) {
-    if (bytes)
+    if (bytes >= FEW_BYTES)
+        hc__kernels_chosen()->copy[HC_STORES_PLAIN](to, from, (int64_t)bytes);
+    else if (bytes)
         memcpy(to, from, bytes);
 }
 

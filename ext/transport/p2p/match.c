@@ -46,8 +46,8 @@ static int fit(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
 static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header, const void *content) {
     int status = fit(receive, peer, header);
     if (header->kind == HC__P2P_EAGER) {
-        if (status == HC_OK && header->bytes > 0)
-            memcpy(receive->data, content, (size_t)header->bytes);
+        if (status == HC_OK)
+            hc_host_copy(receive->data, content, (size_t)header->bytes);
         hc__p2p_finish(p2p, receive, status);
         return return_credit(p2p, peer, header->bytes);
     }
@@ -92,8 +92,7 @@ static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const v
     message->next = NULL;
     message->header = *header;
     message->peer = peer;
-    if (bytes > 0)
-        memcpy(message->content, content, bytes);
+    hc_host_copy(message->content, content, bytes);
     *p2p->last_unexpected = message;
     p2p->last_unexpected = &message->next;
     show(p2p, peer, header);

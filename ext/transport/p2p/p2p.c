@@ -48,7 +48,7 @@ static int send_in_cell(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *head
     int cell = hc__cell_take(cells, p2p->local_size);
     if (cell < 0)
         return 0;
-    memcpy(hc__cell_at(cells, p2p->local_size, cell), send->data, (size_t)send->bytes);
+    hc_host_copy(hc__cell_at(cells, p2p->local_size, cell), send->data, (size_t)send->bytes);
     header->kind = HC__P2P_IN_CELL;
     header->cell = (uint16_t)cell;
     int status = hc__p2p_send_header(p2p, send->peer, header, NULL);

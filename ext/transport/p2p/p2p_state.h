@@ -7,6 +7,7 @@
 #define HC_P2P_STATE_H
 
 #include "transport/control/control.h"
+#include "transport/arithmetic.h"
 #include "transport/net/bundle.h"
 #include "transport/p2p/p2p.h"
 

@@ -63,7 +63,7 @@ static int send_through_cells(hc_p2p *p2p, hc_p2p_op *send) {
         if (cell < 0)
             return moved;
         size_t n = least(hc__cell_room(p2p->local_size), send->bytes - send->moved);
-        memcpy(hc__cell_at(cells, p2p->local_size, cell), (const uint8_t *)send->data + send->moved, n);
+        hc_host_copy(hc__cell_at(cells, p2p->local_size, cell), (const uint8_t *)send->data + send->moved, n);
         hc__p2p_header header = {.kind = HC__P2P_CELL, .to = send->peer_number, .cell = (uint16_t)cell, .bytes = n};
         int status = hc__p2p_send_header(p2p, send->peer, &header, NULL);
         if (status < 0)
@@ -92,7 +92,7 @@ int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, h
     const uint8_t *content = hc__p2p_cell(p2p, peer, header);
     if (!content || !receive || header->bytes > receive->received - receive->moved)
         return HC_BAD_MESSAGE;
-    memcpy((uint8_t *)receive->data + receive->moved, content, (size_t)header->bytes);
+    hc_host_copy((uint8_t *)receive->data + receive->moved, content, (size_t)header->bytes);
     hc__p2p_cell_read(p2p, peer, header);
     receive->moved += header->bytes;
     if (receive->moved == receive->received)

@@ -70,8 +70,8 @@ int hc__p2p_send_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header,
     hc__p2p_header marked = *header;
     marked.mark = HC__P2P_MARK;
     memcpy(p2p->message, &marked, sizeof marked);
-    if (content && bytes > 0)
-        memcpy(p2p->message + sizeof marked, content, bytes);
+    if (content)
+        hc_host_copy(p2p->message + sizeof marked, content, bytes);
     return p2p->control->ops->send(p2p->control, peer, p2p->message, sizeof marked + bytes);
 }
 

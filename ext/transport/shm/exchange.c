@@ -110,7 +110,7 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        hc_shared_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes, HC_STORES_PLAIN);
+        hc_host_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }

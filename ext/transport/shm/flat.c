@@ -95,7 +95,7 @@ static void take_rows(hc__flat *flat) {
         if (own && from != read->out)
             memmove(read->out, from, (size_t)read->bytes);
         else if (!own)
-            hc_shared_copy(read->out, from, (size_t)read->bytes, HC_STORES_PLAIN);
+            hc_host_copy(read->out, from, (size_t)read->bytes);
     }
 }
 

@@ -170,7 +170,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
     if (shm->batch->dtype == shm->result_dtype)
-        hc_shared_copy(span->out, from, (size_t)span->n * shm->size, HC_STORES_PLAIN);
+        hc_host_copy(span->out, from, (size_t)span->n * shm->size);
     else
         hc_host_convert(span->out, shm->batch->dtype, from, shm->result_dtype, span->n, 1.0);
     shm->base.spread_bytes += (uint64_t)span->n * shm->size;

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = ("tests/transport/p2p/p2p_contract.c", "ext/transport/p2p/*.c", "ext/transport/net/bundle.c")
+SOURCES = (
+    "tests/transport/p2p/p2p_contract.c",
+    "ext/transport/p2p/*.c",
+    "ext/transport/net/bundle.c",
+    "ext/transport/kernels/*.c",
+)
 
 
 @pytest.mark.timeout(120)
