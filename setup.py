@@ -34,7 +34,7 @@ MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "transport", "loop") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
+    {f for layer in ("core", "transport", "loop", "world", "gate") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
@@ -119,15 +119,14 @@ class build(build_ext):
             return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
 
     def compile_only_what_changed(self) -> None:
-        """Compile what is older than its source or a header; our C files with LTO, Cython's large ones without."""
+        """Compile what is older than a file that it was made of; our C files with LTO, Cython's large ones without."""
         compile_one = self.compiler._compile
-        shared = max(os.path.getmtime(f) for f in SHARED)
 
         def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
-            if os.path.exists(obj) and os.path.getmtime(obj) > max(shared, os.path.getmtime(source)):
-                return
-            ours = self.lto if source.startswith("ext/") else []
-            compile_one(obj, source, ext, cc, [*options, *ours], pp)
+            made_of = Path(obj).with_suffix(".d")
+            if not is_newer(obj, made_of):
+                ours = self.lto if source.startswith("ext/") else []
+                compile_one(obj, source, ext, cc, [*options, *ours, "-MMD", "-MF", str(made_of)], pp)
 
         self.compiler._compile = compile_changed
 
@@ -135,9 +134,7 @@ class build(build_ext):
         """Compile each source once, the largest first; the object of each."""
 
         def compiled(source: str) -> str:
-            (made,) = self.compiler.compile(
-                [source], self.build_temp, DEFINED, INCLUDES, extra_postargs=CFLAGS, depends=SHARED
-            )
+            (made,) = self.compiler.compile([source], self.build_temp, DEFINED, INCLUDES, extra_postargs=CFLAGS)
             return made
 
         ordered = sorted(set(sources), key=os.path.getsize, reverse=True)
@@ -166,6 +163,16 @@ class build(build_ext):
             (prefix / folder).mkdir(parents=True, exist_ok=True)
             for file in files:
                 shutil.copy2(file, prefix / folder)
+
+
+def is_newer(made: str, made_of: Path) -> bool:
+    """Is it newer than this file and the files that the compiler has written into it as a rule of make?"""
+    try:
+        rule = made_of.read_text().replace("\\\n", " ")
+        parts = [made_of, "setup.py", *rule.partition(":")[2].split()]
+        return os.path.getmtime(made) >= max(os.path.getmtime(part) for part in parts)
+    except FileNotFoundError:
+        return False
 
 
 def link_newer(command: list[str], made: Path, parts: list[str]) -> None:

@@ -18,6 +18,7 @@ host memory. The examples run on two ranks.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from typing import Any
 from hpccoll import _core, bootstrap, errors, objects
 from hpccoll.compression import Compression
 from hpccoll.p2p import ANY_SOURCE
-from hpccoll.reductions import SUM, Reduction, check_prefix
+from hpccoll.reductions import SUM, Reduction
 from hpccoll.rendezvous import agreed
 from hpccoll.world import World, current
 
@@ -215,7 +216,6 @@ def scan_init(
     :returns: the plan, whose `wait()` returns the reduction over this rank and those before it
     :raises HpccollError: as `allreduce_init`
     """
-    check_prefix("scan", op)
     return _init("scan", x, out, world, op=op, prescale=prescale, postscale=postscale)
 
 
@@ -239,7 +239,6 @@ def exscan_init(
     :returns: the plan, whose `wait()` returns the reduction over the ranks before this one; on rank 0 as of `exscan`
     :raises HpccollError: as `allreduce_init`
     """
-    check_prefix("exscan", op)
     return _init("exscan", x, out, world, op=op, prescale=prescale, postscale=postscale)
 
 
@@ -328,8 +327,13 @@ def _name() -> str:
 def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any) -> Plan:
     """Agree on a plan with all ranks of the World, and make it: for a group a plan per dtype, which are one."""
     world = current(world)
-    plan = world.core.plan(operation, x, out, "plan", **options)
-    tensors = plan.says()[0]["tensors"]
+    try:
+        plan = world.core.plan(operation, x, out, "plan", **options)
+        tensors = plan.says()[0]["tensors"]
+    except Exception as error:
+        with contextlib.suppress(errors.HpccollError):
+            _exchange(world, "plan", f"{type(error).__name__}: {error}")
+        raise
     dtypes = [tensor.partition("[")[0] for tensor in tensors.split()]
     if len(set(dtypes)) < 2:
         return _agree(operation, plan, world, tensors)
@@ -345,14 +349,14 @@ def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any)
 def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
     """Make a plan with all ranks. `tensors`: of the whole group, which the ranks compare."""
     base, own = world.base, world.core
-
-    def exchange(what: str, value: Any) -> list[Any]:
-        return objects.allgather(own, value, f"hpccoll.{what}")
-
     agreed_on, own_part = plan.says()
-    reports = exchange("plan", (agreed_on | {"tensors": tensors}, own_part, base.loop.plan_numbers, base.generation))
+    report = agreed_on | {"tensors": tensors}, own_part, base.loop.plan_numbers, base.generation
+    reports = _exchange(world, "plan", report)
     if len(reports) < world.size:
         raise errors.MismatchError(f"{operation}_init: {world.size - len(reports)} ranks have joined: no plan is made")
+    for rank, its in enumerate(reports):
+        if isinstance(its, str):
+            raise errors.MismatchError(f"{operation}_init: rank {rank} has refused this call: {its}")
     _compare([what for what, *_ in reports])
     base.generation = generation = 1 + max(report[3] for report in reports)
     plan.name = f"plan {generation}"
@@ -366,6 +370,11 @@ def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
         segment = bootstrap.set_segment(base.loop, f"plan-{generation}", own.members, base.nonce, agree, nbytes)
     agree(lambda: plan.build(number, segment, said))
     return plan
+
+
+def _exchange(world: World, what: str, value: Any) -> list[Any]:
+    """Return what each rank gives: its report, or why it refuses the call."""
+    return objects.allgather(world.core, value, f"hpccoll.{what}")
 
 
 def _compare(said: list[dict[str, str]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpccoll import _core
-from hpccoll.reductions import SUM, Reduction, check_prefix
+from hpccoll.reductions import SUM, Reduction
 from hpccoll.world import World, current
 
 __all__ = ["exscan", "exscan_async", "scan", "scan_async"]
@@ -131,6 +131,4 @@ def _begin(
     world: World | None,
     waits: bool,
 ) -> Handle:
-    core = current(world).core
-    check_prefix(operation, op)
-    return core.collective(operation, x, name, out, waits, op, None, None, prescale, postscale)
+    return current(world).core.collective(operation, x, name, out, waits, op, None, None, prescale, postscale)

@@ -24,7 +24,6 @@ __all__ = [
     "SUM",
     "Op",
     "Reduction",
-    "check_prefix",
     "reduction_of",
 ]
 
@@ -86,14 +85,3 @@ def reduction_of(op: object) -> Reduction:
         return Reduction(int(op))
     known = ", ".join(f"hpccoll.{known.name}" for known in Reduction)
     raise errors.InvalidArgumentError(f"op is {op!r}: use one of {known}, or Horovod's numbers, 0 to 5")
-
-
-def check_prefix(operation: str, op: object) -> None:
-    """Check the `op` of a scan or an exscan, whose results are of another number of ranks on each rank.
-
-    :raises InvalidArgumentError: it is no reduction
-    :raises UnsupportedError: it is AVERAGE
-    """
-    of_the_program = hasattr(op, "begin")  # hpccoll.user_reductions
-    if not of_the_program and reduction_of(op) is AVERAGE:
-        raise errors.UnsupportedError(f"{operation} of AVERAGE is not defined: use SUM and divide")

@@ -312,22 +312,22 @@ class World {
                                    &made));
         return take<T>(made);
     }
-    // send_counts: rows for each rank, on the root; empty: as hpccoll_share() says.
+    // splits: rows for each rank, on the root; empty: as hpccoll_share() says.
     template <class T>
-    std::vector<T> scatter(std::span<const T> in, int root, std::span<const std::int64_t> send_counts = {},
+    std::vector<T> scatter(std::span<const T> in, int root, std::span<const std::int64_t> splits = {},
                            const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), nullptr, 0, root,
+        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0, root,
                                     &c, c_, &made));
         return take<T>(made);
     }
     template <class T>
-    std::vector<T> alltoall(std::span<const T> in, std::span<const std::int64_t> send_counts = {},
+    std::vector<T> alltoall(std::span<const T> in, std::span<const std::int64_t> splits = {},
                             std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), nullptr, 0,
+        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0,
                                      place_for(recv_counts), &c, c_, &made));
         return take<T>(made);
     }
@@ -394,10 +394,10 @@ class World {
     }
     template <class T>
     [[nodiscard]] Plan scatter_init(std::span<const T> in, std::span<T> out, int root,
-                                    std::span<const std::int64_t> send_counts = {}, const Args &args = {}) const {
+                                    std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         return plan([&](auto made) {
-            return hpccoll_scatter_init(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), out.data(),
+            return hpccoll_scatter_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(),
                                         count(out), root, &c, c_, made);
         });
     }
@@ -417,11 +417,11 @@ class World {
     }
     template <class T>
     [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out,
-                                     std::span<const std::int64_t> send_counts = {},
+                                     std::span<const std::int64_t> splits = {},
                                      std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         return plan([&](auto made) {
-            return hpccoll_alltoall_init(in.data(), count(in), data_or_null(send_counts), dtype_of<T>(), out.data(),
+            return hpccoll_alltoall_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(),
                                          count(out), place_for(recv_counts), &c, c_, made);
         });
     }

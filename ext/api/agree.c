@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define TENSORS 232 /* bytes of the text of its arrays; what is longer is compared by its hash */
+#define EXCHANGE "hpccoll.plan"
 
 /* What a rank says; behind it the rows that it has for each rank. */
 typedef struct report {
@@ -18,6 +19,7 @@ typedef struct report {
     double prescale, postscale;
     hc_plan_part part;
     uint64_t hash, numbers[HC__PLAN_NUMBERS / 64];
+    int32_t status; /* below 0: it has refused the call, and `tensors` says why */
     char tensors[TENSORS];
 } report;
 
@@ -76,7 +78,7 @@ static void say(const hc__call *call, int wire, const hpccoll_world *world, repo
     if (!gives)
         mine->part.rows = mine->part.bytes = 0;
     for (int32_t to = 0; has(call, HC_OP_COUNTS) && gives && to < world->size; to++)
-        splits[to] = call->send_counts ? call->send_counts[to] : hc_share(mine->part.rows, world->size, to);
+        splits[to] = call->splits ? call->splits[to] : hc_share(mine->part.rows, world->size, to);
     pthread_mutex_lock(&world->base->lock);
     memcpy(mine->numbers, world->base->plan_numbers, sizeof mine->numbers);
     pthread_mutex_unlock(&world->base->lock);
@@ -113,9 +115,22 @@ static const report *report_of(const char *all, size_t bytes, int32_t rank) {
     return (const report *)(const void *)(all + (size_t)rank * bytes);
 }
 
+static int find_refusal(const char *all, size_t bytes, int32_t size) {
+    for (int32_t rank = 0; rank < size; rank++) {
+        const report *its = report_of(all, bytes, rank);
+        if (its->status < 0)
+            return hc__error(HC_MISMATCH, "%s_init: rank %d has refused this call: %s",
+                             hc_operation_name(its->operation), (int)rank, its->tensors);
+    }
+    return HC_OK;
+}
+
 static int compare(const char *all, size_t bytes, int32_t size) {
     const report *first = report_of(all, bytes, 0);
     char text_a[64], text_b[64];
+    int status = find_refusal(all, bytes, size);
+    if (status < 0)
+        return status;
     for (int32_t rank = 1; rank < size; rank++) {
         const report *other = report_of(all, bytes, rank);
         const char *what = differ(first, other, text_a, text_b);
@@ -189,7 +204,7 @@ int hc__plan_agree(const hc__call *call, int wire, hpccoll_world *world, const i
     if (status >= 0) {
         report *own = (report *)(void *)mine;
         say(call, wire, world, own, (int64_t *)(void *)(own + 1));
-        status = hc__exchange(world, "hpccoll.plan", mine, bytes, all);
+        status = hc__exchange(world, EXCHANGE, mine, bytes, all);
         if (status == HC_RESULT_SIZE)
             status = hc__error(HC_MISMATCH, "%s_init: a rank has joined: no plan is made",
                                hc_operation_name(call->operation));
@@ -207,4 +222,19 @@ int hc__plan_agree(const hc__call *call, int wire, hpccoll_world *world, const i
     free(mine);
     free(all);
     return status < 0 ? status : HC_OK;
+}
+
+int hc__plan_refuse(const hc__call *call, hpccoll_world *world, int status) {
+    size_t bytes = sizeof(report) + (size_t)world->size * sizeof(int64_t);
+    char why[HC__ERROR_BYTES], *mine = calloc((size_t)world->size + 1, bytes);
+    snprintf(why, sizeof why, "%s", hpccoll_last_error());
+    if (mine) {
+        report *own = (report *)(void *)mine;
+        own->operation = call->operation;
+        own->status = status;
+        snprintf(own->tensors, sizeof own->tensors, "%.*s", TENSORS - 1, why);
+        hc__exchange(world, EXCHANGE, mine, bytes, mine + bytes);
+    }
+    free(mine);
+    return hc__error(status, "%s", why);
 }

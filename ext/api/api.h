@@ -31,6 +31,7 @@
 #include "loop/in_flight.h"
 #include "loop/loop.h"
 #include "transport/net/mpi_net.h"
+#include "world/arguments.h"
 
 #include <pthread.h>
 
@@ -114,8 +115,9 @@ typedef struct hc_loop_calls {
     void (*progress)(hc_loop *);
     int (*pending)(hc_loop *);
     void (*get_stats)(hc_loop *, hc_loop_stats *);
+    void (*refuse)(hc_loop *, uint32_t, const hc_request *);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 1
+#define HC_LOOP_CALLS_VERSION 2
 extern const hc_loop_calls hc__own_calls;
 
 /* What a capsule "hpccoll.world" of Python points to; the capsule owns it, and sets `closed` when the World ends. */
@@ -170,7 +172,8 @@ struct hpccoll_world {
     int32_t rank, size;
     int32_t *members; /* World rank of each */
     atomic_int unnamed_open, unnamed_next;
-    hc_shortcut *shortcut; /* of its node, where that is the whole World; else NULL */
+    atomic_int has_refused; /* a call without a name, and the ranks have agreed on none since: no shortcut is taken */
+    hc_shortcut *shortcut;  /* of its node, where that is the whole World; else NULL */
     _Atomic(uintptr_t) unnamed_thread;
     struct hpccoll_world *next; /* of all that were made */
 };
@@ -247,20 +250,35 @@ typedef struct hc__call {
         *group; /* a plan's: the whole group, which the ranks compare, where `arrays` are a part of it */
     int group_n;
     int64_t out_count; /* where the ranks' rows differ */
-    const int64_t *send_counts;
+    const int64_t *splits;
     int64_t *counts; /* where the rows of each rank go */
     const hpccoll_args *args;
     const struct hc__call *stands_for; /* NULL, or the call with a reduction of the program's own that it moves: the
                                           arrays of that one are the program's */
 } hc__call;
 
-/* Fills in arguments that are absent and says all that is wrong with the call on this rank alone: the type between
- * nodes, or a status, noted. Then makes its handle, with a copy of the name; NULL, noted: no memory. */
-int hc__call_prepare(hc__call *, const hpccoll_world *);
+/* The same as the layer below has it. */
+typedef struct hc__read {
+    hc_arguments arguments;
+    hc_place place;
+    hc_operand two[2], *operands; /* `operands` of a group have memory of their own */
+} hc__read;
+/* OK, or NO_MEMORY, noted. */
+int hc__call_read(const hc__call *, const hpccoll_world *, hc__read *);
+void hc__read_free(hc__read *);
+/* Fills in arguments that are absent, reads them, and says all that is wrong on this rank alone: OK, and the caller
+ * frees what was read; or a status, noted. */
+int hc__call_check(hc__call *, const hpccoll_world *, hc__read *);
+/* The handle of a checked call with this type between nodes and a copy of the name; NULL, noted: no memory. */
 hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
 /* Checks the call and hands it to the loop: OK and its handle, or a status, noted, and nothing was sent. NULL for the
  * handle of a call without a name, whose caller waits: a shortcut has done it. */
 int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
+/* This rank has refused the call, with an error that is noted: tells the other ranks if it has no name. Returns the
+ * status. */
+int hc__call_refused(const hc__call *, hpccoll_world *, int status);
+/* One of the calls without a name in flight is over. */
+void hc__unnamed_over(hpccoll_world *);
 /* Begins it and waits. */
 int hc__call_now(const hc__call *, hpccoll_world *);
 int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);
@@ -307,6 +325,9 @@ typedef struct hc__plan_terms {
 } hc__plan_terms;
 /* All ranks call it with their calls: OK and the terms, or one error on all, noted. `node_of`: of each rank. */
 int hc__plan_agree(const hc__call *, int wire, hpccoll_world *, const int32_t *node_of, hc__plan_terms *);
+/* Where this rank has refused its call, with an error that is noted: tells the others, which have an error, too.
+ * Returns the status. */
+int hc__plan_refuse(const hc__call *, hpccoll_world *, int status);
 #define HC__PLAN_ALIVE 0x68706c616eull
 
 struct hpccoll_plan {
@@ -340,7 +361,7 @@ void hc__plans_free(hc__base *, const hpccoll_world *);
 
 /* 1: all ranks have come, and the result is there; 0: submit a request. The call has been checked, has no name, and its
  * caller waits. */
-int hc__shortcut(const hc__call *, hpccoll_world *);
+int hc__shortcut(const hc__read *, hpccoll_world *);
 
 /* ---- requests.c -------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c - one operation on its way from arguments to a request. What differs between operations is asked of their
- * traits (core/hc.h).
+ * calls.c - the arguments of a public function are read, and become a request (world/arguments.h).
  */
 #include "api/api.h"
 
@@ -14,9 +13,8 @@
 #define PYTHONS "unnamed call "
 
 static const hpccoll_args no_args = HPCCOLL_ARGS;
-static char nowhere[64]; /* an address for arrays without elements: NULL would mean "has joined" */
 
-/* ---- checks ------------------------------------------------------------------------------------------------ */
+/* ---- arguments --------------------------------------------------------------------------------------------- */
 
 static int has(const hc__call *call, int trait) {
     return hc_operation_has(call->operation, trait);
@@ -30,166 +28,99 @@ static int refuse(const hc__call *call, const char *what) {
     return hc__error(HC_INVALID, "%s: %s; nothing was sent", name_of(call), what);
 }
 
-static int check_factors(const hc__call *call, int dtype) {
-    const hpccoll_args *args = call->args;
-    if (args->prescale == 1.0 && args->postscale == 1.0)
-        return HC_OK;
-    if (call->reduction != HC_SUM && call->reduction != HC_AVERAGE)
-        return hc__error(HC_UNSUPPORTED, "%s: prescale and postscale go with SUM and AVERAGE, not %s", name_of(call),
-                         hc_reduction_name(call->reduction));
-    if (dtype < HC_FLOAT16)
-        return hc__error(HC_UNSUPPORTED, "%s: prescale and postscale are not defined for %s", name_of(call),
-                         hc_dtype_name(dtype));
-    return HC_OK;
-}
-
-static int check_reduction(const hc__call *call, int dtype) {
-    if (!hc_reduction_defined(call->reduction, dtype))
-        return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", name_of(call),
-                         hc_reduction_name(call->reduction), hc_dtype_name(dtype));
-    if (has(call, HC_OP_PREFIX) && call->reduction == HC_AVERAGE)
-        return hc__error(HC_UNSUPPORTED, "%s of AVERAGE is not defined: use SUM and divide", name_of(call));
-    return check_factors(call, dtype);
-}
-
-/* The type between nodes, which is asked for by the arguments; or a status. */
-static int wire_of(const hc__call *call, int dtype) {
-    int wanted = (int)call->args->compression;
-    if (wanted == HPCCOLL_DTYPES || wanted == dtype)
-        return HC_WIRE_SAME;
-    if (wanted != HC_FLOAT16 && wanted != HC_BFLOAT16)
-        return refuse(call, "compression is neither HPCCOLL_FLOAT16 nor HPCCOLL_BFLOAT16, nor none (HPCCOLL_DTYPES)");
-    if (dtype != HC_FLOAT32 && dtype != HC_FLOAT64)
-        return hc__error(HC_UNSUPPORTED, "%s: compression is for float32 and float64, the array is %s", name_of(call),
-                         hc_dtype_name(dtype));
-    return wanted;
-}
-
-static int gives_input(const hc__call *call, const hpccoll_world *world) {
-    return !(has(call, HC_OP_ROOTED) && has(call, HC_OP_COUNTS)) || call->root == world->rank;
-}
-
-static int gets_result(const hc__call *call, const hpccoll_world *world) {
-    return !has(call, HC_OP_TO_ROOT) || call->root == world->rank;
-}
-
-static int64_t out_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
-    int64_t count = has(call, HC_OP_RESULT_ALLOCATED) ? call->out_count : a->count;
-    if (call->operation == HC_REDUCESCATTER)
-        count = hc_share(a->count / call->args->row, world->size, world->rank) * call->args->row;
-    return a->out && gets_result(call, world) ? count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
-}
-
-static const void *input_of(const hpccoll_array *a) {
-    return a->in == HPCCOLL_IN_PLACE ? a->out : a->in;
-}
-
-static int64_t in_bytes(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
-    return gives_input(call, world) ? a->count * (int64_t)hc_dtype_size((int)a->dtype) : 0;
-}
-
-/* A result of the input's size may replace it. */
-static int check_overlap(const hc__call *call, const hpccoll_array *a, size_t bytes, size_t out_bytes) {
-    const char *in = a->in, *out = a->out;
-    int replaces = in == out && !has(call, HC_OP_RESULT_ALLOCATED);
-    if (replaces || in == HPCCOLL_IN_PLACE || !bytes || !out || in >= out + out_bytes || out >= in + bytes)
-        return HC_OK;
-    return refuse(call, "out overlaps the input without being the input");
-}
-
-static int check_array(const hc__call *call, const hpccoll_world *world, const hpccoll_array *a) {
-    size_t size = hc_dtype_size((int)a->dtype);
-    int allocated = has(call, HC_OP_RESULT_ALLOCATED);
+/* What must hold before the arguments can be read. */
+static int check_array(const hc__call *call, const hpccoll_array *a) {
     if ((unsigned)a->dtype >= HC_DTYPE_COUNT)
         return refuse(call, "dtype is no hpccoll_dtype");
-    if (a->count < 0 || a->count > HC_MAX_ELEMENTS)
-        return refuse(call, "count is negative or too large");
-    if (call->out_count < 0 || call->out_count > HC_MAX_ELEMENTS)
-        return refuse(call, "out_count is negative or too large");
-    if (has(call, HC_OP_REDUCES)) {
-        int status = call->reduction < HC_REDUCTION_COUNT ? check_reduction(call, (int)a->dtype)
-                                                          : hc__op_check(call, a->dtype, a->count);
-        if (status < 0)
-            return status;
-    }
-    if (!a->in && a->count && gives_input(call, world))
-        return refuse(call, "in is NULL");
-    if (allocated && a->in == HPCCOLL_IN_PLACE)
+    if (has(call, HC_OP_RESULT_ALLOCATED) && a->in == HPCCOLL_IN_PLACE)
         return refuse(call, "HPCCOLL_IN_PLACE is for results of the input's size");
-    if (!a->out && !allocated && a->count && gets_result(call, world))
-        return refuse(call, "out is NULL");
     if (call->args->row < 1 || (!has(call, HC_OP_ELEMENTWISE) && a->count % call->args->row))
         return refuse(call, "count is not a multiple of args.row");
-    if (!gets_result(call, world) || !gives_input(call, world))
-        return HC_OK;
-    return check_overlap(call, a, (size_t)a->count * size, (size_t)out_bytes(call, world, a));
+    return call->reduction >= HC_REDUCTION_COUNT && has(call, HC_OP_REDUCES) ? hc__op_check(call, a->dtype, a->count)
+                                                                             : HC_OK;
 }
 
-/* Each out of a group lies apart from its other arrays. */
-static int check_group(const hc__call *call, const hpccoll_world *world) {
-    size_t many = 0;
-    hc_extent *extents = malloc(2 * (size_t)call->n * sizeof *extents);
-    if (!extents)
-        return hc__error(HC_NO_MEMORY, "%s: no memory for a group; nothing was sent", name_of(call));
-    for (int i = 0; i < call->n; i++) {
-        const hpccoll_array *a = &call->arrays[i];
-        const char *in = input_of(a), *out = a->out;
-        int64_t in_size = in_bytes(call, world, a), out_size = out_bytes(call, world, a);
-        if (out_size)
-            extents[many++] = (hc_extent){out, out + out_size, 1, i};
-        if (in_size && (!out_size || in != out))
-            extents[many++] = (hc_extent){in, in + in_size, 0, i};
-    }
-    int bad = hc_extents_conflict(extents, many);
-    free(extents);
-    return bad < 0 ? HC_OK
-                   : hc__error(HC_INVALID,
-                               "%s: array %d of the group shares memory with another one's out: each out needs memory "
-                               "of its own, or that of its own in; nothing was sent",
-                               name_of(call), bad);
-}
-
-static int check_counts(const hc__call *call, const hpccoll_world *world) {
-    int64_t rows = call->arrays[0].count / call->args->row, sum = 0;
-    if (!call->arrays[0].out && call->out_count && gets_result(call, world))
-        return refuse(call, "out is NULL");
-    if (!has(call, HC_OP_COUNTS) || !gives_input(call, world))
-        return HC_OK;
-    if (!call->send_counts)
-        return has(call, HC_OP_ROOTED) || rows % world->size == 0
-                   ? HC_OK
-                   : hc__error(HC_INVALID, "%s without send_counts: %" PRId64 " rows are not divisible by %d ranks",
-                               name_of(call), rows, (int)world->size);
-    for (int32_t rank = 0; rank < world->size; rank++) {
-        if (call->send_counts[rank] < 0 || sum > INT64_MAX - call->send_counts[rank])
-            return refuse(call, "send_counts has a negative count");
-        sum += call->send_counts[rank];
-    }
-    if (sum != rows)
-        return hc__error(HC_INVALID, "%s: the sum of send_counts is %" PRId64 ", the input has %" PRId64 " rows",
-                         name_of(call), sum, rows);
-    return HC_OK;
-}
-
-/* All that can be wrong with the call on this rank alone. */
-static int check(const hc__call *call, const hpccoll_world *world) {
+static int check_call(const hc__call *call, const hpccoll_world *world) {
     int status = hc__world_check(world);
     if (status < 0)
         return status;
     if (call->operation >= HC_OPERATION_COUNT)
         return hc__error(HC_INVALID, "no such operation: %d", call->operation);
-    if (has(call, HC_OP_ROOTED) && (call->root < 0 || call->root >= world->size))
-        return hc__error(HC_INVALID, "%s: root is %d: the World has ranks 0 to %d", name_of(call), call->root,
-                         (int)world->size - 1);
-    if (call->is_group && (!has(call, HC_OP_FUSES) || call->n < 1 || !call->arrays))
-        return refuse(call, has(call, HC_OP_FUSES) ? "a group has at least one array" : "it has no groups");
+    if (call->n < 0 || (call->n && !call->arrays))
+        return refuse(call, "n is negative, or arrays is NULL");
     for (int i = 0; i < call->n && status >= 0; i++)
-        status = check_array(call, world, &call->arrays[i]);
-    if (status >= 0 && call->is_group)
-        status = check_group(call, world);
-    if (status >= 0 && call->n && has(call, HC_OP_RESULT_ALLOCATED))
-        status = check_counts(call, world);
+        status = check_array(call, &call->arrays[i]);
     return status;
+}
+
+/* `count` elements, in rows of args.row where rows mean something. */
+static void put_count(const hc__call *call, hc_operand *o, hpccoll_dtype dtype, int64_t count) {
+    int64_t row = has(call, HC_OP_ELEMENTWISE) ? 1 : call->args->row;
+    o->dtype = (int)dtype;
+    o->ndim = row > 1 ? 2 : 1;
+    o->dims[0] = count / row;
+    o->dims[1] = row;
+    hc_operand_measure(o);
+}
+
+static void read_array(const hc__call *call, const hpccoll_array *a, hc_operand *in, hc_operand *out) {
+    hc_operand_clear(in);
+    hc_operand_clear(out);
+    out->data = a->out;
+    in->data = a->in == HPCCOLL_IN_PLACE ? a->out : (char *)(uintptr_t)a->in;
+    put_count(call, in, a->dtype, a->count);
+    if (has(call, HC_OP_RESULT_ALLOCATED))
+        put_count(call, out, a->dtype, call->out_count);
+}
+
+int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *read) {
+    const hpccoll_args *args = call->args;
+    int compresses = args->compression != HPCCOLL_DTYPES;
+    read->place = (hc_place){.set = world->number, .rank = world->rank, .size = world->size};
+    read->operands = read->two;
+    if (call->n > 1)
+        read->operands = malloc(2 * (size_t)call->n * sizeof *read->operands);
+    if (!read->operands)
+        return hc__error(HC_NO_MEMORY, "%s: no memory for a group; nothing was sent", name_of(call));
+    for (int i = 0; i < call->n; i++)
+        read_array(call, &call->arrays[i], &read->operands[2 * i], &read->operands[2 * i + 1]);
+    read->arguments = (hc_arguments){
+        .operation = call->operation,
+        .reduction = call->reduction < HC_REDUCTION_COUNT ? call->reduction : HC_REDUCTION_COUNT,
+        .wire = !compresses                                    ? HC_WIRE_SAME
+                : (unsigned)args->compression < HC_DTYPE_COUNT ? (uint8_t)args->compression
+                                                               : HC_DTYPE_COUNT,
+        .is_group = call->is_group,
+        .is_last = call->is_last,
+        .root = call->root,
+        .prescale = args->prescale,
+        .postscale = args->postscale,
+        .n = (uint32_t)call->n,
+        .operands = read->operands,
+        .splits = call->splits,
+        .nsplits = world->size,
+    };
+    return HC_OK;
+}
+
+void hc__read_free(hc__read *read) {
+    if (read->operands != read->two)
+        free(read->operands);
+}
+
+int hc__call_check(hc__call *call, const hpccoll_world *world, hc__read *read) {
+    char why[HC_WHY];
+    call->args = call->args ? call->args : &no_args;
+    int status = check_call(call, world);
+    if (status >= 0)
+        status = hc__call_read(call, world, read);
+    if (status < 0)
+        return status;
+    status = hc_arguments_check(&read->arguments, &read->place, why);
+    if (status >= 0)
+        return status;
+    hc__read_free(read);
+    return hc__error(status, "%s: %s; nothing was sent", name_of(call), why);
 }
 
 /* ---- memory in flight --------------------------------------------------------------------------------------- */
@@ -201,33 +132,64 @@ static int refuse_shared(const hc__call *call, int at, const char *which, const 
         name_of(call), which, at, hc_in_flight_words(other, its));
 }
 
-/* Refuses an output that a call in flight uses, and an input that one writes; notes this call's memory. `h` NULL: the
- * caller waits, so nothing has to be noted. */
-static int note_memory(const hc__call *call, hpccoll_world *world, hc_handle *h) {
-    hc_in_flight *f = &world->base->in_flight;
+static int64_t input_bytes(const hc__read *read, int at) {
+    return hc_arguments_gives(&read->arguments, &read->place) ? read->operands[2 * at].bytes : 0;
+}
+
+static int64_t result_bytes(const hc__read *read, int at) {
+    int64_t bytes = hc_arguments_result_bytes(&read->arguments, &read->place, (uint32_t)at);
+    return read->operands[2 * at + 1].data ? bytes : 0;
+}
+
+/* Refuses an output that a call in flight uses, and an input that one writes. */
+static int check_memory(const hc__call *call, hc_in_flight *f, const hc__read *read) {
     int status = HC_OK;
+    for (int i = 0; i < call->n && status >= 0 && hc_in_flight_any(f); i++) {
+        const hc_operand *in = &read->operands[2 * i], *out = in + 1;
+        const hc_handle *other = hc_in_flight_other(f, in->data, (size_t)input_bytes(read, i), 0, call->operation);
+        if (other)
+            status = refuse_shared(call, i, "in", other);
+        else if ((other = hc_in_flight_other(f, out->data, (size_t)result_bytes(read, i), 1, call->operation)))
+            status = refuse_shared(call, i, "out", other);
+    }
+    return status;
+}
+
+static int add_memory(const hc__call *call, hc_in_flight *f, const hc__read *read, hc_handle *h) {
+    int status = HC_OK;
+    for (int i = 0; i < call->n && status >= 0; i++) {
+        const hc_operand *in = &read->operands[2 * i], *out = in + 1;
+        status = hc_in_flight_add(f, out->data, (size_t)result_bytes(read, i), 1, h);
+        if (status >= 0 && in->data != out->data)
+            status = hc_in_flight_add(f, in->data, (size_t)input_bytes(read, i), 0, h);
+    }
+    return status < 0 ? hc__error(status, "%s: no memory for a request; nothing was sent", name_of(call)) : HC_OK;
+}
+
+/* Checks the call's memory and notes it. `h` NULL: the caller waits, so nothing has to be noted. */
+static int note_memory(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
+    hc_in_flight *f = &world->base->in_flight;
     pthread_mutex_lock(&world->base->lock);
     if (!h && !world->base->calls.pending(world->base->loop))
         hc_in_flight_clear(f); /* the next blocking call finds it empty */
-    for (int i = 0; i < call->n && status >= 0 && hc_in_flight_any(f); i++) {
-        const hpccoll_array *a = &call->arrays[i];
-        const hc_handle *other = hc_in_flight_other(f, input_of(a), (size_t)in_bytes(call, world, a), 0,
-                                                    call->operation);
-        if (other)
-            status = refuse_shared(call, i, "in", other);
-        else if ((other = hc_in_flight_other(f, a->out, (size_t)out_bytes(call, world, a), 1, call->operation)))
-            status = refuse_shared(call, i, "out", other);
-    }
-    for (int i = 0; h && i < call->n && status >= 0; i++) {
-        const hpccoll_array *a = &call->arrays[i];
-        status = hc_in_flight_add(f, a->out, (size_t)out_bytes(call, world, a), 1, h);
-        if (status >= 0 && input_of(a) != a->out)
-            status = hc_in_flight_add(f, input_of(a), (size_t)in_bytes(call, world, a), 0, h);
-        if (status < 0)
-            hc__error(status, "%s: no memory for a request; nothing was sent", name_of(call));
-    }
+    int status = check_memory(call, f, read);
+    if (h && status >= 0)
+        status = add_memory(call, f, read, h);
     atomic_store(&world->base->noted, hc_in_flight_any(f));
     pthread_mutex_unlock(&world->base->lock);
+    return status;
+}
+
+/* The same for the arrays of the program, where the call moves others in their place. */
+static int note_programs(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
+    hc__read its;
+    if (!call->stands_for)
+        return note_memory(call, world, read, h);
+    int status = hc__call_read(call->stands_for, world, &its);
+    if (status < 0)
+        return status;
+    status = note_memory(call->stands_for, world, &its, h);
+    hc__read_free(&its);
     return status;
 }
 
@@ -261,66 +223,35 @@ static int check_name(const char *name) {
     return (int)length;
 }
 
+void hc__unnamed_over(hpccoll_world *world) {
+    if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) == 1)
+        atomic_store_explicit(&world->unnamed_next, 0, memory_order_relaxed);
+    atomic_fetch_sub(&world->unnamed_open, 1);
+}
+
+/* The other ranks make the call, and would meet this rank's next one: it uses up its place in the order. */
+static void tell_refusal(const hc__call *call, hpccoll_world *world, const char *why) {
+    char name[32];
+    int length = next_name(world, name);
+    if (length < 0)
+        return; /* another thread's calls are in flight: its place is not known */
+    world->base->calls.refuse(
+        world->base->loop, world->number,
+        &(hc_request){.name = name, .name_len = (uint32_t)length, .operation = call->operation, .why = why});
+    atomic_store_explicit(&world->has_refused, world->shortcut != NULL, memory_order_relaxed);
+    hc__unnamed_over(world);
+}
+
+int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
+    char why[HC__ERROR_BYTES];
+    if ((call->args && call->args->name) || call->operation >= HC_OPERATION_COUNT || hc__world_check(world) < 0)
+        return status;
+    snprintf(why, sizeof why, "%s", hpccoll_last_error());
+    tell_refusal(call, world, why);
+    return hc__error(status, "%s", why);
+}
+
 /* ---- the request ------------------------------------------------------------------------------------------- */
-
-static void put_array(const hc__call *call, const hpccoll_world *world, hc_handle *h, int at, int64_t *dims, int ndim) {
-    const hpccoll_array *a = &call->arrays[at];
-    hc_piece *piece = &h->pieces[at];
-    int64_t count = gives_input(call, world) ? a->count : 0, row = ndim > 1 ? call->args->row : 1;
-    const void *in = input_of(a);
-    dims[0] = count / row;
-    if (ndim > 1)
-        dims[1] = row;
-    h->tensors[at] = (hc_tensor){.dtype = (uint8_t)a->dtype, .ndim = (uint8_t)ndim, .dims = dims};
-    piece->in = in && count ? in : nowhere;
-    piece->count = count;
-    piece->row = row;
-    piece->rows = dims[0];
-    if (!gets_result(call, world))
-        return;
-    piece->out_capacity = out_bytes(call, world, a);
-    piece->out = a->out || has(call, HC_OP_RESULT_ALLOCATED) ? a->out : nowhere;
-}
-
-static void put_rows(const hc__call *call, const hpccoll_world *world, hc_handle *h) {
-    hc_piece *piece = &h->pieces[0];
-    int64_t rows = piece->rows;
-    if (has(call, HC_OP_COUNTS) && gives_input(call, world) && (call->send_counts || !has(call, HC_OP_ROOTED))) {
-        for (int32_t rank = 0; rank < world->size; rank++)
-            h->rows[rank] = call->send_counts ? call->send_counts[rank] : rows / world->size;
-        piece->send_rows = h->rows;
-    }
-    if (piece->out)
-        piece->out_rows = call->out_count / call->args->row;
-    if (!(has(call, HC_OP_ROOTED) && has(call, HC_OP_COUNTS)))
-        piece->recv_rows = h->rows + world->size;
-}
-
-hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, const char *name, int length, int wire) {
-    uint32_t nrows = has(call, HC_OP_RESULT_ALLOCATED) ? 2 * (uint32_t)world->size : 0;
-    int kind = has(call, HC_OP_ONLY_EVENT) ? HC_EV_JOIN : HC_EV_ENQUEUE;
-    int ndim = !call->n ? 0 : has(call, HC_OP_ELEMENTWISE) || call->args->row == 1 ? 1 : 2;
-    hc_handle *h = hc_handle_new(kind, world->number, (uint32_t)call->n, (uint32_t)(call->n * ndim), name,
-                                 (size_t)length, nrows);
-    if (!h) {
-        hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call));
-        return NULL;
-    }
-    h->request.operation = call->operation;
-    h->request.wire = (uint8_t)wire;
-    h->request.root = has(call, HC_OP_ROOTED) ? call->root : -1;
-    h->request.flags = (uint8_t)((call->is_group ? HC_REQUEST_GROUP : 0) | (call->is_last ? HC_REQUEST_LAST : 0));
-    if (has(call, HC_OP_REDUCES)) {
-        h->request.reduction = call->reduction;
-        h->request.prescale = call->args->prescale;
-        h->request.postscale = call->args->postscale;
-    }
-    for (int i = 0; i < call->n; i++)
-        put_array(call, world, h, i, h->dims + i * ndim, ndim);
-    if (nrows)
-        put_rows(call, world, h);
-    return h;
-}
 
 /* Takes an unnamed call back that was not submitted. */
 static void forget_name(hpccoll_world *world, int unnamed) {
@@ -330,46 +261,67 @@ static void forget_name(hpccoll_world *world, int unnamed) {
     atomic_fetch_sub(&world->unnamed_open, 1);
 }
 
-int hc__call_prepare(hc__call *call, const hpccoll_world *world) {
-    call->args = call->args ? call->args : &no_args;
-    int status = check(call, world);
-    if (status < 0)
-        return status;
-    int wire = call->n && has(call, HC_OP_NARROWS) ? wire_of(call, (int)call->arrays[0].dtype) : HC_WIRE_SAME;
-    for (int i = 1; i < call->n && wire >= 0; i++)
-        if (wire_of(call, (int)call->arrays[i].dtype) != wire)
-            wire = hc__error(HC_UNSUPPORTED, "compression of a group whose arrays are only partly compressible");
-    return wire;
+static hc_handle *new_request(const hc__call *call, const hc__read *read, const char *name, int length) {
+    hc_handle *h = hc_arguments_request(&read->arguments, &read->place, name, (size_t)length);
+    if (!h)
+        hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call));
+    return h;
 }
 
-int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_handle **out) {
-    hc__call call = *given;
-    char own[32];
-    int wire = hc__call_prepare(&call, world), status = HC_OK;
-    if (wire < 0)
-        return wire;
-    const char *name = call.args->name;
-    int length = name ? check_name(name) : next_name(world, own);
-    if (length < 0)
-        return length;
-    if (waits && !name && hc__shortcut(&call, world)) {
-        forget_name(world, 1);
-        *out = NULL;
-        return HC_OK;
-    }
-    hc_handle *h = hc__call_handle(&call, world, name ? name : own, length, wire);
+hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, const char *name, int length, int wire) {
+    hc__read read;
+    if (hc__call_read(call, world, &read) < 0)
+        return NULL;
+    read.arguments.wire = (uint8_t)wire;
+    hc_handle *h = new_request(call, &read, name, length);
+    hc__read_free(&read);
+    return h;
+}
+
+/* Checked and named: OK and its handle, which is submitted; NULL: a shortcut has done it. */
+static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const char *name, int length,
+                  int waits, hc_handle **out) {
+    int status = HC_OK;
+    hc_handle *h = new_request(call, read, name, length);
     if (!h)
-        status = HC_NO_MEMORY;
-    else if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
-        status = note_memory(call.stands_for ? call.stands_for : &call, world, waits ? NULL : h);
+        return HC_NO_MEMORY;
+    if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
+        status = note_programs(call, world, read, waits ? NULL : h);
     if (status < 0) {
         hc_handle_release(h);
-        forget_name(world, !name);
         return status;
     }
     world->base->calls.submit(world->base->loop, h, waits);
     *out = h;
     return HC_OK;
+}
+
+static int begin(const hc__call *call, hpccoll_world *world, const hc__read *read, int waits, hc_handle **out) {
+    char own[32];
+    const char *name = call->args->name;
+    int length = name ? check_name(name) : next_name(world, own), status;
+    if (length < 0)
+        return length;
+    if (waits && !name && hc__shortcut(read, world)) {
+        forget_name(world, 1);
+        return HC_OK;
+    }
+    status = submit(call, world, read, name ? name : own, length, waits, out);
+    if (status < 0)
+        forget_name(world, !name);
+    return status;
+}
+
+int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_handle **out) {
+    hc__call call = *given;
+    hc__read read;
+    *out = NULL;
+    int status = hc__call_check(&call, world, &read);
+    if (status >= 0) {
+        status = begin(&call, world, &read, waits, out);
+        hc__read_free(&read);
+    }
+    return status < 0 ? hc__call_refused(&call, world, status) : status;
 }
 
 int hc__call_now(const hc__call *call, hpccoll_world *world) {
@@ -384,11 +336,12 @@ int hc__call_now(const hc__call *call, hpccoll_world *world) {
 int hc__call_async(const hc__call *call, hpccoll_world *world, hpccoll_request **request) {
     hc_handle *h;
     if (!request)
-        return refuse(call, "request is NULL");
+        return hc__call_refused(call, world, refuse(call, "request is NULL"));
     *request = NULL;
     hpccoll_request *made = hc__request_new(world);
     if (!made)
-        return hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call));
+        return hc__call_refused(
+            call, world, hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call)));
     int status = hc__call_begin(call, world, 0, &h);
     if (status < 0) {
         hc__request_drop(made);

@@ -230,12 +230,12 @@ HPCCOLL_API int hpccoll_allgather(const void *in, int64_t count, hpccoll_dtype d
                                   int64_t *counts, const hpccoll_args *args, hpccoll_world *world);
 HPCCOLL_API int hpccoll_gather(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world);
-/* send_counts: rows for each rank, on the root (others: NULL); NULL: as hpccoll_share() says. `in` and `in_count` are
+/* splits: rows for each rank, on the root (others: NULL); NULL: as hpccoll_share() says. `in` and `in_count` are
  * the root's, too. */
-HPCCOLL_API int hpccoll_scatter(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype,
+HPCCOLL_API int hpccoll_scatter(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype,
                                 void *out, int64_t out_count, int root, const hpccoll_args *args, hpccoll_world *world);
-/* send_counts: rows for each rank; NULL: count / size for each. recv_counts: NULL, or room for the rows from each. */
-HPCCOLL_API int hpccoll_alltoall(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype,
+/* splits: rows for each rank; NULL: count / size for each. recv_counts: NULL, or room for the rows from each. */
+HPCCOLL_API int hpccoll_alltoall(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype,
                                  void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
                                  hpccoll_world *world);
 HPCCOLL_API int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world);
@@ -310,10 +310,10 @@ HPCCOLL_API int hpccoll_allgather_async(const void *in, int64_t count, hpccoll_d
 HPCCOLL_API int hpccoll_gather_async(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                      int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world,
                                      hpccoll_request **request);
-HPCCOLL_API int hpccoll_scatter_async(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype,
+HPCCOLL_API int hpccoll_scatter_async(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype,
                                       void *out, int64_t out_count, int root, const hpccoll_args *args,
                                       hpccoll_world *world, hpccoll_request **request);
-HPCCOLL_API int hpccoll_alltoall_async(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype,
+HPCCOLL_API int hpccoll_alltoall_async(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype,
                                        void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
                                        hpccoll_world *world, hpccoll_request **request);
 HPCCOLL_API int hpccoll_barrier_async(const hpccoll_args *args, hpccoll_world *world, hpccoll_request **request);
@@ -360,17 +360,17 @@ HPCCOLL_API int hpccoll_scan_init(const void *in, void *out, int64_t count, hpcc
                                   const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_exscan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                     const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
-/* counts and recv_counts are written here; they and send_counts hold for every start. */
+/* counts and recv_counts are written here; they and splits hold for every start. */
 HPCCOLL_API int hpccoll_gather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                     int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world,
                                     hpccoll_plan **plan);
-HPCCOLL_API int hpccoll_scatter_init(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype,
+HPCCOLL_API int hpccoll_scatter_init(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype,
                                      void *out, int64_t out_count, int root, const hpccoll_args *args,
                                      hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_allgather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                        int64_t *counts, const hpccoll_args *args, hpccoll_world *world,
                                        hpccoll_plan **plan);
-HPCCOLL_API int hpccoll_alltoall_init(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype,
+HPCCOLL_API int hpccoll_alltoall_init(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype,
                                       void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
                                       hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_barrier_init(const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);

@@ -52,14 +52,13 @@ ALL(gather,
     LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
     OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
 ALL(scatter,
-    LIST(const void *in, int64_t in_count, const int64_t *send_counts, hpccoll_dtype dtype, void *out,
-         int64_t out_count, int root),
-    OF(SCATTER), .out_count = out_count, .send_counts = send_counts, .root = root, .arrays = ONE(in, out, in_count))
+    LIST(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype, void *out, int64_t out_count,
+         int root),
+    OF(SCATTER), .out_count = out_count, .splits = splits, .root = root, .arrays = ONE(in, out, in_count))
 ALL(alltoall,
-    LIST(const void *in, int64_t count, const int64_t *send_counts, hpccoll_dtype dtype, void *out, int64_t out_count,
+    LIST(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype, void *out, int64_t out_count,
          int64_t *recv_counts),
-    OF(ALLTOALL), .out_count = out_count, .send_counts = send_counts, .counts = recv_counts,
-    .arrays = ONE(in, out, count))
+    OF(ALLTOALL), .out_count = out_count, .splits = splits, .counts = recv_counts, .arrays = ONE(in, out, count))
 ALL(group, LIST(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op, int root),
     .operation = (uint8_t)((unsigned)operation < 255 ? operation : 255), REDUCES, .root = root, .arrays = arrays,
     .n = n, .is_group = 1)

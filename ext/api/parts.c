@@ -17,7 +17,8 @@ const hc_loop_calls hc__own_calls = {.version = HC_LOOP_CALLS_VERSION,
                                      .wait = hc_loop_wait,
                                      .progress = hc_loop_progress,
                                      .pending = hc_loop_pending,
-                                     .get_stats = hc_loop_get_stats};
+                                     .get_stats = hc_loop_get_stats,
+                                     .refuse = hc_loop_refuse};
 
 /* ---- shared memory ----------------------------------------------------------------------------------------- */
 

@@ -163,9 +163,12 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
     int status = hc__plan_check(world, plan);
     if (status < 0)
         return status;
-    int wire = hc__call_prepare(&call, world);
-    if (wire < 0)
-        return wire;
+    hc__read read;
+    status = hc__call_check(&call, world, &read);
+    if (status < 0)
+        return call.operation < HC_OPERATION_COUNT ? hc__plan_refuse(&call, world, status) : status;
+    int wire = read.arguments.wire;
+    hc__read_free(&read);
     return call.is_group ? several_dtypes(&call, world, wire, plan) : one_dtype(&call, world, wire, plan);
 }
 

@@ -106,13 +106,12 @@ static int is_unnamed(const hc_handle *h) {
 /* With what all ranks have agreed on they number shortcuts. */
 static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
     int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
-    if (world->shortcut && h->position && agreed && (h->kind == HC_EV_JOIN || is_unnamed(h)))
+    if (world->shortcut && h->position && agreed && (h->kind == HC_EV_JOIN || is_unnamed(h))) {
+        atomic_store_explicit(&world->has_refused, 0, memory_order_relaxed);
         hc_shortcut_renumber(world->shortcut, h->position);
-    if (!is_unnamed(h))
-        return;
-    if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) == 1)
-        atomic_store_explicit(&world->unnamed_next, 0, memory_order_relaxed);
-    atomic_fetch_sub(&world->unnamed_open, 1);
+    }
+    if (is_unnamed(h))
+        hc__unnamed_over(world);
 }
 
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {

@@ -163,7 +163,10 @@ static size_t memory_of(const folding *f, int is_plan) {
 
 /* Checks the call. OK, or a status, noted, and nothing was sent. */
 static int folding_new(hc__call *call, const hpccoll_world *world, int is_plan, folding **made) {
-    int status = hc__call_prepare(call, world);
+    hc__read read;
+    int status = hc__call_check(call, world, &read);
+    if (status >= 0)
+        hc__read_free(&read);
     folding *f = status < 0 ? NULL : malloc(sizeof *f);
     *made = f;
     if (f) {
@@ -249,7 +252,7 @@ static int divided(folding *f, const hc__call *call, hpccoll_world *world, int64
     hc__call move = moving(call, &array, &args);
     args.row = block;
     move.operation = HC_ALLTOALL;
-    move.send_counts = counts;
+    move.splits = counts;
     move.out_count = mine * f->size * block;
     int status = hc__call_now(&move, world);
     if (status < 0)
@@ -260,7 +263,7 @@ static int divided(folding *f, const hc__call *call, hpccoll_world *world, int64
                             .dtype = HPCCOLL_UINT8};
     move.operation = f->operation == HC_REDUCE ? HC_GATHER : HC_ALLGATHER;
     move.root = f->root;
-    move.send_counts = NULL;
+    move.splits = NULL;
     move.out_count = has_result(f) ? blocks * block : 0;
     return hc__call_now(&move, world);
 }
@@ -281,7 +284,9 @@ int hc__users_now(const hc__call *given, hpccoll_world *world) {
     folding *f;
     int status = folding_new(&call, world, 0, &f);
     int divides = call.operation == HC_ALLREDUCE || call.operation == HC_REDUCE;
-    if (status >= 0)
+    if (status < 0)
+        status = hc__call_refused(&call, world, status);
+    else
         status = divides && world->size > 1 && bytes_of(f) >= LARGE ? agree_and_divide(f, &call, world)
                                                                     : whole(f, &call, world);
     drop(f);
@@ -293,12 +298,16 @@ int hc__users_async(const hc__call *given, hpccoll_world *world, hpccoll_request
     folding *f = NULL;
     hc_handle *h;
     if (!request)
-        return hc__error(HC_INVALID, "%s: request is NULL; nothing was sent", hc_operation_name(call.operation));
+        return hc__call_refused(
+            &call, world,
+            hc__error(HC_INVALID, "%s: request is NULL; nothing was sent", hc_operation_name(call.operation)));
     *request = NULL;
     hpccoll_request *made = hc__request_new(world);
     int status = made ? folding_new(&call, world, 0, &f) : hc__error(HC_NO_MEMORY, "no memory for a request");
     if (status >= 0)
         status = begin(f, &call, world, 0, 1, &h);
+    else
+        hc__call_refused(&call, world, status);
     if (status < 0) {
         if (made)
             hc__request_drop(made);

@@ -50,22 +50,24 @@ enum hc_operation_trait {
     HC_OP_NO_TENSORS = 256,     /* carries no data */
     HC_OP_ONLY_EVENT = 512,     /* is not a request: it has an event of its own */
     HC_OP_TO_ROOT = 1024,       /* only the root has a result */
-    HC_OP_PREFIX = 2048         /* combines the ranks up to this one; a mean of them is not defined */
+    HC_OP_PREFIX = 2048,        /* combines the ranks up to this one; a mean of them is not defined */
+    HC_OP_SHORTENS = 4096       /* a small blocking call without a name needs no request in a node (loop/shortcut.c) */
 };
 
 /*    NAME           text             traits */
-#define HC_OPERATIONS(X)                                                                                \
-    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS)          \
-    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                               \
-    X(BROADCAST, "broadcast", HC_OP_ROOTED)                                                             \
-    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                                    \
-    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)                  \
-    X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                             \
-    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                                \
-    X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ELEMENTWISE | HC_OP_FUSES) \
-    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)      \
-    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)     \
-    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                     \
+#define HC_OPERATIONS(X)                                                                                        \
+    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS | HC_OP_SHORTENS) \
+    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                                       \
+    X(BROADCAST, "broadcast", HC_OP_ROOTED | HC_OP_SHORTENS)                                                    \
+    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                                            \
+    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)                          \
+    X(BARRIER, "barrier", HC_OP_NO_TENSORS | HC_OP_SHORTENS)                                                    \
+    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                                        \
+    X(REDUCE, "reduce",                                                                                         \
+      HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_SHORTENS)          \
+    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)              \
+    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)             \
+    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                             \
     X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)
 
 /* In the order of Horovod's numbers, which its programs pass. ADASUM is one of them: front ends make it of several

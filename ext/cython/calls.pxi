@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# calls.pxi - one operation on its way from Python arguments to a request.
+# calls.pxi - the Python arguments of one operation are translated; what is below checks them (world/arguments.h).
 #
 # All operations take this path. What differs between them is asked of the operation's traits (core/hc.h).
 
@@ -20,12 +20,9 @@ cdef object shared_with(str argument, const hc_handle *other):
 cdef class Call:
     """The arguments of one operation: read and checked before anything is sent."""
     cdef Set set
-    cdef int operation, traits, reduction, wire, root, ndims
-    cdef double prescale, postscale
-    cdef bint is_group, has_input, has_result
-    cdef Py_ssize_t n            # arrays
-    cdef Operand *operands       # of array k: 2k its input, 2k + 1 its output
-    cdef bytearray storage       # of a group's operands
+    cdef hc_arguments given
+    cdef bint has_input, has_result
+    cdef bytearray storage, counts  # of a group's operands, of the rows for each rank
     cdef object held             # what must live until the request is done, in the order of the operands
     cdef list restores, copies   # see Handle; None while there is nothing in them
     cdef list copied             # strided inputs, whose values have been copied already; None: there is none
@@ -33,59 +30,65 @@ cdef class Call:
     cdef object name
 
     cdef inline bint has(self, int trait) noexcept:
-        return (self.traits & trait) != 0
+        return hc_arguments_has(&self.given, trait)
 
-    cdef int read_options(self, str operation, object op, object root, object prescale, object postscale) except -1:
+    cdef int read_options(self, str operation, object op, object root, object prescale, object postscale,
+                          object compression) except -1:
         """What is said beside the arrays. 1: the reduction is the program's own."""
-        self.operation = CODES[operation]
-        self.traits = TRAITS[self.operation]
-        self.has_input = self.has_result = True
-        self.reduction = HC_SUM
-        self.wire = HC_WIRE_SAME
-        self.root = -1
-        self.prescale = self.postscale = 1.0
+        cdef hc_arguments *given = &self.given
+        given.operation = CODES[operation]
+        given.reduction = HC_SUM
+        given.root = -1
+        given.prescale = given.postscale = 1.0
+        given.wire = wire_of(compression)
         if self.has(HC_OP_REDUCES):
-            self.reduction = reduction_of(op)
-            if self.reduction == HC_REDUCTION_COUNT:
+            given.reduction = reduction_of(op)
+            if given.reduction == HC_REDUCTION_COUNT:
                 return 1
-            self.prescale, self.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
+            given.prescale, given.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
         if self.has(HC_OP_ROOTED):
             self.set.check_root(root)
-            self.root = root
-            if self.root != self.set.rank:
-                self.has_result = not self.has(HC_OP_TO_ROOT)
-                self.has_input = not self.has(HC_OP_COUNTS)
+            given.root = root
+        self.has_input = hc_arguments_gives(given, &self.set.place)
+        self.has_result = hc_arguments_gets(given, &self.set.place)
+        return 0
+
+    cdef int check(self) except -1:
+        """Raise what is wrong with the arguments on this rank alone."""
+        cdef char why[HC_WHY]
+        cdef int status = hc_arguments_check(&self.given, &self.set.place, why)
+        if status < 0:
+            raise error_of(status, f"{OPERATIONS[self.given.operation]}: {(<bytes>why).decode('utf-8', 'replace')}")
         return 0
 
     # ---- arrays ----------------------------------------------------------------------------------
 
-    cdef int read_arrays(self, object x, object out, object compression, Operand *two) except -1:
+    cdef int read_arrays(self, object x, object out, object splits, hc_operand *two) except -1:
         """All arrays of the call, into operands: `two`, which live as long as the call, unless it is a group."""
+        self.given.is_fresh = out is None
+        if splits is not None and self.has_input and self.has(HC_OP_COUNTS):
+            self.counts = counts_of(splits)
+            self.given.splits = <const int64_t *>PyByteArray_AS_STRING(self.counts)
+            self.given.nsplits = len(self.counts) // <Py_ssize_t>sizeof(int64_t)
         if (type(x) is list or type(x) is tuple) and self.has(HC_OP_FUSES):
-            return self.read_group(x, out, compression)
-        self.n, self.operands = 1, two
-        self.result = self.read_array(0, x, out, compression)
+            return self.read_group(x, out)
+        self.given.n, self.given.operands = 1, two
+        self.result = self.read_array(0, x, out)
         return 0
 
-    cdef int read_group(self, object x, object out, object compression) except -1:
-        cdef Py_ssize_t at
-        self.n = len(x)
-        if self.n == 0:
-            raise errors.InvalidArgumentError("a group has at least one array")
+    cdef int read_group(self, object x, object out) except -1:
+        cdef Py_ssize_t at, n = len(x)
         if not self.has_result:
             out = None
-        if out is not None and (type(out) not in (list, tuple) or len(out) != self.n):
-            raise errors.InvalidArgumentError(f"out of a group of {self.n} arrays is a list of {self.n} arrays")
-        self.is_group = True
+        if out is not None and (type(out) not in (list, tuple) or len(out) != n):
+            raise errors.InvalidArgumentError(f"out of a group of {n} arrays is a list of {n} arrays")
         self.held = []
-        self.storage = PyByteArray_FromStringAndSize(NULL, 2 * self.n * sizeof(Operand))
-        self.operands = <Operand *>PyByteArray_AS_STRING(self.storage)
-        self.result = [
-            self.read_array(at, x[at], None if out is None else out[at], compression) for at in range(self.n)]
-        if out is not None:
-            check_group(self.operands, self.n)
-            if self.copies:
-                check_strided(self.targets())
+        self.storage = PyByteArray_FromStringAndSize(NULL, 2 * n * sizeof(hc_operand))
+        self.given.is_group, self.given.n = True, n
+        self.given.operands = <hc_operand *>PyByteArray_AS_STRING(self.storage)
+        self.result = [self.read_array(at, x[at], None if out is None else out[at]) for at in range(n)]
+        if self.copies:
+            check_strided(self.targets())
         return 0
 
     cdef list targets(self):
@@ -93,25 +96,22 @@ cdef class Call:
         cdef dict stands_for = {id(stand_in): target for target, stand_in in self.copies}
         return [stands_for.get(id(used), used) for used in self.held[1::2]]
 
-    cdef object read_array(self, Py_ssize_t at, object x, object out, object compression):
+    cdef object read_array(self, Py_ssize_t at, object x, object out):
         """One array and where its result goes. Returns the result, as far as it is known."""
-        cdef Operand *i = &self.operands[2 * at]
+        cdef hc_operand *i = &self.given.operands[2 * at]
         array = self.read_source(at, x, out, i)
-        if i.memory != self.operands[0].memory:
+        if i.memory != self.given.operands[0].memory:
             raise errors.InvalidArgumentError(
-                f"a group lies in one memory: array 0 in {MEMORIES[self.operands[0].memory]} memory, array {at} in "
-                f"{MEMORIES[i.memory]} memory")
-        if self.has(HC_OP_REDUCES):
-            if i.dtype == HC_UINT8 and type(array) is ndarray and not arrays.has_code(array.dtype):
-                raise arrays.refusal(array.dtype, OPERATIONS[self.operation])
-            self.wire = merge_wire(self.wire, wire_of(compression, i.dtype), at)
-            check_reduction(self.reduction, i.dtype, self.prescale, self.postscale)
-        if i.ndim == 0 and not self.has(HC_OP_ELEMENTWISE) and self.operation_has_rows():
+                f"a group lies in one memory: array 0 in {MEMORIES[self.given.operands[0].memory]} memory, array {at} "
+                f"in {MEMORIES[i.memory]} memory")
+        if self.has(HC_OP_REDUCES) and i.dtype == HC_UINT8 and type(array) is ndarray and \
+                not arrays.has_code(array.dtype):
+            raise arrays.refusal(array.dtype, OPERATIONS[self.given.operation])
+        if i.ndim == 0 and hc_arguments_by_rows(&self.given):
             array = self.make_row(at, array, i)
-        self.ndims += i.ndim
         return self.read_result(at, x, out, array)
 
-    cdef object read_source(self, Py_ssize_t at, object x, object out, Operand *i):
+    cdef object read_source(self, Py_ssize_t at, object x, object out, hc_operand *i):
         """The input. A rank whose values are not asked for gives an array that only says dtype and shape."""
         if self.has_input:
             return self.read_one(at, x, i)
@@ -119,15 +119,15 @@ cdef class Call:
             x = out
         if x is None:
             raise errors.InvalidArgumentError(
-                f"{OPERATIONS[self.operation]}: a rank that is not the root gives out, or as x an array with the dtype "
-                "and the row shape of the root's")
+                f"{OPERATIONS[self.given.operation]}: a rank that is not the root gives out, or as x an array with the "
+                "dtype and the row shape of the root's")
         array = self.read_one(at, x, i)
         i.count = i.nbytes = 0
         if i.ndim:
             i.dims[0] = 0
         return array
 
-    cdef object read_one(self, Py_ssize_t at, object x, Operand *i):
+    cdef object read_one(self, Py_ssize_t at, object x, hc_operand *i):
         cdef list found
         if read_plain(x, i, False) and not i.memory:
             return x
@@ -142,7 +142,7 @@ cdef class Call:
             self.copied.append(x)
         if found[0] is not None:
             if self.restores is None:
-                self.restores = [None] * self.n
+                self.restores = [None] * <Py_ssize_t>self.given.n
             self.restores[at] = found[0]
         return array
 
@@ -152,21 +152,17 @@ cdef class Call:
             self.restores[at] = None
 
     cdef inline void hold(self, object array, object target):
-        if self.is_group:
+        if self.given.is_group:
             (<list>self.held).append(array)
             (<list>self.held).append(target)
         else:
             self.held = (array, target)
 
-    cdef bint operation_has_rows(self) noexcept:
-        """The first dimension means something: rows are cut, counted or concatenated."""
-        return self.has(HC_OP_ROWS_DIFFER) or self.has(HC_OP_REDUCES)
-
-    cdef object make_row(self, Py_ssize_t at, object array, Operand *i):
+    cdef object make_row(self, Py_ssize_t at, object array, hc_operand *i):
         """An array without dimensions counts as one row, where rows are not cut."""
         if self.has(HC_OP_COUNTS) or not self.has(HC_OP_ROWS_DIFFER):
             raise errors.InvalidArgumentError(
-                f"{OPERATIONS[self.operation]} needs at least one dimension, x has none")
+                f"{OPERATIONS[self.given.operation]} needs at least one dimension, x has none")
         i.ndim, i.dims[0] = 1, 1
         if type(array) is ndarray:
             self.forget_restore(at)
@@ -175,12 +171,12 @@ cdef class Call:
 
     cdef object read_result(self, Py_ssize_t at, object x, object out, object array):
         """Where the result goes, which is held as well. Returns what the caller gets of it, None: not known yet."""
-        cdef Operand *i = &self.operands[2 * at]
-        cdef Operand *o = i + 1
-        cdef Operand share
-        cdef Operand *shape = i
+        cdef hc_operand *i = &self.given.operands[2 * at]
+        cdef hc_operand *o = i + 1
+        cdef hc_operand share
+        cdef hc_operand *shape = i
         target = None
-        o.data, o.nbytes = NULL, 0
+        hc_operand_clear(o)
         if not self.has_result:
             self.forget_restore(at)
         elif self.has(HC_OP_RESULT_ALLOCATED):
@@ -203,8 +199,6 @@ cdef class Call:
                     o[0] = i[0]
             else:
                 target = read_output(self.set.loop, out, shape, o, self.all_copies())
-                if not self.is_group:
-                    check_overlap(i, o)
             self.hold(array, target)
             return out
         self.hold(array, target)
@@ -215,10 +209,10 @@ cdef class Call:
             self.copies = []
         return self.copies
 
-    cdef object read_allocated(self, object out, const Operand *i, Operand *o):
+    cdef object read_allocated(self, object out, const hc_operand *i, hc_operand *o):
         """Describe the caller's `out`, but for its rows, which are checked when those of all ranks are known."""
-        cdef Operand row = i[0]
-        cdef int64_t row_bytes = row_of(i) * <int64_t>hc_dtype_size(i.dtype)
+        cdef hc_operand row = i[0]
+        cdef int64_t row_bytes = hc_operand_row(i) * <int64_t>hc_dtype_size(i.dtype)
         target = read_target(self.set.loop, out, o, self.all_copies())
         if type(target) is Buffer and not o.memory and not i.memory:  # bytes, of any shape
             if row_bytes and o.nbytes % row_bytes:
@@ -236,7 +230,7 @@ cdef class Call:
             raise errors.InvalidArgumentError("out overlaps the input")
         return read_stand_in(target, o, self.all_copies())
 
-    cdef object new_result(self, object like, Operand *shape, bint as_like, Operand *o):
+    cdef object new_result(self, object like, hc_operand *shape, bint as_like, hc_operand *o):
         try:
             return new_output(self.set.loop, like, NULL if as_like else shape, o)
         except MemoryError as error:
@@ -251,72 +245,50 @@ cdef class Call:
             return error
         name = "" if self.name is None else f" {self.name!r}"
         return errors.OutOfMemoryError(
-            f"{OPERATIONS[self.operation]}{name}: no memory on rank {self.set.rank} (host {platform.node()}, pid "
+            f"{OPERATIONS[self.given.operation]}{name}: no memory on rank {self.set.rank} (host {platform.node()}, pid "
             f"{os.getpid()}) for {what} of {nbytes} bytes; nothing was sent, and the World goes on")
 
     # ---- the request -----------------------------------------------------------------------------
 
-    cdef Handle start(self, object name, object splits, object out, bint waits, bint last):
+    cdef Handle start(self, object name, object out, bint waits):
         """Ask for the operation. Nothing can be wrong with it from here on but its name."""
         cdef bint unnamed = False
         if hc_in_flight_any(&self.set.loop.in_flight):
-            self.check_in_flight(out is not None, waits)
-        cdef hc_handle *h = self.request(name, splits, last, &unnamed)
+            self.check_in_flight(waits)
+        cdef hc_handle *h = self.request(name, &unnamed)
         if not waits:
-            self.note_in_flight(h, out is not None)
+            self.note_in_flight(h)
         cdef Handle handle = self.set.submit(h, unnamed, waits, self.held)
-        handle.operation = self.operation
-        handle.group, handle.has_result = self.is_group, self.has_result
+        handle.operation = self.given.operation
+        handle.group, handle.has_result = self.given.is_group, self.has_result
         handle.out = out if self.has_result else None
         handle.result = self.result if self.has_result else None
         handle.restores = self.restores
         handle.copies = self.copies
         return handle
 
-    cdef hc_handle *request(self, object name, object splits, bint last, bint *unnamed) except NULL:
-        """Write the arguments into a request."""
-        cdef uint32_t nrows = 0
-        cdef hc_handle *h
+    cdef hc_handle *request(self, object name, bint *unnamed) except NULL:
+        """The arguments as a request."""
         if self.has(HC_OP_ONLY_EVENT):
-            h = self.set.new_handle(HC_EV_JOIN, OPERATIONS[self.operation], 0, 0, 0, unnamed)
-        else:
-            if not self.has_input:
-                splits = None  # only the root's count
-            elif self.has(HC_OP_COUNTS):
-                splits = check_splits(splits, self.operands[0].dims[0], self.set.size, self.has(HC_OP_ROOTED))
-            if self.has(HC_OP_RESULT_ALLOCATED):
-                nrows = 2 * self.set.size
-            h = self.set.new_handle(HC_EV_ENQUEUE, name, <uint32_t>self.n, self.ndims, nrows, unnamed)
-        h.request.operation = self.operation
-        h.request.root = self.root
-        h.request.reduction = self.reduction
-        h.request.wire = self.wire
-        h.request.prescale, h.request.postscale = self.prescale, self.postscale
-        h.request.flags = (HC_REQUEST_GROUP if self.is_group else 0) | (HC_REQUEST_LAST if last else 0)
-        self.put_tensors(h)
-        if nrows:
-            self.put_rows(h, splits)
-        return h
+            name = OPERATIONS[self.given.operation]
+        return self.set.new_request(&self.given, name, unnamed)
 
-    cdef int check_in_flight(self, bint brought, bint waits) except -1:
-        """Raise InvalidArgumentError if an out is used by a request in flight, or an input is the out of one.
-
-        `brought`: the outs are the caller's.
-        """
+    cdef int check_in_flight(self, bint waits) except -1:
+        """Raise InvalidArgumentError if an out is used by a request in flight, or an input is the out of one."""
         cdef hc_in_flight *f = &self.set.loop.in_flight
         cdef const hc_handle *other
         cdef Py_ssize_t at
-        cdef Operand *i
+        cdef hc_operand *i
         if waits and self.set.loop.c is not NULL and not hc_loop_pending(self.set.loop.c):
             hc_in_flight_clear(f)  # the next blocking call finds it empty
             return 0
-        for at in range(self.n):
-            i = &self.operands[2 * at]
-            other = hc_in_flight_other(f, i.data, i.nbytes, False, self.operation)
+        for at in range(<Py_ssize_t>self.given.n):
+            i = &self.given.operands[2 * at]
+            other = hc_in_flight_other(f, i.data, i.nbytes, False, self.given.operation)
             if other is not NULL:
                 self.refuse_shared(at, "x", other)
-            if brought and i[1].data is not NULL:
-                other = hc_in_flight_other(f, i[1].data, i[1].nbytes, True, self.operation)
+            if not self.given.is_fresh and i[1].data is not NULL:
+                other = hc_in_flight_other(f, i[1].data, i[1].nbytes, True, self.given.operation)
                 if other is not NULL:
                     self.refuse_shared(at, "out", other)
         if self.copied:
@@ -332,24 +304,24 @@ cdef class Call:
         for array in spread:
             begin, end = extent_of(array)
             other = hc_in_flight_other(
-                &self.set.loop.in_flight, <const void *>begin, end - begin, writes, self.operation)
+                &self.set.loop.in_flight, <const void *>begin, end - begin, writes, self.given.operation)
             if other is not NULL:
                 self.refuse_shared(-1, argument, other)
         return 0
 
     cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
-        raise shared_with(f"{argument} of array {at}" if self.is_group and at >= 0 else argument, other)
+        raise shared_with(f"{argument} of array {at}" if self.given.is_group and at >= 0 else argument, other)
 
-    cdef int note_in_flight(self, hc_handle *h, bint brought) except -1:
+    cdef int note_in_flight(self, hc_handle *h) except -1:
         """Until it is done, its memory is not to be had for another request."""
         cdef hc_in_flight *f = &self.set.loop.in_flight
         cdef int status = HC_OK
         cdef size_t begin, end
         cdef Py_ssize_t at
-        cdef Operand *i
-        for at in range(self.n):
-            i = &self.operands[2 * at]
-            if brought and i[1].data is not NULL:
+        cdef hc_operand *i
+        for at in range(<Py_ssize_t>self.given.n):
+            i = &self.given.operands[2 * at]
+            if not self.given.is_fresh and i[1].data is not NULL:
                 status |= hc_in_flight_add(f, i[1].data, i[1].nbytes, True, h)
             if i.data != i[1].data:
                 status |= hc_in_flight_add(f, i.data, i.nbytes, False, h)
@@ -361,24 +333,3 @@ cdef class Call:
             hc_handle_release(h)
             raise errors.OutOfMemoryError("no memory for a request; nothing was sent")
         return 0
-
-    cdef void put_tensors(self, hc_handle *h) noexcept:
-        cdef int64_t *dims = h.dims
-        cdef Py_ssize_t at
-        cdef Operand *i
-        cdef bint flat = self.has(HC_OP_ELEMENTWISE)
-        for at in range(self.n):
-            i = &self.operands[2 * at]
-            dims = put_tensor(h, at, dims, i, i + 1, 1 if flat else row_of(i))
-
-    cdef void put_rows(self, hc_handle *h, object splits):
-        """The rows for each rank, and room for the number of rows from each."""
-        cdef int r
-        if splits is not None:
-            for r in range(self.set.size):
-                h.rows[r] = splits[r]
-            h.pieces[0].send_rows = h.rows
-        if self.operands[1].data is not NULL:
-            h.pieces[0].out_rows = self.operands[1].dims[0]
-        if not (self.has(HC_OP_ROOTED) and self.has(HC_OP_COUNTS)):  # all rows come from the root
-            h.pieces[0].recv_rows = h.rows + self.set.size

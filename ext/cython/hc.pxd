@@ -12,7 +12,6 @@ cdef extern from "core/wire.h" nogil:
 cdef extern from "core/hc.h" nogil:
     enum: HC_DTYPE_COUNT, HC_OPERATION_COUNT, HC_REDUCTION_COUNT, HC_WIRE_SAME
     enum: HC_MAX_NAME, HC_MAX_SETS, HC_MAX_DIMS, HC_MAX_TYPE
-    enum: HC_REQUEST_GROUP, HC_REQUEST_LAST
     enum: HC_BOOL, HC_FLOAT16, HC_BFLOAT16, HC_FLOAT32, HC_FLOAT64, HC_COMPLEX64, HC_COMPLEX128
     enum: HC_UINT8, HC_INT8, HC_UINT16, HC_INT16, HC_UINT32, HC_INT32, HC_UINT64, HC_INT64
     enum: HC_OP_REDUCES, HC_OP_ROOTED, HC_OP_ROWS_DIFFER, HC_OP_RESULT_ALLOCATED, HC_OP_COUNTS, HC_OP_ELEMENTWISE
@@ -342,6 +341,37 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_trace_write(hc_loop *, const char *)
 
 
+cdef extern from "world/arguments.h" nogil:
+    enum: HC_WHY
+    ctypedef struct hc_operand:
+        char *data
+        int64_t count
+        int64_t nbytes "bytes"
+        int dtype, ndim, memory
+        const char *type
+        int64_t dims[64]
+    ctypedef struct hc_arguments:
+        uint8_t operation, reduction, wire, is_group, is_last, is_fresh
+        int32_t root
+        double prescale, postscale
+        uint32_t n
+        hc_operand *operands
+        const int64_t *splits
+        int64_t nsplits
+    ctypedef struct hc_place:
+        uint32_t set
+        int32_t rank, size
+    bint hc_arguments_has(const hc_arguments *, int)
+    bint hc_arguments_gives(const hc_arguments *, const hc_place *)
+    bint hc_arguments_gets(const hc_arguments *, const hc_place *)
+    bint hc_arguments_by_rows(const hc_arguments *)
+    void hc_operand_clear(hc_operand *)
+    int64_t hc_operand_row(const hc_operand *)
+    int hc_arguments_check(hc_arguments *, const hc_place *, char *)
+    hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
+    bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, hc_shortcut_call *)
+
+
 cdef extern from "loop/in_flight.h" nogil:
     enum: HC_IN_FLIGHT_WORDS
     ctypedef struct hc_in_flight:
@@ -349,17 +379,12 @@ cdef extern from "loop/in_flight.h" nogil:
     const hc_handle *hc_in_flight_other(hc_in_flight *, const void *, size_t, int, int)
     int hc_in_flight_add(hc_in_flight *, const void *, size_t, int, hc_handle *)
     const char *hc_in_flight_words(const hc_handle *, char *)
-    ctypedef struct hc_extent:
-        const char *begin
-        const char *end
-        int writes, array
-    int hc_extents_conflict(hc_extent *, size_t)
     void hc_in_flight_clear(hc_in_flight *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(const hc_in_flight *)
 
 
-cdef extern from "loop/gate.h" nogil:
+cdef extern from "gate/gate.h" nogil:
     enum: HC_GATE_VERSION, HC_GATE_WORLD
     const char *HC_GATE_CAPSULE
     ctypedef struct hc_gate:

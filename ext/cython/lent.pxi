@@ -5,7 +5,8 @@ cdef extern from "api/api.h":
     """
     static const hc_loop_calls hc__calls_of_python = {
         .version = HC_LOOP_CALLS_VERSION, .submit = hc_loop_submit, .wait = hc_loop_wait,
-        .progress = hc_loop_progress, .pending = hc_loop_pending, .get_stats = hc_loop_get_stats};
+        .progress = hc_loop_progress, .pending = hc_loop_pending, .get_stats = hc_loop_get_stats,
+        .refuse = hc_loop_refuse};
     static void hc__close(hc_python_world *world) { atomic_store(&world->closed, 1); }
     """
     ctypedef struct hc_loop_calls:

@@ -4,15 +4,15 @@
 # A caller that waits drives, and would wake others whenever it stops: so it waits once, for all.
 
 
-cdef Operand no_array(const char *type_name) noexcept:
+cdef hc_operand no_array(const char *type_name) noexcept:
     """What a message has that brings no memory."""
-    cdef Operand o
+    cdef hc_operand o
     o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
     o.dtype, o.type = HC_UINT8, type_name
     return o
 
 
-cdef object read_receiver(Loop loop, object x, Operand *o, list copies):
+cdef object read_receiver(Loop loop, object x, hc_operand *o, list copies):
     """read_target() of a message."""
     target = read_target(loop, x, o, copies, "x")
     drop_type(x, o)
@@ -21,7 +21,7 @@ cdef object read_receiver(Loop loop, object x, Operand *o, list copies):
     return target
 
 
-cdef int check_message(Set own, bint receives, str argument, const Operand *o, bint waits) except -1:
+cdef int check_message(Set own, bint receives, str argument, const hc_operand *o, bint waits) except -1:
     """Raise InvalidArgumentError if a request in flight has the memory of a message."""
     cdef hc_in_flight *f = &own.loop.in_flight
     cdef const hc_handle *other
@@ -33,7 +33,7 @@ cdef int check_message(Set own, bint receives, str argument, const Operand *o, b
     return 0
 
 
-cdef int check_apart(const Operand *i, const Operand *o, object dest, object source) except -1:
+cdef int check_apart(const hc_operand *i, const hc_operand *o, object dest, object source) except -1:
     """Raise InvalidArgumentError if a message would come in over the one that goes out."""
     if i.memory == o.memory and overlap(i, o) and dest != HC_NO_PEER and source != HC_NO_PEER:
         raise errors.InvalidArgumentError(
@@ -85,14 +85,14 @@ cdef tuple received_by(Handle handle):
     return handle.peer, handle.tag, handle.nbytes
 
 
-cdef bint is_direct(Set own, object x, Operand *o, bint writable) except -1:
+cdef bint is_direct(Set own, object x, hc_operand *o, bint writable) except -1:
     """A message of this array needs nothing but memory of the host."""
     return not own.loop.notes_sites and read_plain(x, o, writable) and not o.memory
 
 
 cdef int send_now(Set own, object x, object dest, object tag) except -1:
     """Set.send_now()."""
-    cdef Operand i
+    cdef hc_operand i
     cdef hc_handle *message
     if not is_direct(own, x, &i, False):
         own.send(x, dest, tag, True).wait()
@@ -107,7 +107,7 @@ cdef int send_now(Set own, object x, object dest, object tag) except -1:
 
 cdef tuple receive_now(Set own, object x, object source, object tag):
     """Set.recv_now()."""
-    cdef Operand o
+    cdef hc_operand o
     cdef hc_handle *message
     if not is_direct(own, x, &o, True):
         return received_by(own.recv(x, source, tag, True))
@@ -121,7 +121,7 @@ cdef tuple receive_now(Set own, object x, object source, object tag):
 cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, object out, object source,
                             object recvtag):
     """Set.sendrecv(). The receive is posted first: then a message that comes early needs no copy."""
-    cdef Operand i, o
+    cdef hc_operand i, o
     cdef list copies = []
     cdef hc_handle *both[2]
     cdef bint direct = is_direct(own, x, &i, False) and is_direct(own, out, &o, True)

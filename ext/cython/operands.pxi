@@ -11,14 +11,6 @@ cdef object empty = np.empty
 cdef char NOWHERE[64]  # an address for arrays without elements: NULL would mean "has joined"
 
 
-cdef struct Operand:
-    char *data
-    int64_t count, nbytes
-    int dtype, ndim, memory
-    const char *type  # what dtype and dims do not say, as of elements that move as bytes; NULL: nothing
-    int64_t dims[HC_MAX_DIMS]
-
-
 @cython.final
 @cython.freelist(64)
 cdef class Buffer:
@@ -26,7 +18,7 @@ cdef class Buffer:
 
     An allgather or alltoall of one in host memory gives bytes (1-d uint8) unless `out` is another.
     """
-    cdef Operand o
+    cdef hc_operand o
     cdef readonly object owner
     cdef readonly object library    # device memory: its device_arrays.Library
     cdef readonly object stream     # device memory: behind whose work it may be used; None: at once
@@ -116,7 +108,7 @@ cdef inline int dtype_of(const char *form) noexcept:
 cdef bint reads_ndarrays = False
 
 
-cdef inline int read_ndarray(const hc__ndarray *x, Operand *o, bint writable) noexcept:
+cdef inline int read_ndarray(const hc__ndarray *x, hc_operand *o, bint writable) noexcept:
     """read_plain() of an array of NumPy, without the buffer protocol."""
     cdef int d, dtype = hc__ndarray_dtype(x, writable)
     cdef int64_t count = 1
@@ -132,7 +124,7 @@ cdef inline int read_ndarray(const hc__ndarray *x, Operand *o, bint writable) no
     return 1
 
 
-cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
+cdef inline int read_plain(object x, hc_operand *o, bint writable) except -1:
     """1: x is a plain contiguous array or a Buffer, `o` describes it; 0: it is something else."""
     cdef Py_buffer view
     cdef int d, dtype
@@ -162,7 +154,7 @@ cdef inline int read_plain(object x, Operand *o, bint writable) except -1:
 
 cdef bint check_ndarrays() except -1:
     """Whether read_ndarray() says what the buffer protocol says."""
-    cdef Operand a, b
+    cdef hc_operand a, b
     cdef int d, reads
     whole = np.zeros((2, 3))
     frozen = np.zeros(2, np.float32)
@@ -179,9 +171,9 @@ cdef bint check_ndarrays() except -1:
     return True
 
 
-cdef int read_slowly(object x, Operand *o, bint writable) except -1:
+cdef int read_slowly(object x, hc_operand *o, bint writable) except -1:
     """Describe a contiguous array of any dtype. One without a code is bytes: its elements are a dimension more."""
-    cdef Operand flat
+    cdef hc_operand flat
     cdef bint has_code = arrays.has_code(x.dtype)
     o.dtype = arrays.dtype_code(x.dtype) if has_code else HC_UINT8
     if not read_plain(arrays.flat_bytes(x), &flat, writable):
@@ -209,7 +201,7 @@ cdef const char *type_of(object what) except NULL:
     return text
 
 
-cdef int make_bytes(Operand *o, Py_ssize_t itemsize) except -1:
+cdef int make_bytes(hc_operand *o, Py_ssize_t itemsize) except -1:
     """Describe elements without a code as bytes, in a last dimension; an array without dimensions has one row."""
     if o.ndim == HC_MAX_DIMS:
         raise errors.UnsupportedError(f"an array of {HC_MAX_DIMS} dimensions whose elements move as bytes")
@@ -226,7 +218,7 @@ cdef inline object result_of(object array):
     return (<Buffer>array).owner if type(array) is Buffer else array
 
 
-cdef Buffer read_device(Loop loop, object x, Operand *o):
+cdef Buffer read_device(Loop loop, object x, hc_operand *o):
     """Describe an array in device memory; None: it lies elsewhere."""
     library = None if library_of is None else library_of(x)
     if library is None:
@@ -236,7 +228,7 @@ cdef Buffer read_device(Loop loop, object x, Operand *o):
     return buffer
 
 
-cdef inline object read_input(Loop loop, object x, Operand *o, list restores):
+cdef inline object read_input(Loop loop, object x, hc_operand *o, list restores):
     """Describe an input; return the array to hold. What turns its result into its type goes to `restores`."""
     if read_plain(x, o, False):
         restores.append(None)
@@ -258,7 +250,7 @@ cdef inline object read_input(Loop loop, object x, Operand *o, list restores):
     return x
 
 
-cdef inline object read_message(Loop loop, object x, Operand *o):
+cdef inline object read_message(Loop loop, object x, hc_operand *o):
     """read_input() of what has no result: nothing is restored."""
     if read_plain(x, o, False) and not o.memory:
         return x
@@ -267,14 +259,14 @@ cdef inline object read_message(Loop loop, object x, Operand *o):
     return array
 
 
-cdef int drop_type(object x, Operand *o) except -1:
+cdef int drop_type(object x, hc_operand *o) except -1:
     """Bytes that say nothing of a dtype (bytes, bytearray, mmap) meet messages of every type."""
     if o.dtype == HC_UINT8 and o.type is NULL and type(x) is not Buffer and not hasattr(x, "dtype"):
         o.type = b""
     return 0
 
 
-cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
+cdef inline int same_shape(const hc_operand *a, const hc_operand *b) noexcept:
     cdef int d
     if a.ndim != b.ndim or a.dtype != b.dtype:
         return 0
@@ -284,7 +276,7 @@ cdef inline int same_shape(const Operand *a, const Operand *b) noexcept:
     return 1
 
 
-cdef object new_output(Loop loop, object like, const Operand *shape, Operand *o):
+cdef object new_output(Loop loop, object like, const hc_operand *shape, hc_operand *o):
     """A fresh array of the dtype of `like` and the shape in `shape`; described in `o`."""
     if type(like) is Buffer:
         return new_on_device(loop, <Buffer>like, shape if shape != NULL else &(<Buffer>like).o, o)
@@ -297,7 +289,7 @@ cdef object new_output(Loop loop, object like, const Operand *shape, Operand *o)
     return out
 
 
-cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand *o):
+cdef object new_on_device(Loop loop, Buffer like, const hc_operand *shape, hc_operand *o):
     """A fresh array of the library of `like`, or a DeviceArray."""
     if like.library is None:
         raise errors.InvalidArgumentError("a Buffer needs an out")
@@ -317,7 +309,7 @@ cdef object new_on_device(Loop loop, Buffer like, const Operand *shape, Operand 
     return buffer
 
 
-cdef object read_target(Loop loop, object out, Operand *o, list copies, str argument="out"):
+cdef object read_target(Loop loop, object out, hc_operand *o, list copies, str argument="out"):
     """Describe what will be written. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
     `copies`."""
     if read_plain(out, o, True):
@@ -351,7 +343,7 @@ cdef tuple extent_of(object array):
     return begin, end + array.itemsize
 
 
-cdef object read_stand_in(object target, Operand *o, list copies):
+cdef object read_stand_in(object target, hc_operand *o, list copies):
     """Describe a contiguous array that is copied into `target` at the end."""
     stand_in = empty(target.shape, target.dtype)
     copies.append((target, stand_in))
@@ -360,7 +352,7 @@ cdef object read_stand_in(object target, Operand *o, list copies):
     return stand_in
 
 
-cdef object read_output(Loop loop, object out, const Operand *wanted, Operand *o, list copies):
+cdef object read_output(Loop loop, object out, const hc_operand *wanted, hc_operand *o, list copies):
     """Describe the caller's `out`, which must be like `wanted`. See read_target."""
     cdef object target = read_target(loop, out, o, copies)
     check_kind(o, wanted)
@@ -369,7 +361,7 @@ cdef object read_output(Loop loop, object out, const Operand *wanted, Operand *o
     return target
 
 
-cdef int check_kind(const Operand *o, const Operand *wanted) except -1:
+cdef int check_kind(const hc_operand *o, const hc_operand *wanted) except -1:
     if o.memory != wanted.memory:
         raise errors.InvalidArgumentError(
             f"out lies in {MEMORIES[o.memory]} memory, x in {MEMORIES[wanted.memory]} memory")
@@ -379,26 +371,20 @@ cdef int check_kind(const Operand *o, const Operand *wanted) except -1:
     return 0
 
 
-cdef inline bint same_type(const Operand *a, const Operand *b) noexcept:
+cdef inline bint same_type(const hc_operand *a, const hc_operand *b) noexcept:
     return a.type == b.type or (a.type is not NULL and b.type is not NULL and strcmp(a.type, b.type) == 0)
 
 
-cdef str dtype_name(const Operand *o):
+cdef str dtype_name(const hc_operand *o):
     return DTYPES[o.dtype] if o.type is NULL else o.type.decode()
 
 
-cdef inline bint overlap(const Operand *a, const Operand *b) noexcept:
+cdef inline bint overlap(const hc_operand *a, const hc_operand *b) noexcept:
     return a.data < b.data + b.nbytes and b.data < a.data + a.nbytes
 
 
-cdef tuple shape_of(const Operand *o):
+cdef tuple shape_of(const hc_operand *o):
     return tuple([o.dims[d] for d in range(o.ndim)])
-
-
-cdef int check_overlap(const Operand *a, const Operand *b) except -1:
-    if a.data != b.data and overlap(a, b):
-        raise errors.InvalidArgumentError("out overlaps the input without being the input")
-    return 0
 
 
 @cython.final

@@ -37,7 +37,7 @@ cdef class Plan:
     cdef hc_handle *h
     cdef Set set
     cdef Call call           # the arguments, until it is built
-    cdef Operand two[2]      # theirs
+    cdef hc_operand two[2]      # theirs
     cdef object x, out, options, held, result
     cdef list restores       # what turns results into the types of x, or None
     cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: there are none
@@ -61,34 +61,35 @@ cdef class Plan:
 
     cdef int read(self, object out) except -1:
         """Read and check the arguments, with this `out`."""
-        operation, op, root, _, prescale, postscale, compression = self.options
+        operation, op, root, splits, prescale, postscale, compression = self.options
         self.call = Call.__new__(Call)
         self.call.set, self.call.name = self.set, self.name
-        if self.call.read_options(operation, op, root, prescale, postscale):
+        if self.call.read_options(operation, op, root, prescale, postscale, compression):
             raise errors.UnsupportedError(f"a plan with {op!r}: plans have the reductions of hpccoll only")
-        self.call.read_arrays(self.x, out, compression, self.two)
-        return 0
+        self.call.read_arrays(self.x, out, splits, self.two)
+        return self.call.check()
 
     def says(self):
         """What all ranks must agree on, and what each tells the others: its bytes, rows, splits, rows of out."""
         cdef Call call = self.call
-        cdef Operand *o
+        cdef hc_arguments *given = &call.given
+        cdef hc_operand *o
         tensors, nbytes, out_rows = [], 0, -1
-        for at in range(call.n):
-            o = &call.operands[2 * at]
+        for at in range(<Py_ssize_t>given.n):
+            o = &given.operands[2 * at]
             dims = [str(o.dims[d]) for d in range(o.ndim)]
             if call.has(HC_OP_ROWS_DIFFER):
                 dims[0] = "*"
             tensors.append(f"{DTYPES[o.dtype]}[{','.join(dims)}]")
             nbytes += o.nbytes
-        wire = "none" if call.wire == HC_WIRE_SAME else DTYPES[call.wire]
+        wire = "none" if given.wire == HC_WIRE_SAME else DTYPES[given.wire]
         agreed = {
             "operation": self.kind,
-            "grouping": "a group" if call.is_group else "no group", "tensors": " ".join(tensors),
-            "type": "" if call.is_group or self.two[0].type is NULL else f"of {dtype_name(&self.two[0])}",
-            "reduction": REDUCTIONS[call.reduction] if call.has(HC_OP_REDUCES) else "none", "root": str(call.root),
-            "prescale": repr(call.prescale), "postscale": repr(call.postscale), "compression": wire}
-        rows, splits = int(self.two[0].dims[0]) if not call.is_group else 0, None
+            "grouping": "a group" if given.is_group else "no group", "tensors": " ".join(tensors),
+            "type": "" if given.is_group or self.two[0].type is NULL else f"of {dtype_name(&self.two[0])}",
+            "reduction": REDUCTIONS[given.reduction] if call.has(HC_OP_REDUCES) else "none", "root": str(given.root),
+            "prescale": repr(given.prescale), "postscale": repr(given.postscale), "compression": wire}
+        rows, splits = int(self.two[0].dims[0]) if not given.is_group else 0, None
         if call.has(HC_OP_COUNTS):
             splits = self.rows_for_each(rows)
         if call.has(HC_OP_RESULT_ALLOCATED) and call.has_result and self.out is not None:
@@ -101,8 +102,9 @@ cdef class Plan:
         cdef Call call = self.call
         if not call.has_input:
             return None
-        splits = check_splits(self.options[3], rows, self.set.size, call.has(HC_OP_ROOTED))
-        return splits or [hc_share(rows, self.set.size, r) for r in range(self.set.size)]
+        cdef int r
+        cdef const int64_t *splits = call.given.splits
+        return [hc_share(rows, self.set.size, r) if splits is NULL else splits[r] for r in range(self.set.size)]
 
     def settle(self, list said):
         """Take what all ranks have told, and find the place of the result. The same error on all ranks, or none."""
@@ -115,8 +117,8 @@ cdef class Plan:
                 has, needs = agreed.parts[r].out_rows, hc_plan_rows_of(agreed, r)
                 if has >= 0 and has != needs:
                     raise errors.ResultSizeError(
-                        f"{OPERATIONS[call.operation]} {self.name!r}: on rank {r} out has {has} rows, the result has "
-                        f"{needs}")
+                        f"{OPERATIONS[call.given.operation]} {self.name!r}: on rank {r} out has {has} rows, the "
+                        f"result has {needs}")
             if not call.has_result:
                 self.out = None
             self.result = self.out
@@ -149,7 +151,7 @@ cdef class Plan:
             for to, n in enumerate(given or ()):
                 splits[r * size + to] = n
         self.agreed.operation, self.agreed.is_barrier, self.agreed.root = (
-            self.call.operation, self.is_barrier, self.call.root)
+            self.call.given.operation, self.is_barrier, self.call.given.root)
         self.agreed.rank, self.agreed.size = self.set.rank, size
         return 0
 
@@ -161,7 +163,7 @@ cdef class Plan:
 
     cdef object restored(self, object result):
         """A new result, or those of a group, as the types that went in."""
-        if not self.call.is_group:
+        if not self.call.given.is_group:
             return result if self.restores[0] is None else self.restores[0](result)
         return [r if restore is None else restore(r) for r, restore in zip(result, self.restores, strict=True)]
 
@@ -173,7 +175,7 @@ cdef class Plan:
         """Make the plan's data plane. `number`: of its tags between nodes, or -1."""
         cdef bint unnamed = False
         cdef Call call = self.call
-        self.h = call.request(self.name, said[self.set.rank][2], False, &unnamed)
+        self.h = call.request(self.name, &unnamed)
         self.h.kind = HC_HANDLE_PLAN
         self.c = hc_plan_new(self.set.loop.c, self.h, self.set.size)
         if self.c is NULL:
@@ -409,16 +411,18 @@ cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, siz
     cdef hc_flat_config config
     cdef hc_segment part
     cdef hc_stream_read reads[2]
+    cdef hc_arguments given
     cdef int me = own.rank > peer
     plan.set, plan.kind, plan.name, plan.number = own, "halo exchange", name, -1
     plan.restores, plan.held = [], (give, take, segment)
     if not read_plain(give, &plan.two[0], False) or not read_plain(take, &plan.two[1], True):
         raise errors.InvalidArgumentError("a halo exchange needs memory that can be written")
-    plan.h = hc_handle_new(HC_HANDLE_PLAN, own.number, 1, 1, text, len(text), 0)
+    memset(&given, 0, sizeof(given))
+    given.operation, given.wire, given.n, given.operands = CODES["allgather"], HC_WIRE_SAME, 1, plan.two
+    plan.h = hc_arguments_request(&given, &own.place, text, len(text))
     if plan.h is NULL:
         raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
-    plan.h.request.operation = CODES["allgather"]
-    put_tensor(plan.h, 0, plan.h.dims, &plan.two[0], &plan.two[1], 1)
+    plan.h.kind = HC_HANDLE_PLAN
     plan.c = hc_plan_new(own.loop.c, plan.h, 2)
     if plan.c is NULL:
         raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")

@@ -19,6 +19,7 @@ cdef class Set:
     """A process set as its member sees it; each World has one."""
     cdef readonly Loop loop
     cdef readonly int number, generation, rank, size
+    cdef hc_place place
     cdef readonly tuple members
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
@@ -42,6 +43,7 @@ cdef class Set:
         self.members = members
         self.rank = members.index(loop.rank)
         self.size = len(members)
+        self.place = hc_place(number, self.rank, self.size)
         self.join_loop(segment, generation)
 
     # ---- making and ending -----------------------------------------------------------------------
@@ -157,7 +159,7 @@ cdef class Set:
         """Let compiled programs find the set; a second call changes nothing.
 
         :param is_world: it is that of init()'s World, which has one number for all time
-        :returns: the number by which they find it, see loop/gate.h
+        :returns: the number by which they find it, see gate/gate.h
         """
         cdef hc_gate_place place
         cdef uint64_t number = 0
@@ -211,8 +213,7 @@ cdef class Set:
 
     # ---- names -----------------------------------------------------------------------------------
 
-    cdef hc_handle *new_handle(self, int kind, object name, uint32_t ntensors, uint32_t ndims, uint32_t nrows,
-                               bint *unnamed) except NULL:
+    cdef hc_handle *new_request(self, const hc_arguments *given, object name, bint *unnamed) except NULL:
         cdef const char *text
         cdef Py_ssize_t length = 0
         unnamed[0] = name is None
@@ -230,7 +231,7 @@ cdef class Set:
         if length == 0 or length > HC_MAX_NAME:
             raise errors.InvalidArgumentError(
                 f"name is {name[:64]!r}{'...' * (length > 64)}, {length} bytes: a name has 1 to {HC_MAX_NAME}")
-        cdef hc_handle *h = hc_handle_new(kind, self.number, ntensors, ndims, text, length, nrows)
+        cdef hc_handle *h = hc_arguments_request(given, &self.place, text, length)
         if h is NULL:
             raise errors.OutOfMemoryError(f"{name!r}: no memory for a request; nothing was sent")
         return h
@@ -282,16 +283,11 @@ cdef class Set:
         if unnamed:
             self.unnamed_open += 1
             self.unnamed_next += 1
-        if self.loop.notes_sites:
-            self.note_site(h)
+        if self.loop.notes_sites:  # the trace says which lines of the program asked for it
+            h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
         if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
             hc_loop_submit(self.loop.c, h, waits)
         return handle
-
-    cdef int note_site(self, hc_handle *h) except -1:
-        """Debug: the trace says which lines of the program asked for it."""
-        h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
-        return 0
 
     cdef int order_on_device(self, hc_handle *h, Handle handle, object inputs) except -1:
         """Put the request in order with the streams that its arrays come from."""
@@ -344,17 +340,19 @@ cdef class Set:
     cdef object begin(self, str operation, x, name, out, bint waits, op, root, splits, prescale, postscale,
                       compression, bint last, str type_name):
         cdef Call call = Call.__new__(Call)
-        cdef Operand two[2]
+        cdef hc_operand two[2]
         call.set, call.name = self, name
-        if call.read_options(operation, op, root, prescale, postscale):
+        if call.read_options(operation, op, root, prescale, postscale, compression):
             if prescale != 1 or postscale != 1 or compression is not None:
                 raise errors.UnsupportedError(f"{operation} with {op!r} takes no factors and no compression")
             return op.begin(self, operation, x, name, out, waits, root)
         if not call.has(HC_OP_NO_TENSORS):
-            call.read_arrays(x, out, compression, two)
+            call.read_arrays(x, out, splits, two)
         if type_name is not None:
             two[0].type = type_of(type_name)
-        return call.start(name, splits, out, waits, last)
+        call.given.is_last = last
+        call.check()
+        return call.start(name, out, waits)
 
     def blocking(self, str operation, x, name, out, op=None, root=None, prescale=1.0, postscale=1.0,
                  compression=None):
@@ -372,7 +370,7 @@ cdef class Set:
 
     def send(self, x, peer, tag=0, bint waits=False, bint library=False, str type_name=None):
         """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective()."""
-        cdef Operand i
+        cdef hc_operand i
         array = read_message(self.loop, x, &i)
         if type_name is not None:
             i.type = type_of(type_name)
@@ -380,7 +378,7 @@ cdef class Set:
 
     def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
         """See p2p.recv. `peer` -1: any rank, which the handle then names. `exact`: a shorter message is an error."""
-        cdef Operand o
+        cdef hc_operand o
         cdef list copies = None
         target = x
         if not read_plain(x, &o, True) or o.memory:
@@ -412,16 +410,16 @@ cdef class Set:
 
     def recv_bytes(self, peer, str type_name, tag=0, bint waits=False):
         """Receive a message of this type and of any size: wait() returns its bytes (1-d uint8)."""
-        cdef Operand o = no_array(type_of(type_name))
+        cdef hc_operand o = no_array(type_of(type_name))
         return self.submit_p2p(True, peer, tag, &o, waits, None, False, HC_P2P_ALLOCATES)
 
     def probe(self, peer, tag, bint now):
         """See p2p.probe and, if `now`, p2p.iprobe; the handle's peer, tag and nbytes describe the message."""
-        cdef Operand o = no_array(NULL)
+        cdef hc_operand o = no_array(NULL)
         return self.submit_p2p(
             True, peer, tag, &o, True, None, False, HC_P2P_PROBE | (HC_P2P_PROBE_NOW if now else 0))
 
-    cdef Handle submit_p2p(self, bint receives, object peer, object tag, const Operand *o, bint waits, object array,
+    cdef Handle submit_p2p(self, bint receives, object peer, object tag, const hc_operand *o, bint waits, object array,
                            bint library, int flags):
         cdef hc_in_flight *f = &self.loop.in_flight
         if not library and hc_in_flight_any(f):
@@ -432,7 +430,7 @@ cdef class Set:
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
-    cdef hc_handle *new_message(self, bint receives, object peer, object tag, const Operand *o, bint library,
+    cdef hc_handle *new_message(self, bint receives, object peer, object tag, const hc_operand *o, bint library,
                                 int flags) except NULL:
         cdef hc_p2p_op op
         if self.closed or self.loop.closed or self.loop.forked:

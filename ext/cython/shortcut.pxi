@@ -9,26 +9,23 @@ cdef object AGREE = object()  # the ranks agree on the call in the engine
 cdef object take_shortcut(Set own, int code, object x, object out, object op, object root, object prescale,
                           object postscale):
     """The result of a call with which all ranks have come, or AGREE."""
+    cdef hc_arguments given
+    cdef hc_operand two[2]
     cdef hc_shortcut_call call
-    cdef int state, traits
+    cdef char why[HC_WHY]
+    cdef int state
     if own.unnamed_open or own.has_refused or own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
         return AGREE
     if hc_in_flight_any(&own.loop.in_flight):
         return AGREE
-    traits = TRAITS[code]
-    memset(&call, 0, sizeof(call))
-    call.agreed.operation = code
-    call.agreed.root = -1
-    call.agreed.prescale = call.agreed.postscale = 1.0
-    if traits & HC_OP_ROOTED:
-        if type(root) is not int or not 0 <= root < own.size:
-            return AGREE
-        call.agreed.root = root
-    result = None
-    if not traits & HC_OP_NO_TENSORS:
-        result = read_shortcut(own, traits, &call, x, out, op, prescale, postscale)
-        if result is AGREE:
-            return AGREE
+    memset(&given, 0, sizeof(given))
+    given.operation, given.wire = code, HC_WIRE_SAME
+    given.operands = two
+    result = read_shortcut(own, &given, x, out, op, root, prescale, postscale)
+    if result is AGREE or hc_arguments_check(&given, &own.place, why) < 0:
+        return AGREE
+    if not hc_arguments_shortcut(&given, &own.place, &call):
+        return AGREE
     state = hc_loop_shortcut(own.loop.c, own.number, own.shortcut, own.rank, &call)
     if state == HC_SHORTCUT_OPEN:
         state = await_others(own)
@@ -38,35 +35,34 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     return result
 
 
-cdef object read_shortcut(Set own, int traits, hc_shortcut_call *call, object x, object out, object op,
-                          object prescale, object postscale):
-    """Write the arrays and the reduction into the call. Returns its result, or AGREE."""
-    cdef Operand i, o
-    cdef int d
-    if type(x) is not ndarray or not read_plain(x, &i, False):
-        return AGREE
-    if i.nbytes > HC_SHORTCUT_BYTES or i.ndim > HC_SHORTCUT_DIMS or i.count == 0:
-        return AGREE
-    if traits & HC_OP_REDUCES:
-        call.agreed.reduction = reduction_of(op)
-        if call.agreed.reduction == HC_REDUCTION_COUNT:
+cdef object read_shortcut(Set own, hc_arguments *given, object x, object out, object op, object root, object prescale,
+                          object postscale):
+    """Write the arguments. Returns the call's result, or AGREE."""
+    cdef hc_operand *i = given.operands
+    cdef hc_operand *o = i + 1
+    if hc_arguments_has(given, HC_OP_ROOTED):
+        if type(root) is not int or not 0 <= root < own.size:
             return AGREE
-        call.agreed.prescale, call.agreed.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
-        check_reduction(call.agreed.reduction, i.dtype, call.agreed.prescale, call.agreed.postscale)
-    call.agreed.dtype, call.agreed.ndim = i.dtype, i.ndim
-    for d in range(i.ndim):
-        call.agreed.dims[d] = i.dims[d]
-    call.data, call.count, call.nbytes = i.data, i.count, i.nbytes
-    if traits & HC_OP_TO_ROOT and call.agreed.root != own.rank:
+        given.root = root
+    if hc_arguments_has(given, HC_OP_NO_TENSORS):
+        return None
+    if type(x) is not ndarray or not read_plain(x, i, False) or i.nbytes > HC_SHORTCUT_BYTES:
+        return AGREE
+    given.n = 1
+    if hc_arguments_has(given, HC_OP_REDUCES):
+        given.reduction = reduction_of(op)
+        if given.reduction == HC_REDUCTION_COUNT:
+            return AGREE
+        given.prescale, given.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
+    if not hc_arguments_gets(given, &own.place):
+        hc_operand_clear(o)
         return None
     if out is None:
+        given.is_fresh = True
         out = empty_like(x)
     elif type(out) is not ndarray:
         return AGREE
-    if not read_plain(out, &o, True) or not same_shape(&o, &i) or (o.data != i.data and overlap(&i, &o)):
-        return AGREE
-    call.out = o.data
-    return out
+    return out if read_plain(out, o, True) and same_shape(o, i) else AGREE
 
 
 cdef int await_others(Set own) except -1:

@@ -90,6 +90,10 @@ static void *run(void *argument) {
 
 /* Signals are the program's: its handlers run in its own threads. */
 int hc_loop_start_completions(hc_loop *loop) {
+    if (atomic_load(&loop->forked))
+        return HC_FORKED;
+    if (!loop->config.background)
+        return HC_UNSUPPORTED;
     if (loop->completion.has_thread)
         return HC_OK;
     sigset_t all, before;

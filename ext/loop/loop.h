@@ -153,7 +153,7 @@ void hc_loop_forked(hc_loop *); /* in the child of a fork(): every later submit 
  * nobody else need be called. [any thread] */
 void hc_loop_submit(hc_loop *, hc_handle *, int waits);
 /* Before the first handle with an on_done is submitted: starts the thread that calls these functions. A second call
- * does nothing. OK, or NO_MEMORY. One caller at a time. */
+ * does nothing. OK, NO_MEMORY, FORKED, or UNSUPPORTED: this World has no background thread. One caller at a time. */
 int hc_loop_start_completions(hc_loop *);
 /* Submits a handle with an on_done, and its caller goes on. Where nothing else is in flight, the caller first drives by
  * itself for `ns` at most, and calls on_done itself if the handle is done by then; otherwise another thread does. Both

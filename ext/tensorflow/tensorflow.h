@@ -5,7 +5,7 @@
 #ifndef HC_TENSORFLOW_H
 #define HC_TENSORFLOW_H
 
-#include "loop/gate.h"
+#include "gate/gate.h"
 #include "tensorflow/capi.h"
 
 #define HC_TF_GUARD 254 /* beside the operations of the gate: see register.c */

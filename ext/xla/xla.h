@@ -5,7 +5,7 @@
 #ifndef HC_XLA_H
 #define HC_XLA_H
 
-#include "loop/gate.h"
+#include "gate/gate.h"
 #include "xla/ffi.h"
 
 /* The names of the two custom calls, in programs and in XLA's registry. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library's errors, which are TensorFlow's as well: a program that catches tf.errors catches ours.
 
-In a graph the kernels raise TensorFlow's own classes, with the same codes (hc_gate_code() in ext/loop/gate.h).
+In a graph the kernels raise TensorFlow's own classes, with the same codes (hc_gate_code() in ext/gate/gate.h).
 """
 
 from __future__ import annotations

@@ -321,12 +321,25 @@ def test_an_out_of_the_wrong_size(threads):
             hpccoll.gather_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
         with pytest.raises(errors.ResultSizeError, match=r"scatter .*: on rank .* out has 99 rows"):
             hpccoll.scatter_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
-        if world.rank:
-            with pytest.raises(errors.InvalidArgumentError, match="not the root"):
-                hpccoll.scatter_init(None, world=world)
         return str(raised.value)
 
     assert len(set(testing.run(threads(2), program))) == 1
+
+
+def test_the_others_hear_of_what_one_rank_refuses(threads):
+    def program(world):
+        for _ in range(2):
+            if world.rank:
+                with pytest.raises(errors.InvalidArgumentError, match="not the root"):
+                    hpccoll.scatter_init(None, world=world)
+            else:
+                with pytest.raises(errors.MismatchError, match="scatter_init: rank 1 has refused this call: .*not the"):
+                    hpccoll.scatter_init(np.ones(4), world=world)
+            x = np.full(3, world.rank + 1.0)
+            with hpccoll.allreduce_init(x, world=world) as plan:
+                np.testing.assert_array_equal(plan(), np.full(3, 3.0))
+
+    testing.run(threads(2), program)
 
 
 def test_what_one_rank_does_wrong(threads):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ("core", "transport", "cuda", "loop", "api")
+LAYERS = ("core", "transport", "cuda", "loop", "world", "gate", "api")
 NEEDS_MPI = {"mpi.c"}
 
 Graph = Mapping[str, Collection[str]]
@@ -24,6 +24,8 @@ KNOWN: dict[str, set[str]] = {
     "transport": set(),
     "cuda": set(),
     "loop": set(),
+    "world": set(),
+    "gate": set(),
     "api": set(),
 }
 

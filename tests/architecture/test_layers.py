@@ -20,6 +20,8 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/shm/shortcut.h",
         "transport/p2p/p2p.h",
     },
+    "world": {"core/hc.h", "loop/loop.h", "loop/in_flight.h"},
+    "gate": {"core/hc.h", "loop/loop.h", "loop/waiting.h", "world/arguments.h"},
     "api": {
         "core/hc.h",
         "transport/arithmetic.h",
@@ -27,10 +29,11 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/net/mpi_net.h",
         "loop/loop.h",
         "loop/in_flight.h",
+        "world/arguments.h",
     },
     "cython": {"core/hc.h"},
-    "xla": {"loop/gate.h"},
-    "tensorflow": {"loop/gate.h"},
+    "xla": {"gate/gate.h"},
+    "tensorflow": {"gate/gate.h"},
 }
 
 

@@ -35,7 +35,8 @@ static void too_large(hpccoll_world *world) {
     EXPECT(hpccoll_gather(x, 1, HPCCOLL_FLOAT64, y, large, NULL, 0, NULL, world), HPCCOLL_INVALID, "too large");
     EXPECT(hpccoll_scatter(x, 8, NULL, HPCCOLL_FLOAT64, y, large, 0, NULL, world), HPCCOLL_INVALID, "too large");
     EXPECT(hpccoll_alltoall(x, 8, NULL, HPCCOLL_FLOAT64, y, large, NULL, NULL, world), HPCCOLL_INVALID, "too large");
-    EXPECT(hpccoll_alltoall(x, 8, sums_to_8, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID, "negative");
+    EXPECT(hpccoll_alltoall(x, 8, sums_to_8, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
+           "sum of splits is more than");
     EXPECT(hpccoll_send(x, large, HPCCOLL_FLOAT64, 0, 0, world), HPCCOLL_INVALID, "too large");
     EXPECT(hpccoll_recv(y, large, HPCCOLL_FLOAT64, 0, 0, NULL, NULL, world), HPCCOLL_INVALID, "too large");
 }
@@ -56,7 +57,7 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_broadcast(x, 1, HPCCOLL_FLOAT64, size, NULL, world), HPCCOLL_INVALID, "root is");
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
     EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
-           "sum of send_counts is 9");
+           "sum of splits is 9");
     EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
     too_large(world);
     args.name = "unnamed call 3";
@@ -109,7 +110,7 @@ static void wrong_overlaps(hpccoll_world *world) {
         OVERLAPS(gather, "overlaps", in, 8, f64, out, 8 * size, NULL, rank);
         OVERLAPS(alltoall, "overlaps", in, 8 * size, NULL, f64, out, 8 * size, NULL);
         OVERLAPS(scatter, "overlaps", in, 8 * size, NULL, f64, out, 8, rank);
-        wrong_group(world, "overlaps", (hpccoll_array){in, out, 8, f64}, (hpccoll_array){m, m, 8, f64});
+        wrong_group(world, SHARES, (hpccoll_array){in, out, 8, f64}, (hpccoll_array){m, m, 8, f64});
         wrong_group(world, SHARES, (hpccoll_array){m, in, 8, f64}, (hpccoll_array){m, out, 8, f64});
         wrong_group(world, SHARES, (hpccoll_array){m, in, 8, f64}, (hpccoll_array){out, m + 64, 8, f64});
         wrong_group(world, SHARES, (hpccoll_array){HPCCOLL_IN_PLACE, in, 8, f64}, (hpccoll_array){out, out, 8, f64});
@@ -124,6 +125,51 @@ static void wrong_overlaps(hpccoll_world *world) {
     FINE(hpccoll_group(HPCCOLL_ALLREDUCE, apart, 3, HPCCOLL_SUM, 0, NULL, world));
     if (m[1] != 1 || m[9] != size || m[17] != size || m[25] != 25 * size)
         MPI_Abort(MPI_COMM_WORLD, 5);
+}
+
+#define REFUSED size == 2 ? "rank 1 has refused this call" : "rank 2 has refused this call"
+
+/* The last rank refuses a call without a name, which the others make. They hear of it, and the next calls of all ranks
+ * belong together: the sums are those of their values. */
+static void wrong_alone(hpccoll_world *world, int64_t count) {
+    const hpccoll_dtype f64 = HPCCOLL_FLOAT64;
+    const int last = rank == size - 1;
+    double *x = calloc((size_t)count, sizeof *x), *y = calloc((size_t)count, sizeof *y);
+    hpccoll_array group[] = {{x, last ? NULL : y, count, f64}};
+    hpccoll_request *request;
+    hpccoll_plan *plan;
+    const int status = last ? HPCCOLL_INVALID : HPCCOLL_MISMATCH;
+    for (int form = 0; form < 6; form++) {
+        const char *words = last ? "out is NULL" : REFUSED;
+        double *out = last ? NULL : y;
+        if (form == 0)
+            EXPECT(hpccoll_allreduce(x, out, count, f64, HPCCOLL_SUM, NULL, world), status, words);
+        if (form == 1 && last)
+            EXPECT(hpccoll_allreduce_async(x, out, count, f64, HPCCOLL_SUM, NULL, world, &request), status, words);
+        if (form == 1 && !last) {
+            FINE(hpccoll_allreduce_async(x, out, count, f64, HPCCOLL_SUM, NULL, world, &request));
+            EXPECT(hpccoll_wait(&request), status, words);
+        }
+        if (form == 2)
+            EXPECT(hpccoll_group(HPCCOLL_ALLREDUCE, group, 1, HPCCOLL_SUM, 0, NULL, world), status, words);
+        if (form == 3)
+            EXPECT(hpccoll_exscan(x, out, count, f64, HPCCOLL_MAXLOC, NULL, world), status, words);
+        if (form == 4)
+            EXPECT(hpccoll_alltoall(x, 0, NULL, f64, y, last ? -1 : 0, NULL, NULL, world), status,
+                   last ? "out has a negative" : REFUSED);
+        if (form == 5)
+            EXPECT(hpccoll_allreduce_init(x, out, count, f64, HPCCOLL_SUM, NULL, world, &plan), status, words);
+        for (int call = 0; call < 2; call++) {
+            for (int64_t i = 0; i < count; i++)
+                x[i] = (rank + 1) * (form + 2) + call;
+            FINE(hpccoll_allreduce(x, y, count, f64, HPCCOLL_SUM, NULL, world));
+            for (int64_t i = 0; i < count; i++)
+                if (y[i] != size * (size + 1) / 2 * (form + 2) + size * call)
+                    MPI_Abort(MPI_COMM_WORLD, 6);
+        }
+    }
+    free(x);
+    free(y);
 }
 
 /* Ranks that disagree get one error, which names them and what they say. */
@@ -207,6 +253,8 @@ int main(int argc, char **argv) {
     wrong_arguments(world);
     wrong_overlaps(world);
     wrong_together(world);
+    wrong_alone(world, 2);
+    wrong_alone(world, 20000);
     wrong_requests(world);
     FINE(hpccoll_split(world, 0, 0, &set));
     wrong_start();

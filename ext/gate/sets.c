@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate_sets.c - the process sets that the gate can find.
+ * sets.c - the process sets that the gate can find.
  *
  * A compiled program has the number of its set, and outlives the set: so numbers are never used twice. The World of
  * init() alone has a number for all time, and the program finds the one that there is. A set is closed before its loop
  * ends, and closing waits for those inside.
  */
-#include "loop/gate_sets.h"
-#include "loop/driver.h"
+#include "gate/sets.h"
+#include "loop/waiting.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,15 +81,18 @@ static int refuse(int status, char *text, const char *why) {
 
 /* The loop can do what a program asks for: OK, or a status with a text. */
 static int prepare(hc_loop *loop, char *text) {
-    if (atomic_load(&loop->forked))
+    switch (hc_loop_start_completions(loop)) {
+    case HC_OK:
+        return HC_OK;
+    case HC_FORKED:
         return refuse(HC_FORKED, text, "this process was forked after hpccoll.init(); the World is its parent's");
-    if (!loop->config.background)
+    case HC_UNSUPPORTED:
         return refuse(HC_UNSUPPORTED, text,
                       "a compiled program needs a background thread, and this World has none: the line that "
                       "hpccoll.init() prints says why");
-    if (hc_loop_start_completions(loop) < 0)
+    default:
         return refuse(HC_NO_MEMORY, text, "a thread that a compiled program needs could not be started");
-    return HC_OK;
+    }
 }
 
 int hc__gate_enter(uint64_t number, const hc_gate_place **place, char text[HC_GATE_TEXT]) {

@@ -6,4 +6,4 @@ import pytest
 
 @pytest.mark.timeout(300)
 def test_every_operation_and_what_is_refused(build_c, run_c, library):
-    assert run_c(build_c("tests/loop/gate.c", *library), timeout=120) == "fine\n"
+    assert run_c(build_c("tests/gate/gate.c", *library), timeout=120) == "fine\n"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate_sets.h - the process sets that the gate can find; private to ext/loop.
+ * sets.h - the process sets that the gate can find; private to ext/gate.
  */
 #ifndef HC_GATE_SETS_H
 #define HC_GATE_SETS_H
 
-#include "loop/gate.h"
+#include "gate/gate.h"
 
 /* The set lives until it is left. HC_OK; or SHUT_DOWN or FORKED with a text. */
 int hc__gate_enter(uint64_t number, const hc_gate_place **, char text[HC_GATE_TEXT]);

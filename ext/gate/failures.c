@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate_failures.c - what ranks disagree on is told to a framework when its program has begun its other operations.
+ * failures.c - what ranks disagree on is told to a framework when its program has begun its other operations.
  *
  * A framework begins nothing more of a program of which one operation has failed. The ranks learn of the failure at
  * the same point of the log, but each has begun other operations of the program by then. One that only some ranks have
  * begun would wait for the rest until the stall limit. So the failure waits until what is in flight has ended and
  * nothing more was begun for a while.
  */
-#include "loop/gate_failures.h"
+#include "gate/failures.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

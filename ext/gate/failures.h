@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate_failures.h - failures of the gate's operations that are told later; private to ext/loop.
+ * failures.h - failures of the gate's operations that are told later; private to ext/gate.
  */
 #ifndef HC_GATE_FAILURES_H
 #define HC_GATE_FAILURES_H
 
-#include "loop/gate.h"
+#include "gate/gate.h"
 
 /* An operation is in flight, and is not any more. [any thread] */
 void hc__gate_began(void);

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arguments.c - what can be wrong with the arguments of an operation on one rank alone.
+ */
+#include "world/arguments.h"
+
+#include "loop/in_flight.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define has hc_arguments_has
+
+__attribute__((format(printf, 3, 4))) static int refuse(char *why, int status, const char *form, ...) {
+    va_list values;
+    va_start(values, form);
+    vsnprintf(why, HC_WHY, form, values);
+    va_end(values);
+    return status;
+}
+
+/* ---- arrays ------------------------------------------------------------------------------------------------ */
+
+void hc_operand_clear(hc_operand *o) {
+    o->data = NULL;
+    o->count = o->bytes = 0;
+    o->dtype = o->ndim = 0;
+    o->memory = HC_MEMORY_HOST;
+    o->type = NULL;
+}
+
+void hc_operand_measure(hc_operand *o) {
+    o->count = hc_elements(o->dims, (uint32_t)o->ndim);
+    o->bytes = o->count < 0 ? 0 : o->count * (int64_t)hc_dtype_size(o->dtype);
+}
+
+int64_t hc_operand_row(const hc_operand *o) {
+    return o->ndim ? hc_elements(o->dims + 1, (uint32_t)o->ndim - 1) : 1;
+}
+
+int64_t hc_arguments_result_bytes(const hc_arguments *a, const hc_place *place, uint32_t at) {
+    const hc_operand *in = &a->operands[2 * at], *out = in + 1;
+    if (!hc_arguments_gets(a, place))
+        return 0;
+    if (has(a, HC_OP_RESULT_ALLOCATED))
+        return out->data ? out->bytes : 0;
+    if (has(a, HC_OP_ELEMENTWISE) || !has(a, HC_OP_REDUCES) || !in->ndim)
+        return in->bytes;
+    return hc_share(in->dims[0], place->size, place->rank) * hc_operand_row(in) * (int64_t)hc_dtype_size(in->dtype);
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------ */
+
+static int check_operation(const hc_arguments *a, const hc_place *place, char *why) {
+    if (a->operation >= HC_OPERATION_COUNT)
+        return refuse(why, HC_INVALID, "there is no operation %d", a->operation);
+    if (has(a, HC_OP_ROOTED) && (a->root < 0 || a->root >= place->size))
+        return refuse(why, HC_INVALID, "root is %d: the World has ranks 0 to %d", (int)a->root, (int)place->size - 1);
+    if (a->is_group && !has(a, HC_OP_FUSES))
+        return refuse(why, HC_INVALID, "it has no groups");
+    if (a->is_group && !a->n)
+        return refuse(why, HC_INVALID, "a group has at least one array");
+    uint32_t wanted = has(a, HC_OP_NO_TENSORS) ? 0 : 1;
+    if (!a->is_group && a->n != wanted)
+        return refuse(why, HC_INVALID, "it is for %" PRIu32 " arrays, not %" PRIu32, wanted, a->n);
+    return HC_OK;
+}
+
+static int check_reduction(const hc_arguments *a, int dtype, char *why) {
+    if (a->reduction == HC_REDUCTION_COUNT)
+        return HC_OK;
+    if (a->reduction > HC_REDUCTION_COUNT || !hc_reduction_defined(a->reduction, dtype))
+        return refuse(why, HC_UNSUPPORTED, "%s of %s is not defined", hc_reduction_name(a->reduction),
+                      hc_dtype_name(dtype));
+    if (has(a, HC_OP_PREFIX) && a->reduction == HC_AVERAGE)
+        return refuse(why, HC_UNSUPPORTED, "AVERAGE is not defined: use SUM and divide");
+    if (a->prescale == 1.0 && a->postscale == 1.0)
+        return HC_OK;
+    if (a->reduction != HC_SUM && a->reduction != HC_AVERAGE)
+        return refuse(why, HC_UNSUPPORTED, "prescale and postscale go with SUM and AVERAGE, not %s",
+                      hc_reduction_name(a->reduction));
+    if (dtype < HC_FLOAT16)
+        return refuse(why, HC_UNSUPPORTED, "prescale and postscale are not defined for %s", hc_dtype_name(dtype));
+    return HC_OK;
+}
+
+static int check_wire(const hc_arguments *a, int dtype, char *why) {
+    if (a->wire == HC_WIRE_SAME || a->wire == dtype)
+        return HC_OK;
+    if (!has(a, HC_OP_NARROWS))
+        return refuse(why, HC_UNSUPPORTED, "it has no compression");
+    if (a->wire != HC_FLOAT16 && a->wire != HC_BFLOAT16)
+        return refuse(why, HC_INVALID, "compression is to %s: it is to float16, to bfloat16, or there is none",
+                      hc_dtype_name(a->wire));
+    if (dtype != HC_FLOAT32 && dtype != HC_FLOAT64)
+        return refuse(why, HC_UNSUPPORTED, "compression is for float32 and float64, the array is %s",
+                      hc_dtype_name(dtype));
+    return HC_OK;
+}
+
+/* A result of the input's size may replace it. */
+static int check_overlap(const hc_arguments *a, const hc_operand *in, const char *out, int64_t bytes, char *why) {
+    int replaces = in->data == out && !has(a, HC_OP_RESULT_ALLOCATED);
+    if (replaces || !in->bytes || !bytes || in->data >= out + bytes || out >= in->data + in->bytes)
+        return HC_OK;
+    if (in->memory != HC_MEMORY_HOST && has(a, HC_OP_RESULT_ALLOCATED))
+        return HC_OK; /* the data plane of device memory copies such inputs */
+    return refuse(why, HC_INVALID, "out overlaps the input without being the input");
+}
+
+static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at, char *why) {
+    const hc_operand *in = &a->operands[2 * at], *out = in + 1;
+    int gives = hc_arguments_gives(a, place), gets = hc_arguments_gets(a, place);
+    if ((unsigned)in->dtype >= HC_DTYPE_COUNT || in->ndim > HC_MAX_DIMS)
+        return refuse(why, HC_UNSUPPORTED, "there are no arrays of dtype %d with %d dimensions", in->dtype, in->ndim);
+    if (in->count < 0 || out->count < 0)
+        return refuse(why, HC_INVALID, "%s has a negative or too large number of elements",
+                      in->count < 0 ? "in" : "out");
+    if (hc_arguments_by_rows(a) && !in->ndim)
+        return refuse(why, HC_INVALID, "it needs at least one dimension, the array has none");
+    int status = has(a, HC_OP_REDUCES) ? check_reduction(a, in->dtype, why) : HC_OK;
+    if (status >= 0)
+        status = check_wire(a, in->dtype, why);
+    if (status < 0)
+        return status;
+    if (gives && in->count && !in->data)
+        return refuse(why, HC_INVALID, "in is NULL");
+    if (gets && !out->data && (has(a, HC_OP_RESULT_ALLOCATED) ? out->count : in->count))
+        return refuse(why, HC_INVALID, "out is NULL");
+    if (!gives || a->is_group || a->is_fresh)
+        return HC_OK;
+    return check_overlap(a, in, out->data, hc_arguments_result_bytes(a, place, at), why);
+}
+
+/* Each out of a group lies apart from its other arrays. */
+static int check_group(const hc_arguments *a, const hc_place *place, char *why) {
+    size_t many = 0;
+    hc_extent *extents = malloc(2 * (size_t)a->n * sizeof *extents);
+    if (!extents)
+        return refuse(why, HC_NO_MEMORY, "no memory for a group of %" PRIu32 " arrays; nothing was sent", a->n);
+    for (uint32_t i = 0; i < a->n; i++) {
+        const hc_operand *in = &a->operands[2 * i];
+        const char *out = in[1].data;
+        int64_t bytes = out ? hc_arguments_result_bytes(a, place, i) : 0;
+        if (bytes)
+            extents[many++] = (hc_extent){out, out + bytes, 1, (int)i};
+        if (in->bytes && (!bytes || in->data != out))
+            extents[many++] = (hc_extent){in->data, in->data + in->bytes, 0, (int)i};
+    }
+    int bad = hc_extents_conflict(extents, many);
+    free(extents);
+    if (bad < 0)
+        return HC_OK;
+    return refuse(why, HC_INVALID,
+                  "array %d of the group shares memory with another one's out: each out needs memory of its own, or "
+                  "that of its own input",
+                  bad);
+}
+
+static int check_splits(const hc_arguments *a, const hc_place *place, char *why) {
+    int64_t rows = a->operands[0].dims[0], sum = 0;
+    if (!a->splits && !has(a, HC_OP_ROOTED) && rows % place->size)
+        return refuse(why, HC_INVALID, "without splits %" PRId64 " rows are not divisible by %d ranks", rows,
+                      (int)place->size);
+    if (!a->splits)
+        return HC_OK;
+    if (a->nsplits != place->size)
+        return refuse(why, HC_INVALID, "splits has %" PRId64 " counts, and there are %d ranks", a->nsplits,
+                      (int)place->size);
+    for (int64_t i = 0; i < a->nsplits; i++) {
+        if (a->splits[i] < 0)
+            return refuse(why, HC_INVALID, "splits[%" PRId64 "] is %" PRId64, i, a->splits[i]);
+        if (a->splits[i] > INT64_MAX - sum)
+            return refuse(why, HC_INVALID, "the sum of splits is more than %" PRId64, INT64_MAX);
+        sum += a->splits[i];
+    }
+    if (sum != rows)
+        return refuse(why, HC_INVALID, "the sum of splits is %" PRId64 ", the input has %" PRId64 " rows", sum, rows);
+    return HC_OK;
+}
+
+/* One type between nodes for all arrays. */
+static int find_wire(hc_arguments *a, char *why) {
+    int wire = HC_WIRE_SAME;
+    for (uint32_t i = 0; i < a->n; i++) {
+        int its = a->operands[2 * i].dtype == a->wire ? HC_WIRE_SAME : a->wire;
+        if (i && its != wire)
+            return refuse(why, HC_UNSUPPORTED, "compression of a group whose arrays are only partly compressible");
+        wire = its;
+    }
+    a->wire = (uint8_t)wire;
+    return HC_OK;
+}
+
+int hc_arguments_check(hc_arguments *a, const hc_place *place, char why[HC_WHY]) {
+    int status = check_operation(a, place, why);
+    for (uint32_t i = 0; i < a->n && status >= 0; i++)
+        status = check_array(a, place, i, why);
+    if (status >= 0 && a->is_group && !a->is_fresh)
+        status = check_group(a, place, why);
+    if (status >= 0 && has(a, HC_OP_COUNTS) && hc_arguments_gives(a, place))
+        status = check_splits(a, place, why);
+    return status < 0 ? status : find_wire(a, why);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request.c - checked arguments are written into a request, or into the call of a shortcut.
+ */
+#include "world/arguments.h"
+
+#include <string.h>
+
+#define has hc_arguments_has
+
+static char nowhere[64]; /* an address for arrays without elements: NULL would mean "has joined" */
+
+/* Array `at` of the request. Returns where the dimensions of the next one go. */
+static int64_t *put_array(const hc_arguments *a, const hc_place *place, hc_handle *h, uint32_t at, int64_t *dims) {
+    const hc_operand *in = &a->operands[2 * at], *out = in + 1;
+    hc_piece *piece = &h->pieces[at];
+    int64_t count = in->count;
+    memcpy(dims, in->dims, (size_t)in->ndim * sizeof *dims);
+    if (!hc_arguments_gives(a, place) && in->ndim)
+        dims[0] = count = 0;
+    h->tensors[at] = (hc_tensor){.dtype = (uint8_t)in->dtype,
+                                 .ndim = (uint8_t)in->ndim,
+                                 .type_len = in->type ? (uint8_t)strlen(in->type) : 0,
+                                 .dims = dims,
+                                 .type = in->type};
+    piece->in = count ? in->data : nowhere;
+    piece->count = count;
+    piece->row = has(a, HC_OP_ELEMENTWISE) ? 1 : hc_operand_row(in);
+    piece->rows = in->ndim ? dims[0] : 1;
+    if (hc_arguments_gets(a, place)) {
+        piece->out_capacity = hc_arguments_result_bytes(a, place, at);
+        piece->out = out->data || has(a, HC_OP_RESULT_ALLOCATED) ? out->data : nowhere;
+    }
+    return dims + in->ndim;
+}
+
+/* The rows for each rank, and room for the number of rows from each. */
+static void put_rows(const hc_arguments *a, const hc_place *place, hc_handle *h) {
+    hc_piece *piece = &h->pieces[0];
+    int from_root = has(a, HC_OP_ROOTED) && has(a, HC_OP_COUNTS);
+    if (has(a, HC_OP_COUNTS) && hc_arguments_gives(a, place) && (a->splits || !from_root)) {
+        for (int32_t rank = 0; rank < place->size; rank++)
+            h->rows[rank] = a->splits ? a->splits[rank] : piece->rows / place->size;
+        piece->send_rows = h->rows;
+    }
+    if (piece->out)
+        piece->out_rows = a->operands[1].dims[0];
+    if (!from_root)
+        piece->recv_rows = h->rows + place->size;
+}
+
+hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, const char *name, size_t name_len) {
+    uint32_t ndims = 0, nrows = has(a, HC_OP_RESULT_ALLOCATED) ? 2 * (uint32_t)place->size : 0;
+    for (uint32_t i = 0; i < a->n; i++)
+        ndims += (uint32_t)a->operands[2 * i].ndim;
+    int kind = has(a, HC_OP_ONLY_EVENT) ? HC_EV_JOIN : HC_EV_ENQUEUE;
+    hc_handle *h = hc_handle_new(kind, place->set, a->n, ndims, name, name_len, nrows);
+    if (!h)
+        return NULL;
+    h->request.operation = a->operation;
+    h->request.wire = a->wire;
+    h->request.calls = a->calls;
+    h->request.flags = (uint8_t)((a->is_group ? HC_REQUEST_GROUP : 0) | (a->is_last ? HC_REQUEST_LAST : 0));
+    if (has(a, HC_OP_ROOTED))
+        h->request.root = a->root;
+    if (has(a, HC_OP_REDUCES)) {
+        h->request.reduction = a->reduction;
+        h->request.prescale = a->prescale;
+        h->request.postscale = a->postscale;
+    }
+    if (a->n)
+        h->request.memory = (uint8_t)a->operands[0].memory;
+    int64_t *dims = h->dims;
+    for (uint32_t i = 0; i < a->n; i++)
+        dims = put_array(a, place, h, i, dims);
+    if (nrows)
+        put_rows(a, place, h);
+    return h;
+}
+
+int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
+    const hc_operand *in = a->operands, *out = in + 1;
+    if (!has(a, HC_OP_SHORTENS) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
+        a->reduction == HC_REDUCTION_COUNT)
+        return 0;
+    if (a->n && (!in->count || in->bytes > HC_SHORTCUT_BYTES || in->ndim > HC_SHORTCUT_DIMS || in->type ||
+                 in->memory != HC_MEMORY_HOST))
+        return 0;
+    *call = (hc_shortcut_call){.agreed = {.operation = a->operation, .root = -1, .prescale = 1, .postscale = 1}};
+    if (has(a, HC_OP_ROOTED))
+        call->agreed.root = a->root;
+    if (!a->n)
+        return 1;
+    if (has(a, HC_OP_REDUCES)) {
+        call->agreed.reduction = a->reduction;
+        call->agreed.prescale = a->prescale;
+        call->agreed.postscale = a->postscale;
+    }
+    call->agreed.dtype = (uint8_t)in->dtype;
+    call->agreed.ndim = (uint8_t)in->ndim;
+    memcpy(call->agreed.dims, in->dims, (size_t)in->ndim * sizeof *in->dims);
+    call->in = in->data;
+    call->count = in->count;
+    call->bytes = (size_t)in->bytes;
+    if (hc_arguments_gets(a, place))
+        call->out = out->data;
+    return 1;
+}
