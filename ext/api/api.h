@@ -13,6 +13,7 @@
  *     sets.c        subset and split
  *     queries.c     ranks and counters
  *     requests.c    waits, and what becomes of a request
+ *     unnamed.c     the order of calls without a name
  *     calls.c       arguments to a request
  *     shortcuts.c   calls of few bytes, without a request
  *     operations.c  the public functions of the collectives
@@ -228,7 +229,15 @@ void hc__worlds_ended(const hc__base *, const char *by); /* all that have this b
 /* OK, or a status, noted: the World is NULL, was freed, or has ended. */
 int hc__world_check(const hpccoll_world *);
 
+/* ---- unnamed.c --------------------------------------------------------------------------------------------- */
+
 #define HC__UNNAMED "unnamed call c" /* Python's are "unnamed call 0" and so on: one World may have both */
+#define HC__UNNAMED_BYTES 32
+/* The name of the next call without one, which follows from the program's order alone, and its length; or a status,
+ * noted: another thread has such calls in flight. */
+int hc__unnamed_begin(hpccoll_world *, char name[HC__UNNAMED_BYTES]);
+void hc__unnamed_take_back(hpccoll_world *); /* it was not submitted */
+void hc__unnamed_over(hpccoll_world *);      /* it is over */
 
 /* ---- what is done behind an operation, by the thread that has waited for it -------------------------------- */
 
@@ -277,8 +286,6 @@ int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
 /* This rank has refused the call, with an error that is noted: tells the other ranks if it has no name. Returns the
  * status. */
 int hc__call_refused(const hc__call *, hpccoll_world *, int status);
-/* One of the calls without a name in flight is over. */
-void hc__unnamed_over(hpccoll_world *);
 /* Begins it and waits. */
 int hc__call_now(const hc__call *, hpccoll_world *);
 int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);

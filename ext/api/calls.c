@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNNAMED HC__UNNAMED
 #define PYTHONS "unnamed call "
 
 static const hpccoll_args no_args = HPCCOLL_ARGS;
@@ -195,25 +194,6 @@ static int note_programs(const hc__call *call, hpccoll_world *world, const hc__r
 
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
-/* Unnamed calls match by their order: the name follows from the program's order alone. */
-static int next_name(hpccoll_world *world, char name[32]) {
-    uintptr_t me = (uintptr_t)pthread_self();
-    if (atomic_fetch_add(&world->unnamed_open, 1) && atomic_load(&world->unnamed_thread) != me) {
-        atomic_fetch_sub(&world->unnamed_open, 1);
-        return hc__error(HC_INVALID,
-                         "an unnamed call from another thread is in flight; calls from several threads must be named");
-    }
-    atomic_store_explicit(&world->unnamed_thread, me, memory_order_relaxed);
-    int number = atomic_load_explicit(&world->unnamed_next, memory_order_relaxed);
-    atomic_store_explicit(&world->unnamed_next, number + 1, memory_order_relaxed);
-    if (number < 10) { /* without the cost of printf */
-        memcpy(name, UNNAMED "0", sizeof UNNAMED + 1);
-        name[sizeof UNNAMED - 1] = (char)('0' + number);
-        return (int)sizeof UNNAMED;
-    }
-    return snprintf(name, 32, UNNAMED "%d", number);
-}
-
 static int check_name(const char *name) {
     size_t length = strlen(name);
     if (length == 0 || length > HC_MAX_NAME)
@@ -223,16 +203,10 @@ static int check_name(const char *name) {
     return (int)length;
 }
 
-void hc__unnamed_over(hpccoll_world *world) {
-    if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) == 1)
-        atomic_store_explicit(&world->unnamed_next, 0, memory_order_relaxed);
-    atomic_fetch_sub(&world->unnamed_open, 1);
-}
-
 /* The other ranks make the call, and would meet this rank's next one: it uses up its place in the order. */
 static void tell_refusal(const hc__call *call, hpccoll_world *world, const char *why) {
-    char name[32];
-    int length = next_name(world, name);
+    char name[HC__UNNAMED_BYTES];
+    int length = hc__unnamed_begin(world, name);
     if (length < 0)
         return; /* another thread's calls are in flight: its place is not known */
     world->base->calls.refuse(
@@ -252,14 +226,6 @@ int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
 }
 
 /* ---- the request ------------------------------------------------------------------------------------------- */
-
-/* Takes an unnamed call back that was not submitted. */
-static void forget_name(hpccoll_world *world, int unnamed) {
-    if (!unnamed)
-        return;
-    atomic_fetch_sub(&world->unnamed_next, 1);
-    atomic_fetch_sub(&world->unnamed_open, 1);
-}
 
 static hc_handle *new_request(const hc__call *call, const hc__read *read, const char *name, int length) {
     hc_handle *h = hc_arguments_request(&read->arguments, &read->place, name, (size_t)length);
@@ -297,18 +263,18 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
 }
 
 static int begin(const hc__call *call, hpccoll_world *world, const hc__read *read, int waits, hc_handle **out) {
-    char own[32];
+    char own[HC__UNNAMED_BYTES];
     const char *name = call->args->name;
-    int length = name ? check_name(name) : next_name(world, own), status;
+    int length = name ? check_name(name) : hc__unnamed_begin(world, own), status;
     if (length < 0)
         return length;
     if (waits && !name && hc__shortcut(read, world)) {
-        forget_name(world, 1);
+        hc__unnamed_take_back(world);
         return HC_OK;
     }
     status = submit(call, world, read, name ? name : own, length, waits, out);
-    if (status < 0)
-        forget_name(world, !name);
+    if (status < 0 && !name)
+        hc__unnamed_take_back(world);
     return status;
 }
 

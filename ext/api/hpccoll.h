@@ -232,11 +232,11 @@ HPCCOLL_API int hpccoll_gather(const void *in, int64_t count, hpccoll_dtype dtyp
                                int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world);
 /* splits: rows for each rank, on the root (others: NULL); NULL: as hpccoll_share() says. `in` and `in_count` are
  * the root's, too. */
-HPCCOLL_API int hpccoll_scatter(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype,
-                                void *out, int64_t out_count, int root, const hpccoll_args *args, hpccoll_world *world);
+HPCCOLL_API int hpccoll_scatter(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype, void *out,
+                                int64_t out_count, int root, const hpccoll_args *args, hpccoll_world *world);
 /* splits: rows for each rank; NULL: count / size for each. recv_counts: NULL, or room for the rows from each. */
-HPCCOLL_API int hpccoll_alltoall(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype,
-                                 void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
+HPCCOLL_API int hpccoll_alltoall(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype, void *out,
+                                 int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
                                  hpccoll_world *world);
 HPCCOLL_API int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world);
 /* This rank has no more collectives: takes part in those of the others with neutral elements until all have joined.
