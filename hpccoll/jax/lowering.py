@@ -23,30 +23,23 @@ when_lowered(program.finish)
 
 
 def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
-    """Lower for the CPU, in three steps: order.py says why."""
+    """Lower for the CPU."""
     _check_devices(ctx, call)
     count_call(ctx.module_context)
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in placed]
     tokens = [ctx.tokens_in.get(ORDERED)] if call.ordered else []
-    in_place = _in_place(operands, ctx.avals_in) if call.in_place else {}
-    fresh = [place for place, aval in enumerate(placed) if aval.size and place not in in_place.values()]
-    ticket, arrays, memory = steps.ready([*tokens, *operands], list(in_place), [types[place] for place in fresh])
-    aliases = in_place | {len(operands) + i: place for i, place in enumerate(fresh)}
-    trailing = {"trailing": steps.number(len(memory) + 1)}
     made = steps.step(
         _xla.CALL,
-        [*arrays, *memory, ticket],
+        [*tokens, *operands],
         [*(token.type for token in tokens), *types],
-        {i + len(tokens): place + len(tokens) for i, place in aliases.items()},
-        _attributes(call) | trailing | ({} if call.ordered else _empty(ctx.avals_out)),
+        _in_place(operands, ctx.avals_in) if call.in_place else {},
+        _attributes(call) | ({} if call.ordered else _empty(ctx.avals_out)),
     )
-    kept = [operand for i, operand in enumerate(operands) if i not in in_place]
-    results = steps.finished(made[len(tokens) :], kept, ticket)
     if not call.ordered:
-        return _with_empty(results, ctx.avals_out)
+        return _with_empty(made, ctx.avals_out)
     ctx.set_tokens_out(ctx.tokens_in.update_tokens(TokenSet({ORDERED: made[0]})))
-    return results
+    return made[1:]
 
 
 def _in_place(operands: Sequence[Any], avals: Sequence[Any]) -> dict[int, int]:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpccoll.jax.internals import ir
-from hpccoll.jax.steps import attributes_of, behind, blocks, calls, is_call, many, operations, ticket, uses
+from hpccoll.jax.steps import attributes_of, behind, blocks, calls, in_three, is_call, many, operations, ticket, uses
 
 __all__ = ["arrange"]
 
@@ -34,8 +34,10 @@ def arrange(block: Any) -> None:
         for inner in blocks(op):
             arrange(inner)
     if levels.of:
-        if len(set(levels.of.values())) < len(levels.of):
-            _Stages(levels).write()
+        if len(set(levels.of.values())) < len(levels.of):  # else each needs the one before, as where there is one
+            for call in levels.calls:
+                in_three(call)
+            _Stages(_Levels(block)).write()
         many(block)
 
 
@@ -44,8 +46,7 @@ class _Levels:
 
     def __init__(self, block: Any) -> None:
         *self.operations, self.end = operations(block)
-        self.tickets = {op.operands[len(op.operands) - 1]: op for op in self.operations if is_call(op)}
-        """Each call, by its ticket."""
+        self.calls = [op for op in self.operations if is_call(op)]
         self.loops = {op: None for op in self.operations for inner in blocks(op) if any(calls(inner))}
         self.of: dict[Any, int] = {}
         self._find()
@@ -53,7 +54,7 @@ class _Levels:
         self._needed = self._find_needed()
 
     def _find(self) -> None:
-        own = set(self.tickets.values()) | set(self.loops)
+        own = {*self.calls, *self.loops}
         needs: dict[Any, int] = {}
         for op in self.operations:
             level = max((needs.get(value, 0) for value in uses(op)), default=0)
@@ -82,6 +83,8 @@ class _Stages:
 
     def __init__(self, levels: _Levels) -> None:
         self.levels = levels
+        self.tickets = {call.operands[len(call.operands) - 1]: call for call in levels.calls}
+        """Each call, by its ticket."""
         self.stages: defaultdict[int, list[Any]] = defaultdict(list)
         self.loops: defaultdict[int, list[Any]] = defaultdict(list)
         """By level."""
@@ -111,7 +114,7 @@ class _Stages:
     def _finished_call(self, op: Any) -> Any:
         """Return the call of which this is the last step; None: it is none."""
         count = len(op.operands)
-        call = self.levels.tickets.get(op.operands[count - 1]) if count else None
+        call = self.tickets.get(op.operands[count - 1]) if count else None
         return None if call is None or call == op else call
 
     def write(self) -> None:
@@ -127,7 +130,7 @@ class _Stages:
             op.move_before(self.levels.end)
 
     def _end_level(self, level: int) -> None:
-        tickets = [value for value, call in self.levels.tickets.items() if self.levels.of[call] == level]
+        tickets = [value for value, call in self.tickets.items() if self.levels.of[call] == level]
         for loop in sorted(self.loops[level], key=_names):
             self._run_behind(loop, tickets)
             tickets = [ticket([*tickets, *_smallest(loop.results)])]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpccoll import _xla
-from hpccoll.jax.internals import custom_call, ir
+from hpccoll.jax.internals import custom_call, ir, stablehlo
 
 __all__ = [
-    "attributes_of", "behind", "blocks", "calls", "finished", "is_call", "many", "number", "operations", "ready",
-    "step", "ticket", "uses", "write",
+    "attributes_of", "behind", "blocks", "calls", "in_three", "is_call", "many", "number", "operations", "step",
+    "ticket", "uses", "write",
 ]  # fmt: skip
 
 _CONFIG = "mhlo.backend_config"
@@ -85,6 +85,32 @@ def finished(results: Sequence[Any], arrays: Sequence[Any], own: Any) -> list[An
     """
     types = [result.type for result in results]
     return step(_xla.NOTHING, [*results, *arrays, own, own], types, {i: i for i in range(len(results))}, {})
+
+
+def in_three(call: Any) -> None:
+    """Put a call between its steps *ready* and *finished*."""
+    operands, results = list(call.operands), list(call.results)
+    in_place = {alias.operand_index: ([*alias.output_tuple_indices] or [0])[0] for alias in _aliases(call)}
+    values = [i for i, result in enumerate(results) if _is_array(result)]
+    fresh = [i for i in values if i not in in_place.values() and 0 not in results[i].type.shape]
+    with ir.InsertionPoint(call):
+        own, arrays, memory = ready(operands, list(in_place), [results[i].type for i in fresh])
+        aliases = in_place | {len(operands) + place: i for place, i in enumerate(fresh)}
+        attributes = attributes_of(call) | {"trailing": number(len(memory) + 1)}
+        made = step(_xla.CALL, [*arrays, *memory, own], [result.type for result in results], aliases, attributes)
+        kept = [operand for i, operand in enumerate(operands) if i not in in_place and _is_array(operand)]
+        usable = dict(zip(values, finished([made[i] for i in values], kept, own), strict=True))
+    for i, result in enumerate(results):
+        result.replace_all_uses_with(usable.get(i, made[i]))
+    call.erase()
+
+
+def _aliases(call: Any) -> list[Any]:
+    return [stablehlo.OutputOperandAlias(alias) for alias in call.attributes["output_operand_aliases"]]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def behind(value: Any, other: Any) -> Any:
