@@ -130,7 +130,7 @@ class Config(_KnobsOfC):
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
     stores: str = _knob(
         "auto", "how a rank writes what others of its node read: plain, stream (past the caches: faster between L3s, "
-        "slower within one), auto (stream where ranks are bound to cores of several L3s, else plain)",
+        "slower within one), auto (as the rates of its own copies want it, tried every 10 ms)",
         choices=("auto", "plain", "stream"),
     )  # fmt: skip
     wait: str = _knob(

@@ -141,13 +141,16 @@ static void end_all(hc_loop *loop) {
 
 void hc_loop_describe_stores(hc_loop *loop, char *text, size_t room) {
     int stores = loop->config.stores;
+    int measured = hc_node_control_measured(loop->parts.node_control);
     int32_t l3s = hc_node_control_l3s(loop->parts.node_control);
     if (stores != HC_STORES_AUTO)
         snprintf(text, room, "%s (HPCCOLL_STORES)", stores == HC_STORES_PLAIN ? "plain" : "stream");
+    else if (measured != HC_STORES_AUTO)
+        snprintf(text, room, "%s (measured)", measured == HC_STORES_PLAIN ? "plain" : "stream");
     else if (l3s)
         snprintf(text, room, "%s (ranks on %d L3%s)", l3s > 1 ? "stream" : "plain", (int)l3s, l3s > 1 ? "s" : "");
     else
-        snprintf(text, room, "plain (which L3 a rank is on is not known)");
+        snprintf(text, room, "plain until measured (which L3 a rank is on is not known)");
 }
 
 int hc_loop_pending(hc_loop *loop) {

@@ -296,7 +296,7 @@ def stores() -> str:
     settings = knobs()
     if isinstance(settings, dict) or settings.stores != "auto":
         return "see knobs" if isinstance(settings, dict) else f"{settings.stores} (HPCCOLL_STORES)"
-    return "ranks that are bound to cores of several L3s stream, others do not (HPCCOLL_STORES=auto)"
+    return "as the rates of a rank's own copies want it (HPCCOLL_STORES=auto)"
 
 
 def render(facts: Facts) -> str:

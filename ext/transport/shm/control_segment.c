@@ -19,6 +19,7 @@
  * long as any forked child that holds the file).
  */
 #include "transport/shm/control_segment.h"
+#include "transport/arithmetic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ struct hc_node_control {
     int32_t rank, size;
     int fd;
     int32_t *world_ranks;
-    atomic_int stores;            /* enum hc_stores */
+    atomic_int stores, measured;  /* enum hc_stores */
     uint8_t reads[HC__LOCAL_MAX]; /* enum reads, of each local rank's memory */
 };
 
@@ -130,6 +131,7 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
                                       .rank = local_rank,
                                       .size = local_size,
                                       .fd = segment->fd,
+                                      .measured = HC_STORES_AUTO,
                                       .world_ranks = ranks};
     if (node_control->fd >= 0 && lock_byte(node_control->fd, local_rank, F_WRLCK) != 0) {
         hc_node_control_free(node_control);
@@ -273,6 +275,14 @@ void hc_node_control_set_stores(hc_node_control *node_control, int stores) {
 
 int hc_node_control_stores(const hc_node_control *node_control) {
     return atomic_load_explicit(&node_control->stores, memory_order_relaxed);
+}
+
+void hc__node_control_measure(hc_node_control *node_control, int stores) {
+    atomic_store_explicit(&node_control->measured, stores, memory_order_relaxed);
+}
+
+int hc_node_control_measured(const hc_node_control *node_control) {
+    return atomic_load_explicit(&node_control->measured, memory_order_relaxed);
 }
 
 /* 0: it is not known. */

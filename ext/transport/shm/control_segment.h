@@ -51,10 +51,12 @@ char hc_node_control_state(hc_node_control *, int32_t local_rank);
  * rank has not come yet. */
 int hc_node_control_crowd(hc_node_control *, int32_t machine, hc_crowd *);
 int32_t hc_node_control_own_cores(const hc_node_control *); /* that this rank may use */
-/* How this rank writes what others read: enum hc_stores, AUTO: as its distance to them wants it, where that is known.
- * It may change at any time. PLAIN before the first call. [any thread] */
+/* How this rank writes what others read: enum hc_stores, AUTO: as its distance to them wants it. It may change at any
+ * time. PLAIN before the first call. [any thread] */
 void hc_node_control_set_stores(hc_node_control *, int stores);
 int hc_node_control_stores(const hc_node_control *);
+/* The stores that this rank has found last to be the right ones; AUTO: it has not measured yet. [any thread] */
+int hc_node_control_measured(const hc_node_control *);
 /* L3s that the node's ranks are on; 0: that is not known of each of them. */
 int32_t hc_node_control_l3s(const hc_node_control *);
 /* Memory of the other ranks' processes is read from now on, where the system allows it (CMA: process_vm_readv). */
@@ -102,6 +104,7 @@ int hc__node_control_read(hc_node_control *, int32_t local_rank, void *into, uin
 void hc__node_control_withdraw(hc_node_control *);
 uint64_t hc__node_control_withdrawn(hc_node_control *, int32_t local_rank);
 
+void hc__node_control_measure(hc_node_control *, int stores);
 /* 1: this rank and that one are known to be on two L3s. */
 int hc__node_control_is_apart(const hc_node_control *, int32_t local_rank);
 

@@ -4,6 +4,8 @@
  */
 #include "transport/shm/shm_state.h"
 
+#include <time.h>
+
 #define REGION_MAX ((size_t)2 << 20)     /* of one rank */
 #define REGIONS_BYTES ((size_t)56 << 20) /* of all: with the small slots below 64 MiB, docker's default */
 #define DEPTH_MIN 4
@@ -83,23 +85,43 @@ void hc__shm_lay_out(hc__shm *shm) {
 
 /* ---- peers --------------------------------------------------------------------------------------- */
 
-/* Below it the fence costs more than the stores. */
-#define STREAM_LEAST ((size_t)4 << 10)
-
 void hc__shm_meet(hc__shm *shm, const int32_t *locals) {
+    int is_apart = 0;
     for (int32_t q = 0; q < shm->base.local_size; q++) {
         if (q == shm->base.local_rank)
             continue;
         hc__mask_add(&shm->peers, locals[q]);
-        shm->is_apart |= hc__node_control_is_apart(shm->node_control, locals[q]);
+        is_apart |= hc__node_control_is_apart(shm->node_control, locals[q]);
     }
+    int measured = hc_node_control_measured(shm->node_control);
+    int known = is_apart ? HC_STORES_STREAM : HC_STORES_PLAIN;
+    hc__choice_begin(&shm->choice, measured == HC_STORES_AUTO ? known : measured);
 }
 
-void hc__shm_show(const hc__shm *shm, void *to, const void *from, size_t bytes) {
-    int stores = hc_node_control_stores(shm->node_control);
-    if (stores == HC_STORES_AUTO)
-        stores = shm->is_apart ? HC_STORES_STREAM : HC_STORES_PLAIN;
-    hc_shared_copy(to, from, bytes, bytes < STREAM_LEAST ? HC_STORES_PLAIN : (enum hc_stores)stores);
+static uint64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void copy_timed(hc__shm *shm, void *to, const void *from, size_t bytes) {
+    uint64_t started = clock_ns();
+    int stores = hc__choice_next(&shm->choice, started);
+    hc_shared_copy(to, from, bytes, (enum hc_stores)stores);
+    if (hc__choice_note(&shm->choice, stores, bytes, started, clock_ns()))
+        hc__node_control_measure(shm->node_control, shm->choice.stores);
+}
+
+void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
+    int forced = hc_node_control_stores(shm->node_control);
+    if (bytes < HC__STREAM_LEAST)
+        hc_host_copy(to, from, bytes);
+    else if (forced != HC_STORES_AUTO)
+        hc_shared_copy(to, from, bytes, (enum hc_stores)forced);
+    else if (hc__choice_looks(&shm->choice))
+        copy_timed(shm, to, from, bytes);
+    else
+        hc_shared_copy(to, from, bytes, (enum hc_stores)shm->choice.stores);
 }
 
 /* ---- marks --------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@
 #include "transport/shm/control_segment.h"
 #include "transport/shm/shortcut.h"
 #include "transport/shm/shm.h"
+#include "transport/shm/stores.h"
 
 #define HC__ALIGNMENT 64 /* bytes at which ranges begin that are worked on together */
 #define HC__LINE 128     /* two lines of 64: neighbours are fetched in pairs */
@@ -93,7 +94,7 @@ typedef struct hc__shm {
     hc_segment segment;
     hc_node_control *node_control;
     hc__mask peers; /* the node control segment's local ranks of the others */
-    int is_apart;   /* one of them is known to be on another L3 */
+    hc__choice choice;
     hc__mark *left; /* how many nodes were freed */
     hc__marks *marks;
     hc__small *small;
@@ -143,8 +144,8 @@ int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t s
                       uint64_t value);
 /* The others, `locals` of the node control segment. */
 void hc__shm_meet(hc__shm *, const int32_t *locals);
-/* To where other ranks read it: streams to another L3. */
-void hc__shm_show(const hc__shm *, void *to, const void *from, size_t bytes);
+/* To where other ranks read it, by the stores that their distance wants. */
+void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 /* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stores.c - the choice of a rank between ordinary and streaming stores, by the rates at which it writes.
+ *
+ * Which stores are right depends on where the readers run (kernels/copy.h), and that is known for certain only where
+ * ranks are bound on a real machine: a virtual machine's host moves its processors between L3s every few seconds and
+ * shows caches that do not exist. But the writer feels it: ordinary stores to lines that readers on another L3 hold
+ * take two to seven times as long as streaming ones, because each line is fetched first. So now and then a rank writes
+ * its next copies by ordinary stores, then as many by streaming ones, and compares the fastest of each: whatever
+ * disturbs a copy makes it slower. No number of nanoseconds is in the rule, so that it holds on any processor.
+ *
+ * The choice changes no result, so each rank makes it alone, at any time.
+ */
+#include "transport/shm/stores.h"
+
+#include "transport/arithmetic.h"
+
+/* Copies of one kind in a trial, and the time between two trials, in which a program that does nothing but call has a
+ * hundred copies and more. Three trials in a row change any choice: a change is seen within a tenth of a second. */
+#define COPIES 4
+#define EVERY_NS UINT64_C(10000000)
+#define VOTES_MOST 2
+/* Between two looks at the clock, which costs a tenth of the smallest copy. */
+#define UNSEEN 15
+/* Rate of ordinary stores / of streaming ones. Nine of ten trials found less than 0.5 between two L3s and more than
+ * 0.5 in one (Zen 3, copies of up to 64 KiB; tests/transport/shm/rates.txt has some). */
+#define IS_APART 0.5
+#define IS_NEAR 0.6
+
+void hc__choice_begin(hc__choice *choice, int stores) {
+    int votes = stores == HC_STORES_STREAM ? 1 : -1; /* it is a guess: two trials change it */
+    *choice = (hc__choice){.stores = stores, .votes = votes, .unseen = UNSEEN};
+}
+
+int hc__choice_next(hc__choice *choice, uint64_t now) {
+    if (!choice->left && now < choice->due) {
+        choice->unseen = UNSEEN;
+        return choice->stores;
+    }
+    if (!choice->left) {
+        choice->left = 2 * COPIES;
+        choice->best[HC_STORES_PLAIN] = choice->best[HC_STORES_STREAM] = 0;
+    }
+    return choice->left > COPIES ? HC_STORES_PLAIN : HC_STORES_STREAM;
+}
+
+static void decide(hc__choice *choice) {
+    double plain = choice->best[HC_STORES_PLAIN], stream = choice->best[HC_STORES_STREAM];
+    if (plain < IS_APART * stream && choice->votes < VOTES_MOST)
+        choice->votes++;
+    else if (plain > IS_NEAR * stream && choice->votes > -VOTES_MOST)
+        choice->votes--;
+    if (choice->votes)
+        choice->stores = choice->votes > 0 ? HC_STORES_STREAM : HC_STORES_PLAIN;
+}
+
+int hc__choice_note(hc__choice *choice, int stores, size_t bytes, uint64_t started, uint64_t ended) {
+    if (!choice->left)
+        return 0;
+    double rate = (double)bytes / (double)(ended > started ? ended - started : 1);
+    if (rate > choice->best[stores])
+        choice->best[stores] = rate;
+    if (--choice->left)
+        return 0;
+    decide(choice);
+    choice->due = ended + EVERY_NS;
+    choice->unseen = UNSEEN;
+    return 1;
+}

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The choice between ordinary and streaming stores, from recorded times of copies."""
+
+import ctypes
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PLAIN, STREAM = 0, 1
+KINDS = {"plain": PLAIN, "stream": STREAM}
+SIZES = (16384, 131072)
+MS = 1_000_000
+BETWEEN = 20_000
+"""Ns of a call beside its copy."""
+
+
+class Choice(ctypes.Structure):
+    _fields_ = (
+        ("stores", ctypes.c_int),
+        ("votes", ctypes.c_int),
+        ("left", ctypes.c_int),
+        ("unseen", ctypes.c_int),
+        ("due", ctypes.c_uint64),
+        ("best", ctypes.c_double * 2),
+    )
+
+
+def recorded() -> dict[tuple[str, int], list[tuple[list[int], list[int]]]]:
+    """Copies by ordinary stores and streaming ones, in a row, by class and bytes."""
+    found = defaultdict(list)
+    for line in (Path(__file__).parent / "rates.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        where, size, *words = line.split()
+        half = len(words) // 2
+        plain, stream = ([int(ns) for ns in words[at + 1 : at + half]] for at in (0, half))
+        found[where, int(size)].append((plain, stream))
+    return found
+
+
+RECORDED = recorded()
+
+
+@pytest.fixture(scope="module")
+def library(build_c: Callable[..., Path]) -> ctypes.CDLL:
+    found = ctypes.CDLL(str(build_c("ext/transport/shm/stores.c", flags=("-shared",))))
+    u64, choice = ctypes.c_uint64, ctypes.POINTER(Choice)
+    found.hc__choice_begin.argtypes = [choice, ctypes.c_int]
+    found.hc__choice_next.argtypes = [choice, u64]
+    found.hc__choice_note.argtypes = [choice, ctypes.c_int, ctypes.c_size_t, u64, u64]
+    return found
+
+
+class Copy(NamedTuple):
+    at: int
+    stores: int
+    is_timed: bool
+
+
+class Program:
+    """A rank that does nothing but call, whose copies take what recorded ones took."""
+
+    def __init__(self, library: ctypes.CDLL, seed: int, stores: int = PLAIN) -> None:
+        self.library, self.chance, self.now, self.choice = library, random.Random(seed), 0, Choice()
+        self.library.hc__choice_begin(self.choice, stores)
+        self.row: list[Iterator[int]] = []
+        self.where: tuple[str, int] | None = None
+
+    def took(self, where: str, size: int, stores: int) -> int:
+        """The next copy of a recorded row; of another one, when this one is at its end."""
+        ns = next(self.row[stores], None) if self.where == (where, size) else None
+        if ns is None:
+            self.row = [iter(times) for times in self.chance.choice(RECORDED[where, size])]
+            self.where, ns = (where, size), next(self.row[stores])
+        return ns
+
+    def copy(self, where: str, size: int) -> Copy:
+        started, stores, choice = self.now, self.choice.stores, self.choice
+        is_timed = choice.unseen <= 0
+        choice.unseen -= 1
+        if is_timed:
+            stores = self.library.hc__choice_next(choice, started)
+        self.now += self.took(where, size, stores)
+        if is_timed:
+            self.library.hc__choice_note(choice, stores, size, started, self.now)
+        self.now += BETWEEN
+        return Copy(started, stores, is_timed)
+
+    def run(self, where: str, size: int, ms: float) -> list[Copy]:
+        end, copies = self.now + ms * MS, []
+        while self.now < end:
+            copies.append(self.copy(where, size))
+        return copies
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_change_is_noticed_within_a_tenth_of_a_second(library: ctypes.CDLL, size: int) -> None:
+    """Where the copies are long, in most cases: some of them wait for memory and not for the other L3."""
+    program, noticed, right, copies = Program(library, size), 0, 0, 0
+    for number in range(60):
+        where, wanted = ("far", STREAM) if number % 2 else ("near", PLAIN)
+        program.run(where, size, 100)
+        noticed += program.choice.stores == wanted
+        after = program.run(where, size, 100)
+        right += sum(copy.stores == wanted for copy in after)
+        copies += len(after)
+    assert noticed >= {16384: 58, 131072: 50}[size]
+    assert right > {16384: 0.97, 131072: 0.85}[size] * copies
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_trials_cost_little(library: ctypes.CDLL, where: str) -> None:
+    """Few copies are timed, and few by the other kind."""
+    program = Program(library, 1)
+    program.run(where, 16384, 100)
+    copies = program.run(where, 16384, 1000)
+    assert sum(copy.is_timed for copy in copies) < 0.1 * len(copies)
+    kind = program.choice.stores
+    assert 200 < sum(copy.stores != kind for copy in copies) < 0.03 * len(copies)
+
+
+@pytest.mark.parametrize(("stores", "rates"), [(PLAIN, (1, 100)), (STREAM, (100, 1))])
+def test_one_trial_alone_changes_nothing(library: ctypes.CDLL, stores: int, rates: tuple[int, int]) -> None:
+    """Not even at the start, where the choice is a guess; later it takes three."""
+    choice, decided = Choice(), []
+    library.hc__choice_begin(choice, stores)
+    for fastest in [rates] * 2 + [rates] * 3 + [rates[::-1]] * 3:
+        now, done = len(decided) * 100 * MS, 0
+        while not done:
+            kind = library.hc__choice_next(choice, now)
+            done = library.hc__choice_note(choice, kind, fastest[kind] * 1000, now, now + 1000)
+        decided.append(choice.stores)
+    assert decided == [stores] + [1 - stores] * 6 + [stores]
+
+
+def test_a_slow_copy_does_not_count(library: ctypes.CDLL) -> None:
+    """The thread lost its core during all copies of a kind but one."""
+    choice = Choice()
+    for slow in (PLAIN, STREAM):
+        library.hc__choice_begin(choice, PLAIN)
+        for trial in range(2):
+            now, decided, copies = trial * 100 * MS, 0, [0, 0]
+            while not decided:
+                kind = library.hc__choice_next(choice, now)
+                copies[kind] += 1
+                ns = 4 * MS if kind == slow and copies[kind] != 3 else 1000
+                decided = library.hc__choice_note(choice, kind, 16384, now, now + ns)
+        assert choice.stores == PLAIN
