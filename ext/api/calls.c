@@ -74,7 +74,6 @@ static void read_array(const hc__call *call, const hpccoll_array *a, hc_operand 
 
 int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *read) {
     const hpccoll_args *args = call->args;
-    int compresses = args->compression != HPCCOLL_DTYPES;
     read->place = (hc_place){.set = world->number, .rank = world->rank, .size = world->size};
     read->operands = read->two;
     if (call->n > 1)
@@ -83,22 +82,20 @@ int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *re
         return hc__error(HC_NO_MEMORY, "%s: no memory for a group; nothing was sent", name_of(call));
     for (int i = 0; i < call->n; i++)
         read_array(call, &call->arrays[i], &read->operands[2 * i], &read->operands[2 * i + 1]);
-    read->arguments = (hc_arguments){
-        .operation = call->operation,
-        .reduction = call->reduction < HC_REDUCTION_COUNT ? call->reduction : HC_REDUCTION_COUNT,
-        .wire = !compresses                                    ? HC_WIRE_SAME
-                : (unsigned)args->compression < HC_DTYPE_COUNT ? (uint8_t)args->compression
-                                                               : HC_DTYPE_COUNT,
-        .is_group = call->is_group,
-        .is_last = call->is_last,
-        .root = call->root,
-        .prescale = args->prescale,
-        .postscale = args->postscale,
-        .n = (uint32_t)call->n,
-        .operands = read->operands,
-        .splits = call->splits,
-        .nsplits = world->size,
-    };
+    hc_arguments *a = &read->arguments;
+    *a = hc_arguments_of(call->operation);
+    a->reduction = call->reduction < HC_REDUCTION_COUNT ? call->reduction : HC_REDUCTION_COUNT;
+    if (args->compression != HPCCOLL_DTYPES)
+        a->wire = (unsigned)args->compression < HC_DTYPE_COUNT ? (uint8_t)args->compression : HC_DTYPE_COUNT;
+    a->is_group = call->is_group;
+    a->is_last = call->is_last;
+    a->root = call->root;
+    a->prescale = args->prescale;
+    a->postscale = args->postscale;
+    a->n = (uint32_t)call->n;
+    a->operands = read->operands;
+    a->splits = call->splits;
+    a->nsplits = world->size;
     return HC_OK;
 }
 

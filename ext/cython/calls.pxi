@@ -36,10 +36,7 @@ cdef class Call:
                           object compression) except -1:
         """What is said beside the arrays. 1: the reduction is the program's own."""
         cdef hc_arguments *given = &self.given
-        given.operation = CODES[operation]
-        given.reduction = HC_SUM
-        given.root = -1
-        given.prescale = given.postscale = 1.0
+        given[0] = hc_arguments_of(CODES[operation])
         given.wire = wire_of(compression)
         if self.has(HC_OP_REDUCES):
             given.reduction = reduction_of(op)

@@ -361,6 +361,7 @@ cdef extern from "world/arguments.h" nogil:
     ctypedef struct hc_place:
         uint32_t set
         int32_t rank, size
+    hc_arguments hc_arguments_of(uint8_t)
     bint hc_arguments_has(const hc_arguments *, int)
     bint hc_arguments_gives(const hc_arguments *, const hc_place *)
     bint hc_arguments_gets(const hc_arguments *, const hc_place *)

@@ -417,8 +417,8 @@ cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, siz
     plan.restores, plan.held = [], (give, take, segment)
     if not read_plain(give, &plan.two[0], False) or not read_plain(take, &plan.two[1], True):
         raise errors.InvalidArgumentError("a halo exchange needs memory that can be written")
-    memset(&given, 0, sizeof(given))
-    given.operation, given.wire, given.n, given.operands = CODES["allgather"], HC_WIRE_SAME, 1, plan.two
+    given = hc_arguments_of(CODES["allgather"])
+    given.n, given.operands = 1, plan.two
     plan.h = hc_arguments_request(&given, &own.place, text, len(text))
     if plan.h is NULL:
         raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")

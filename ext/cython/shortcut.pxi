@@ -9,7 +9,7 @@ cdef object AGREE = object()  # the ranks agree on the call in the engine
 cdef object take_shortcut(Set own, int code, object x, object out, object op, object root, object prescale,
                           object postscale):
     """The result of a call with which all ranks have come, or AGREE."""
-    cdef hc_arguments given
+    cdef hc_arguments given = hc_arguments_of(code)
     cdef hc_operand two[2]
     cdef hc_shortcut_call call
     cdef char why[HC_WHY]
@@ -18,8 +18,6 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
         return AGREE
     if hc_in_flight_any(&own.loop.in_flight):
         return AGREE
-    memset(&given, 0, sizeof(given))
-    given.operation, given.wire = code, HC_WIRE_SAME
     given.operands = two
     result = read_shortcut(own, &given, x, out, op, root, prescale, postscale)
     if result is AGREE or hc_arguments_check(&given, &own.place, why) < 0:

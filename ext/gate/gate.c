@@ -107,19 +107,20 @@ static void read_tensor(const hc_gate_tensor *tensor, hc_operand two[2]) {
 static hc_arguments read_call(const hc_gate_call *call, hc_operand *operands) {
     for (uint32_t i = 0; i < call->ntensors; i++)
         read_tensor(&call->tensors[i], &operands[2 * i]);
-    return (hc_arguments){.operation = call->operation,
-                          .reduction = call->reduction == HC_REDUCTION_COUNT ? UINT8_MAX : call->reduction,
-                          .wire = call->wire,
-                          .is_group = call->group,
-                          .is_fresh = 1, /* as the framework promises */
-                          .root = call->root,
-                          .prescale = call->prescale,
-                          .postscale = call->postscale,
-                          .n = call->ntensors,
-                          .operands = operands,
-                          .splits = call->splits,
-                          .nsplits = call->nsplits,
-                          .calls = call->calls};
+    hc_arguments a = hc_arguments_of(call->operation);
+    a.reduction = call->reduction == HC_REDUCTION_COUNT ? UINT8_MAX : call->reduction;
+    a.wire = call->wire;
+    a.is_group = call->group;
+    a.is_fresh = 1; /* as the framework promises */
+    a.root = call->root;
+    a.prescale = call->prescale;
+    a.postscale = call->postscale;
+    a.n = call->ntensors;
+    a.operands = operands;
+    a.splits = call->splits;
+    a.nsplits = call->nsplits;
+    a.calls = call->calls;
+    return a;
 }
 
 /* NULL: it is refused, with a status and a text. */

@@ -21,6 +21,7 @@ typedef struct hc_operand {
 } hc_operand;
 
 typedef struct hc_arguments {
+    uint16_t traits;   /* of the operation */
     uint8_t operation; /* enum hc_operation */
     uint8_t reduction; /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program, which its caller checks */
     uint8_t wire;     /* dtype between nodes, or HC_WIRE_SAME; checked: HC_WIRE_SAME where the arrays have it already */
@@ -45,7 +46,7 @@ typedef struct hc_place {
 #define HC_WHY 256 /* bytes of a sentence that says what is wrong */
 
 static inline int hc_arguments_has(const hc_arguments *a, int trait) {
-    return hc_operation_has(a->operation, trait);
+    return (a->traits & trait) != 0;
 }
 
 /* This rank's values are asked for; if not, its inputs only say dtype and row. */
@@ -62,6 +63,19 @@ static inline int hc_arguments_gets(const hc_arguments *a, const hc_place *place
 static inline int hc_arguments_by_rows(const hc_arguments *a) {
     return !hc_arguments_has(a, HC_OP_ELEMENTWISE) &&
            (hc_arguments_has(a, HC_OP_ROWS_DIFFER) || hc_arguments_has(a, HC_OP_REDUCES));
+}
+
+/* Those of an operation without arrays, with the values of what is not said. */
+static inline hc_arguments hc_arguments_of(uint8_t operation) {
+    return (hc_arguments){
+        .traits = operation < HC_OPERATION_COUNT ? hc_operation_traits[operation] : 0,
+        .operation = operation,
+        .reduction = HC_SUM,
+        .wire = HC_WIRE_SAME,
+        .root = -1,
+        .prescale = 1.0,
+        .postscale = 1.0,
+    };
 }
 
 void hc_operand_clear(hc_operand *);        /* there is no array */
