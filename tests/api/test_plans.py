@@ -333,7 +333,9 @@ def test_the_others_hear_of_what_one_rank_refuses(threads):
                 with pytest.raises(errors.InvalidArgumentError, match="not the root"):
                     hpccoll.scatter_init(None, world=world)
             else:
-                with pytest.raises(errors.MismatchError, match="scatter_init: rank 1 has refused this call: .*not the"):
+                with pytest.raises(
+                    errors.MismatchError, match=r"scatter_init: rank 1 has refused this call: .*not the"
+                ):
                     hpccoll.scatter_init(np.ones(4), world=world)
             x = np.full(3, world.rank + 1.0)
             with hpccoll.allreduce_init(x, world=world) as plan:
