@@ -96,8 +96,8 @@ static int check_wire(const hc_arguments *a, int dtype, char *why) {
         return refuse(why, HC_INVALID, "compression is to %s: it is to float16, to bfloat16, or there is none",
                       hc_dtype_name(a->wire));
     if (dtype != HC_FLOAT32 && dtype != HC_FLOAT64)
-        return refuse(why, HC_UNSUPPORTED, "compression is for float32 and float64, the array is %s",
-                      hc_dtype_name(dtype));
+        return refuse(why, HC_UNSUPPORTED, "compression to %s is for float32 and float64, the array is %s",
+                      hc_dtype_name(a->wire), hc_dtype_name(dtype));
     return HC_OK;
 }
 

@@ -50,7 +50,7 @@ def test_derivatives(job: Job, ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_calls_of_equal_names(job: Job, ranks: int) -> None:
     """Tapes, variables, functions in functions, branches, loops, derivatives; ranks trace in other orders."""
-    assert job("unique_names.py", ranks=ranks).count("passed") == 7 * ranks
+    assert job("unique_names.py", ranks=ranks).count("passed") == 8 * ranks
 
 
 @slow

@@ -1,5 +1,6 @@
 """Calls of one program whose names are equal, or look alike, are told apart: one rank of a job of test_jobs.py."""
 
+import os
 import sys
 
 import numpy as np
@@ -122,6 +123,28 @@ def check_sets_are_counted_apart():
 
     always(program, [7, size, 2 * size])
     hvd.remove_process_set(first)
+
+
+def check_derivatives_in_other_orders_are_never_mixed():
+    """The derivatives of eager calls without a name are those of these calls, whatever order a rank's tape likes."""
+    v = tf.Variable([1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        losses = [summed(v), 10 * summed(v)]
+    assert np.allclose([tape.gradient(loss, v) for loss in losses], [[size], [10 * size]])
+    if size == 1:
+        return
+    hvd.shutdown()
+    os.environ["HPCCOLL_STALL_LIMIT"] = "2"
+    hvd.init()
+    try:
+        found = [tape.gradient(loss, v) for loss in (losses if rank == 0 else losses[::-1])]
+    except hvd.HorovodInternalError as error:
+        assert "eager call" in str(error), error
+    else:
+        raise AssertionError(found)
+    hvd.shutdown()
+    del os.environ["HPCCOLL_STALL_LIMIT"]
+    hvd.init()
 
 
 tf.config.threading.set_inter_op_parallelism_threads(3)
