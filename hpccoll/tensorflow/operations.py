@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
 from hpccoll.horovod import job
@@ -34,70 +33,12 @@ from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped, unique
 from hpccoll.tensorflow.internals import could_possibly_record
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.world import World
+from hpccoll.tensorflow.recorded import name_of_call, now, recorded
 
 __all__ = [
     "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "barrier", "broadcast",
     "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "join", "reducescatter",
 ]  # fmt: skip
-
-
-_calls: WeakKeyDictionary[World, int] = WeakKeyDictionary()
-"""How many calls without a name each World has done, of tensors that exist now."""
-
-
-def _name_of_call(name: str | None, process_set: ProcessSet) -> str | None:
-    """Return the name of a call that has succeeded, after which its derivative is named.
-
-    The derivative runs when a tape likes, and the tapes of the ranks need not like the same order. So a call without a
-    name, which the ranks match by its order, is called by its number.
-    """
-    if not name:
-        world = world_of(process_set)
-        _calls[world] = number = _calls.get(world, 0) + 1
-        name = f"eager call {number}"
-    return name
-
-
-def _eager(
-    compute: Callable[..., tuple[list[Any], Any]],
-    back: Callable[..., Any],
-    tensors: Sequence[Any],
-    process_set: ProcessSet,
-    *call_names: str | None,
-) -> list[Any]:
-    """Compute results of tensors that exist now; if a tape is there, it can differentiate them.
-
-    :param compute: from the tensors to the results and what the derivative needs to know
-    :param back: from the gradients of the results, that, and the names of the calls, to the gradients of the tensors
-    :param call_names: of the calls; None: it has none
-    """
-
-    def named(*xs: Any) -> tuple[list[Any], Any]:
-        results, known = compute(*xs)
-        return results, (known, *[_name_of_call(name, process_set) for name in call_names])
-
-    if not could_possibly_record():
-        return named(*tensors)[0]
-    return _recorded(named, lambda gradients, known: back(gradients, *known), tensors)
-
-
-def _recorded(
-    compute: Callable[..., tuple[list[Any], Any]], back: Callable[[Sequence[Any], Any], Any], tensors: Sequence[Any]
-) -> list[Any]:
-    """Compute results that a tape of TensorFlow can differentiate.
-
-    :param compute: from the tensors to the results and what the derivative needs to know
-    :param back: from the gradients of the results to those of the tensors
-    """
-
-    @tf.custom_gradient
-    def differentiable(*xs: Any) -> Any:
-        results, known = compute(*xs)
-        return results, lambda *gradients: back(gradients, known)
-
-    made: list[Any] = differentiable(*tensors)
-    return made
 
 
 def _name_unnamed(operation: str, process_set: ProcessSet) -> str | None:
@@ -122,7 +63,7 @@ class TensorFlowOperations(Operations[Any]):
         if tf.executing_eagerly():
             plain = super().run_allreduce
             quick = eager.can(call) and not could_possibly_record()
-            return _eager(
+            return now(
                 lambda *xs: (eager.allreduce(call, xs[0]) if quick else plain(call, xs), None),
                 lambda gradients, _, name: derivatives.of_allreduce(
                     self, dataclasses.replace(call, name=name), gradients
@@ -134,7 +75,7 @@ class TensorFlowOperations(Operations[Any]):
         compute = functools.partial(adasum.combine, self) if call.op is Adasum else graph.allreduce
         if call.op is not Adasum and not xla.compiles():
             return graph.allreduce(call, tensors)
-        return _recorded(
+        return recorded(
             lambda *xs: (compute(call, xs), None),
             lambda gradients, _: derivatives.of_allreduce(self, call, gradients),
             tensors,
@@ -149,7 +90,7 @@ class TensorFlowOperations(Operations[Any]):
             result, rows = self.requests.allgather(name, x, process_set, with_rows=True, waits=True).wait()
             return [result], rows.copy()
 
-        return _eager(
+        return now(
             compute,
             lambda gradients, rows, its: derivatives.of_allgather(self, gradients[0], rows, tensor, its, process_set),
             [tensor],
@@ -162,7 +103,7 @@ class TensorFlowOperations(Operations[Any]):
         if tf.executing_eagerly() and not could_possibly_record():
             results = super().run_grouped_allgather(tensors, name, process_set)
             for _ in results:
-                _name_of_call(name, process_set)
+                name_of_call(name, process_set)
             return results
         return [
             self.run_allgather(tensor, names.member(name, i, len(tensors)), process_set)
@@ -173,7 +114,7 @@ class TensorFlowOperations(Operations[Any]):
         """See Operations."""
         if tf.executing_eagerly():
             plain = super().run_broadcast
-            return _eager(
+            return now(
                 lambda x: ([plain(x, root_rank, name, process_set)], None),
                 lambda gradients, _, its: derivatives.of_broadcast(self, gradients[0], root_rank, its, process_set),
                 [tensor],
@@ -182,7 +123,7 @@ class TensorFlowOperations(Operations[Any]):
             )[0]
         if not xla.compiles():
             return graph.broadcast(tensor, root_rank, name, process_set)
-        return _recorded(
+        return recorded(
             lambda x: ([graph.broadcast(x, root_rank, name, process_set)], None),
             lambda gradients, _: derivatives.of_broadcast(self, gradients[0], root_rank, name, process_set),
             [tensor],
@@ -198,7 +139,7 @@ class TensorFlowOperations(Operations[Any]):
             output, rows = plain(x, splits, name, process_set)
             return [output, rows], rows
 
-        output, rows = _eager(
+        output, rows = now(
             compute,
             lambda gradients, rows, its: derivatives.of_alltoall(self, gradients[0], rows, its, process_set),
             [tensor],
@@ -212,7 +153,7 @@ class TensorFlowOperations(Operations[Any]):
         if not tf.executing_eagerly():
             return graph.reducescatter(call, tensors)
         plain = super().run_reducescatter
-        return _eager(
+        return now(
             lambda *xs: (plain(call, xs), None),
             lambda gradients, _, *its: derivatives.of_reducescatter(
                 self, dataclasses.replace(call, names=list(its)), gradients

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that a tape of TensorFlow can differentiate, and the names of the derivatives of calls without a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.tensorflow.internals import could_possibly_record
+from hpccoll.world import World
+
+__all__ = ["name_of_call", "now", "recorded"]
+
+_calls: WeakKeyDictionary[World, int] = WeakKeyDictionary()
+"""How many calls without a name each World has done, of tensors that exist now."""
+
+
+def name_of_call(name: str | None, process_set: ProcessSet) -> str | None:
+    """Return the name of a call that has succeeded, after which its derivative is named.
+
+    The derivative runs when a tape likes, and the tapes of the ranks need not like the same order. So a call without a
+    name, which the ranks match by its order, is called by its number.
+    """
+    if not name:
+        world = world_of(process_set)
+        _calls[world] = number = _calls.get(world, 0) + 1
+        name = f"eager call {number}"
+    return name
+
+
+def now(
+    compute: Callable[..., tuple[list[Any], Any]],
+    back: Callable[..., Any],
+    tensors: Sequence[Any],
+    process_set: ProcessSet,
+    *call_names: str | None,
+) -> list[Any]:
+    """Compute results of tensors that exist now; if a tape is there, it can differentiate them.
+
+    :param compute: from the tensors to the results and what the derivative needs to know
+    :param back: from the gradients of the results, that, and the names of the calls, to the gradients of the tensors
+    :param call_names: of the calls; None: it has none
+    """
+
+    def named(*xs: Any) -> tuple[list[Any], Any]:
+        results, known = compute(*xs)
+        return results, (known, *[name_of_call(name, process_set) for name in call_names])
+
+    if not could_possibly_record():
+        return named(*tensors)[0]
+    return recorded(named, lambda gradients, known: back(gradients, *known), tensors)
+
+
+def recorded(
+    compute: Callable[..., tuple[list[Any], Any]], back: Callable[[Sequence[Any], Any], Any], tensors: Sequence[Any]
+) -> list[Any]:
+    """Compute results that a tape of TensorFlow can differentiate.
+
+    :param compute: from the tensors to the results and what the derivative needs to know
+    :param back: from the gradients of the results to those of the tensors
+    """
+
+    @tf.custom_gradient
+    def differentiable(*xs: Any) -> Any:
+        results, known = compute(*xs)
+        return results, lambda *gradients: back(gradients, known)
+
+    made: list[Any] = differentiable(*tensors)
+    return made
