@@ -5,31 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.call_numbers import last_call, note_call
+from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.tensorflow.internals import could_possibly_record
-from hpccoll.world import World
 
 __all__ = ["name_of_call", "now", "recorded"]
 
-_calls: WeakKeyDictionary[World, int] = WeakKeyDictionary()
-"""How many calls without a name each World has done, of tensors that exist now."""
 
-
-def name_of_call(name: str | None, process_set: ProcessSet) -> str | None:
-    """Return the name of a call that has succeeded, after which its derivative is named.
-
-    The derivative runs when a tape likes, and the tapes of the ranks need not like the same order. So a call without a
-    name, which the ranks match by its order, is called by its number.
-    """
-    if not name:
-        world = world_of(process_set)
-        _calls[world] = number = _calls.get(world, 0) + 1
-        name = f"eager call {number}"
-    return name
+def name_of_call(name: str | None, process_set: ProcessSet) -> str:
+    """Return the name of a call that has succeeded: see hpccoll.frontend.call_numbers."""
+    note_call(name, process_set)
+    return last_call(name, process_set)
 
 
 def now(

@@ -25,6 +25,7 @@ import torch
 
 from hpccoll import errors
 from hpccoll.frontend import names
+from hpccoll.frontend.call_numbers import last_call, note_call
 from hpccoll.frontend.compression import Compressors
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
@@ -64,14 +65,18 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allreduce, self, call, *tensors))
-        return super().run_allreduce(call, tensors)
+        results = super().run_allreduce(call, tensors)
+        note_call(call.name, call.process_set)
+        return results
 
     def run_allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:
         """See Operations."""
         if _recorded(tensor):
             (result,) = _apply(_Allgather, self, [name], process_set, tensor)
             return result  # type: ignore[no-any-return]
-        return super().run_allgather(tensor, name, process_set)
+        result = super().run_allgather(tensor, name, process_set)
+        note_call(name, process_set)
+        return result
 
     def run_grouped_allgather(
         self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
@@ -79,13 +84,17 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allgather, self, names.members(name, len(tensors)), process_set, *tensors))
-        return super().run_grouped_allgather(tensors, name, process_set)
+        results = super().run_grouped_allgather(tensors, name, process_set)
+        note_call(name, process_set)
+        return results
 
     def run_broadcast(self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
         """See Operations."""
         if _recorded(tensor):
             return _apply(_Broadcast, self, tensor, root_rank, name, process_set)  # type: ignore[no-any-return]
-        return super().run_broadcast(tensor, root_rank, name, process_set)
+        result = super().run_broadcast(tensor, root_rank, name, process_set)
+        note_call(name, process_set)
+        return result
 
     def run_alltoall(
         self, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
@@ -93,7 +102,9 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(tensor):
             return _apply(_Alltoall, self, tensor, splits, name, process_set)  # type: ignore[no-any-return]
-        return super().run_alltoall(tensor, splits, name, process_set)
+        result = super().run_alltoall(tensor, splits, name, process_set)
+        note_call(name, process_set)
+        return result
 
     def run_scatter(
         self, tensor: Tensor, root_rank: int, splits: Any, name: str | None, process_set: ProcessSet
@@ -101,27 +112,32 @@ class TorchOperations(Operations[Tensor]):
         """See RootedOperations."""
         if _recorded(tensor):
             return _apply(_Scatter, self, tensor, root_rank, splits, name, process_set)  # type: ignore[no-any-return]
-        return super().run_scatter(tensor, root_rank, splits, name, process_set)
+        result = super().run_scatter(tensor, root_rank, splits, name, process_set)
+        note_call(name, process_set)
+        return result
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Reducescatter, self, call, *tensors))
-        return super().run_reducescatter(call, tensors)
+        results = super().run_reducescatter(call, tensors)
+        note_call(call.names[0], call.process_set)
+        return results
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operations: TorchOperations, call: Allreduce, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.operations, ctx.call = operations, call
-        return tuple(operations.run_allreduce(call, tensors))
+        results = tuple(operations.run_allreduce(call, tensors))
+        ctx.operations, ctx.call, ctx.name = operations, call, last_call(call.name, call.process_set)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         call: Allreduce = ctx.call
         if call.op not in (Average, Sum, Adasum):
             raise errors.UnsupportedError(f"allreduce of {call.name!r}: there is no gradient of {call.op.name}")
-        back = dataclasses.replace(call, name=names.part(call.name, "gradient"))
+        back = dataclasses.replace(call, name=names.part(ctx.name, "gradient"))
         return (None, None, *ctx.operations.run_allreduce(back, gradients))
 
 
@@ -132,19 +148,21 @@ class _Allgather(torch.autograd.Function):
     def forward(
         ctx: Any, operations: TorchOperations, each: list[str | None], process_set: ProcessSet, *tensors: Tensor
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        ctx.operations, ctx.each, ctx.process_set = operations, each, process_set
+        ctx.operations, ctx.process_set = operations, process_set
         ctx.shapes = [tensor.shape for tensor in tensors]
         handles = [
             operations.requests.allgather(name, tensor, process_set, with_rows=True, waits=True)
             for name, tensor in zip(each, tensors, strict=True)
         ]
         results, ctx.rows = zip(*[handle.wait() for handle in handles], strict=True)
+        note_call(each[0], process_set)
+        ctx.name = last_call(each[0], process_set)
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         me = world_of(ctx.process_set).rank
-        name = names.part(ctx.each[0], "gradient")
+        name = names.part(ctx.name, "gradient")
         averaged = ctx.operations.grouped_allreduce(gradients, name=name, op=Average, process_set=ctx.process_set)
         own = [
             whole.narrow(0, int(rows[:me].sum()), int(rows[me])).view(shape)
@@ -158,8 +176,10 @@ class _Broadcast(torch.autograd.Function):
     def forward(
         ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> Tensor:  # fmt: skip
-        ctx.operations, ctx.root_rank, ctx.name, ctx.process_set = operations, root_rank, name, process_set
-        return operations.run_broadcast(tensor, root_rank, name, process_set)
+        result = operations.run_broadcast(tensor, root_rank, name, process_set)
+        ctx.operations, ctx.root_rank, ctx.process_set = operations, root_rank, process_set
+        ctx.name = last_call(name, process_set)
+        return result
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -175,7 +195,8 @@ class _Alltoall(torch.autograd.Function):
         ctx: Any, operations: TorchOperations, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         output, rows = operations.run_alltoall(tensor, splits, name, process_set)
-        ctx.operations, ctx.rows, ctx.name, ctx.process_set = operations, rows, name, process_set
+        ctx.operations, ctx.rows, ctx.process_set = operations, rows, process_set
+        ctx.name = last_call(name, process_set)
         ctx.mark_non_differentiable(rows)
         return output, rows
 
@@ -191,9 +212,10 @@ class _Scatter(torch.autograd.Function):
         ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, splits: Any, name: str | None,
         process_set: ProcessSet,
     ) -> Tensor:  # fmt: skip
+        rows = operations.run_scatter(tensor, root_rank, splits, name, process_set)
         ctx.operations, ctx.shape = operations, tensor.shape
-        ctx.how = root_rank, splits, names.part(name, "gradient"), process_set
-        return operations.run_scatter(tensor, root_rank, splits, name, process_set)
+        ctx.how = root_rank, splits, names.part(last_call(name, process_set), "gradient"), process_set
+        return rows
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -220,8 +242,9 @@ class _Unscatter(torch.autograd.Function):
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operations: TorchOperations, call: Reducescatter, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.operations, ctx.call = operations, call
-        return tuple(operations.run_reducescatter(call, tensors))
+        results = tuple(operations.run_reducescatter(call, tensors))
+        ctx.operations, ctx.call, ctx.name = operations, call, last_call(call.names[0], call.process_set)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -231,7 +254,7 @@ class _Reducescatter(torch.autograd.Function):
         size = world_of(call.process_set).size
         factor = call.prescale * call.postscale * (size if call.op is Sum else 1)
         scaled = [factor * gradient for gradient in gradients]
-        name = names.part(call.names[0], "gradient")
+        name = names.part(ctx.name, "gradient")
         return (None, None, *ctx.operations.grouped_allgather(scaled, name, call.process_set))
 
 

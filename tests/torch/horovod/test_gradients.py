@@ -2,6 +2,7 @@
 """What backward() gives, where each rank differentiates the sum of its own result, weighted by rank + 1."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,16 @@ def maps(rank: int, size: int) -> dict[str, tuple[np.ndarray, float, float]]:
         "reducescatter(op=Average)": (own.mean(0)[rank : rank + 1], size, 1),
         "scatter": (own[root, rank : rank + 1], 1, 1),
     }
+
+
+def test_derivatives_of_unnamed_calls_belong_to_their_calls():
+    """Ranks that differentiate two calls in other orders, here in two threads, have the gradients of both."""
+    x = leaf(3)
+    losses = [hvd.allreduce(x, op=hvd.Sum).sum(), 10 * hvd.allreduce(x, op=hvd.Sum).sum()]
+    order = range(2) if hvd.rank() % 2 == 0 else range(1, -1, -1)
+    with ThreadPoolExecutor(2) as threads:
+        found = {at: threads.submit(torch.autograd.grad, losses[at], x) for at in order}
+    assert [found[at].result()[0].tolist() for at in range(2)] == [[hvd.size()] * 3, [10 * hvd.size()] * 3]
 
 
 def test_the_gradient_of_a_gradient_of_every_operation():
