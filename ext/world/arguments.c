@@ -168,7 +168,7 @@ static int check_splits(const hc_arguments *a, const hc_place *place, char *why)
     if (!a->splits)
         return HC_OK;
     if (a->nsplits != place->size)
-        return refuse(why, HC_INVALID, "splits has %" PRId64 " counts, and there are %d ranks", a->nsplits,
+        return refuse(why, HC_INVALID, "splits has %" PRId64 " counts, not %d (one per rank)", a->nsplits,
                       (int)place->size);
     for (int64_t i = 0; i < a->nsplits; i++) {
         if (a->splits[i] < 0)

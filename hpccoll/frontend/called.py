@@ -7,6 +7,8 @@ import re
 import sys
 from types import FrameType
 
+from hpccoll import _core
+
 __all__ = ["called", "in_its_words"]
 
 _WORDS = {
@@ -18,6 +20,7 @@ _WORDS = {
     **{name.upper(): name for name in ("Average", "Sum", "Min", "Max", "Product")},
 }
 _WORD = re.compile(rf"(?<![\w'.])({'|'.join(_WORDS)})(?![\w'.])")
+_OPERATION = re.compile(rf"\A({'|'.join(_core.OPERATIONS)}): ")
 
 
 def called(operation: str) -> str:
@@ -37,5 +40,8 @@ def called(operation: str) -> str:
 
 
 def in_its_words(text: str) -> str:
-    """Write what the library says about an operation as a front end's programs know it."""
-    return _WORD.sub(lambda match: _WORDS[match[1]], text)
+    """Write what the library says about an operation as a front end's programs know it.
+
+    The operation in front is left out: `called` says which function of the front end it was.
+    """
+    return _WORD.sub(lambda match: _WORDS[match[1]], _OPERATION.sub("", text))
