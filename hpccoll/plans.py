@@ -332,7 +332,7 @@ def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any)
         tensors = plan.says()[0]["tensors"]
     except Exception as error:
         with contextlib.suppress(errors.HpccollError):
-            _exchange(world, "plan", f"{type(error).__name__}: {error}")
+            _exchange(world, f"{type(error).__name__}: {error}")
         raise
     dtypes = [tensor.partition("[")[0] for tensor in tensors.split()]
     if len(set(dtypes)) < 2:
@@ -351,7 +351,7 @@ def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
     base, own = world.base, world.core
     agreed_on, own_part = plan.says()
     report = agreed_on | {"tensors": tensors}, own_part, base.loop.plan_numbers, base.generation
-    reports = _exchange(world, "plan", report)
+    reports = _exchange(world, report)
     if len(reports) < world.size:
         raise errors.MismatchError(f"{operation}_init: {world.size - len(reports)} ranks have joined: no plan is made")
     for rank, its in enumerate(reports):
@@ -372,9 +372,9 @@ def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
     return plan
 
 
-def _exchange(world: World, what: str, value: Any) -> list[Any]:
+def _exchange(world: World, value: Any) -> list[Any]:
     """Return what each rank gives: its report, or why it refuses the call."""
-    return objects.allgather(world.core, value, f"hpccoll.{what}")
+    return objects.allgather(world.core, value, "hpccoll.plan")
 
 
 def _compare(said: list[dict[str, str]]) -> None:

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend import names
+from hpccoll.frontend.call_numbers import note_call
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
@@ -33,7 +34,7 @@ from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.graph_names import scoped, unique
 from hpccoll.tensorflow.internals import could_possibly_record
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.recorded import name_of_call, now, recorded
+from hpccoll.tensorflow.recorded import now, recorded
 
 __all__ = [
     "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "barrier", "broadcast",
@@ -100,14 +101,14 @@ class TensorFlowOperations(Operations[Any]):
 
     def run_grouped_allgather(self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
         """See Operations."""
+        members = names.members(name, len(tensors))
         if tf.executing_eagerly() and not could_possibly_record():
             results = super().run_grouped_allgather(tensors, name, process_set)
-            for _ in results:
-                name_of_call(name, process_set)
+            for member in members:
+                note_call(member, process_set)
             return results
         return [
-            self.run_allgather(tensor, names.member(name, i, len(tensors)), process_set)
-            for i, tensor in enumerate(tensors)
+            self.run_allgather(tensor, member, process_set) for tensor, member in zip(tensors, members, strict=True)
         ]
 
     def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:

@@ -12,10 +12,10 @@ from hpccoll.frontend.call_numbers import last_call, note_call
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.tensorflow.internals import could_possibly_record
 
-__all__ = ["name_of_call", "now", "recorded"]
+__all__ = ["now", "recorded"]
 
 
-def name_of_call(name: str | None, process_set: ProcessSet) -> str:
+def _counted(name: str | None, process_set: ProcessSet) -> str:
     """Return the name of a call that has succeeded: see hpccoll.frontend.call_numbers."""
     note_call(name, process_set)
     return last_call(name, process_set)
@@ -37,7 +37,7 @@ def now(
 
     def named(*xs: Any) -> tuple[list[Any], Any]:
         results, known = compute(*xs)
-        return results, (known, *[name_of_call(name, process_set) for name in call_names])
+        return results, (known, *[_counted(name, process_set) for name in call_names])
 
     if not could_possibly_record():
         return named(*tensors)[0]
