@@ -79,7 +79,9 @@ def test_a_function_on_other_hosts() -> None:
 
 AGENT = """
 import hpccoll, os, signal, time
+from hpccoll import launched
 world = hpccoll.init()
+assert launched._connection._is_made.wait(60)  # a thread makes it: init() does not wait for the launcher
 hpccoll.barrier()
 if world.rank == 1:
     os.kill(os.getppid(), signal.SIGKILL)
@@ -92,7 +94,7 @@ def test_a_killed_agent_is_no_success() -> None:
     """The process of mpirun on the other host is killed: Open MPI 5 may say status 0 then."""
     done = job("h1:1,h2:1", AGENT, seconds=60)
     assert done.returncode not in (0, 124), done.stdout
-    assert "hpccoll run: " in done.stdout
+    assert "hpccoll run: " in done.stdout, done.stdout
 
 
 LOSS = """

@@ -34,6 +34,8 @@ MOST_WATCHED = 512
 """Ranks of a job that keep a connection to `hpccoll run`, each of which takes a file and a thread."""
 MOST_NAMED = 8
 """Lost ranks with a line of their own."""
+SETTLED = 12.0
+"""Seconds after the end of mpirun in which a rank's connection closes, also that of a host that does not answer."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -136,7 +138,8 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
     with ranks.listener as listener:
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
         ending = processes.run(plan.argv, {**environment, **plan.environment}, timeout, ranks.have_ended)
-    return report(ending, timeout, ranks.lost())
+        unfinished = ranks.unfinished(SETTLED) if needs_ranks(ending) else {}
+    return report(ending, timeout, unfinished)
 
 
 def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Job:
@@ -259,14 +262,18 @@ def shown(plan: Plan) -> str:
     return shlex.join(["env", *(f"{n}={v}" for n, v in plan.environment.items()), *plan.argv])
 
 
-def report(ending: processes.Ending, timeout: float | None, lost: Mapping[int, Rank]) -> int:
-    """Print what the launcher itself had to do, and which ranks were lost.
+def needs_ranks(ending: processes.Ending) -> bool:
+    """Whether the ranks must say how the job ended; else mpirun has said what was wrong, and has ended the others."""
+    return ending.overdue or not ending.status
 
-    :param lost: ranks that ended without shutdown()
+
+def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[int, Rank]) -> int:
+    """Print what the launcher itself had to do, and which ranks did not end well.
+
+    :param unfinished: ranks that did not call shutdown(), of a job that needs_ranks()
     :returns: the exit status of `hpccoll run`
     """
-    if ending.overdue or not ending.status:  # else mpirun has said what was wrong, and has ended the others
-        say_lost(lost)
+    say_unfinished(unfinished)
     if ending.left_behind:
         processes.say(
             f"killed {ending.left_behind} processes that outlived {'the job' if ending.overdue else 'mpirun'}"
@@ -277,7 +284,7 @@ def report(ending: processes.Ending, timeout: float | None, lost: Mapping[int, R
     if ending.overdue:
         processes.say(f"all ranks had ended, mpirun had not after {processes.OVERDUE:g} s more, and was ended")
         return 1
-    if not ending.status and (ending.left_behind or lost):
+    if not ending.status and (ending.left_behind or unfinished):
         what = "ranks were still running" if ending.left_behind else "not all ranks had ended well"
         processes.say(f"mpirun ended with status 0, but {what}: Open MPI 5 does so if a node fails")
         return 1
@@ -286,10 +293,13 @@ def report(ending: processes.Ending, timeout: float | None, lost: Mapping[int, R
     return ending.status
 
 
-def say_lost(lost: Mapping[int, Rank]) -> None:
-    """Name the ranks that ended without shutdown()."""
-    for number, rank in list(lost.items())[:MOST_NAMED]:
-        how = "was cut off: its host does not answer" if rank.cut_off else "ended without hpccoll.shutdown()"
-        processes.say(f"rank {number} (host {rank.host}, pid {rank.pid}) {how}")
-    if len(lost) > MOST_NAMED:
-        processes.say(f"{len(lost) - MOST_NAMED} more ranks were lost")
+def say_unfinished(unfinished: Mapping[int, Rank]) -> None:
+    """Name the ranks that did not call shutdown(), and say what became of them."""
+    for number, rank in list(unfinished.items())[:MOST_NAMED]:
+        if rank.cut_off:
+            fate = "was cut off: its host does not answer"
+        else:
+            fate = "still ran when mpirun had ended" if rank.alive else "ended without hpccoll.shutdown()"
+        processes.say(f"rank {number} (host {rank.host}, pid {rank.pid}) {fate}")
+    if len(unfinished) > MOST_NAMED:
+        processes.say(f"{len(unfinished) - MOST_NAMED} more ranks did not end well")

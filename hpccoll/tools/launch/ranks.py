@@ -40,7 +40,7 @@ class Ranks:
         self._size = size
         self._known: dict[int, Rank] = {}
         self._channels: dict[int, Channel] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self.listener = Listener(addresses, self._serve)
 
     def _serve(self, channel: Channel) -> None:
@@ -53,7 +53,10 @@ class Ranks:
             self._tell(earlier, channel)
         try:
             while True:
-                rank.worlds = int(json.loads(channel.receive())["worlds"])
+                worlds = int(json.loads(channel.receive())["worlds"])
+                with self._lock:
+                    rank.worlds = worlds
+                    self._lock.notify_all()
         except OSError as error:
             rank.cut_off = not isinstance(error, ConnectionError)
         except ChannelError:
@@ -61,6 +64,7 @@ class Ranks:
         finally:
             with self._lock:
                 rank.alive = False
+                self._lock.notify_all()
                 others = {n: one for n, one in self._channels.items() if n != number and self._known[n].alive}
             if rank.worlds:
                 for other in others.values():
@@ -76,6 +80,18 @@ class Ranks:
         """Whether all ranks have made a World, and the processes of all of them have ended."""
         with self._lock:
             return len(self._known) == self._size and not any(rank.alive for rank in self._known.values())
+
+    def unfinished(self, seconds: float) -> dict[int, Rank]:
+        """Wait until each rank has ended or has shut down, and find those that have not shut down.
+
+        The launcher can see the end of mpirun before it sees that a connection is closed.
+
+        :param seconds: the longest wait
+        :returns: ranks that have ended without shutdown(), were cut off, or still run
+        """
+        with self._lock:
+            self._lock.wait_for(lambda: not any(r.alive and r.worlds for r in self._known.values()), seconds)
+            return {n: rank for n, rank in sorted(self._known.items()) if rank.worlds}
 
     def lost(self) -> dict[int, Rank]:
         """The ranks that have ended without shutdown(), or were cut off; none of a job that makes no World."""

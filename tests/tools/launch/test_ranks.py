@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -42,6 +43,22 @@ def test_ranks_come_and_go() -> None:
         second.close()
         wait_until(ranks.have_ended)
     assert list(ranks.lost()) == [1]
+
+
+def test_a_rank_whose_end_is_seen_after_that_of_mpirun_did_not_end_well() -> None:
+    """Open MPI 5 may say status 0 although it has killed the ranks; their connections close in their own time."""
+    ranks = Ranks(3, ["127.0.0.1"])
+    with ranks.listener as listener:
+        shut_down, ends, runs = (tell(listener.variable, rank) for rank in range(3))
+        shut_down.send(b'{"worlds": 0}')
+        wait_until(lambda: len(ranks._known) == 3 and not ranks._known[0].worlds)
+        threading.Timer(0.3, ends.close).start()
+        unfinished = ranks.unfinished(1.0)
+        assert {number: rank.alive for number, rank in unfinished.items()} == {1: False, 2: True}
+        runs.send(b'{"worlds": 0}')
+        assert list(ranks.unfinished(30)) == [1]
+        shut_down.close()
+        runs.close()
 
 
 def test_the_others_hear_of_a_rank_that_is_lost() -> None:
