@@ -14,7 +14,7 @@
 
 #define has hc_arguments_has
 
-__attribute__((format(printf, 3, 4))) static int refuse(char *why, int status, const char *form, ...) {
+__attribute__((cold, format(printf, 3, 4))) static int refuse(char *why, int status, const char *form, ...) {
     va_list values;
     va_start(values, form);
     vsnprintf(why, HC_WHY, form, values);
@@ -102,9 +102,14 @@ static int check_wire(const hc_arguments *a, int dtype, char *why) {
 }
 
 /* A result of the input's size may replace it. */
-static int check_overlap(const hc_arguments *a, const hc_operand *in, const char *out, int64_t bytes, char *why) {
+static int check_overlap(const hc_arguments *a, const hc_place *place, uint32_t at, char *why) {
+    const hc_operand *in = &a->operands[2 * at];
+    const char *out = in[1].data;
     int replaces = in->data == out && !has(a, HC_OP_RESULT_ALLOCATED);
-    if (replaces || !in->bytes || !bytes || in->data >= out + bytes || out >= in->data + in->bytes)
+    if (replaces || !in->bytes || out >= in->data + in->bytes)
+        return HC_OK;
+    int64_t bytes = hc_arguments_result_bytes(a, place, at);
+    if (!bytes || in->data >= out + bytes)
         return HC_OK;
     if (in->memory != HC_MEMORY_HOST && has(a, HC_OP_RESULT_ALLOCATED))
         return HC_OK; /* the data plane of device memory copies such inputs */
@@ -132,7 +137,7 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
         return refuse(why, HC_INVALID, "out is NULL");
     if (!gives || a->is_group || a->is_fresh)
         return HC_OK;
-    return check_overlap(a, in, out->data, hc_arguments_result_bytes(a, place, at), why);
+    return check_overlap(a, place, at, why);
 }
 
 /* Each out of a group lies apart from its other arrays. */
@@ -203,5 +208,5 @@ int hc_arguments_check(hc_arguments *a, const hc_place *place, char why[HC_WHY])
         status = check_group(a, place, why);
     if (status >= 0 && has(a, HC_OP_COUNTS) && hc_arguments_gives(a, place))
         status = check_splits(a, place, why);
-    return status < 0 ? status : find_wire(a, why);
+    return status < 0 || a->wire == HC_WIRE_SAME ? status : find_wire(a, why);
 }

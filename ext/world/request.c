@@ -78,31 +78,29 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
     return h;
 }
 
+/* Members are written one by one: gcc clears a struct of this size by `rep stos`, which takes as long as the rest. */
 int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
-    const hc_operand *in = a->operands, *out = in + 1;
+    static const hc_operand none[2];
+    const hc_operand *in = a->n ? a->operands : none, *out = in + 1;
+    int reduces = has(a, HC_OP_REDUCES);
     if (!has(a, HC_OP_SHORTENS) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
         a->reduction == HC_REDUCTION_COUNT)
         return 0;
     if (a->n && (!in->count || in->bytes > HC_SHORTCUT_BYTES || in->ndim > HC_SHORTCUT_DIMS || in->type ||
                  in->memory != HC_MEMORY_HOST))
         return 0;
-    *call = (hc_shortcut_call){.agreed = {.operation = a->operation, .root = -1, .prescale = 1, .postscale = 1}};
-    if (has(a, HC_OP_ROOTED))
-        call->agreed.root = a->root;
-    if (!a->n)
-        return 1;
-    if (has(a, HC_OP_REDUCES)) {
-        call->agreed.reduction = a->reduction;
-        call->agreed.prescale = a->prescale;
-        call->agreed.postscale = a->postscale;
-    }
+    call->agreed.operation = a->operation;
+    call->agreed.reduction = reduces ? a->reduction : 0;
     call->agreed.dtype = (uint8_t)in->dtype;
     call->agreed.ndim = (uint8_t)in->ndim;
-    memcpy(call->agreed.dims, in->dims, (size_t)in->ndim * sizeof *in->dims);
+    call->agreed.root = has(a, HC_OP_ROOTED) ? a->root : -1;
+    call->agreed.prescale = reduces ? a->prescale : 1;
+    call->agreed.postscale = reduces ? a->postscale : 1;
+    for (int d = 0; d < HC_SHORTCUT_DIMS; d++)
+        call->agreed.dims[d] = d < in->ndim ? in->dims[d] : 0;
     call->in = in->data;
+    call->out = hc_arguments_gets(a, place) ? out->data : NULL;
     call->count = in->count;
     call->bytes = (size_t)in->bytes;
-    if (hc_arguments_gets(a, place))
-        call->out = out->data;
     return 1;
 }
