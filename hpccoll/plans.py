@@ -327,76 +327,36 @@ def _name() -> str:
 def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any) -> Plan:
     """Agree on a plan with all ranks of the World, and make it: for a group a plan per dtype, which are one."""
     world = current(world)
-    try:
-        plan = world.core.plan(operation, x, out, "plan", **options)
-        tensors = plan.says()[0]["tensors"]
-    except Exception as error:
-        with contextlib.suppress(errors.HpccollError):
-            _exchange(world, f"{type(error).__name__}: {error}")
-        raise
-    dtypes = [tensor.partition("[")[0] for tensor in tensors.split()]
+    whole = _propose(world, operation, x, out, options)
+    dtypes = whole.dtypes()
     if len(set(dtypes)) < 2:
-        return _agree(operation, plan, world, tensors)
+        return _agree(world, whole, whole)
     places = [[i for i, other in enumerate(dtypes) if other == dtype] for dtype in dict.fromkeys(dtypes)]
     parts = []
     for place in places:
         some = [x[i] for i in place]
         to = None if out is None else some if out is x else [out[i] for i in place]
-        parts.append(_agree(operation, world.core.plan(operation, some, to, "plan", **options), world, tensors))
+        parts.append(_agree(world, _propose(world, operation, some, to, options), whole))
     return _core.group_plan(parts, places)
 
 
-def _agree(operation: str, plan: Plan, world: World, tensors: str) -> Plan:
-    """Make a plan with all ranks. `tensors`: of the whole group, which the ranks compare."""
+def _propose(world: World, operation: str, x: Any, out: Any, options: dict[str, Any]) -> Plan:
+    """Read and check the arguments of a plan. Where this rank refuses them the others hear of it."""
+    try:
+        return world.core.plan(operation, x, out, "plan", **options)
+    except Exception as error:
+        with contextlib.suppress(errors.HpccollError):
+            _core.refuse_plan(world.core, operation, f"{type(error).__name__}: {error}")
+        raise
+
+
+def _agree(world: World, plan: Plan, whole: Plan) -> Plan:
+    """Make a plan with all ranks, which compare `whole`: the group that it is a part of, or the plan itself."""
     base, own = world.base, world.core
-    agreed_on, own_part = plan.says()
-    report = agreed_on | {"tensors": tensors}, own_part, base.loop.plan_numbers, base.generation
-    reports = _exchange(world, report)
-    if len(reports) < world.size:
-        raise errors.MismatchError(f"{operation}_init: {world.size - len(reports)} ranks have joined: no plan is made")
-    for rank, its in enumerate(reports):
-        if isinstance(its, str):
-            raise errors.MismatchError(f"{operation}_init: rank {rank} has refused this call: {its}")
-    _compare([what for what, *_ in reports])
-    base.generation = generation = 1 + max(report[3] for report in reports)
-    plan.name = f"plan {generation}"
-    said = [told for _, told, *_ in reports]
-    crosses = plan.settle(said)
-    number = _free_number([report[2] for report in reports]) if crosses else -1
+    base.generation = plan.agree(whole, base.generation)
     agree = partial(agreed, lambda text: objects.compare(own, text, "hpccoll.agreed", None))
-    nbytes = plan.segment_bytes()
-    segment = None
+    segment, nbytes = None, plan.segment_bytes()
     if nbytes:
-        segment = bootstrap.set_segment(base.loop, f"plan-{generation}", own.members, base.nonce, agree, nbytes)
-    agree(lambda: plan.build(number, segment, said))
+        segment = bootstrap.set_segment(base.loop, plan.name.replace(" ", "-"), own.members, base.nonce, agree, nbytes)
+    agree(lambda: plan.build(segment))
     return plan
-
-
-def _exchange(world: World, value: Any) -> list[Any]:
-    """Return what each rank gives: its report, or why it refuses the call."""
-    return objects.allgather(world.core, value, "hpccoll.plan")
-
-
-def _compare(said: list[dict[str, str]]) -> None:
-    """Raise MismatchError, on all ranks alike, at the first thing in which two of them differ."""
-    first = said[0]
-    for key in first:
-        for rank, other in enumerate(said):
-            if other[key] != first[key]:
-                raise errors.MismatchError(
-                    f"{first['operation']}_init: rank 0 has {_shown(first, key)}, rank {rank} has "
-                    f"{_shown(other, key)} ({key} differs)"
-                )
-
-
-def _shown(said: dict[str, str], key: str) -> str:
-    words = said["operation"], said["tensors"], said["type"], said[key]
-    return " ".join(filter(None, dict.fromkeys(words)))
-
-
-def _free_number(used: list[int]) -> int:
-    """The lowest number that none of the ranks uses; those of process sets come before."""
-    taken = (1 << _core.MAX_SETS) - 1
-    for mask in used:
-        taken |= mask
-    return (~taken & (taken + 1)).bit_length() - 1

@@ -33,6 +33,7 @@
 #include "loop/loop.h"
 #include "transport/net/mpi_net.h"
 #include "world/arguments.h"
+#include "world/plan_agreement.h"
 
 #include <pthread.h>
 
@@ -133,8 +134,6 @@ typedef struct hc_python_world {
     _Atomic int closed;
 } hc_python_world;
 
-#define HC__PLAN_NUMBERS 1024 /* plans between nodes that a rank can have at once */
-
 /* What all Worlds that were made of one share. */
 typedef struct hc__base {
     hc_loop *loop;
@@ -153,11 +152,10 @@ typedef struct hc__base {
     char nonce[17];
     uint8_t background, one_thread, heartbeat;
     uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
-    uint32_t generation;
-    uint64_t plan_numbers[HC__PLAN_NUMBERS / 64]; /* bit n: a plan here has the tags of number HC_MAX_SETS + n */
-    hpccoll_plan *plans;                          /* that were not freed */
-    hc_python_world *python;                      /* NULL: the loop is this library's */
-    pthread_mutex_t lock;                         /* of `in_flight`, `plans` and `plan_numbers` */
+    hc_plans_used used;
+    hpccoll_plan *plans;     /* that were not freed */
+    hc_python_world *python; /* NULL: the loop is this library's */
+    pthread_mutex_t lock;    /* of `in_flight`, `plans` and `used` */
     hc_in_flight in_flight;
     atomic_int noted; /* in_flight is not empty */
 } hc__base;
@@ -255,9 +253,6 @@ typedef struct hc__call {
     const hpccoll_array *arrays;
     int n;
     uint8_t is_group, is_last;
-    const hpccoll_array
-        *group; /* a plan's: the whole group, which the ranks compare, where `arrays` are a part of it */
-    int group_n;
     int64_t out_count; /* where the ranks' rows differ */
     const int64_t *splits;
     int64_t *counts; /* where the rows of each rank go */
@@ -323,15 +318,10 @@ int hc__agree(void *world, int status, const char *why);
 
 /* ---- agree.c, plans.c -------------------------------------------------------------------------------------- */
 
-/* What the ranks have agreed on; `number`: of tags between nodes, -1: none are needed; `generation`: of the plan. */
-typedef struct hc__plan_terms {
-    hc_plan_agreed agreed;
-    int number;
-    uint32_t generation;
-    char *memory; /* of what `agreed` leads to, to be freed */
-} hc__plan_terms;
-/* All ranks call it with their calls: OK and the terms, or one error on all, noted. `node_of`: of each rank. */
-int hc__plan_agree(const hc__call *, int wire, hpccoll_world *, const int32_t *node_of, hc__plan_terms *);
+/* All ranks call it with their calls: OK and the terms, or one error on all, noted. They compare `whole`, of which
+ * `given` may be a part. `node_of`: of each rank. */
+int hc__plan_agree(const hc__read *given, const hc__read *whole, hpccoll_world *, const int32_t *node_of,
+                   hc_plan_terms *);
 /* Where this rank has refused its call, with an error that is noted: tells the others, which have an error, too.
  * Returns the status. */
 int hc__plan_refuse(const hc__call *, hpccoll_world *, int status);

@@ -10,7 +10,7 @@
 
 /* ---- made -------------------------------------------------------------------------------------------------- */
 
-static int use_plane(hpccoll_plan *plan, const hc__layout *l, const hc__plan_terms *terms, hc_segment segment) {
+static int use_plane(hpccoll_plan *plan, const hc__layout *l, const hc_plan_terms *terms, hc_segment segment) {
     const hpccoll_world *world = plan->world;
     const hc__base *base = world->base;
     hc_node *node;
@@ -28,7 +28,7 @@ static int use_plane(hpccoll_plan *plan, const hc__layout *l, const hc__plan_ter
 }
 
 /* What this rank does for itself once all have agreed. */
-static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__layout *l, const hc__plan_terms *terms,
+static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__layout *l, const hc_plan_terms *terms,
                  hc_segment segment) {
     char name[32];
     hpccoll_world *world = plan->world;
@@ -53,7 +53,7 @@ static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__l
     return use_plane(plan, l, terms, segment);
 }
 
-static int make_segment(hpccoll_world *world, const hc__plan_terms *terms, hc_segment *segment) {
+static int make_segment(hpccoll_world *world, const hc_plan_terms *terms, hc_segment *segment) {
     char what[32];
     size_t bytes = hc_plan_segment_bytes(&terms->agreed);
     *segment = (hc_segment){.fd = -1};
@@ -70,17 +70,18 @@ static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
 }
 
 /* All ranks take the same steps, whatever fails on one of them. */
-static int make(hpccoll_plan *plan, const hc__call *call, int wire) {
+static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc__read *whole) {
+    int wire = given->arguments.wire;
     hpccoll_world *world = plan->world;
     hc__layout l = {0};
-    hc__plan_terms terms;
+    hc_plan_terms terms;
     hc_segment segment;
     int status = hc__lay_out(world->base, world->members, world->size, &l);
     if (status < 0)
         return hc__error(status, NULL);
-    status = hc__plan_agree(call, wire, world, l.nodes, &terms);
+    status = hc__plan_agree(given, whole, world, l.nodes, &terms);
     if (status >= 0) {
-        world->base->generation = terms.generation;
+        world->base->used.generation = terms.generation;
         status = make_segment(world, &terms, &segment);
     }
     if (status >= 0) {
@@ -111,9 +112,10 @@ int hc__plan_check(const hpccoll_world *world, hpccoll_plan **plan) {
     return status;
 }
 
-static int one_dtype(const hc__call *call, hpccoll_world *world, int wire, hpccoll_plan **plan) {
+static int one_dtype(const hc__call *call, hpccoll_world *world, const hc__read *given, const hc__read *whole,
+                     hpccoll_plan **plan) {
     hpccoll_plan *made = hc__plan_new(world);
-    int status = made ? make(made, call, wire) : HC_NO_MEMORY;
+    int status = made ? make(made, call, given, whole) : HC_NO_MEMORY;
     if (status >= 0)
         *plan = made;
     else if (made) {
@@ -123,31 +125,37 @@ static int one_dtype(const hc__call *call, hpccoll_world *world, int wire, hpcco
     return status;
 }
 
-static int count_dtype(const hc__call *call, hpccoll_dtype dtype, hpccoll_array *found) {
+/* The arrays of a group that have this dtype. */
+static int choose_dtype(const hc__call *call, hpccoll_dtype dtype, hpccoll_array *found) {
     int n = 0;
-    for (int i = 0; i < call->n; i++) {
-        if (call->arrays[i].dtype != dtype)
-            continue;
-        if (found)
-            found[n] = call->arrays[i];
-        n++;
-    }
+    for (int i = 0; i < call->n; i++)
+        if (call->arrays[i].dtype == dtype)
+            found[n++] = call->arrays[i];
     return n;
 }
 
+static int part_of_group(const hc__call *part, hpccoll_world *world, const hc__read *whole, hpccoll_plan **plan) {
+    hc__read given;
+    int status = hc__call_read(part, world, &given);
+    if (status < 0)
+        return hc__plan_refuse(part, world, status);
+    given.arguments.wire = whole->arguments.wire;
+    status = one_dtype(part, world, &given, whole, plan);
+    hc__read_free(&given);
+    return status;
+}
+
 /* A group is reduced as a plan per dtype. All ranks have the same ones: each plan compares the whole group. */
-static int several_dtypes(const hc__call *call, hpccoll_world *world, int wire, hpccoll_plan **plan) {
+static int several_dtypes(const hc__call *call, hpccoll_world *world, const hc__read *whole, hpccoll_plan **plan) {
     hpccoll_plan *made[HPCCOLL_DTYPES];
     hpccoll_array *arrays = malloc((size_t)call->n * sizeof *arrays);
     int n = 0, status = arrays ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
     for (int dtype = 0; dtype < HPCCOLL_DTYPES && status >= 0; dtype++) {
         hc__call part = *call;
         part.arrays = arrays;
-        part.n = count_dtype(call, (hpccoll_dtype)dtype, arrays);
-        part.group = call->arrays;
-        part.group_n = call->n;
+        part.n = choose_dtype(call, (hpccoll_dtype)dtype, arrays);
         if (part.n)
-            status = one_dtype(&part, world, wire, &made[n]);
+            status = part_of_group(&part, world, whole, &made[n]);
         n += part.n && status >= 0;
     }
     free(arrays);
@@ -167,9 +175,9 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
     status = hc__call_check(&call, world, &read);
     if (status < 0)
         return call.operation < HC_OPERATION_COUNT ? hc__plan_refuse(&call, world, status) : status;
-    int wire = read.arguments.wire;
+    status = call.is_group ? several_dtypes(&call, world, &read, plan) : one_dtype(&call, world, &read, &read, plan);
     hc__read_free(&read);
-    return call.is_group ? several_dtypes(&call, world, wire, plan) : one_dtype(&call, world, wire, plan);
+    return status;
 }
 
 static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,

@@ -44,7 +44,7 @@ typedef struct numbers {
 /* The number of the new sets: the lowest that is free on all ranks. */
 static int agree_number(hpccoll_world *world, uint32_t *generation) {
     hc__base *base = world->base;
-    numbers mine = {.generation = base->generation}, *all = calloc((size_t)world->size, sizeof mine), common;
+    numbers mine = {.generation = base->used.generation}, *all = calloc((size_t)world->size, sizeof mine), common;
     memcpy(mine.free, base->free_numbers, sizeof mine.free);
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
@@ -56,7 +56,7 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
         common.generation = all[rank].generation > common.generation ? all[rank].generation : common.generation;
     }
     free(all);
-    *generation = base->generation = (uint32_t)common.generation + 1;
+    *generation = base->used.generation = (uint32_t)common.generation + 1;
     for (int number = 0; number < HC_MAX_SETS && status >= 0; number++)
         if (common.free[number / 64] >> number % 64 & 1)
             return number;

@@ -17,7 +17,8 @@ cdef extern from "core/hc.h" nogil:
     enum: HC_OP_REDUCES, HC_OP_ROOTED, HC_OP_ROWS_DIFFER, HC_OP_RESULT_ALLOCATED, HC_OP_COUNTS, HC_OP_ELEMENTWISE
     enum: HC_OP_FUSES, HC_OP_NO_TENSORS, HC_OP_ONLY_EVENT, HC_OP_TO_ROOT
     enum: HC_SUM, HC_AVERAGE, HC_ADASUM
-    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_BROKEN, HC_FORKED
+    enum: HC_OK, HC_NO_MEMORY, HC_TRANSPORT, HC_MISMATCH, HC_ROOT_JOINED, HC_RESULT_SIZE, HC_INVALID
+    enum: HC_BROKEN, HC_FORKED
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT, HC_EV_TUNE
 
@@ -371,6 +372,31 @@ cdef extern from "world/arguments.h" nogil:
     int hc_arguments_check(hc_arguments *, const hc_place *, char *)
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
     bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, hc_shortcut_call *)
+
+
+cdef extern from "world/plan_agreement.h" nogil:
+    enum: HC_PLAN_WHY
+    ctypedef struct hc_exchange:
+        int (*allgather)(void *, const char *, const void *, size_t, void *) noexcept
+        void *of
+    ctypedef struct hc_plans_used:
+        uint32_t generation
+    void hc_plans_take(hc_plans_used *, int)
+    void hc_plans_give_back(hc_plans_used *, int)
+    int hc_plans_between_nodes(const hc_plans_used *)
+    ctypedef struct hc_plan_proposal:
+        const hc_arguments *given
+        const hc_arguments *whole
+        const hc_place *place
+        const int32_t *node_of
+        const hc_plans_used *used
+    ctypedef struct hc_plan_terms:
+        hc_plan_agreed agreed
+        int number
+        uint32_t generation
+        void *memory
+    int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char *)
+    void hc_plan_refuse(const hc_exchange *, int32_t, uint8_t, int, const char *)
 
 
 cdef extern from "loop/in_flight.h" nogil:

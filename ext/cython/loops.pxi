@@ -125,7 +125,7 @@ cdef class Loop:
     cdef list shared         # (set, capsule) of Worlds that code of C has
     cdef list started_plans  # plans that were dropped after a start
     cdef readonly object plans  # those that were not freed
-    cdef public object plan_numbers  # a bit for each number that is in use; see Plan.build()
+    cdef hc_plans_used used_by_plans
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
@@ -167,7 +167,6 @@ cdef class Loop:
         self.orphans = []
         self.shared = []
         self.plans, self.started_plans = weakref.WeakSet(), []
-        self.plan_numbers = 0
         self.rank = rank
         self.size = len(node_of)
         self.node_of = node_of

@@ -44,7 +44,8 @@ cdef class Plan:
     cdef public str name     # in reports and errors
     cdef str kind            # likewise: the operation
     cdef int number          # of its tags between nodes; -1: it has none
-    cdef hc_plan_agreed agreed  # until it is built
+    cdef hc_plan_terms terms # what the ranks have agreed on, until it is built
+    cdef int32_t *nodes      # of the members, likewise
     cdef bint is_barrier, receives
     cdef readonly bint active
     """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""
@@ -53,7 +54,7 @@ cdef class Plan:
         raise TypeError("a Plan is what hpccoll.allreduce_init and its like return")
 
     def __dealloc__(self):
-        self.forget_agreed()
+        self.forget_terms()
         if self.c is NULL and self.h is not NULL:
             hc_handle_release(self.h)
 
@@ -69,97 +70,52 @@ cdef class Plan:
         self.call.read_arrays(self.x, out, splits, self.two)
         return self.call.check()
 
-    def says(self):
-        """What all ranks must agree on, and what each tells the others: its bytes, rows, splits, rows of out."""
-        cdef Call call = self.call
-        cdef hc_arguments *given = &call.given
-        cdef hc_operand *o
-        tensors, nbytes, out_rows = [], 0, -1
-        for at in range(<Py_ssize_t>given.n):
-            o = &given.operands[2 * at]
-            dims = [str(o.dims[d]) for d in range(o.ndim)]
-            if call.has(HC_OP_ROWS_DIFFER):
-                dims[0] = "*"
-            tensors.append(f"{DTYPES[o.dtype]}[{','.join(dims)}]")
-            nbytes += o.nbytes
-        wire = "none" if given.wire == HC_WIRE_SAME else DTYPES[given.wire]
-        agreed = {
-            "operation": self.kind,
-            "grouping": "a group" if given.is_group else "no group", "tensors": " ".join(tensors),
-            "type": "" if given.is_group or self.two[0].type is NULL else f"of {dtype_name(&self.two[0])}",
-            "reduction": REDUCTIONS[given.reduction] if call.has(HC_OP_REDUCES) else "none", "root": str(given.root),
-            "prescale": repr(given.prescale), "postscale": repr(given.postscale), "compression": wire}
-        rows, splits = int(self.two[0].dims[0]) if not given.is_group else 0, None
-        if call.has(HC_OP_COUNTS):
-            splits = self.rows_for_each(rows)
-        if call.has(HC_OP_RESULT_ALLOCATED) and call.has_result and self.out is not None:
-            self.read(self.out)
-            out_rows = int(self.two[1].dims[0])
-        return agreed, (nbytes, rows, splits, out_rows)
+    def dtypes(self):
+        """The dtypes of its arrays."""
+        return [DTYPES[self.call.given.operands[2 * at].dtype] for at in range(<Py_ssize_t>self.call.given.n)]
 
-    cdef list rows_for_each(self, int64_t rows):
-        """How many rows of x go to each rank; None: this is not the rank that gives."""
-        cdef Call call = self.call
-        if not call.has_input:
-            return None
-        cdef int r
-        cdef const int64_t *splits = call.given.splits
-        return [hc_share(rows, self.set.size, r) if splits is NULL else splits[r] for r in range(self.set.size)]
+    def agree(self, Plan whole, uint32_t generation):
+        """Agree on the plan with all ranks of its process set. The same error on all of them, or none.
 
-    def settle(self, list said):
-        """Take what all ranks have told, and find the place of the result. The same error on all ranks, or none."""
+        :param whole: the plan of the group that this one is a part of, else the plan itself
+        :param generation: of the newest process set or plan here
+        :returns: the generation of the plan
+        """
+        agree_on_plan(self, whole, generation)
+        self.name = f"plan {self.terms.generation}"
+        return self.terms.generation
+
+    cdef int find_result(self) except -1:
+        """Find what wait() returns: in `out`, or in a new array of as many rows as the ranks have agreed on."""
         cdef Call call = self.call
         cdef int me = self.set.rank
-        self.take_agreed(said)
-        cdef const hc_plan_agreed *agreed = &self.agreed
+        cdef const hc_plan_agreed *agreed = &self.terms.agreed
         if call.has(HC_OP_RESULT_ALLOCATED):
-            for r in range(self.set.size):
-                has, needs = agreed.parts[r].out_rows, hc_plan_rows_of(agreed, r)
-                if has >= 0 and has != needs:
-                    raise errors.ResultSizeError(
-                        f"{OPERATIONS[call.given.operation]} {self.name!r}: on rank {r} out has {has} rows, the "
-                        f"result has {needs}")
-            if not call.has_result:
-                self.out = None
-            self.result = self.out
             if self.out is None and call.has_result:
-                array = call.held[0]
-                if type(array) is Buffer:
-                    raise errors.InvalidArgumentError("a Buffer needs an out")
-                self.out = empty((hc_plan_rows_of(agreed, me), *array.shape[1:]), array.dtype)
-                self.read(self.out)
-                call = self.call
-                self.result = self.restored(self.out)
+                self.make_out(hc_plan_rows_of(agreed, me))
+            else:
+                self.result = self.out if call.has_result else None
         elif call.has_result and not self.is_barrier:
             self.result = self.out if self.out is not None else self.restored(call.result)
         if call.has(HC_OP_COUNTS) and not call.has(HC_OP_ROOTED):
             counts = [hc_plan_rows_from(agreed, r, me) for r in range(self.set.size)]
             self.result = (self.result, np.array(counts, np.int64))
-        return hc_plan_crosses(agreed)
-
-    cdef int take_agreed(self, list said) except -1:
-        """Keep what all ranks have told, until the plan is built."""
-        cdef int32_t size = self.set.size
-        cdef hc_plan_part *parts = <hc_plan_part *>calloc(size, sizeof(hc_plan_part))
-        cdef int64_t *splits = <int64_t *>calloc(<size_t>size * size, sizeof(int64_t))
-        self.agreed.parts, self.agreed.splits = parts, splits
-        self.agreed.node_of = copy_ranks(self.set.node_numbers())
-        if parts is NULL or splits is NULL:
-            raise MemoryError
-        for r, (nbytes, rows, given, out_rows) in enumerate(said):
-            parts[r].bytes, parts[r].rows, parts[r].out_rows = nbytes, rows, out_rows
-            for to, n in enumerate(given or ()):
-                splits[r * size + to] = n
-        self.agreed.operation, self.agreed.is_barrier, self.agreed.root = (
-            self.call.given.operation, self.is_barrier, self.call.given.root)
-        self.agreed.rank, self.agreed.size = self.set.rank, size
         return 0
 
-    cdef void forget_agreed(self) noexcept:
-        free(<void *>self.agreed.parts)
-        free(<void *>self.agreed.splits)
-        free(<void *>self.agreed.node_of)
-        memset(&self.agreed, 0, sizeof(self.agreed))
+    cdef int make_out(self, int64_t rows) except -1:
+        array = self.call.held[0]
+        if type(array) is Buffer:
+            raise errors.InvalidArgumentError("a Buffer needs an out")
+        self.out = empty((rows, *array.shape[1:]), array.dtype)
+        self.read(self.out)
+        self.result = self.restored(self.out)
+        return 0
+
+    cdef void forget_terms(self) noexcept:
+        free(self.terms.memory)
+        free(self.nodes)
+        self.terms.memory = NULL
+        self.nodes = NULL
 
     cdef object restored(self, object result):
         """A new result, or those of a group, as the types that went in."""
@@ -169,40 +125,42 @@ cdef class Plan:
 
     def segment_bytes(self):
         """Bytes of the plan's shared memory on this node; 0: it needs none."""
-        return hc_plan_segment_bytes(&self.agreed)
+        return hc_plan_segment_bytes(&self.terms.agreed)
 
-    def build(self, int number, Segment segment, list said):
-        """Make the plan's data plane. `number`: of its tags between nodes, or -1."""
+    def build(self, Segment segment):
+        """Make the plan's data plane, after all ranks have agreed on it."""
         cdef bint unnamed = False
-        cdef Call call = self.call
+        cdef Call call
+        self.find_result()
+        call = self.call
         self.h = call.request(self.name, &unnamed)
         self.h.kind = HC_HANDLE_PLAN
         self.c = hc_plan_new(self.set.loop.c, self.h, self.set.size)
         if self.c is NULL:
             raise errors.OutOfMemoryError(f"{self.describe()}: no memory")
-        if hc_plan_is_flat(&self.agreed):
+        if hc_plan_is_flat(&self.terms.agreed):
             self.use_flat(segment)
         else:
-            self.use_hierarchy(number, segment)
+            self.use_hierarchy(segment)
         if self.is_barrier:
             self.h.request.operation = CODES["barrier"]
-        self.forget_agreed()
+        self.forget_terms()
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
-        self.number = number
-        if number >= 0:
-            self.set.loop.plan_numbers |= <object>1 << <object>number
+        self.number = self.terms.number
+        hc_plans_take(&self.set.loop.used_by_plans, self.number)
         self.set.loop.plans.add(self)
 
-    cdef int use_hierarchy(self, int number, Segment segment) except -1:
+    cdef int use_hierarchy(self, Segment segment) except -1:
+        cdef int number = HC_MAX_SETS + self.terms.number if self.terms.number >= 0 else 0
         cdef hc_data *data = NULL
         cdef hc_hierarchy_config place
         cdef bytes algorithm = self.set.loop.settings.algorithm.encode()
         cdef hc_node *node = new_node(self.set.loop, self.set.members, segment)
         cdef int32_t *members = copy_ranks(self.set.members)
         try:
-            describe_hierarchy(self.set, max(number, 0), members, self.agreed.node_of, algorithm, &place)
-            place.chunk_most = hc_plan_chunk_bytes(&self.agreed)
+            describe_hierarchy(self.set, number, members, self.nodes, algorithm, &place)
+            place.chunk_most = hc_plan_chunk_bytes(&self.terms.agreed)
             check(hc_hierarchy_new(&place, node, self.set.loop.net, &data),
                   "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
         except BaseException:
@@ -222,7 +180,7 @@ cdef class Plan:
         taken.fd = -1
         if segment is not None:
             taken = segment.c
-        status = hc_plan_use_flat(self.c, &self.agreed, taken, self.set.loop.node_control, locals_)
+        status = hc_plan_use_flat(self.c, &self.terms.agreed, taken, self.set.loop.node_control, locals_)
         free(locals_)
         check(status, "the plan's data plane could not be made")
         if segment is not None:
@@ -382,8 +340,7 @@ cdef class Plan:
         hc_handle_release(self.h)
         self.h = NULL
         self.held = self.result = self.out = self.fills = self.copies = None
-        if self.number >= 0:
-            loop.plan_numbers &= ~(<object>1 << <object>self.number)
+        hc_plans_give_back(&loop.used_by_plans, self.number)
         loop.plans.discard(self)
         return 0
 

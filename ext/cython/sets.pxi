@@ -477,8 +477,8 @@ cdef class Set:
         plan = new_plan(self, kind, name, x, out)
         plan.is_barrier = is_barrier
         plan.options = (operation, op, root, splits, prescale, postscale, compression)
-        allocated = TRAITS[CODES[operation]] & HC_OP_RESULT_ALLOCATED
-        plan.read(None if allocated else plan.x if out is x and plan.fills is None else out)
+        in_place = out is x and plan.fills is None and not TRAITS[CODES[operation]] & HC_OP_RESULT_ALLOCATED
+        plan.read(plan.x if in_place else out)
         return plan
 
     def plan_message(self, bint receives, x, peer, tag, str name, bint library=False):

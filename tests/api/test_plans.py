@@ -8,7 +8,7 @@ import pytest
 from test_jobs import INIT, job
 
 import hpccoll
-from hpccoll import errors, testing
+from hpccoll import _core, errors, testing
 
 pytestmark = pytest.mark.timeout(200)
 ROWS = [0, 3, 20_000]
@@ -298,7 +298,7 @@ def test_in_place_average_and_factors(everywhere):
         (lambda r, w: hpccoll.broadcast_init(np.ones(3), r, world=w), "root differs"),
         (
             lambda r, w: hpccoll.barrier_init(world=w) if r else hpccoll.allreduce_init(np.ones(1), world=w),
-            r"rank 1 has barrier uint8\[1\] \(operation differs\)",
+            r"rank 1 has barrier \(operation differs\)",
         ),
     ],
 )
@@ -317,9 +317,9 @@ def test_an_out_of_the_wrong_size(threads):
         out = np.empty((4 + world.rank, 2))
         with pytest.raises(errors.ResultSizeError, match="on rank 1 out has 5 rows, the result has 4") as raised:
             hpccoll.allgather_init(np.ones((2, 2)), out=out, world=world)
-        with pytest.raises(errors.ResultSizeError, match=r"gather .*: on rank 0 out has 99 rows"):
+        with pytest.raises(errors.ResultSizeError, match="gather_init: on rank 0 out has 99 rows"):
             hpccoll.gather_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
-        with pytest.raises(errors.ResultSizeError, match=r"scatter .*: on rank .* out has 99 rows"):
+        with pytest.raises(errors.ResultSizeError, match=r"scatter_init: on rank .* out has 99 rows"):
             hpccoll.scatter_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
         return str(raised.value)
 
@@ -399,7 +399,7 @@ def test_freed_plans_give_all_back():
             dropped = hpccoll.barrier_init(world=world)
             dropped()
             del dropped
-        assert world.base.loop.plan_numbers == 0
+        assert _core.plans_between_nodes(world.base.loop) == 0
         return [hpccoll.allreduce_init(np.ones(n), world=world) for n in (1, 30_000)]  # freed with the World
 
     before = mapped()

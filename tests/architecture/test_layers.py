@@ -30,6 +30,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "loop/in_flight.h",
         "world/arguments.h",
+        "world/plan_agreement.h",
     },
     "cython": {"core/hc.h"},
     "xla": {"gate/gate.h"},

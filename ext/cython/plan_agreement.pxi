@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# plan_agreement.pxi - the ranks agree on a plan (world/plan_agreement.h), by exchanges of their process set.
+
+@cython.final
+cdef class Exchange:
+    """How C gives all ranks of a process set each other's bytes."""
+    cdef Set set
+    cdef object error  # what the last exchange raised; None: nothing
+
+    cdef hc_exchange c(self):
+        cdef hc_exchange exchange
+        exchange.allgather, exchange.of = allgather_bytes, <void *>self
+        return exchange
+
+
+cdef Exchange exchange_of(Set own):
+    cdef Exchange exchange = Exchange.__new__(Exchange)
+    exchange.set = own
+    return exchange
+
+
+cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nbytes, void *everything) noexcept:
+    """As hc_exchange wants it. Its caller holds the GIL."""
+    cdef Exchange exchange = <Exchange>of
+    cdef hc_operand received
+    try:
+        data = np.frombuffer((<const char *>mine)[:nbytes], np.uint8)
+        gathered = exchange.set.collective("allgather", data, name.decode(), None, True).wait()
+        if not read_plain(gathered, &received, False) or received.nbytes != nbytes * <size_t>exchange.set.size:
+            return HC_RESULT_SIZE
+        memcpy(everything, received.data, received.nbytes)
+    except BaseException as error:
+        exchange.error = error
+        return HC_BROKEN
+    return HC_OK
+
+
+def refuse_plan(Set own, str operation, str why):
+    """Tell the other ranks that this one has refused its call; they have an error, which says why."""
+    cdef Exchange exchange = exchange_of(own)
+    cdef hc_exchange c = exchange.c()
+    cdef bytes text = why.encode("utf-8", "replace")
+    hc_plan_refuse(&c, own.size, CODES[operation], HC_INVALID, text)
+
+
+cdef int agree_on_plan(Plan plan, Plan whole, uint32_t generation) except -1:
+    """Find the plan's terms with all ranks. The same error on all of them, or none."""
+    cdef Exchange exchange = exchange_of(plan.set)
+    cdef hc_exchange c = exchange.c()
+    cdef hc_arguments barrier = hc_arguments_of(CODES["barrier"])
+    cdef hc_plan_proposal proposal
+    cdef char why[HC_PLAN_WHY]
+    cdef Loop loop = plan.set.loop
+    plan.nodes = copy_ranks(plan.set.node_numbers())
+    loop.used_by_plans.generation = generation
+    proposal.given = &barrier if plan.is_barrier else &plan.call.given
+    proposal.whole = &barrier if plan.is_barrier else &whole.call.given
+    proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.nodes, &loop.used_by_plans
+    cdef int status = hc_plan_agree(&proposal, &c, &plan.terms, why)
+    if exchange.error is not None:
+        raise exchange.error
+    if status < 0:
+        raise error_of(status, (<bytes>why).decode("utf-8", "replace"))
+    return 0
+
+
+def plans_between_nodes(Loop loop):
+    """How many plans of this rank have tags between nodes."""
+    return hc_plans_between_nodes(&loop.used_by_plans)
