@@ -15,7 +15,7 @@ int hc__plan_agree(const hc__read *given, const hc__read *whole, hpccoll_world *
     char why[HC_PLAN_WHY];
     hc_plans_used used;
     pthread_mutex_lock(&world->base->lock);
-    used = world->base->used;
+    used = world->base->job.used;
     pthread_mutex_unlock(&world->base->lock);
     const hc_plan_proposal proposal = {&given->arguments, &whole->arguments, &given->place, node_of, &used};
     const hc_exchange exchange = {allgather, world};

@@ -33,7 +33,7 @@
 #include "loop/loop.h"
 #include "transport/net/mpi_net.h"
 #include "world/arguments.h"
-#include "world/plan_agreement.h"
+#include "world/job.h"
 
 #include <pthread.h>
 
@@ -136,26 +136,22 @@ typedef struct hc_python_world {
 
 /* What all Worlds that were made of one share. */
 typedef struct hc__base {
-    hc_loop *loop;
+    hc_job job;
     hc_loop_calls calls;
-    hc_net *net;
     uint8_t comm[HC_MPI_COMM_BYTES];
     const hc_mpi_family *mpi; /* NULL: without MPI */
     hc_segment segment;       /* of the node control segment */
-    hc_node_control *node_control;
     hc__settings settings;
     hc_processes processes;
     char *process_memory;
-    int32_t *node_of;
-    int32_t rank, size, local_rank, local_size, machine_size;
+    int32_t local_rank, local_size, machine_size;
     hc_shortcut *shortcut; /* of the World of all ranks */
     char nonce[17];
     uint8_t background, one_thread, heartbeat;
     uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
-    hc_plans_used used;
-    hpccoll_plan *plans;     /* that were not freed */
-    hc_python_world *python; /* NULL: the loop is this library's */
-    pthread_mutex_t lock;    /* of `in_flight`, `plans` and `used` */
+    hpccoll_plan *plans;                     /* that were not freed */
+    hc_python_world *python;                 /* NULL: the loop is this library's */
+    pthread_mutex_t lock;                    /* of `in_flight`, `plans` and `job.used` */
     hc_in_flight in_flight;
     atomic_int noted; /* in_flight is not empty */
 } hc__base;
@@ -189,28 +185,15 @@ typedef struct hc__agreement {
 } hc__agreement;
 int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, int takes_part, hc__agreement);
 
-/* A process set with these members, of which this rank is one. OK, or a status, noted. *shortcut: of its node, or
- * NULL. */
-int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
-                 hc_segment segment, hc_shortcut **shortcut);
-/* Where its members are: their nodes, numbered by first appearance; local ranks, in the node control segment, of those
- * that are on this one, of which this rank is number `own`. `children`: room for the engine's. */
-typedef struct hc__layout {
-    int32_t *nodes, *locals, own, nlocals, set_rank;
-    hc_child *children;
-} hc__layout;
-int hc__lay_out(const hc__base *, const int32_t *members, int32_t size, hc__layout *);
-void hc__layout_free(hc__layout *);
-/* A data plane of theirs with the tags of a number. After OK it owns the segment and the node. */
-int hc__plane_make(const hc__base *, const hc__layout *, const int32_t *members, int32_t size, uint32_t number,
-                   int64_t chunk_most, hc_segment, hc_node **, hc_data **);
+/* A process set with these members, of which this rank is one. OK, or a status, noted. *shortcut: of its node, or NULL.
+ * The segment is taken in both cases. */
+int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size, hc_segment *,
+                 hc_shortcut **shortcut);
 /* Memory of the members of each node; `what` names it. A rank that is no member only takes part in the agreement. */
 int hc__members_segment(const hc__base *, const char *what, const int32_t *members, int32_t size, size_t bytes,
                         hc__agreement, hc_segment *);
 /* Its segment. A rank that is no member only takes part in the agreement. */
 int hc__set_segment(hc__base *, uint32_t number, const int32_t *members, int32_t size, hc__agreement, hc_segment *);
-/* A command to the loop itself, which no other rank delays. */
-int hc__command(hc__base *, hc_handle *);
 
 /* ---- start.c ----------------------------------------------------------------------------------------------- */
 

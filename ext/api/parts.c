@@ -3,14 +3,11 @@
  * parts.c - the parts of a World: segments, the loop with its node control segment, process sets.
  */
 #include "api/api.h"
-#include "transport/shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define SLICE 50000000ull /* ns of one wait */
 
 const hc_loop_calls hc__own_calls = {.version = HC_LOOP_CALLS_VERSION,
                                      .submit = hc_loop_submit,
@@ -51,8 +48,8 @@ static int agree_at_start(void *of, int status, const char *why) {
 /* The ranks of this node, and of each rank of the World its local rank here, or -1. */
 static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of) {
     int32_t n = 0;
-    for (int32_t rank = 0; rank < base->size; rank++) {
-        int here = base->node_of[rank] == base->node_of[base->rank];
+    for (int32_t rank = 0; rank < base->job.size; rank++) {
+        int here = base->job.node_of[rank] == base->job.node_of[base->job.rank];
         local_of[rank] = here ? n : -1;
         if (here)
             locals[n++] = rank;
@@ -62,8 +59,8 @@ static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of
 static void configure(const hc__base *base, const int32_t *locals, const char *folder, hc_loop_config *config) {
     *config = base->settings.loop;
     config->engine = base->settings.engine;
-    config->engine.rank = base->rank;
-    config->engine.size = base->size;
+    config->engine.rank = base->job.rank;
+    config->engine.size = base->job.size;
     config->engine.processes = &base->processes;
     config->background = base->background;
     config->one_thread = base->one_thread;
@@ -75,7 +72,7 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
     config->stores = (uint8_t)hc_stores_named(base->settings.stores);
     config->wait = (uint8_t)hc_wait_named(base->settings.wait);
     config->machine_size = base->machine_size;
-    config->node_of = base->node_of;
+    config->node_of = base->job.node_of;
     config->local_rank = base->local_rank;
     config->local_size = base->local_size;
     config->locals = locals;
@@ -101,10 +98,10 @@ static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
 }
 
 static int make_loop(hc__base *base) {
-    hc_loop_parts parts = {.net = base->net};
+    hc_loop_parts parts = {.net = base->job.net};
     hc_loop_config config;
     char folder[FOLDER_BYTES + 1];
-    int32_t *locals = malloc(2 * (size_t)base->size * sizeof *locals), *local_of = locals + base->size;
+    int32_t *locals = malloc(2 * (size_t)base->job.size * sizeof *locals), *local_of = locals + base->job.size;
     if (!locals)
         return HC_NO_MEMORY;
     find_locals(base, locals, local_of);
@@ -113,12 +110,16 @@ static int make_loop(hc__base *base) {
     if (status >= 0)
         status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
     if (status >= 0)
-        status = hc_control_new(parts.node_control, base->net, local_of, base->size, &parts.control);
+        status = hc_control_new(parts.node_control, base->job.net, local_of, base->job.size, &parts.control);
     if (status >= 0)
-        status = hc_p2p_new(parts.node_control, base->net, parts.control, local_of, base->rank, base->size, &parts.p2p);
+        status = hc_p2p_new(parts.node_control, base->job.net, parts.control, local_of, base->job.rank, base->job.size,
+                            &parts.p2p);
     if (status >= 0)
-        status = hc_loop_new(&config, &parts, &base->loop);
-    base->node_control = parts.node_control;
+        status = hc_loop_new(&config, &parts, &base->job.loop);
+    base->job.node_control = parts.node_control;
+    base->job.fanout = config.fanout;
+    base->job.hierarchy = base->settings.hierarchy;
+    base->job.hierarchy.algorithm = base->settings.algorithm;
     if (status < 0) {
         hc_p2p_free(parts.p2p);
         if (parts.control)
@@ -134,11 +135,11 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
     hc__agreement agreement = {agree_at_start, r};
     hc_segment segment;
     char name[64];
-    int32_t *members = malloc((size_t)base->size * sizeof *members);
-    for (int32_t rank = 0; members && rank < base->size; rank++)
+    int32_t *members = malloc((size_t)base->job.size * sizeof *members);
+    for (int32_t rank = 0; members && rank < base->job.size; rank++)
         members[rank] = rank;
     int status = agree_at_start(r, members ? HC_OK : HC_NO_MEMORY, NULL);
-    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->nonce, (int)base->node_of[base->rank]);
+    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->nonce, (int)base->job.node_of[base->job.rank]);
     if (status >= 0)
         status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->local_size), base->local_rank == 0,
                                   1, agreement);
@@ -147,133 +148,43 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
         status = agree_at_start(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
     }
     if (status >= 0)
-        status = hc__set_segment(base, 0, members, base->size, agreement, &segment);
+        status = hc__set_segment(base, 0, members, base->job.size, agreement, &segment);
     if (status >= 0)
-        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->size, segment, &base->shortcut),
+        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job.size, &segment, &base->shortcut),
                                 hpccoll_last_error());
     free(members);
     return status;
 }
 
 void hc__parts_free(hc__base *base) {
-    if (base->loop && !base->python)
-        hc_loop_free(base->loop);
-    base->loop = NULL;
+    if (base->job.loop && !base->python)
+        hc_loop_free(base->job.loop);
+    base->job.loop = NULL;
     hc__plans_free(base, NULL);
     hc_in_flight_free(&base->in_flight);
     hc_segment_close(&base->segment);
-    if (base->net)
-        base->net->ops->free(base->net);
-    base->net = NULL;
+    if (base->job.net)
+        base->job.net->ops->free(base->job.net);
+    base->job.net = NULL;
 }
 
 /* ---- process sets ------------------------------------------------------------------------------------------ */
 
-int hc__command(hc__base *base, hc_handle *handle) {
-    if (!handle)
-        return HC_NO_MEMORY;
-    hc_loop_submit(base->loop, handle, 1);
-    while (!hc_loop_wait(base->loop, &handle, 1, SLICE)) {}
-    int status = handle->status;
-    hc_handle_release(handle);
-    return status;
-}
-
-/* The members on this node: their local ranks in the node control segment; *own: this rank's place among them. */
-static int32_t members_here(const hc__base *base, const int32_t *members, int32_t size, int32_t *locals, int32_t *own) {
-    int32_t n = 0, mine = base->node_of[base->rank];
-    for (int32_t i = 0; i < size; i++) {
-        if (base->node_of[members[i]] != mine)
-            continue;
-        int32_t local = 0;
-        for (int32_t rank = 0; rank < members[i]; rank++)
-            local += base->node_of[rank] == mine;
-        if (members[i] == base->rank)
-            *own = n;
-        locals[n++] = local;
-    }
-    return n;
-}
-
-int hc__lay_out(const hc__base *base, const int32_t *members, int32_t size, hc__layout *l) {
-    uint32_t children = 2 * base->settings.fanout + 2;
-    l->nodes = malloc((2 * (size_t)size + (size_t)base->size) * sizeof(int32_t));
-    l->children = malloc(children * sizeof *l->children);
-    if (!l->nodes || !l->children)
-        return HC_NO_MEMORY;
-    l->locals = l->nodes + size;
-    int32_t *numbers = l->locals + size, n = 0;
-    for (int32_t node = 0; node < base->size; node++)
-        numbers[node] = -1;
-    for (int32_t i = 0; i < size; i++) {
-        int32_t *number = &numbers[base->node_of[members[i]]];
-        *number = *number < 0 ? n++ : *number;
-        l->nodes[i] = *number;
-        if (members[i] == base->rank)
-            l->set_rank = i;
-    }
-    l->nlocals = members_here(base, members, size, l->locals, &l->own);
-    return HC_OK;
-}
-
-void hc__layout_free(hc__layout *l) {
-    free(l->nodes);
-    free(l->children);
-}
-
-int hc__plane_make(const hc__base *base, const hc__layout *l, const int32_t *members, int32_t size, uint32_t number,
-                   int64_t chunk_most, hc_segment segment, hc_node **node, hc_data **data) {
-    hc_hierarchy_config config = base->settings.hierarchy;
-    int status = hc_shm_node_new(segment, base->node_control, l->locals, l->own, l->nlocals, node);
-    if (status < 0)
-        return status;
-    config.set = number;
-    config.set_rank = l->set_rank;
-    config.set_size = size;
-    config.members = members;
-    config.node_of = l->nodes;
-    config.algorithm = base->settings.algorithm;
-    config.chunk_most = chunk_most;
-    status = hc_hierarchy_new(&config, *node, base->net, data);
-    if (status < 0)
-        (*node)->ops->free(*node);
-    return status;
-}
-
-static int add_set(hc__base *base, const hc__layout *l, const int32_t *members, int32_t size, hc_set_config *place,
-                   hc_segment segment, hc_shortcut **shortcut) {
-    hc_node *node = NULL;
-    hc_set_parts parts = {.place = place, .lead = members[0]};
-    int status = hc__plane_make(base, l, members, size, place->set, 0, segment, &node, &parts.host);
-    if (status < 0)
-        return status;
-    parts.node = node;
-    *shortcut = l->nlocals == size ? hc_shm_shortcut(node) : NULL;
-    hc_handle *add = hc_handle_new(HC_EV_ADD_SET, place->set, 0, 0, NULL, 0, 0);
-    if (add)
-        add->parts = &parts;
-    status = hc__command(base, add);
-    if (status < 0)
-        parts.host->ops->free(parts.host);
-    return status;
-}
-
-int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *members, int32_t size,
-                 hc_segment segment, hc_shortcut **shortcut) {
-    hc__layout l = {0};
-    hc_set_config place = {.set = number, .generation = generation};
-    int status = hc__lay_out(base, members, size, &l);
-    hc_tree_index *index = status < 0 ? NULL
-                                      : hc_tree_index_new(members, l.nodes, size, (int32_t)base->settings.fanout);
-    if (status >= 0 && !index)
-        status = HC_NO_MEMORY;
+int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size,
+                 hc_segment *segment, hc_shortcut **shortcut) {
+    hc_members members;
+    hc_set_draft draft;
+    int status = hc_members_find(&base->job, ranks, size, &members);
     if (status >= 0) {
-        place.children = l.children;
-        hc_tree_place(index, l.set_rank, &place, l.children, (int32_t)(2 * base->settings.fanout + 2));
-        status = add_set(base, &l, members, size, &place, segment, shortcut);
+        status = hc_set_draft_make(&base->job, &members, number, generation, segment, &draft);
+        *shortcut = draft.shortcut;
+        if (status >= 0)
+            status = hc_set_add(&base->job, &draft);
+        hc_set_draft_free(&draft);
     }
-    hc_tree_index_free(index);
-    hc__layout_free(&l);
+    hc_members_free(&members);
+    if (status < 0)
+        hc_segment_close(segment);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;
 }
 
@@ -282,13 +193,13 @@ int hc__members_segment(const hc__base *base, const char *what, const int32_t *m
     int32_t first = -1, is_member = 0;
     char name[80];
     for (int32_t i = 0; i < size; i++) {
-        if (base->node_of[members[i]] != base->node_of[base->rank])
+        if (base->job.node_of[members[i]] != base->job.node_of[base->job.rank])
             continue;
         first = first < 0 ? members[i] : first;
-        is_member |= members[i] == base->rank;
+        is_member |= members[i] == base->job.rank;
     }
     snprintf(name, sizeof name, "/hpccoll-%s-%s-%d", base->nonce, what, (int)first);
-    return hc__segment_make(segment, name, bytes, is_member && first == base->rank, is_member, agreement);
+    return hc__segment_make(segment, name, bytes, is_member && first == base->job.rank, is_member, agreement);
 }
 
 int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int32_t size, hc__agreement agreement,
@@ -296,7 +207,7 @@ int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int
     int32_t here = 0;
     char what[16];
     for (int32_t i = 0; i < size; i++)
-        here += base->node_of[members[i]] == base->node_of[base->rank];
+        here += base->job.node_of[members[i]] == base->job.node_of[base->job.rank];
     snprintf(what, sizeof what, "%u", number);
     return hc__members_segment(base, what, members, size, hc_shm_bytes(here), agreement, segment);
 }

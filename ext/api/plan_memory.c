@@ -50,7 +50,7 @@ void hc__plan_rest(hpccoll_plan *plan) {
 void hc__plan_link(hpccoll_plan *plan) {
     hc__base *base = plan->world->base;
     pthread_mutex_lock(&base->lock);
-    hc_plans_take(&base->used, plan->number);
+    hc_plans_take(&base->job.used, plan->number);
     plan->next = base->plans;
     plan->link = &base->plans;
     if (base->plans)
@@ -64,7 +64,7 @@ static void unlink_plan(hpccoll_plan *plan, hc__base *base) {
     if (plan->next)
         plan->next->link = plan->link;
     plan->link = NULL;
-    hc_plans_give_back(&base->used, plan->number);
+    hc_plans_give_back(&base->job.used, plan->number);
 }
 
 static void end_plan(hpccoll_plan *plan) {

@@ -10,26 +10,9 @@
 
 /* ---- made -------------------------------------------------------------------------------------------------- */
 
-static int use_plane(hpccoll_plan *plan, const hc__layout *l, const hc_plan_terms *terms, hc_segment segment) {
-    const hpccoll_world *world = plan->world;
-    const hc__base *base = world->base;
-    hc_node *node;
-    hc_data *data;
-    if (hc_plan_is_flat(&terms->agreed))
-        return hc_plan_use_flat(plan->c, &terms->agreed, segment, base->node_control, l->locals);
-    uint32_t number = terms->number >= 0 ? HC_MAX_SETS + (uint32_t)terms->number : 0;
-    int64_t chunk = hc_plan_chunk_bytes(&terms->agreed);
-    int status = hc__plane_make(base, l, world->members, world->size, number, chunk, segment, &node, &data);
-    if (status < 0)
-        return hc__error(status, "no data plane for the plan; is the number of its tags beyond what the net has? Free "
-                                 "some plans");
-    hc_plan_use(plan->c, data, 0);
-    return HC_OK;
-}
-
 /* What this rank does for itself once all have agreed. */
-static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__layout *l, const hc_plan_terms *terms,
-                 hc_segment segment) {
+static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc_members *members,
+                 const hc_plan_terms *terms, hc_segment *segment) {
     char name[32];
     hpccoll_world *world = plan->world;
     const hpccoll_array byte = {plan->byte, plan->byte, 1, HPCCOLL_UINT8};
@@ -44,13 +27,12 @@ static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc__l
     plan->handle = hc__call_handle(&made, world, name, length, wire);
     if (!plan->handle)
         return HC_NO_MEMORY;
-    plan->handle->kind = HC_HANDLE_PLAN;
-    plan->c = hc_plan_new(world->base->loop, plan->handle, world->size);
-    if (!plan->c)
-        return hc__error(HC_NO_MEMORY, "no memory for a plan");
-    if (terms->agreed.is_barrier)
-        plan->handle->request.operation = HC_BARRIER; /* in reports and errors */
-    return use_plane(plan, l, terms, segment);
+    int status = hc_plan_build(&world->base->job, members, terms, plan->handle, segment, &plan->c);
+    if (status == HC_NO_MEMORY)
+        return hc__error(status, "no memory for a plan");
+    return status < 0 ? hc__error(status, "no data plane for the plan; is the number of its tags beyond what the net "
+                                          "has? Free some plans")
+                      : HC_OK;
 }
 
 static int make_segment(hpccoll_world *world, const hc_plan_terms *terms, hc_segment *segment) {
@@ -73,19 +55,17 @@ static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
 static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc__read *whole) {
     int wire = given->arguments.wire;
     hpccoll_world *world = plan->world;
-    hc__layout l = {0};
-    hc_plan_terms terms;
+    hc_members members;
+    hc_plan_terms terms = {0};
     hc_segment segment;
-    int status = hc__lay_out(world->base, world->members, world->size, &l);
-    if (status < 0)
-        return hc__error(status, NULL);
-    status = hc__plan_agree(given, whole, world, l.nodes, &terms);
+    int status = hc_members_find(&world->base->job, world->members, world->size, &members);
+    status = status < 0 ? hc__error(status, NULL) : hc__plan_agree(given, whole, world, members.nodes, &terms);
     if (status >= 0) {
-        world->base->used.generation = terms.generation;
+        world->base->job.used.generation = terms.generation;
         status = make_segment(world, &terms, &segment);
     }
     if (status >= 0) {
-        int built = build(plan, call, wire, &l, &terms, segment);
+        int built = build(plan, call, wire, &members, &terms, &segment);
         if (built < 0)
             hc_segment_close(&segment);
         status = hc__agree(world, built, hpccoll_last_error());
@@ -96,7 +76,7 @@ static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given,
         hc__plan_link(plan);
     }
     free(terms.memory);
-    hc__layout_free(&l);
+    hc_members_free(&members);
     return status;
 }
 
@@ -189,7 +169,7 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
     if (status < 0)
         return status;
     hpccoll_plan *made = hc__plan_new(world);
-    hc_plan *c = made ? hc_plan_new(world->base->loop, handle, world->size) : NULL;
+    hc_plan *c = made ? hc_plan_new(world->base->job.loop, handle, world->size) : NULL;
     if (!c) {
         hc_handle_release(handle);
         if (made)
@@ -254,7 +234,7 @@ static int start(hpccoll_plan *plan, int waits) {
         return status;
     status = hc_plan_start(plan->c, waits);
     if (status < 0)
-        return hc__error(status, "%s", status == HC_BROKEN ? hc_loop_broken_text(plan->world->base->loop) : "");
+        return hc__error(status, "%s", status == HC_BROKEN ? hc_loop_broken_text(plan->world->base->job.loop) : "");
     plan->started = 1;
     return HC_OK;
 }
@@ -326,7 +306,7 @@ int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
         return hc__error(HC_INVALID, "done is NULL");
     over = look(plan);
     if (!over && plan->world->base) {
-        hc_loop_progress(plan->world->base->loop);
+        hc_loop_progress(plan->world->base->job.loop);
         over = look(plan);
     }
     *done = over;

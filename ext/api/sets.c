@@ -44,7 +44,7 @@ typedef struct numbers {
 /* The number of the new sets: the lowest that is free on all ranks. */
 static int agree_number(hpccoll_world *world, uint32_t *generation) {
     hc__base *base = world->base;
-    numbers mine = {.generation = base->used.generation}, *all = calloc((size_t)world->size, sizeof mine), common;
+    numbers mine = {.generation = base->job.used.generation}, *all = calloc((size_t)world->size, sizeof mine), common;
     memcpy(mine.free, base->free_numbers, sizeof mine.free);
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
@@ -56,7 +56,7 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
         common.generation = all[rank].generation > common.generation ? all[rank].generation : common.generation;
     }
     free(all);
-    *generation = base->used.generation = (uint32_t)common.generation + 1;
+    *generation = base->job.used.generation = (uint32_t)common.generation + 1;
     for (int number = 0; number < HC_MAX_SETS && status >= 0; number++)
         if (common.free[number / 64] >> number % 64 & 1)
             return number;
@@ -79,7 +79,7 @@ static int make(hpccoll_world *world, const int32_t *members, int32_t size, int3
         return status;
     hc_shortcut *shortcut = NULL;
     if (size)
-        status = hc__set_make(base, (uint32_t)number, generation, members, size, segment, &shortcut);
+        status = hc__set_make(base, (uint32_t)number, generation, members, size, &segment, &shortcut);
     if (size && status >= 0 && !(*out = hc__world_new(base, (uint32_t)number, members, size, rank)))
         status = hc__error(HC_NO_MEMORY, NULL);
     if (size && status >= 0)

@@ -86,13 +86,13 @@ static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
 
 /* Numbers the nodes by first appearance: one per machine, or as many as the knob asks for. */
 static int place(hc__base *base, const hello *said) {
-    int32_t nodes = 0, *first = malloc((size_t)base->size * 2 * sizeof *first), *block = first + base->size;
+    int32_t nodes = 0, *first = malloc((size_t)base->job.size * 2 * sizeof *first), *block = first + base->job.size;
     if (!first)
         return HC_NO_MEMORY;
-    for (int32_t r = 0; r < base->size; r++) {
+    for (int32_t r = 0; r < base->job.size; r++) {
         int32_t on_machine = 0, before = 0;
         first[r] = r;
-        for (int32_t other = 0; other < base->size; other++) {
+        for (int32_t other = 0; other < base->job.size; other++) {
             int same = same_machine(&said[r], &said[other]);
             on_machine += same;
             before += same && other < r;
@@ -106,25 +106,25 @@ static int place(hc__base *base, const hello *said) {
                              "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
                              base->settings.nodes, (int)on_machine, said[r].host);
         }
-        base->node_of[r] = -1;
-        for (int32_t other = 0; other < r && base->node_of[r] < 0; other++)
+        base->job.node_of[r] = -1;
+        for (int32_t other = 0; other < r && base->job.node_of[r] < 0; other++)
             if (first[other] == first[r] && block[other] == block[r])
-                base->node_of[r] = base->node_of[other];
-        if (base->node_of[r] < 0)
-            base->node_of[r] = nodes++;
+                base->job.node_of[r] = base->job.node_of[other];
+        if (base->job.node_of[r] < 0)
+            base->job.node_of[r] = nodes++;
     }
     free(first);
-    for (int32_t r = 0; r < base->size; r++) {
-        base->local_size += base->node_of[r] == base->node_of[base->rank];
-        base->local_rank += base->node_of[r] == base->node_of[base->rank] && r < base->rank;
-        base->machine_size += same_machine(&said[r], &said[base->rank]);
+    for (int32_t r = 0; r < base->job.size; r++) {
+        base->local_size += base->job.node_of[r] == base->job.node_of[base->job.rank];
+        base->local_rank += base->job.node_of[r] == base->job.node_of[base->job.rank] && r < base->job.rank;
+        base->machine_size += same_machine(&said[r], &said[base->job.rank]);
     }
     return nodes;
 }
 
 /* For texts: the process of each rank. All in one allocation. */
 static int note_processes(hc__base *base, const hello *said) {
-    size_t n = (size_t)base->size;
+    size_t n = (size_t)base->job.size;
     base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof said->host);
     if (!base->process_memory)
         return HC_NO_MEMORY;
@@ -143,7 +143,7 @@ static int note_processes(hc__base *base, const hello *said) {
 
 static int compare_settings(const hc__base *base, const hello *said) {
     char a[128], b[128];
-    for (int32_t r = 1; r < base->size; r++)
+    for (int32_t r = 1; r < base->job.size; r++)
         if (hc__settings_differ(said[0].agreed, said[r].agreed, a, b))
             return hc__error(HC_MISMATCH,
                              "the World was not made: settings differ between ranks: %s on rank 0, %s on "
@@ -156,37 +156,37 @@ static int compare_settings(const hc__base *base, const hello *said) {
 
 static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *said) {
     int one_machine = 1;
-    for (int32_t rank = 1; rank < base->size; rank++)
+    for (int32_t rank = 1; rank < base->job.size; rank++)
         one_machine &= same_machine(&said[0], &said[rank]);
     int status = base->mpi->comm_duplicate(comm, r->timeout, base->comm);
     if (status >= 0)
-        status = base->mpi->net_new(base->comm, one_machine, &base->net);
+        status = base->mpi->net_new(base->comm, one_machine, &base->job.net);
     status = hc__rendezvous_agree(r, status, "MPI_Comm_idup did not end in time, or failed");
     return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
 }
 
 /* Which threads may drive: all ranks know it of all. Without a net any may. */
 static void choose_driver(hc__base *base, const hello *said, int has_net) {
-    int level = has_net ? said[base->rank].thread_level : 3;
+    int level = has_net ? said[base->job.rank].thread_level : 3;
     base->background = base->settings.background && level == 3;
     base->one_thread = level < 2;
     base->heartbeat = 1;
-    for (int32_t r = 0; r < base->size; r++)
+    for (int32_t r = 0; r < base->job.size; r++)
         base->heartbeat &= said[r].background && (!has_net || said[r].thread_level == 3);
 }
 
 static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
-    if (base->rank != 0 || !base->settings.verbose)
+    if (base->job.rank != 0 || !base->settings.verbose)
         return;
     char waiting[128], stores[128];
-    hc_loop_describe_stores(base->loop, stores, sizeof stores);
-    hc_loop_describe_waiting(base->loop, waiting, sizeof waiting);
+    hc_loop_describe_stores(base->job.loop, stores, sizeof stores);
+    hc_loop_describe_waiting(base->job.loop, waiting, sizeof waiting);
     fprintf(
         stderr,
         "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; stores: %s\n",
-        HPCCOLL_VERSION, (int)base->size, base->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
+        HPCCOLL_VERSION, (int)base->job.size, base->job.size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
         *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
-        base->net ? ", between nodes MPI of the family of " : "", base->net ? base->mpi->name : "",
+        base->job.net ? ", between nodes MPI of the family of " : "", base->job.net ? base->mpi->name : "",
         base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
         stores);
 }
@@ -215,8 +215,8 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *sai
 
 int hc__start(hc__base *base, hc_net *net, const void *comm) {
     const hc__settings *settings = &base->settings;
-    hc__rendezvous r = {.net = net, .rank = base->rank, .size = base->size, .timeout = settings->start_timeout};
-    hello *said = calloc((size_t)base->size, sizeof *said);
+    hc__rendezvous r = {.net = net, .rank = base->job.rank, .size = base->job.size, .timeout = settings->start_timeout};
+    hello *said = calloc((size_t)base->job.size, sizeof *said);
     int status = said ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (status >= 0 && hc_kernels_select(settings->simd) < 0)
         status = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);

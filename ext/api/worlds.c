@@ -16,7 +16,7 @@ static void free_base(hc__base *base) {
     hc__parts_free(base);
     pthread_mutex_destroy(&base->lock);
     free(base->process_memory);
-    free(base->node_of);
+    free(base->job.node_of);
     free(base);
 }
 
@@ -24,15 +24,15 @@ static hc__base *new_base(int32_t rank, int32_t size) {
     hc__base *base = calloc(1, sizeof *base);
     if (!base)
         return NULL;
-    base->rank = rank;
-    base->size = size;
+    base->job.rank = rank;
+    base->job.size = size;
     base->segment.fd = -1;
     base->calls = hc__own_calls;
-    base->node_of = calloc((size_t)size, sizeof *base->node_of);
+    base->job.node_of = calloc((size_t)size, sizeof *base->job.node_of);
     memset(base->free_numbers, 0xff, sizeof base->free_numbers);
     base->free_numbers[0] &= ~1ull;
     pthread_mutex_init(&base->lock, NULL);
-    if (!base->node_of) {
+    if (!base->job.node_of) {
         free_base(base);
         return NULL;
     }
@@ -40,12 +40,12 @@ static hc__base *new_base(int32_t rank, int32_t size) {
 }
 
 static hpccoll_world *world_of_all(hc__base *base) {
-    int32_t *members = malloc((size_t)base->size * sizeof *members);
+    int32_t *members = malloc((size_t)base->job.size * sizeof *members);
     hpccoll_world *world = NULL;
-    for (int32_t r = 0; members && r < base->size; r++)
+    for (int32_t r = 0; members && r < base->job.size; r++)
         members[r] = r;
     if (members)
-        world = hc__world_new(base, 0, members, base->size, base->rank);
+        world = hc__world_new(base, 0, members, base->job.size, base->job.rank);
     if (world)
         world->shortcut = base->shortcut;
     free(members);
@@ -64,8 +64,8 @@ static int make(hc__base *base, hc_net *net, const void *comm, const hc__setting
 
 static void mark_forked(void) {
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
-        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->loop && world->number == 0)
-            hc_loop_forked(world->base->loop);
+        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job.loop && world->number == 0)
+            hc_loop_forked(world->base->job.loop);
 }
 
 static void watch_forks(void) {
@@ -191,12 +191,12 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
     hc__base *base = new_base(python->loop_rank, python->loop_size);
     if (!base)
         return hc__error(HC_NO_MEMORY, NULL);
-    memcpy(base->node_of, python->node_of, (size_t)base->size * sizeof *base->node_of);
-    for (int32_t r = 0; r < base->size; r++) {
-        base->local_size += base->node_of[r] == base->node_of[base->rank];
-        base->local_rank += base->node_of[r] == base->node_of[base->rank] && r < base->rank;
+    memcpy(base->job.node_of, python->node_of, (size_t)base->job.size * sizeof *base->job.node_of);
+    for (int32_t r = 0; r < base->job.size; r++) {
+        base->local_size += base->job.node_of[r] == base->job.node_of[base->job.rank];
+        base->local_rank += base->job.node_of[r] == base->job.node_of[base->job.rank] && r < base->job.rank;
     }
-    base->loop = python->loop;
+    base->job.loop = python->loop;
     base->calls = python->calls;
     base->python = python;
     *world = hc__world_new(base, python->set, python->members, python->size, python->rank);
@@ -224,7 +224,7 @@ static int stop(hpccoll_world *world) {
     hc_handle *h = hc_handle_new(HC_EV_STOP, world->number, 0, 0, NULL, 0, 0);
     if (!h)
         return 0;
-    hc_loop_submit(world->base->loop, h, 1);
+    hc_loop_submit(world->base->job.loop, h, 1);
     int done = hc__await(world, h, world->base->settings.stop_timeout + STOP_AT_LEAST);
     hc_handle_release(h);
     return done;
@@ -233,7 +233,8 @@ static int stop(hpccoll_world *world) {
 /* One's own part of a process set; its number is free again. */
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
-    if (stop(world) && hc__command(base, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
+    if (stop(world) &&
+        hc_job_command(&base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
         base->free_numbers[world->number / 64] |= 1ull << world->number % 64;
         hc__plans_free(base, world);
     }
@@ -244,7 +245,7 @@ static void end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
     if (base->python) {
         hc__worlds_ended(base, by);
-        base->loop = NULL;
+        base->job.loop = NULL;
         free_base(base);
         return;
     }
@@ -273,8 +274,8 @@ int hpccoll_world_free(hpccoll_world **world) {
         own->ended_by = freed;
         return HC_OK;
     }
-    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->loop)) < 0)
-        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->loop));
+    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->job.loop)) < 0)
+        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->job.loop));
     end(own, freed);
     return broken < 0 ? hc__error(broken, "%s", text) : HC_OK;
 }

@@ -44,16 +44,6 @@ cdef extern from "core/hc.h" nogil:
         double prescale, postscale
         uint32_t ntensors
         const char *why
-    ctypedef struct hc_child:
-        int32_t rank, subtree
-    ctypedef struct hc_set_config:
-        uint32_t set, generation
-        int32_t set_rank, set_size, parent, nchildren
-        const hc_child *children
-    ctypedef struct hc_tree_index
-    hc_tree_index *hc_tree_index_new(const int32_t *, const int32_t *, int32_t, int32_t)
-    void hc_tree_index_free(hc_tree_index *)
-    int32_t hc_tree_place(const hc_tree_index *, int32_t, hc_set_config *, hc_child *, int32_t)
 
     ctypedef struct hc_processes:
         const char *const *hosts
@@ -159,7 +149,6 @@ cdef extern from "transport/shm/shm.h" nogil:
     size_t hc_flat_bytes(int32_t, size_t)
     int hc_flat_new(const hc_flat_config *, hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t,
                     hc_data **)
-    int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t, hc_node **)
 
 
 cdef extern from "transport/shm/cores.h" nogil:
@@ -168,7 +157,6 @@ cdef extern from "transport/shm/cores.h" nogil:
 cdef extern from "transport/shm/shortcut.h" nogil:
     enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF
     ctypedef struct hc_shortcut
-    hc_shortcut *hc_shm_shortcut(const hc_node *)
     void hc_shortcut_renumber(hc_shortcut *, uint64_t)
 
 
@@ -211,7 +199,6 @@ cdef extern from "loop/trace.h" nogil:
 cdef extern from "loop/loop.h" nogil:
     enum: HC_SEND, HC_RECEIVE
     ctypedef struct hc_set_parts:
-        const hc_set_config *place
         hc_data *host
         const hc_node *node
         hc_plane_maker *maker
@@ -302,21 +289,13 @@ cdef extern from "loop/loop.h" nogil:
     hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)
     hc_batch *hc_plan_batch(hc_plan *)
     void hc_plan_use(hc_plan *, hc_data *, int)
-    ctypedef struct hc_plan_part:
-        int64_t bytes, rows, out_rows
     ctypedef struct hc_plan_agreed:
         uint8_t operation, is_barrier
         int32_t root, rank, size
         const int32_t *node_of
-        const hc_plan_part *parts
-        const int64_t *splits
     int64_t hc_plan_rows_from(const hc_plan_agreed *, int32_t, int32_t)
     int64_t hc_plan_rows_of(const hc_plan_agreed *, int32_t)
-    bint hc_plan_crosses(const hc_plan_agreed *)
-    bint hc_plan_is_flat(const hc_plan_agreed *)
-    int64_t hc_plan_chunk_bytes(const hc_plan_agreed *)
     size_t hc_plan_segment_bytes(const hc_plan_agreed *)
-    int hc_plan_use_flat(hc_plan *, const hc_plan_agreed *, hc_segment, hc_node_control *, const int32_t *)
     void hc_plan_free(hc_plan *)
     int hc_plan_start(hc_plan *, int)
     int hc_plan_test(hc_plan *)
@@ -397,6 +376,33 @@ cdef extern from "world/plan_agreement.h" nogil:
         void *memory
     int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char *)
     void hc_plan_refuse(const hc_exchange *, int32_t, uint8_t, int, const char *)
+
+
+cdef extern from "world/job.h" nogil:
+    ctypedef struct hc_job:
+        hc_loop *loop
+        hc_net *net
+        hc_node_control *node_control
+        int32_t *node_of
+        int32_t rank, size, fanout
+        hc_hierarchy_config hierarchy
+        hc_plans_used used
+    ctypedef struct hc_members:
+        const int32_t *ranks
+        int32_t size, own
+        int32_t *nodes
+        int32_t *locals_ "locals"
+        int32_t nlocals, own_local
+    int hc_members_find(const hc_job *, const int32_t *, int32_t, hc_members *)
+    void hc_members_free(hc_members *)
+    ctypedef struct hc_set_draft:
+        hc_hierarchy_config plane
+        hc_set_parts parts
+        hc_shortcut *shortcut
+    int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)
+    int hc_set_add(const hc_job *, hc_set_draft *)
+    void hc_set_draft_free(hc_set_draft *)
+    int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **)
 
 
 cdef extern from "loop/in_flight.h" nogil:

@@ -3,12 +3,8 @@
 
 cdef extern from *:
     """
-    static void hc__data_free(hc_data *data) { data->ops->free(data); }
-    static void hc__node_free(hc_node *node) { node->ops->free(node); }
     static void hc__control_free(hc_control *control) { control->ops->free(control); }
     """
-    void hc__data_free(hc_data *)
-    void hc__node_free(hc_node *)
     void hc__control_free(hc_control *)
 
 
@@ -115,8 +111,8 @@ cdef list ranks_of_node(tuple node_of, int rank):
 cdef class Loop:
     """The engine of one rank, what drives it, and the parts of its node."""
     cdef hc_loop *c
-    cdef hc_node_control *node_control
-    cdef hc_net *net
+    cdef hc_job job           # what process sets and plans are made of
+    cdef bytes algorithm      # between nodes; `job` borrows its text
     cdef object segment, net_capsule
     cdef hc_in_flight in_flight
     cdef hc_processes processes
@@ -125,7 +121,6 @@ cdef class Loop:
     cdef list shared         # (set, capsule) of Worlds that code of C has
     cdef list started_plans  # plans that were dropped after a start
     cdef readonly object plans  # those that were not freed
-    cdef hc_plans_used used_by_plans
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
@@ -171,12 +166,13 @@ cdef class Loop:
         self.size = len(node_of)
         self.node_of = node_of
         self.settings = settings
+        self.describe_job()
         self.background = background
         self.notes_sites = settings.debug
         self.segment = segment
         self.net_capsule = net
         if net is not None:
-            self.net = unbox(net, rank, self.size)
+            self.job.net = unbox(net, rank, self.size)
         locals_ = ranks_of_node(node_of, rank)
         self.local_rank = locals_.index(rank)
         self.local_size = len(locals_)
@@ -184,12 +180,20 @@ cdef class Loop:
         self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder),
                   machine_size)
 
+    cdef int describe_job(self) except -1:
+        self.algorithm = self.settings.algorithm.encode()
+        self.job.node_of = copy_ranks(self.node_of)
+        self.job.rank, self.job.size, self.job.fanout = self.rank, self.size, self.settings.fanout
+        fill_knobs(hc__hierarchy_knobs, &self.job.hierarchy, self.settings)
+        self.job.hierarchy.algorithm = self.algorithm
+        return 0
+
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
                   bint heartbeat, bytes world, bytes trace_folder, int machine_size) except -1:
         cdef hc_loop_config config
         cdef hc_loop_parts parts
+        cdef hc_net *net = self.job.net
         cdef int32_t *ranks = copy_ranks(locals_)
-        cdef int32_t *nodes = copy_ranks(self.node_of)
         cdef int32_t *local_of = copy_places(locals_, self.size)
         memset(&config, 0, sizeof(config))
         memset(&parts, 0, sizeof(parts))
@@ -204,17 +208,18 @@ cdef class Loop:
         config.fanout = <int32_t>self.settings.fanout
         config.heartbeat = heartbeat
         config.trace.world, config.trace.folder = world, trace_folder
-        config.node_of, config.locals = nodes, ranks
+        config.node_of, config.locals = self.job.node_of, ranks
         config.local_rank, config.local_size, config.machine_size = self.local_rank, self.local_size, machine_size
         try:
             check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control),
                   "no node control segment")
-            check(hc_control_new(parts.node_control, self.net, local_of, self.size, &parts.control), "no control edges")
-            check(hc_p2p_new(parts.node_control, self.net, parts.control, local_of, self.rank, self.size, &parts.p2p),
+            check(hc_control_new(parts.node_control, net, local_of, self.size, &parts.control), "no control edges")
+            check(hc_p2p_new(parts.node_control, net, parts.control, local_of, self.rank, self.size, &parts.p2p),
                   "no point-to-point")
-            self.node_control = parts.node_control
-            parts.net = self.net
+            self.job.node_control = parts.node_control
+            parts.net = net
             check(hc_loop_new(&config, &parts, &self.c), "no loop")
+            self.job.loop = self.c
             if hc_loop_trace_at_signal(self.c):
                 trace_stacks()
         except BaseException:
@@ -225,7 +230,6 @@ cdef class Loop:
             raise
         finally:
             free(ranks)
-            free(nodes)
             free(local_of)
         return 0
 
@@ -261,6 +265,7 @@ cdef class Loop:
                 hc_gate_close(self.c, -1)
                 hc_loop_free(self.c)
         free(self.process_memory)
+        free(self.job.node_of)
 
     def mark_forked(self):
         """In the child of a fork: every call fails from here on, and nothing of the parent's is freed."""

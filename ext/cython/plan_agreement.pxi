@@ -51,11 +51,10 @@ cdef int agree_on_plan(Plan plan, Plan whole, uint32_t generation) except -1:
     cdef hc_plan_proposal proposal
     cdef char why[HC_PLAN_WHY]
     cdef Loop loop = plan.set.loop
-    plan.nodes = copy_ranks(plan.set.node_numbers())
-    loop.used_by_plans.generation = generation
+    loop.job.used.generation = generation
     proposal.given = &barrier if plan.is_barrier else &plan.call.given
     proposal.whole = &barrier if plan.is_barrier else &whole.call.given
-    proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.nodes, &loop.used_by_plans
+    proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.set.where.nodes, &loop.job.used
     cdef int status = hc_plan_agree(&proposal, &c, &plan.terms, why)
     if exchange.error is not None:
         raise exchange.error
@@ -66,4 +65,4 @@ cdef int agree_on_plan(Plan plan, Plan whole, uint32_t generation) except -1:
 
 def plans_between_nodes(Loop loop):
     """How many plans of this rank have tags between nodes."""
-    return hc_plans_between_nodes(&loop.used_by_plans)
+    return hc_plans_between_nodes(&loop.job.used)

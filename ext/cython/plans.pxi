@@ -45,7 +45,6 @@ cdef class Plan:
     cdef str kind            # likewise: the operation
     cdef int number          # of its tags between nodes; -1: it has none
     cdef hc_plan_terms terms # what the ranks have agreed on, until it is built
-    cdef int32_t *nodes      # of the members, likewise
     cdef bint is_barrier, receives
     cdef readonly bint active
     """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""
@@ -113,9 +112,7 @@ cdef class Plan:
 
     cdef void forget_terms(self) noexcept:
         free(self.terms.memory)
-        free(self.nodes)
         self.terms.memory = NULL
-        self.nodes = NULL
 
     cdef object restored(self, object result):
         """A new result, or those of a group, as the types that went in."""
@@ -134,58 +131,16 @@ cdef class Plan:
         self.find_result()
         call = self.call
         self.h = call.request(self.name, &unnamed)
-        self.h.kind = HC_HANDLE_PLAN
-        self.c = hc_plan_new(self.set.loop.c, self.h, self.set.size)
-        if self.c is NULL:
-            raise errors.OutOfMemoryError(f"{self.describe()}: no memory")
-        if hc_plan_is_flat(&self.terms.agreed):
-            self.use_flat(segment)
-        else:
-            self.use_hierarchy(segment)
-        if self.is_barrier:
-            self.h.request.operation = CODES["barrier"]
+        cdef hc_segment none = hc_segment(NULL, 0, -1)
+        cdef hc_segment *taken = &none if segment is None else &segment.c
+        cdef int status = hc_plan_build(&self.set.loop.job, &self.set.where, &self.terms, self.h, taken, &self.c)
+        check(status, "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
         self.forget_terms()
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
         self.number = self.terms.number
-        hc_plans_take(&self.set.loop.used_by_plans, self.number)
+        hc_plans_take(&self.set.loop.job.used, self.number)
         self.set.loop.plans.add(self)
-
-    cdef int use_hierarchy(self, Segment segment) except -1:
-        cdef int number = HC_MAX_SETS + self.terms.number if self.terms.number >= 0 else 0
-        cdef hc_data *data = NULL
-        cdef hc_hierarchy_config place
-        cdef bytes algorithm = self.set.loop.settings.algorithm.encode()
-        cdef hc_node *node = new_node(self.set.loop, self.set.members, segment)
-        cdef int32_t *members = copy_ranks(self.set.members)
-        try:
-            describe_hierarchy(self.set, number, members, self.nodes, algorithm, &place)
-            place.chunk_most = hc_plan_chunk_bytes(&self.terms.agreed)
-            check(hc_hierarchy_new(&place, node, self.set.loop.net, &data),
-                  "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
-        except BaseException:
-            hc__node_free(node)
-            raise
-        finally:
-            free(members)
-        hc_plan_use(self.c, data, False)
-        return 0
-
-    cdef int use_flat(self, Segment segment) except -1:
-        cdef hc_segment taken
-        node_of = self.set.loop.node_of
-        here = [m for m in range(self.set.loop.size) if node_of[m] == node_of[self.set.loop.rank]]
-        cdef int32_t *locals_ = copy_ranks([here.index(m) for m in self.set.members])
-        memset(&taken, 0, sizeof(taken))
-        taken.fd = -1
-        if segment is not None:
-            taken = segment.c
-        status = hc_plan_use_flat(self.c, &self.terms.agreed, taken, self.set.loop.node_control, locals_)
-        free(locals_)
-        check(status, "the plan's data plane could not be made")
-        if segment is not None:
-            segment.c.base, segment.c.fd = NULL, -1
-        return 0
 
     # ---- used ------------------------------------------------------------------------------------
 
@@ -340,7 +295,7 @@ cdef class Plan:
         hc_handle_release(self.h)
         self.h = NULL
         self.held = self.result = self.out = self.fills = self.copies = None
-        hc_plans_give_back(&loop.used_by_plans, self.number)
+        hc_plans_give_back(&loop.job.used, self.number)
         loop.plans.discard(self)
         return 0
 
@@ -393,7 +348,7 @@ cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, siz
     node_of = own.loop.node_of
     here = [m for m in range(own.loop.size) if node_of[m] == node_of[own.loop.rank]]
     cdef int32_t *locals_ = copy_ranks([here.index(own.members[r]) for r in sorted((own.rank, peer))])
-    status = hc_flat_new(&config, part, own.loop.node_control, locals_, me, 2, &data)
+    status = hc_flat_new(&config, part, own.loop.job.node_control, locals_, me, 2, &data)
     free(locals_)
     if status < 0:
         plan.release()

@@ -20,6 +20,8 @@ cdef class Set:
     cdef readonly Loop loop
     cdef readonly int number, generation, rank, size
     cdef hc_place place
+    cdef int32_t *ranks  # World rank of each member
+    cdef hc_members where
     cdef readonly tuple members
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
@@ -49,67 +51,26 @@ cdef class Set:
     # ---- making and ending -----------------------------------------------------------------------
 
     cdef int join_loop(self, Segment segment, int generation) except -1:
-        cdef int32_t *members = copy_ranks(self.members)
-        cdef list numbers = self.node_numbers()
-        cdef int32_t *nodes = copy_ranks(numbers)
-        cdef hc_set_config place
-        cdef hc_set_parts parts
-        cdef hc_node *node
-        cdef hc_child *children = <hc_child *>malloc((2 * self.loop.settings.fanout + 2) * sizeof(hc_child))
-        cdef hc_tree_index *index = hc_tree_index_new(members, nodes, self.size, self.loop.settings.fanout)
+        cdef hc_job *job = &self.loop.job
+        cdef hc_set_draft draft
+        self.ranks = copy_ranks(self.members)
+        check(hc_members_find(job, self.ranks, self.size, &self.where), "the process set could not be made")
+        cdef int status = hc_set_draft_make(job, &self.where, self.number, generation, &segment.c, &draft)
         try:
-            if index is NULL or children is NULL:
-                raise MemoryError
-            memset(&place, 0, sizeof(place))
-            place.set = self.number
-            place.generation = generation
-            place.children = children
-            hc_tree_place(index, self.rank, &place, children, 2 * self.loop.settings.fanout + 2)
-            node = new_node(self.loop, self.members, segment)
-            self.find_shortcut(node, one_node=max(numbers) == 0)
-            memset(&parts, 0, sizeof(parts))
-            parts.place = &place
-            parts.lead = members[0]
-            try:
-                new_planes(self, members, nodes, node, &parts)
-                self.add(&parts)
-            except BaseException:
-                free_planes(&parts)
-                raise
+            check(status, "the process set's data planes could not be made")
+            draft.parts.maker = new_maker(self.loop.devices, &draft.plane, self.loop.algorithm, draft.parts.host,
+                                          job.net)
+            check(hc_set_add(job, &draft), "the process set could not be made")
         finally:
-            hc_tree_index_free(index)
-            free(members)
-            free(nodes)
-            free(children)
-        return 0
-
-    cdef int find_shortcut(self, const hc_node *node, bint one_node) except -1:
-        if one_node:
-            self.shortcut = hc_shm_shortcut(node)
+            hc_set_draft_free(&draft)
+        self.shortcut = draft.shortcut
         self.shortens = (self.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
             not self.loop.settings.debug
         return 0
 
-    cdef list node_numbers(self):
-        """The node of each member; nodes are numbered in order of first appearance."""
-        cdef tuple node_of = self.loop.node_of
-        cdef dict numbers = {}
-        cdef list found = []
-        before = number = None
-        for member in self.members:
-            node = node_of[member]
-            if node is not before:  # members of a node mostly follow each other
-                number = numbers.setdefault(node, len(numbers))
-                before = node
-            found.append(number)
-        return found
-
-    cdef int add(self, const hc_set_parts *parts) except -1:
-        cdef hc_handle *h = hc_handle_new(HC_EV_ADD_SET, self.number, 0, 0, NULL, 0, 0)
-        if h is NULL:
-            raise MemoryError
-        h.parts = parts
-        return check(self.run(h), "the process set could not be made")
+    def __dealloc__(self):
+        hc_members_free(&self.where)
+        free(self.ranks)
 
     cdef int run(self, hc_handle *h) except? -1000:
         """A command to the loop itself, which no other rank delays."""
@@ -165,11 +126,9 @@ cdef class Set:
         cdef uint64_t number = 0
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
-        cdef int32_t *members = copy_ranks(self.members)
         place.loop, place.set, place.generation = self.loop.c, self.number, self.generation
-        place.rank, place.size, place.members = self.rank, self.size, members
+        place.rank, place.size, place.members = self.rank, self.size, self.ranks
         cdef int status = hc_gate_open(&place, is_world, &number)
-        free(members)
         check(status, "the gate could not be opened")
         return number
 

@@ -20,7 +20,13 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/shm/shortcut.h",
         "transport/p2p/p2p.h",
     },
-    "world": {"core/hc.h", "loop/loop.h", "loop/in_flight.h"},
+    "world": {
+        "core/hc.h",
+        "transport/hierarchy/hierarchy.h",
+        "transport/shm/shm.h",
+        "loop/loop.h",
+        "loop/in_flight.h",
+    },
     "gate": {"core/hc.h", "loop/loop.h", "loop/waiting.h", "world/arguments.h"},
     "api": {
         "core/hc.h",
@@ -30,7 +36,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "loop/in_flight.h",
         "world/arguments.h",
-        "world/plan_agreement.h",
+        "world/job.h",
     },
     "cython": {"core/hc.h"},
     "xla": {"gate/gate.h"},

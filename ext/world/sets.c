@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sets.c - process sets and plans are made of a job: their data planes, their place in the control tree.
+ */
+#include "world/job.h"
+
+#include <stdlib.h>
+
+#define SLICE 50000000ull /* ns of one wait */
+
+int hc_job_command(const hc_job *job, hc_handle *handle) {
+    if (!handle)
+        return HC_NO_MEMORY;
+    hc_loop_submit(job->loop, handle, 1);
+    while (!hc_loop_wait(job->loop, &handle, 1, SLICE)) {}
+    int status = handle->status;
+    hc_handle_release(handle);
+    return status;
+}
+
+/* ---- data planes ------------------------------------------------------------------------------------------- */
+
+static void taken(hc_segment *segment) {
+    *segment = (hc_segment){.fd = -1};
+}
+
+int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64_t chunk_most, hc_segment *segment,
+                  hc_hierarchy_config *place, hc_node **node, hc_data **data) {
+    int status = hc_shm_node_new(*segment, job->node_control, m->locals, m->own_local, m->nlocals, node);
+    if (status < 0)
+        return status;
+    taken(segment);
+    *place = job->hierarchy;
+    place->set = number;
+    place->set_rank = m->own;
+    place->set_size = m->size;
+    place->members = m->ranks;
+    place->node_of = m->nodes;
+    place->chunk_most = chunk_most;
+    status = hc_hierarchy_new(place, *node, job->net, data);
+    if (status < 0)
+        (*node)->ops->free(*node);
+    return status;
+}
+
+/* ---- process sets ------------------------------------------------------------------------------------------ */
+
+int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *segment,
+                      hc_set_draft *draft) {
+    int32_t children = 2 * job->fanout + 2;
+    hc_node *node = NULL;
+    *draft = (hc_set_draft){.place = {.set = number, .generation = generation}, .parts = {.lead = m->ranks[0]}};
+    draft->children = malloc((size_t)children * sizeof *draft->children);
+    hc_tree_index *index = hc_tree_index_new(m->ranks, m->nodes, m->size, job->fanout);
+    if (index && draft->children) {
+        draft->place.children = draft->children;
+        hc_tree_place(index, m->own, &draft->place, draft->children, children);
+    }
+    int status = index && draft->children ? HC_OK : HC_NO_MEMORY;
+    hc_tree_index_free(index);
+    if (status >= 0)
+        status = hc_plane_make(job, m, number, 0, segment, &draft->plane, &node, &draft->parts.host);
+    if (status < 0)
+        return status;
+    draft->parts.node = node;
+    draft->shortcut = m->nlocals == m->size ? hc_shm_shortcut(node) : NULL;
+    return HC_OK;
+}
+
+int hc_set_add(const hc_job *job, hc_set_draft *draft) {
+    hc_handle *add = hc_handle_new(HC_EV_ADD_SET, draft->place.set, 0, 0, NULL, 0, 0);
+    draft->parts.place = &draft->place;
+    if (add)
+        add->parts = &draft->parts;
+    int status = hc_job_command(job, add);
+    if (status >= 0)
+        draft->parts = (hc_set_parts){0};
+    return status;
+}
+
+void hc_set_draft_free(hc_set_draft *draft) {
+    if (draft->parts.host)
+        draft->parts.host->ops->free(draft->parts.host);
+    if (draft->parts.maker)
+        draft->parts.maker->free(draft->parts.maker);
+    free(draft->children);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------- */
+
+static int use_planes(const hc_job *job, const hc_members *m, const hc_plan_terms *terms, hc_segment *segment,
+                      hc_plan *plan) {
+    hc_hierarchy_config place;
+    hc_node *node;
+    hc_data *data;
+    uint32_t number = terms->number >= 0 ? HC_MAX_SETS + (uint32_t)terms->number : 0;
+    int64_t chunk = hc_plan_chunk_bytes(&terms->agreed);
+    int status = hc_plane_make(job, m, number, chunk, segment, &place, &node, &data);
+    if (status >= 0)
+        hc_plan_use(plan, data, 0);
+    return status;
+}
+
+static int use_flat(const hc_job *job, const hc_members *m, const hc_plan_terms *terms, hc_segment *segment,
+                    hc_plan *plan) {
+    int status = hc_plan_use_flat(plan, &terms->agreed, *segment, job->node_control, m->locals);
+    if (status >= 0)
+        taken(segment);
+    return status;
+}
+
+int hc_plan_build(const hc_job *job, const hc_members *m, const hc_plan_terms *terms, hc_handle *handle,
+                  hc_segment *segment, hc_plan **plan) {
+    handle->kind = HC_HANDLE_PLAN;
+    *plan = hc_plan_new(job->loop, handle, m->size);
+    if (!*plan)
+        return HC_NO_MEMORY;
+    int flat = hc_plan_is_flat(&terms->agreed);
+    int status = flat ? use_flat(job, m, terms, segment, *plan) : use_planes(job, m, terms, segment, *plan);
+    if (terms->agreed.is_barrier)
+        handle->request.operation = HC_BARRIER; /* in reports and errors */
+    if (status < 0) {
+        hc_plan_free(*plan);
+        *plan = NULL;
+    }
+    return status;
+}
