@@ -15,9 +15,11 @@
 
 /* ---- what each rank says of itself -------------------------------------------------------------------------- */
 
-/* It has a fixed size, so that rank 0 need not ask for it. */
+/* It has a fixed size, so that rank 0 need not ask for it. Every rank gets it of all others, so it is small: of the
+ * settings that must be equal only a hash, and their text where it differs. */
 typedef struct hello {
-    char host[64], boot[40], nonce[17], agreed[HC__AGREED_BYTES];
+    char host[64], boot[40], nonce[17];
+    uint64_t agreed;        /* the hash */
     uint64_t shared_memory; /* device of /dev/shm, of which containers on one host may have several */
     int32_t pid, thread_level;
     uint8_t background;
@@ -42,8 +44,17 @@ static void draw_nonce(char nonce[17]) {
     snprintf(nonce, 17, "%016llx", (unsigned long long)number);
 }
 
+/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
+static uint64_t hash_of(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325ull;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return hash;
+}
+
 static void say_hello(const hc__base *base, hello *h) {
     struct stat shm = {0};
+    char agreed[HC__AGREED_BYTES];
     memset(h, 0, sizeof *h);
     gethostname(h->host, sizeof h->host - 1);
     read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
@@ -53,7 +64,8 @@ static void say_hello(const hc__base *base, hello *h) {
     h->thread_level = base->mpi ? base->mpi->thread_level() : 3;
     h->background = base->settings.background;
     draw_nonce(h->nonce);
-    hc__settings_agreed(&base->settings, h->agreed);
+    hc__settings_agreed(&base->settings, agreed);
+    h->agreed = hash_of(agreed);
 }
 
 static int same_machine(const hello *a, const hello *b) {
@@ -84,42 +96,72 @@ static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
     return total == n ? found : -1;
 }
 
-/* Numbers the nodes by first appearance: one per machine, or as many as the knob asks for. */
-static int place(hc__base *base, const hello *said) {
-    int32_t nodes = 0, *first = malloc((size_t)base->job.size * 2 * sizeof *first), *block = first + base->job.size;
-    if (!first)
-        return HC_NO_MEMORY;
-    for (int32_t r = 0; r < base->job.size; r++) {
-        int32_t on_machine = 0, before = 0;
-        first[r] = r;
-        for (int32_t other = 0; other < base->job.size; other++) {
-            int same = same_machine(&said[r], &said[other]);
-            on_machine += same;
-            before += same && other < r;
-            if (same && other < first[r])
-                first[r] = other;
+typedef struct located {
+    const hello *said;
+    int32_t rank;
+} located;
+
+static int by_machine(const void *left, const void *right) {
+    const located *a = left, *b = right;
+    int order = strcmp(a->said->host, b->said->host);
+    order = order ? order : strcmp(a->said->boot, b->said->boot);
+    if (!order && a->said->shared_memory != b->said->shared_memory)
+        order = a->said->shared_memory < b->said->shared_memory ? -1 : 1;
+    return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* The node of each rank as a number of its own, which the ranks of one machine have next to each other. `order`: the
+ * ranks by machine. */
+static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
+    for (int32_t first = 0, end; first < base->job.size; first = end) {
+        for (end = first; end < base->job.size && same_machine(order[first].said, order[end].said);)
+            end++;
+        for (int32_t i = first; i < end; i++) {
+            int32_t block = *base->settings.nodes ? block_of(base->settings.nodes, end - first, i - first) : 0;
+            if (block < 0)
+                return hc__error(HC_INVALID,
+                                 "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
+                                 base->settings.nodes, (int)(end - first), order[i].said->host);
+            node_of[order[i].rank] = first + block;
+            if (order[i].rank == base->job.rank)
+                base->machine_size = end - first;
         }
-        block[r] = *base->settings.nodes ? block_of(base->settings.nodes, on_machine, before) : 0;
-        if (block[r] < 0) {
-            free(first);
-            return hc__error(HC_INVALID,
-                             "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
-                             base->settings.nodes, (int)on_machine, said[r].host);
-        }
-        base->job.node_of[r] = -1;
-        for (int32_t other = 0; other < r && base->job.node_of[r] < 0; other++)
-            if (first[other] == first[r] && block[other] == block[r])
-                base->job.node_of[r] = base->job.node_of[other];
-        if (base->job.node_of[r] < 0)
-            base->job.node_of[r] = nodes++;
     }
-    free(first);
+    return HC_OK;
+}
+
+/* Numbers the nodes by first appearance, and gives how many there are. */
+static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) {
+    int32_t nodes = 0, mine = node_of[base->job.rank];
+    for (int32_t node = 0; node < base->job.size; node++)
+        numbers[node] = -1;
     for (int32_t r = 0; r < base->job.size; r++) {
-        base->local_size += base->job.node_of[r] == base->job.node_of[base->job.rank];
-        base->local_rank += base->job.node_of[r] == base->job.node_of[base->job.rank] && r < base->job.rank;
-        base->machine_size += same_machine(&said[r], &said[base->job.rank]);
+        int32_t *number = &numbers[node_of[r]];
+        *number = *number < 0 ? nodes++ : *number;
+        base->local_size += node_of[r] == mine;
+        base->local_rank += node_of[r] == mine && r < base->job.rank;
+        node_of[r] = *number;
     }
     return nodes;
+}
+
+/* A node per machine, or as many as the knob asks for. Gives how many there are, or a status, noted. */
+static int place(hc__base *base, const hello *said) {
+    size_t size = (size_t)base->job.size;
+    located *order = malloc(size * sizeof *order);
+    int32_t *numbers = malloc(size * sizeof *numbers);
+    int status = order && numbers ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+    if (status >= 0) {
+        for (int32_t r = 0; r < base->job.size; r++)
+            order[r] = (located){&said[r], r};
+        qsort(order, size, sizeof *order, by_machine);
+        status = find_nodes(base, order, base->job.node_of);
+    }
+    if (status >= 0)
+        status = number_nodes(base, base->job.node_of, numbers);
+    free(order);
+    free(numbers);
+    return status;
 }
 
 /* For texts: the process of each rank. All in one allocation. */
@@ -141,14 +183,28 @@ static int note_processes(hc__base *base, const hello *said) {
     return HC_OK;
 }
 
-static int compare_settings(const hc__base *base, const hello *said) {
-    char a[128], b[128];
-    for (int32_t r = 1; r < base->job.size; r++)
-        if (hc__settings_differ(said[0].agreed, said[r].agreed, a, b))
-            return hc__error(HC_MISMATCH,
-                             "the World was not made: settings differ between ranks: %s on rank 0, %s on "
-                             "rank %d; they must be equal on all ranks",
-                             a, b, (int)r);
+/* The settings differ somewhere: the ranks tell each other all of them. */
+static int name_difference(const hc__base *base, hc__rendezvous *r) {
+    char mine[HC__AGREED_BYTES], a[128], b[128];
+    char (*all)[HC__AGREED_BYTES] = calloc((size_t)r->size, sizeof *all);
+    hc__settings_agreed(&base->settings, mine);
+    int status = all ? hc__rendezvous_allgather(r, mine, sizeof mine, all) : HC_NO_MEMORY;
+    if (status < 0)
+        status = hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
+    for (int32_t rank = 1; status >= 0 && rank < r->size; rank++)
+        if (hc__settings_differ(all[0], all[rank], a, b))
+            status = hc__error(HC_MISMATCH,
+                               "the World was not made: settings differ between ranks: %s on rank 0, %s on rank %d; "
+                               "they must be equal on all ranks",
+                               a, b, (int)rank);
+    free(all);
+    return status;
+}
+
+static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *said) {
+    for (int32_t rank = 1; rank < r->size; rank++)
+        if (said[rank].agreed != said[0].agreed)
+            return name_difference(base, r);
     return HC_OK;
 }
 
@@ -197,7 +253,7 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *sai
     int status = hc__rendezvous_allgather(r, &mine, sizeof mine, said);
     if (status < 0)
         return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
-    if ((status = compare_settings(base, said)) < 0 || (status = note_processes(base, said)) < 0)
+    if ((status = compare_settings(base, r, said)) < 0 || (status = note_processes(base, said)) < 0)
         return status;
     r->processes = &base->processes;
     memcpy(base->nonce, said[0].nonce, sizeof base->nonce);

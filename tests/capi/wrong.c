@@ -235,6 +235,8 @@ static void wrong_worlds(void) {
 /* A rank that does not come is named on all others, within the limit. */
 static void wrong_start(void) {
     hpccoll_world *world;
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, rank == 1 ? "verbose=0 fanout=2" : "verbose=0", &world),
+           HPCCOLL_MISMATCH, "settings differ between ranks: fanout=16 on rank 0, fanout=2 on rank 1");
     if (rank != size - 1)
         EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "start_timeout=1 verbose=0", &world), HPCCOLL_TRANSPORT,
                size == 2 ? "no word from rank 1" : "no word from rank 2");
