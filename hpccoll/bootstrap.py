@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import metadata
 from typing import TypeVar
@@ -76,12 +76,24 @@ class Base:
     """The net between the nodes; None where there is none."""
     free_numbers: int = (1 << _core.MAX_SETS) - 2
     """Bit n: set number n is not in use here. Number 0 is the World itself."""
-    generation: int = 0
-    """The generation of the newest process set here: numbers come again, generations do not."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None
     """What had broken the World when it was shut down."""
+
+    def next_generation(self, said: Iterable[int]) -> int:
+        """Give the generation of a new process set or plan, and note it.
+
+        :param said: `generation` of each rank that makes it
+        """
+        generation = 1 + max(said)
+        _core.note_generation(self.loop, generation)
+        return generation
+
+    @property
+    def generation(self) -> int:
+        """The generation of the newest process set or plan here: numbers come again, generations do not."""
+        return _core.newest_generation(self.loop)
 
     def record_exception(self) -> None:
         """At the end of a process that ends by an exception: its trace says so, unless the World broke before."""

@@ -152,7 +152,7 @@ class Halo:
         itemsize = max((face.send.itemsize for face in all_faces), default=0)
         everybody = objects.allgather(core, (said, sides, wanted, itemsize, base.generation), None)
         _compare([report[:3] for report in everybody])
-        base.generation = generation = 1 + max(report[4] for report in everybody)
+        generation = base.next_generation(report[4] for report in everybody)
         self._places, nbytes = _pairs(core, everybody)
         self._segment = None
         if nbytes:

@@ -353,7 +353,7 @@ def _propose(world: World, operation: str, x: Any, out: Any, options: dict[str, 
 def _agree(world: World, plan: Plan, whole: Plan) -> Plan:
     """Make a plan with all ranks, which compare `whole`: the group that it is a part of, or the plan itself."""
     base, own = world.base, world.core
-    base.generation = plan.agree(whole, base.generation)
+    plan.agree(whole)
     agree = partial(agreed, lambda text: objects.compare(own, text, "hpccoll.agreed", None))
     segment, nbytes = None, plan.segment_bytes()
     if nbytes:

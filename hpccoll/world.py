@@ -247,7 +247,7 @@ class World:
         members = tuple(self.core.members[r] for r in group)
         agree = partial(agreed, partial(compare, "agreed"))
         segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agree)
-        generation = base.generation = 1 + max(g for _, g in reports)
+        generation = base.next_generation(g for _, g in reports)
         made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
         if made is None:
             return from_parts(base, cast("_core.Set", Outside(self.rank, inside)))

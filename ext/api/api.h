@@ -118,16 +118,27 @@ typedef struct hc_loop_calls {
     int (*pending)(hc_loop *);
     void (*get_stats)(hc_loop *, hc_loop_stats *);
     void (*refuse)(hc_loop *, uint32_t, const hc_request *);
+    const char *(*broken_text)(const hc_loop *);
+    hc_plan *(*plan_new)(hc_loop *, hc_handle *, int32_t);
+    int (*plan_build)(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **);
+    void (*plan_free)(hc_plan *);
+    int (*plan_start)(hc_plan *, int);
+    int (*plan_soon)(hc_plan *);
+    int (*plan_test)(hc_plan *);
+    int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 2
+#define HC_LOOP_CALLS_VERSION 3
+/* Those of the code that includes this. */
+#define HC_LOOP_CALLS                                                                               \
+    {HC_LOOP_CALLS_VERSION, hc_loop_submit, hc_loop_wait,        hc_loop_progress, hc_loop_pending, \
+     hc_loop_get_stats,     hc_loop_refuse, hc_loop_broken_text, hc_plan_new,      hc_plan_build,   \
+     hc_plan_free,          hc_plan_start,  hc_plan_soon,        hc_plan_test,     hc_plan_wait}
 extern const hc_loop_calls hc__own_calls;
 
 /* What a capsule "hpccoll.world" of Python points to; the capsule owns it, and sets `closed` when the World ends. */
 typedef struct hc_python_world {
     hc_loop_calls calls;
-    hc_loop *loop;
-    const int32_t *node_of; /* of each rank of the loop */
-    int32_t loop_rank, loop_size;
+    hc_job *job; /* until it is closed */
     uint32_t set;
     int32_t rank, size;
     const int32_t *members;
@@ -136,7 +147,8 @@ typedef struct hc_python_world {
 
 /* What all Worlds that were made of one share. */
 typedef struct hc__base {
-    hc_job job;
+    hc_job *job, own;       /* `job` is `own`, or that of a World of Python */
+    hc_job_user python_job; /* this base as a user of the second */
     hc_loop_calls calls;
     uint8_t comm[HC_MPI_COMM_BYTES];
     const hc_mpi_family *mpi; /* NULL: without MPI */
@@ -146,12 +158,11 @@ typedef struct hc__base {
     char *process_memory;
     int32_t local_rank, local_size, machine_size;
     hc_shortcut *shortcut; /* of the World of all ranks */
-    char nonce[17];
     uint8_t background, one_thread, heartbeat;
     uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
     hpccoll_plan *plans;                     /* that were not freed */
     hc_python_world *python;                 /* NULL: the loop is this library's */
-    pthread_mutex_t lock;                    /* of `in_flight`, `plans` and `job.used` */
+    pthread_mutex_t lock;                    /* of `in_flight` and `plans` */
     hc_in_flight in_flight;
     atomic_int noted; /* in_flight is not empty */
 } hc__base;

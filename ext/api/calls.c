@@ -166,7 +166,7 @@ static int add_memory(const hc__call *call, hc_in_flight *f, const hc__read *rea
 static int note_memory(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
     hc_in_flight *f = &world->base->in_flight;
     pthread_mutex_lock(&world->base->lock);
-    if (!h && !world->base->calls.pending(world->base->job.loop))
+    if (!h && !world->base->calls.pending(world->base->job->loop))
         hc_in_flight_clear(f); /* the next blocking call finds it empty */
     int status = check_memory(call, f, read);
     if (h && status >= 0)
@@ -207,7 +207,7 @@ static void tell_refusal(const hc__call *call, hpccoll_world *world, const char 
     if (length < 0)
         return; /* another thread's calls are in flight: its place is not known */
     world->base->calls.refuse(
-        world->base->job.loop, world->number,
+        world->base->job->loop, world->number,
         &(hc_request){.name = name, .name_len = (uint32_t)length, .operation = call->operation, .why = why});
     atomic_store_explicit(&world->has_refused, world->shortcut != NULL, memory_order_relaxed);
     hc__unnamed_over(world);
@@ -254,7 +254,7 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
         hc_handle_release(h);
         return status;
     }
-    world->base->calls.submit(world->base->job.loop, h, waits);
+    world->base->calls.submit(world->base->job->loop, h, waits);
     *out = h;
     return HC_OK;
 }

@@ -38,7 +38,7 @@ static int note_memory(const hc_p2p_op *op, hpccoll_world *world, hc_handle *h) 
     hc_in_flight *f = &world->base->in_flight;
     char its[HC_IN_FLIGHT_WORDS];
     pthread_mutex_lock(&world->base->lock);
-    if (!h && !world->base->calls.pending(world->base->job.loop))
+    if (!h && !world->base->calls.pending(world->base->job->loop))
         hc_in_flight_clear(f); /* the next blocking call finds it empty */
     const hc_handle *other = hc_in_flight_other(f, op->data, op->bytes, op->receives, -1);
     int status = other ? hc__error(HC_INVALID,
@@ -63,7 +63,7 @@ static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, i
     if (status < 0)
         hc_handle_release(*h);
     else
-        world->base->calls.submit(world->base->job.loop, *h, waits);
+        world->base->calls.submit(world->base->job->loop, *h, waits);
     return status;
 }
 

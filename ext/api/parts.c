@@ -9,13 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const hc_loop_calls hc__own_calls = {.version = HC_LOOP_CALLS_VERSION,
-                                     .submit = hc_loop_submit,
-                                     .wait = hc_loop_wait,
-                                     .progress = hc_loop_progress,
-                                     .pending = hc_loop_pending,
-                                     .get_stats = hc_loop_get_stats,
-                                     .refuse = hc_loop_refuse};
+const hc_loop_calls hc__own_calls = HC_LOOP_CALLS;
 
 /* ---- shared memory ----------------------------------------------------------------------------------------- */
 
@@ -48,8 +42,8 @@ static int agree_at_start(void *of, int status, const char *why) {
 /* The ranks of this node, and of each rank of the World its local rank here, or -1. */
 static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of) {
     int32_t n = 0;
-    for (int32_t rank = 0; rank < base->job.size; rank++) {
-        int here = base->job.node_of[rank] == base->job.node_of[base->job.rank];
+    for (int32_t rank = 0; rank < base->job->size; rank++) {
+        int here = base->job->node_of[rank] == base->job->node_of[base->job->rank];
         local_of[rank] = here ? n : -1;
         if (here)
             locals[n++] = rank;
@@ -59,8 +53,8 @@ static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of
 static void configure(const hc__base *base, const int32_t *locals, const char *folder, hc_loop_config *config) {
     *config = base->settings.loop;
     config->engine = base->settings.engine;
-    config->engine.rank = base->job.rank;
-    config->engine.size = base->job.size;
+    config->engine.rank = base->job->rank;
+    config->engine.size = base->job->size;
     config->engine.processes = &base->processes;
     config->background = base->background;
     config->one_thread = base->one_thread;
@@ -72,11 +66,11 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
     config->stores = (uint8_t)hc_stores_named(base->settings.stores);
     config->wait = (uint8_t)hc_wait_named(base->settings.wait);
     config->machine_size = base->machine_size;
-    config->node_of = base->job.node_of;
+    config->node_of = base->job->node_of;
     config->local_rank = base->local_rank;
     config->local_size = base->local_size;
     config->locals = locals;
-    config->trace.world = base->nonce;
+    config->trace.world = base->job->nonce;
     config->trace.folder = folder;
 }
 
@@ -90,7 +84,7 @@ static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
     folder[0] = 0;
     if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
         return HC_OK;
-    snprintf(named, sizeof named, "hpccoll-trace-%.8s", base->nonce);
+    snprintf(named, sizeof named, "hpccoll-trace-%.8s", base->job->nonce);
     snprintf(folder, FOLDER_BYTES + 1, "%s%s%s", here, *here ? "/" : "", *given ? given : named);
     return strlen(folder) <= FOLDER_MOST
                ? HC_OK
@@ -98,10 +92,10 @@ static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
 }
 
 static int make_loop(hc__base *base) {
-    hc_loop_parts parts = {.net = base->job.net};
+    hc_loop_parts parts = {.net = base->job->net};
     hc_loop_config config;
     char folder[FOLDER_BYTES + 1];
-    int32_t *locals = malloc(2 * (size_t)base->job.size * sizeof *locals), *local_of = locals + base->job.size;
+    int32_t *locals = malloc(2 * (size_t)base->job->size * sizeof *locals), *local_of = locals + base->job->size;
     if (!locals)
         return HC_NO_MEMORY;
     find_locals(base, locals, local_of);
@@ -110,16 +104,16 @@ static int make_loop(hc__base *base) {
     if (status >= 0)
         status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
     if (status >= 0)
-        status = hc_control_new(parts.node_control, base->job.net, local_of, base->job.size, &parts.control);
+        status = hc_control_new(parts.node_control, base->job->net, local_of, base->job->size, &parts.control);
     if (status >= 0)
-        status = hc_p2p_new(parts.node_control, base->job.net, parts.control, local_of, base->job.rank, base->job.size,
-                            &parts.p2p);
+        status = hc_p2p_new(parts.node_control, base->job->net, parts.control, local_of, base->job->rank,
+                            base->job->size, &parts.p2p);
     if (status >= 0)
-        status = hc_loop_new(&config, &parts, &base->job.loop);
-    base->job.node_control = parts.node_control;
-    base->job.fanout = config.fanout;
-    base->job.hierarchy = base->settings.hierarchy;
-    base->job.hierarchy.algorithm = base->settings.algorithm;
+        status = hc_loop_new(&config, &parts, &base->job->loop);
+    base->job->node_control = parts.node_control;
+    base->job->fanout = config.fanout;
+    base->job->hierarchy = base->settings.hierarchy;
+    base->job->hierarchy.algorithm = base->settings.algorithm;
     if (status < 0) {
         hc_p2p_free(parts.p2p);
         if (parts.control)
@@ -135,11 +129,11 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
     hc__agreement agreement = {agree_at_start, r};
     hc_segment segment;
     char name[64];
-    int32_t *members = malloc((size_t)base->job.size * sizeof *members);
-    for (int32_t rank = 0; members && rank < base->job.size; rank++)
+    int32_t *members = malloc((size_t)base->job->size * sizeof *members);
+    for (int32_t rank = 0; members && rank < base->job->size; rank++)
         members[rank] = rank;
     int status = agree_at_start(r, members ? HC_OK : HC_NO_MEMORY, NULL);
-    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->nonce, (int)base->job.node_of[base->job.rank]);
+    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->job->nonce, (int)base->job->node_of[base->job->rank]);
     if (status >= 0)
         status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->local_size), base->local_rank == 0,
                                   1, agreement);
@@ -148,24 +142,30 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
         status = agree_at_start(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
     }
     if (status >= 0)
-        status = hc__set_segment(base, 0, members, base->job.size, agreement, &segment);
+        status = hc__set_segment(base, 0, members, base->job->size, agreement, &segment);
     if (status >= 0)
-        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job.size, &segment, &base->shortcut),
+        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job->size, &segment, &base->shortcut),
                                 hpccoll_last_error());
     free(members);
     return status;
 }
 
 void hc__parts_free(hc__base *base) {
-    if (base->job.loop && !base->python)
-        hc_loop_free(base->job.loop);
-    base->job.loop = NULL;
+    hc_job *job = &base->own;
+    if (base->job != job) { /* Python's, which owns its parts */
+        hc_job_remove_user(base->job, &base->python_job);
+        hc__plans_free(base, NULL);
+        base->job = job;
+    }
+    if (job->loop)
+        hc_loop_free(job->loop);
+    job->loop = NULL;
     hc__plans_free(base, NULL);
     hc_in_flight_free(&base->in_flight);
     hc_segment_close(&base->segment);
-    if (base->job.net)
-        base->job.net->ops->free(base->job.net);
-    base->job.net = NULL;
+    if (job->net)
+        job->net->ops->free(job->net);
+    job->net = NULL;
 }
 
 /* ---- process sets ------------------------------------------------------------------------------------------ */
@@ -174,12 +174,12 @@ int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int
                  hc_segment *segment, hc_shortcut **shortcut) {
     hc_members members;
     hc_set_draft draft;
-    int status = hc_members_find(&base->job, ranks, size, &members);
+    int status = hc_members_find(base->job, ranks, size, &members);
     if (status >= 0) {
-        status = hc_set_draft_make(&base->job, &members, number, generation, segment, &draft);
+        status = hc_set_draft_make(base->job, &members, number, generation, segment, &draft);
         *shortcut = draft.shortcut;
         if (status >= 0)
-            status = hc_set_add(&base->job, &draft);
+            status = hc_set_add(base->job, &draft);
         hc_set_draft_free(&draft);
     }
     hc_members_free(&members);
@@ -193,13 +193,13 @@ int hc__members_segment(const hc__base *base, const char *what, const int32_t *m
     int32_t first = -1, is_member = 0;
     char name[80];
     for (int32_t i = 0; i < size; i++) {
-        if (base->job.node_of[members[i]] != base->job.node_of[base->job.rank])
+        if (base->job->node_of[members[i]] != base->job->node_of[base->job->rank])
             continue;
         first = first < 0 ? members[i] : first;
-        is_member |= members[i] == base->job.rank;
+        is_member |= members[i] == base->job->rank;
     }
-    snprintf(name, sizeof name, "/hpccoll-%s-%s-%d", base->nonce, what, (int)first);
-    return hc__segment_make(segment, name, bytes, is_member && first == base->job.rank, is_member, agreement);
+    snprintf(name, sizeof name, "/hpccoll-%s-%s-%d", base->job->nonce, what, (int)first);
+    return hc__segment_make(segment, name, bytes, is_member && first == base->job->rank, is_member, agreement);
 }
 
 int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int32_t size, hc__agreement agreement,
@@ -207,7 +207,7 @@ int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int
     int32_t here = 0;
     char what[16];
     for (int32_t i = 0; i < size; i++)
-        here += base->job.node_of[members[i]] == base->job.node_of[base->job.rank];
+        here += base->job->node_of[members[i]] == base->job->node_of[base->job->rank];
     snprintf(what, sizeof what, "%u", number);
     return hc__members_segment(base, what, members, size, hc_shm_bytes(here), agreement, segment);
 }

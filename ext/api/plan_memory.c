@@ -50,7 +50,7 @@ void hc__plan_rest(hpccoll_plan *plan) {
 void hc__plan_link(hpccoll_plan *plan) {
     hc__base *base = plan->world->base;
     pthread_mutex_lock(&base->lock);
-    hc_plans_take(&base->job.used, plan->number);
+    hc_job_take_number(base->job, plan->number);
     plan->next = base->plans;
     plan->link = &base->plans;
     if (base->plans)
@@ -64,11 +64,12 @@ static void unlink_plan(hpccoll_plan *plan, hc__base *base) {
     if (plan->next)
         plan->next->link = plan->link;
     plan->link = NULL;
-    hc_plans_give_back(&base->job.used, plan->number);
+    hc_job_give_number_back(base->job, plan->number);
 }
 
-static void end_plan(hpccoll_plan *plan) {
-    hc_plan_free(plan->c);
+static void end_plan(hpccoll_plan *plan, const hc__base *base) {
+    if (plan->c)
+        base->calls.plan_free(plan->c);
     hc_handle_release(plan->handle);
     plan->c = NULL;
     plan->handle = NULL;
@@ -81,7 +82,7 @@ void hc__plan_give_back(hpccoll_plan *plan) {
         unlink_plan(plan, base);
         pthread_mutex_unlock(&base->lock);
     }
-    end_plan(plan);
+    end_plan(plan, base);
 }
 
 void hc__plans_free(hc__base *base, const hpccoll_world *world) {
@@ -90,7 +91,7 @@ void hc__plans_free(hc__base *base, const hpccoll_world *world) {
         next = plan->next;
         if (!world || plan->world == world) {
             unlink_plan(plan, base);
-            end_plan(plan);
+            end_plan(plan, base);
         }
     }
     pthread_mutex_unlock(&base->lock);

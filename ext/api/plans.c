@@ -27,7 +27,7 @@ static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc_me
     plan->handle = hc__call_handle(&made, world, name, length, wire);
     if (!plan->handle)
         return HC_NO_MEMORY;
-    int status = hc_plan_build(&world->base->job, members, terms, plan->handle, segment, &plan->c);
+    int status = world->base->calls.plan_build(world->base->job, members, terms, plan->handle, segment, &plan->c);
     if (status == HC_NO_MEMORY)
         return hc__error(status, "no memory for a plan");
     return status < 0 ? hc__error(status, "no data plane for the plan; is the number of its tags beyond what the net "
@@ -58,10 +58,10 @@ static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given,
     hc_members members;
     hc_plan_terms terms = {0};
     hc_segment segment;
-    int status = hc_members_find(&world->base->job, world->members, world->size, &members);
+    int status = hc_members_find(world->base->job, world->members, world->size, &members);
     status = status < 0 ? hc__error(status, NULL) : hc__plan_agree(given, whole, world, members.nodes, &terms);
     if (status >= 0) {
-        world->base->job.used.generation = terms.generation;
+        hc_job_note_generation(world->base->job, terms.generation);
         status = make_segment(world, &terms, &segment);
     }
     if (status >= 0) {
@@ -80,11 +80,8 @@ static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given,
     return status;
 }
 
-/* Plans of this library run in a loop of its own. */
 int hc__plan_check(const hpccoll_world *world, hpccoll_plan **plan) {
     int status = hc__world_check(world);
-    if (status >= 0 && world->base->python)
-        status = hc__error(HC_UNSUPPORTED, "the World was made in Python: make its plans there, too");
     if (status >= 0 && !plan)
         status = hc__error(HC_INVALID, "the place for the plan is NULL");
     if (plan)
@@ -169,7 +166,7 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
     if (status < 0)
         return status;
     hpccoll_plan *made = hc__plan_new(world);
-    hc_plan *c = made ? hc_plan_new(world->base->job.loop, handle, world->size) : NULL;
+    hc_plan *c = made ? world->base->calls.plan_new(world->base->job->loop, handle, world->size) : NULL;
     if (!c) {
         hc_handle_release(handle);
         if (made)
@@ -232,9 +229,10 @@ static int start(hpccoll_plan *plan, int waits) {
         status = start(plan->parts[i], waits);
     if (plan->is_list || status < 0)
         return status;
-    status = hc_plan_start(plan->c, waits);
+    const hc__base *base = plan->world->base;
+    status = base->calls.plan_start(plan->c, waits);
     if (status < 0)
-        return hc__error(status, "%s", status == HC_BROKEN ? hc_loop_broken_text(plan->world->base->job.loop) : "");
+        return hc__error(status, "%s", status == HC_BROKEN ? base->calls.broken_text(base->job->loop) : "");
     plan->started = 1;
     return HC_OK;
 }
@@ -285,14 +283,15 @@ int hpccoll_plan_wait(hpccoll_plan *plan) {
         return HC_OK;
     if (!plan->c)
         return ended(plan);
-    if (!hc_plan_soon(plan->c))
-        while (!hc_plan_wait(plan->c, UINT64_MAX)) {}
+    const hc_loop_calls *calls = &plan->world->base->calls;
+    if (!calls->plan_soon(plan->c))
+        while (!calls->plan_wait(plan->c, UINT64_MAX)) {}
     return outcome(plan);
 }
 
 /* 1: over, or not started. */
 static int look(const hpccoll_plan *plan) {
-    int over = !plan->started || !plan->c || hc_plan_test(plan->c);
+    int over = !plan->started || !plan->c || plan->world->base->calls.plan_test(plan->c);
     for (int i = 0; i < plan->n; i++)
         over &= look(plan->parts[i]);
     return over;
@@ -306,7 +305,7 @@ int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
         return hc__error(HC_INVALID, "done is NULL");
     over = look(plan);
     if (!over && plan->world->base) {
-        hc_loop_progress(plan->world->base->job.loop);
+        hc_loop_progress(plan->world->base->job->loop);
         over = look(plan);
     }
     *done = over;

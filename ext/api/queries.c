@@ -21,7 +21,7 @@ static int members_here(const hpccoll_world *world, int32_t end) {
     const hc__base *base = world->base;
     int n = 0;
     for (int32_t i = 0; i < end; i++)
-        n += base->job.node_of[world->members[i]] == base->job.node_of[base->job.rank];
+        n += base->job->node_of[world->members[i]] == base->job->node_of[base->job->rank];
     return n;
 }
 
@@ -41,13 +41,13 @@ int hpccoll_node_of(const hpccoll_world *world, int rank) {
         return status;
     if (rank < 0 || rank >= world->size)
         return hc__error(HC_INVALID, "rank is %d: the World has ranks 0 to %d", rank, (int)world->size - 1);
-    return (int)world->base->job.node_of[world->members[rank]];
+    return (int)world->base->job->node_of[world->members[rank]];
 }
 
 int hpccoll_progress(hpccoll_world *world) {
     int status = hc__world_check(world);
     if (status >= 0)
-        world->base->calls.progress(world->base->job.loop);
+        world->base->calls.progress(world->base->job->loop);
     return status;
 }
 
@@ -85,7 +85,7 @@ int hpccoll_stat(hpccoll_world *world, const char *name, uint64_t *value) {
         one++;
     if (!name || !one->name || !value)
         return hc__error(HC_INVALID, "%s is no counter, or value is NULL", name ? name : "NULL");
-    world->base->calls.get_stats(world->base->job.loop, &stats);
+    world->base->calls.get_stats(world->base->job->loop, &stats);
     memcpy(value, (const char *)&stats + one->offset, sizeof *value);
     return HC_OK;
 }

@@ -75,7 +75,8 @@ void hc__request_drop(hpccoll_request *request) {
 /* ---- outcomes ---------------------------------------------------------------------------------------------- */
 
 int hc__await(hpccoll_world *world, hc_handle *h, uint64_t ns) {
-    return world->base ? world->base->calls.wait(world->base->job.loop, &h, 1, ns) : hc_handle_done(h);
+    const hc__base *base = world->base;
+    return base && base->job->loop ? base->calls.wait(base->job->loop, &h, 1, ns) : hc_handle_done(h);
 }
 
 static int status_of(const hc_handle *h) {

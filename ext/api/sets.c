@@ -44,7 +44,8 @@ typedef struct numbers {
 /* The number of the new sets: the lowest that is free on all ranks. */
 static int agree_number(hpccoll_world *world, uint32_t *generation) {
     hc__base *base = world->base;
-    numbers mine = {.generation = base->job.used.generation}, *all = calloc((size_t)world->size, sizeof mine), common;
+    numbers mine = {.generation = hc_job_used(base->job).generation}, *all = calloc((size_t)world->size, sizeof mine),
+            common;
     memcpy(mine.free, base->free_numbers, sizeof mine.free);
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
@@ -56,7 +57,8 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
         common.generation = all[rank].generation > common.generation ? all[rank].generation : common.generation;
     }
     free(all);
-    *generation = base->job.used.generation = (uint32_t)common.generation + 1;
+    *generation = (uint32_t)common.generation + 1;
+    hc_job_note_generation(base->job, *generation);
     for (int number = 0; number < HC_MAX_SETS && status >= 0; number++)
         if (common.free[number / 64] >> number % 64 & 1)
             return number;

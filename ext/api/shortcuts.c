@@ -15,11 +15,11 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world) {
         return 0;
     if (!hc_arguments_shortcut(&read->arguments, &read->place, &call))
         return 0;
-    int state = hc_loop_shortcut(base->job.loop, world->number, world->shortcut, world->rank, &call);
+    int state = hc_loop_shortcut(base->job->loop, world->number, world->shortcut, world->rank, &call);
     if (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_shortcut_wait(base->job.loop, world->shortcut);
+        state = hc_loop_shortcut_wait(base->job->loop, world->shortcut);
     if (state != HC_SHORTCUT_TAKEN)
         return 0;
-    hc_loop_shortcut_end(base->job.loop, world->shortcut, world->rank, world->size, &call);
+    hc_loop_shortcut_end(base->job->loop, world->shortcut, world->rank, world->size, &call);
     return 1;
 }

@@ -113,8 +113,8 @@ static int by_machine(const void *left, const void *right) {
 /* The node of each rank as a number of its own, which the ranks of one machine have next to each other. `order`: the
  * ranks by machine. */
 static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
-    for (int32_t first = 0, end; first < base->job.size; first = end) {
-        for (end = first; end < base->job.size && same_machine(order[first].said, order[end].said);)
+    for (int32_t first = 0, end; first < base->job->size; first = end) {
+        for (end = first; end < base->job->size && same_machine(order[first].said, order[end].said);)
             end++;
         for (int32_t i = first; i < end; i++) {
             int32_t block = *base->settings.nodes ? block_of(base->settings.nodes, end - first, i - first) : 0;
@@ -123,7 +123,7 @@ static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
                                  "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
                                  base->settings.nodes, (int)(end - first), order[i].said->host);
             node_of[order[i].rank] = first + block;
-            if (order[i].rank == base->job.rank)
+            if (order[i].rank == base->job->rank)
                 base->machine_size = end - first;
         }
     }
@@ -132,14 +132,14 @@ static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
 
 /* Numbers the nodes by first appearance, and gives how many there are. */
 static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) {
-    int32_t nodes = 0, mine = node_of[base->job.rank];
-    for (int32_t node = 0; node < base->job.size; node++)
+    int32_t nodes = 0, mine = node_of[base->job->rank];
+    for (int32_t node = 0; node < base->job->size; node++)
         numbers[node] = -1;
-    for (int32_t r = 0; r < base->job.size; r++) {
+    for (int32_t r = 0; r < base->job->size; r++) {
         int32_t *number = &numbers[node_of[r]];
         *number = *number < 0 ? nodes++ : *number;
         base->local_size += node_of[r] == mine;
-        base->local_rank += node_of[r] == mine && r < base->job.rank;
+        base->local_rank += node_of[r] == mine && r < base->job->rank;
         node_of[r] = *number;
     }
     return nodes;
@@ -147,18 +147,18 @@ static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) 
 
 /* A node per machine, or as many as the knob asks for. Gives how many there are, or a status, noted. */
 static int place(hc__base *base, const hello *said) {
-    size_t size = (size_t)base->job.size;
+    size_t size = (size_t)base->job->size;
     located *order = malloc(size * sizeof *order);
     int32_t *numbers = malloc(size * sizeof *numbers);
     int status = order && numbers ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (status >= 0) {
-        for (int32_t r = 0; r < base->job.size; r++)
+        for (int32_t r = 0; r < base->job->size; r++)
             order[r] = (located){&said[r], r};
         qsort(order, size, sizeof *order, by_machine);
-        status = find_nodes(base, order, base->job.node_of);
+        status = find_nodes(base, order, base->job->node_of);
     }
     if (status >= 0)
-        status = number_nodes(base, base->job.node_of, numbers);
+        status = number_nodes(base, base->job->node_of, numbers);
     free(order);
     free(numbers);
     return status;
@@ -166,7 +166,7 @@ static int place(hc__base *base, const hello *said) {
 
 /* For texts: the process of each rank. All in one allocation. */
 static int note_processes(hc__base *base, const hello *said) {
-    size_t n = (size_t)base->job.size;
+    size_t n = (size_t)base->job->size;
     base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof said->host);
     if (!base->process_memory)
         return HC_NO_MEMORY;
@@ -212,37 +212,37 @@ static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello
 
 static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *said) {
     int one_machine = 1;
-    for (int32_t rank = 1; rank < base->job.size; rank++)
+    for (int32_t rank = 1; rank < base->job->size; rank++)
         one_machine &= same_machine(&said[0], &said[rank]);
     int status = base->mpi->comm_duplicate(comm, r->timeout, base->comm);
     if (status >= 0)
-        status = base->mpi->net_new(base->comm, one_machine, &base->job.net);
+        status = base->mpi->net_new(base->comm, one_machine, &base->job->net);
     status = hc__rendezvous_agree(r, status, "MPI_Comm_idup did not end in time, or failed");
     return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
 }
 
 /* Which threads may drive: all ranks know it of all. Without a net any may. */
 static void choose_driver(hc__base *base, const hello *said, int has_net) {
-    int level = has_net ? said[base->job.rank].thread_level : 3;
+    int level = has_net ? said[base->job->rank].thread_level : 3;
     base->background = base->settings.background && level == 3;
     base->one_thread = level < 2;
     base->heartbeat = 1;
-    for (int32_t r = 0; r < base->job.size; r++)
+    for (int32_t r = 0; r < base->job->size; r++)
         base->heartbeat &= said[r].background && (!has_net || said[r].thread_level == 3);
 }
 
 static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
-    if (base->job.rank != 0 || !base->settings.verbose)
+    if (base->job->rank != 0 || !base->settings.verbose)
         return;
     char waiting[128], stores[128];
-    hc_loop_describe_stores(base->job.loop, stores, sizeof stores);
-    hc_loop_describe_waiting(base->job.loop, waiting, sizeof waiting);
+    hc_loop_describe_stores(base->job->loop, stores, sizeof stores);
+    hc_loop_describe_waiting(base->job->loop, waiting, sizeof waiting);
     fprintf(
         stderr,
         "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; stores: %s\n",
-        HPCCOLL_VERSION, (int)base->job.size, base->job.size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
+        HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
         *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
-        base->job.net ? ", between nodes MPI of the family of " : "", base->job.net ? base->mpi->name : "",
+        base->job->net ? ", between nodes MPI of the family of " : "", base->job->net ? base->mpi->name : "",
         base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
         stores);
 }
@@ -256,7 +256,7 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *sai
     if ((status = compare_settings(base, r, said)) < 0 || (status = note_processes(base, said)) < 0)
         return status;
     r->processes = &base->processes;
-    memcpy(base->nonce, said[0].nonce, sizeof base->nonce);
+    memcpy(base->job->nonce, said[0].nonce, sizeof base->job->nonce);
     int32_t nodes = place(base, said);
     if (nodes < 0)
         return nodes;
@@ -271,8 +271,9 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *sai
 
 int hc__start(hc__base *base, hc_net *net, const void *comm) {
     const hc__settings *settings = &base->settings;
-    hc__rendezvous r = {.net = net, .rank = base->job.rank, .size = base->job.size, .timeout = settings->start_timeout};
-    hello *said = calloc((size_t)base->job.size, sizeof *said);
+    hc__rendezvous r = {
+        .net = net, .rank = base->job->rank, .size = base->job->size, .timeout = settings->start_timeout};
+    hello *said = calloc((size_t)base->job->size, sizeof *said);
     int status = said ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (status >= 0 && hc_kernels_select(settings->simd) < 0)
         status = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);

@@ -15,24 +15,35 @@ static const char freed[] = "it was freed";
 static void free_base(hc__base *base) {
     hc__parts_free(base);
     pthread_mutex_destroy(&base->lock);
+    pthread_mutex_destroy(&base->own.lock);
     free(base->process_memory);
-    free(base->job.node_of);
+    free(base->own.node_of);
     free(base);
 }
 
-static hc__base *new_base(int32_t rank, int32_t size) {
+/* Without ranks: `job` has no parts yet. */
+static hc__base *empty_base(void) {
     hc__base *base = calloc(1, sizeof *base);
     if (!base)
         return NULL;
-    base->job.rank = rank;
-    base->job.size = size;
+    base->job = &base->own;
+    hc_job_init(base->job);
     base->segment.fd = -1;
-    base->calls = hc__own_calls;
-    base->job.node_of = calloc((size_t)size, sizeof *base->job.node_of);
     memset(base->free_numbers, 0xff, sizeof base->free_numbers);
     base->free_numbers[0] &= ~1ull;
     pthread_mutex_init(&base->lock, NULL);
-    if (!base->job.node_of) {
+    return base;
+}
+
+static hc__base *new_base(int32_t rank, int32_t size) {
+    hc__base *base = empty_base();
+    if (!base)
+        return NULL;
+    base->calls = hc__own_calls;
+    base->job->rank = rank;
+    base->job->size = size;
+    base->job->node_of = calloc((size_t)size, sizeof *base->job->node_of);
+    if (!base->job->node_of) {
         free_base(base);
         return NULL;
     }
@@ -40,12 +51,12 @@ static hc__base *new_base(int32_t rank, int32_t size) {
 }
 
 static hpccoll_world *world_of_all(hc__base *base) {
-    int32_t *members = malloc((size_t)base->job.size * sizeof *members);
+    int32_t *members = malloc((size_t)base->job->size * sizeof *members);
     hpccoll_world *world = NULL;
-    for (int32_t r = 0; members && r < base->job.size; r++)
+    for (int32_t r = 0; members && r < base->job->size; r++)
         members[r] = r;
     if (members)
-        world = hc__world_new(base, 0, members, base->job.size, base->job.rank);
+        world = hc__world_new(base, 0, members, base->job->size, base->job->rank);
     if (world)
         world->shortcut = base->shortcut;
     free(members);
@@ -64,8 +75,8 @@ static int make(hc__base *base, hc_net *net, const void *comm, const hc__setting
 
 static void mark_forked(void) {
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
-        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job.loop && world->number == 0)
-            hc_loop_forked(world->base->job.loop);
+        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job->loop && world->number == 0)
+            hc_loop_forked(world->base->job->loop);
 }
 
 static void watch_forks(void) {
@@ -177,6 +188,22 @@ int hpccoll_world_from_fortran(int comm, const char *options, hpccoll_world **wo
     return hpccoll_world_from_comm(handle, (size_t)mpi->facts()->value, options, world);
 }
 
+static void find_place_on_node(hc__base *base) {
+    const hc_job *job = base->job;
+    for (int32_t r = 0; r < job->size; r++) {
+        int here = job->node_of[r] == job->node_of[job->rank];
+        base->local_size += here;
+        base->local_rank += here && r < job->rank;
+    }
+}
+
+/* Python's loop is gone: the plans that C has made in it go, too. */
+static void end_with_python(void *of) {
+    hc__base *base = of;
+    hc__plans_free(base, NULL);
+    base->job = &base->own;
+}
+
 int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
     hc_python_world *python = capsule_pointer;
     if (!world || !python)
@@ -188,17 +215,15 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
                          "hpccoll");
     if (python->closed)
         return hc__error(HC_SHUT_DOWN, NULL);
-    hc__base *base = new_base(python->loop_rank, python->loop_size);
+    hc__base *base = empty_base();
     if (!base)
         return hc__error(HC_NO_MEMORY, NULL);
-    memcpy(base->job.node_of, python->node_of, (size_t)base->job.size * sizeof *base->job.node_of);
-    for (int32_t r = 0; r < base->job.size; r++) {
-        base->local_size += base->job.node_of[r] == base->job.node_of[base->job.rank];
-        base->local_rank += base->job.node_of[r] == base->job.node_of[base->job.rank] && r < base->job.rank;
-    }
-    base->job.loop = python->loop;
+    base->job = python->job;
     base->calls = python->calls;
     base->python = python;
+    find_place_on_node(base);
+    base->python_job = (hc_job_user){.ended = end_with_python, .of = base};
+    hc_job_add_user(base->job, &base->python_job);
     *world = hc__world_new(base, python->set, python->members, python->size, python->rank);
     return *world ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
 }
@@ -224,7 +249,7 @@ static int stop(hpccoll_world *world) {
     hc_handle *h = hc_handle_new(HC_EV_STOP, world->number, 0, 0, NULL, 0, 0);
     if (!h)
         return 0;
-    hc_loop_submit(world->base->job.loop, h, 1);
+    hc_loop_submit(world->base->job->loop, h, 1);
     int done = hc__await(world, h, world->base->settings.stop_timeout + STOP_AT_LEAST);
     hc_handle_release(h);
     return done;
@@ -234,7 +259,7 @@ static int stop(hpccoll_world *world) {
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
     if (stop(world) &&
-        hc_job_command(&base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
+        hc_job_command(base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
         base->free_numbers[world->number / 64] |= 1ull << world->number % 64;
         hc__plans_free(base, world);
     }
@@ -245,7 +270,6 @@ static void end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
     if (base->python) {
         hc__worlds_ended(base, by);
-        base->job.loop = NULL;
         free_base(base);
         return;
     }
@@ -274,8 +298,8 @@ int hpccoll_world_free(hpccoll_world **world) {
         own->ended_by = freed;
         return HC_OK;
     }
-    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->job.loop)) < 0)
-        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->job.loop));
+    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->job->loop)) < 0)
+        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->job->loop));
     end(own, freed);
     return broken < 0 ? hc__error(broken, "%s", text) : HC_OK;
 }

@@ -18,7 +18,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset, strcmp, strdup, strlen
+from libc.string cimport memcpy, memset, strcmp, strdup, strlen, strncpy
 
 import faulthandler
 import operator

@@ -360,8 +360,6 @@ cdef extern from "world/plan_agreement.h" nogil:
         void *of
     ctypedef struct hc_plans_used:
         uint32_t generation
-    void hc_plans_take(hc_plans_used *, int)
-    void hc_plans_give_back(hc_plans_used *, int)
     int hc_plans_between_nodes(const hc_plans_used *)
     ctypedef struct hc_plan_proposal:
         const hc_arguments *given
@@ -386,7 +384,13 @@ cdef extern from "world/job.h" nogil:
         int32_t *node_of
         int32_t rank, size, fanout
         hc_hierarchy_config hierarchy
-        hc_plans_used used
+        char nonce[17]
+    void hc_job_init(hc_job *)
+    void hc_job_end_users(hc_job *)
+    hc_plans_used hc_job_used(hc_job *)
+    void hc_job_note_generation(hc_job *, uint32_t)
+    void hc_job_take_number(hc_job *, int)
+    void hc_job_give_number_back(hc_job *, int)
     ctypedef struct hc_members:
         const int32_t *ranks
         int32_t size, own

@@ -159,14 +159,13 @@ cdef class Loop:
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
                                shares_device=shares_device, gpu_aware=gpu_aware)
         self.said_device = set() if rank == 0 and settings.verbose else None
-        self.orphans = []
-        self.shared = []
+        self.orphans, self.shared = [], []
         self.plans, self.started_plans = weakref.WeakSet(), []
         self.rank = rank
         self.size = len(node_of)
         self.node_of = node_of
         self.settings = settings
-        self.describe_job()
+        self.describe_job(world.encode())
         self.background = background
         self.notes_sites = settings.debug
         self.segment = segment
@@ -180,12 +179,14 @@ cdef class Loop:
         self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder),
                   machine_size)
 
-    cdef int describe_job(self) except -1:
+    cdef int describe_job(self, bytes nonce) except -1:
         self.algorithm = self.settings.algorithm.encode()
+        hc_job_init(&self.job)
         self.job.node_of = copy_ranks(self.node_of)
         self.job.rank, self.job.size, self.job.fanout = self.rank, self.size, self.settings.fanout
         fill_knobs(hc__hierarchy_knobs, &self.job.hierarchy, self.settings)
         self.job.hierarchy.algorithm = self.algorithm
+        strncpy(self.job.nonce, nonce, sizeof(self.job.nonce) - 1)
         return 0
 
     cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
@@ -248,6 +249,7 @@ cdef class Loop:
         with nogil:
             hc_gate_close(c, -1)
             hc_loop_free(c)
+        hc_job_end_users(&self.job)
         if self.devices.accelerator is not None:
             self.let_go_of_device()
         for plan in [*self.plans, *self.started_plans]:
@@ -264,6 +266,7 @@ cdef class Loop:
             with nogil:  # the background thread may need it to end
                 hc_gate_close(self.c, -1)
                 hc_loop_free(self.c)
+            hc_job_end_users(&self.job)
         free(self.process_memory)
         free(self.job.node_of)
 

@@ -43,18 +43,17 @@ def refuse_plan(Set own, str operation, str why):
     hc_plan_refuse(&c, own.size, CODES[operation], HC_INVALID, text)
 
 
-cdef int agree_on_plan(Plan plan, Plan whole, uint32_t generation) except -1:
+cdef int agree_on_plan(Plan plan, Plan whole) except -1:
     """Find the plan's terms with all ranks. The same error on all of them, or none."""
     cdef Exchange exchange = exchange_of(plan.set)
     cdef hc_exchange c = exchange.c()
     cdef hc_arguments barrier = hc_arguments_of(CODES["barrier"])
     cdef hc_plan_proposal proposal
     cdef char why[HC_PLAN_WHY]
-    cdef Loop loop = plan.set.loop
-    loop.job.used.generation = generation
+    cdef hc_plans_used used = hc_job_used(&plan.set.loop.job)
     proposal.given = &barrier if plan.is_barrier else &plan.call.given
     proposal.whole = &barrier if plan.is_barrier else &whole.call.given
-    proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.set.where.nodes, &loop.job.used
+    proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.set.where.nodes, &used
     cdef int status = hc_plan_agree(&proposal, &c, &plan.terms, why)
     if exchange.error is not None:
         raise exchange.error
@@ -65,4 +64,15 @@ cdef int agree_on_plan(Plan plan, Plan whole, uint32_t generation) except -1:
 
 def plans_between_nodes(Loop loop):
     """How many plans of this rank have tags between nodes."""
-    return hc_plans_between_nodes(&loop.job.used)
+    cdef hc_plans_used used = hc_job_used(&loop.job)
+    return hc_plans_between_nodes(&used)
+
+
+def newest_generation(Loop loop):
+    """The generation of the newest process set or plan of this rank: numbers come again, generations do not."""
+    return hc_job_used(&loop.job).generation
+
+
+def note_generation(Loop loop, uint32_t generation):
+    """There is a newer process set or plan."""
+    hc_job_note_generation(&loop.job, generation)

@@ -73,16 +73,14 @@ cdef class Plan:
         """The dtypes of its arrays."""
         return [DTYPES[self.call.given.operands[2 * at].dtype] for at in range(<Py_ssize_t>self.call.given.n)]
 
-    def agree(self, Plan whole, uint32_t generation):
+    def agree(self, Plan whole):
         """Agree on the plan with all ranks of its process set. The same error on all of them, or none.
 
         :param whole: the plan of the group that this one is a part of, else the plan itself
-        :param generation: of the newest process set or plan here
-        :returns: the generation of the plan
         """
-        agree_on_plan(self, whole, generation)
+        agree_on_plan(self, whole)
+        hc_job_note_generation(&self.set.loop.job, self.terms.generation)
         self.name = f"plan {self.terms.generation}"
-        return self.terms.generation
 
     cdef int find_result(self) except -1:
         """Find what wait() returns: in `out`, or in a new array of as many rows as the ranks have agreed on."""
@@ -139,7 +137,7 @@ cdef class Plan:
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
         self.number = self.terms.number
-        hc_plans_take(&self.set.loop.job.used, self.number)
+        hc_job_take_number(&self.set.loop.job, self.number)
         self.set.loop.plans.add(self)
 
     # ---- used ------------------------------------------------------------------------------------
@@ -295,7 +293,7 @@ cdef class Plan:
         hc_handle_release(self.h)
         self.h = NULL
         self.held = self.result = self.out = self.fills = self.copies = None
-        hc_plans_give_back(&loop.job.used, self.number)
+        hc_job_give_number_back(&loop.job, self.number)
         loop.plans.discard(self)
         return 0
 

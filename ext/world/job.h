@@ -12,6 +12,15 @@
 #include "transport/shm/shm.h"
 #include "world/plan_agreement.h"
 
+#include <pthread.h>
+
+/* Code of another library that uses the job; `ended` is called when the loop is gone, before the net is. */
+typedef struct hc_job_user {
+    void (*ended)(void *of);
+    void *of;
+    struct hc_job_user *next;
+} hc_job_user;
+
 typedef struct hc_job {
     hc_loop *loop;
     hc_net *net; /* NULL: one node holds all ranks */
@@ -19,8 +28,19 @@ typedef struct hc_job {
     int32_t *node_of; /* of each rank */
     int32_t rank, size, fanout;
     hc_hierarchy_config hierarchy; /* its knobs and its algorithm, for all data planes; the rest is each one's */
+    char nonce[17];                /* a word that no other job has, for names of shared memory */
+    pthread_mutex_t lock;          /* of the next two */
     hc_plans_used used;
+    hc_job_user *users;
 } hc_job;
+void hc_job_init(hc_job *);
+void hc_job_add_user(hc_job *, hc_job_user *);
+void hc_job_remove_user(hc_job *, hc_job_user *);
+void hc_job_end_users(hc_job *);
+hc_plans_used hc_job_used(hc_job *); /* a copy */
+void hc_job_note_generation(hc_job *, uint32_t);
+void hc_job_take_number(hc_job *, int); /* of a plan's tags; -1: nothing */
+void hc_job_give_number_back(hc_job *, int);
 
 /* Some ranks of the job, of which this rank is one. */
 typedef struct hc_members {

@@ -35,16 +35,6 @@ __attribute__((format(printf, 3, 4))) static int fail(char *why, int status, con
     return status;
 }
 
-void hc_plans_take(hc_plans_used *used, int number) {
-    if (number >= 0)
-        used->numbers[number / 64] |= 1ull << number % 64;
-}
-
-void hc_plans_give_back(hc_plans_used *used, int number) {
-    if (number >= 0)
-        used->numbers[number / 64] &= ~(1ull << number % 64);
-}
-
 int hc_plans_between_nodes(const hc_plans_used *used) {
     int n = 0;
     for (int word = 0; word < HC_PLAN_NUMBERS / 64; word++)

@@ -26,8 +26,6 @@ typedef struct hc_plans_used {
     uint64_t numbers[HC_PLAN_NUMBERS / 64]; /* bit n: a plan has the tags of number HC_MAX_SETS + n */
 } hc_plans_used;
 
-void hc_plans_take(hc_plans_used *, int number); /* number -1: nothing */
-void hc_plans_give_back(hc_plans_used *, int number);
 int hc_plans_between_nodes(const hc_plans_used *); /* how many there are */
 
 /* What this rank was given: checked arguments. */

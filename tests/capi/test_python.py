@@ -10,7 +10,7 @@ import pytest
 import hpccoll
 
 LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
-FLOAT64, SUM, SHUT_DOWN, UNSUPPORTED = 12, 1, -3, -13
+FLOAT64, SUM, MISMATCH, SHUT_DOWN, UNSUPPORTED = 12, 1, -1, -3, -13
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +94,36 @@ def test_c_may_end_its_use(library: ctypes.CDLL) -> None:
         assert library.hpccoll_world_free(ctypes.byref(c)) == 0
         assert c.value is None
         assert hpccoll.allreduce(np.ones(1), world=world) == world.size
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("elements", [1, 30_000])
+def test_plans_of_both_sides(library: ctypes.CDLL, elements: int) -> None:
+    """C makes plans in the loop that Python has made; the World may end before they are freed."""
+    with hpccoll.World(verbose=0) as world:
+        c, plan = given_to_c(library, world), ctypes.c_void_p()
+        x, y = np.empty(elements), np.empty(elements)
+        make = library.hpccoll_allreduce_init
+        data, count = ctypes.c_void_p(x.ctypes.data), ctypes.c_int64(x.size)
+        assert make(ctypes.c_void_p(-1), data, count, FLOAT64, SUM, None, c, ctypes.byref(plan)) == 0
+        of_python = hpccoll.allreduce_init(y, hpccoll.MAX, out=y, world=world)
+        half = world.split(world.rank % 2)
+        with hpccoll.barrier_init(world=half) as barrier:
+            for step in range(5):
+                x[:], y[:] = world.rank + step, world.rank + step
+                assert library.hpccoll_start(plan) == 0
+                of_python.start()
+                barrier()
+                assert add(library, c, np.ones(2)) == 0
+                assert library.hpccoll_plan_wait(plan) == 0
+                of_python.wait()
+                assert (x == sum(range(world.size)) + world.size * step).all()
+                assert (y == world.size - 1 + step).all()
+        half.shutdown()
+        other, count = ctypes.c_void_p(), ctypes.c_int64(1 - world.rank % 2)
+        wrong = make(ctypes.c_void_p(-1), data, count, FLOAT64, SUM, None, c, ctypes.byref(other))
+        assert wrong == (MISMATCH if world.size > 1 else 0)
+        assert world.size == 1 or b"tensors differs" in library.hpccoll_last_error()
+    assert library.hpccoll_start(plan) == SHUT_DOWN
+    assert library.hpccoll_plan_free(ctypes.byref(plan)) == 0

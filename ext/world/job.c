@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c - what the threads and the languages of a process share of a job: generations, numbers of plans, users.
+ */
+#include "world/job.h"
+
+void hc_job_init(hc_job *job) {
+    pthread_mutex_init(&job->lock, NULL);
+}
+
+/* ---- users ------------------------------------------------------------------------------------------------- */
+
+void hc_job_add_user(hc_job *job, hc_job_user *user) {
+    pthread_mutex_lock(&job->lock);
+    user->next = job->users;
+    job->users = user;
+    pthread_mutex_unlock(&job->lock);
+}
+
+void hc_job_remove_user(hc_job *job, hc_job_user *user) {
+    pthread_mutex_lock(&job->lock);
+    for (hc_job_user **at = &job->users; *at; at = &(*at)->next) {
+        if (*at == user) {
+            *at = user->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+static hc_job_user *next_user(hc_job *job) {
+    pthread_mutex_lock(&job->lock);
+    hc_job_user *user = job->users;
+    if (user)
+        job->users = user->next;
+    pthread_mutex_unlock(&job->lock);
+    return user;
+}
+
+void hc_job_end_users(hc_job *job) {
+    for (hc_job_user *user; (user = next_user(job));)
+        user->ended(user->of); /* may take the lock itself */
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------- */
+
+hc_plans_used hc_job_used(hc_job *job) {
+    pthread_mutex_lock(&job->lock);
+    hc_plans_used used = job->used;
+    pthread_mutex_unlock(&job->lock);
+    return used;
+}
+
+void hc_job_note_generation(hc_job *job, uint32_t generation) {
+    pthread_mutex_lock(&job->lock);
+    if (generation > job->used.generation)
+        job->used.generation = generation;
+    pthread_mutex_unlock(&job->lock);
+}
+
+void hc_job_take_number(hc_job *job, int number) {
+    if (number < 0)
+        return;
+    pthread_mutex_lock(&job->lock);
+    job->used.numbers[number / 64] |= 1ull << number % 64;
+    pthread_mutex_unlock(&job->lock);
+}
+
+void hc_job_give_number_back(hc_job *job, int number) {
+    if (number < 0)
+        return;
+    pthread_mutex_lock(&job->lock);
+    job->used.numbers[number / 64] &= ~(1ull << number % 64);
+    pthread_mutex_unlock(&job->lock);
+}
