@@ -74,8 +74,6 @@ class Base:
     """A word that no other World has, for names of shared memory."""
     net: net.Choice | None
     """The net between the nodes; None where there is none."""
-    free_numbers: int = (1 << _core.MAX_SETS) - 2
-    """Bit n: set number n is not in use here. Number 0 is the World itself."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None

@@ -237,7 +237,7 @@ class World:
         :param inside: the ranks that are in a group
         """
         base, compare = self.base, compare or self._compare
-        reports = compare("number", [base.free_numbers, base.generation]).values
+        reports = compare("number", [_core.free_set_numbers(base.loop), base.generation]).values
         common = reduce(and_, (free for free, _ in reports))
         if not common:
             raise errors.StartError(
@@ -251,7 +251,7 @@ class World:
         made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
         if made is None:
             return from_parts(base, cast("_core.Set", Outside(self.rank, inside)))
-        base.free_numbers &= ~(1 << number)
+        _core.take_set_number(base.loop, number)
         return from_parts(base, made)
 
     def _compare(self, what: str, value: Any) -> Compared[Any]:
@@ -365,7 +365,7 @@ class World:
             self._free()
         elif stopped and not loop.forked:
             self.core.remove()
-            self.base.free_numbers |= 1 << self.core.number
+            _core.give_set_number_back(loop, self.core.number)
         if failure and not told:
             loop.told = True
             raise failure

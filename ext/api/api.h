@@ -119,6 +119,8 @@ typedef struct hc_loop_calls {
     void (*get_stats)(hc_loop *, hc_loop_stats *);
     void (*refuse)(hc_loop *, uint32_t, const hc_request *);
     const char *(*broken_text)(const hc_loop *);
+    int (*command)(const hc_job *, hc_handle *);
+    int (*set_make)(const hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *, hc_shortcut **);
     hc_plan *(*plan_new)(hc_loop *, hc_handle *, int32_t);
     int (*plan_build)(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **);
     void (*plan_free)(hc_plan *);
@@ -129,16 +131,17 @@ typedef struct hc_loop_calls {
 } hc_loop_calls;
 #define HC_LOOP_CALLS_VERSION 3
 /* Those of the code that includes this. */
-#define HC_LOOP_CALLS                                                                               \
-    {HC_LOOP_CALLS_VERSION, hc_loop_submit, hc_loop_wait,        hc_loop_progress, hc_loop_pending, \
-     hc_loop_get_stats,     hc_loop_refuse, hc_loop_broken_text, hc_plan_new,      hc_plan_build,   \
-     hc_plan_free,          hc_plan_start,  hc_plan_soon,        hc_plan_test,     hc_plan_wait}
+#define HC_LOOP_CALLS                                                                                                  \
+    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,   hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
+     hc_loop_refuse,        hc_loop_broken_text, hc_job_command, hc_set_make,      hc_plan_new,     hc_plan_build,     \
+     hc_plan_free,          hc_plan_start,       hc_plan_soon,   hc_plan_test,     hc_plan_wait}
 extern const hc_loop_calls hc__own_calls;
 
 /* What a capsule "hpccoll.world" of Python points to; the capsule owns it, and sets `closed` when the World ends. */
 typedef struct hc_python_world {
     hc_loop_calls calls;
-    hc_job *job; /* until it is closed */
+    hc_job *job;           /* until it is closed */
+    uint64_t stop_timeout; /* ns */
     uint32_t set;
     int32_t rank, size;
     const int32_t *members;
@@ -159,10 +162,9 @@ typedef struct hc__base {
     int32_t local_rank, local_size, machine_size;
     hc_shortcut *shortcut; /* of the World of all ranks */
     uint8_t background, one_thread, heartbeat;
-    uint64_t free_numbers[HC_MAX_SETS / 64]; /* bit n: set number n is not in use here */
-    hpccoll_plan *plans;                     /* that were not freed */
-    hc_python_world *python;                 /* NULL: the loop is this library's */
-    pthread_mutex_t lock;                    /* of `in_flight` and `plans` */
+    hpccoll_plan *plans;     /* that were not freed */
+    hc_python_world *python; /* NULL: the loop is this library's */
+    pthread_mutex_t lock;    /* of `in_flight` and `plans` */
     hc_in_flight in_flight;
     atomic_int noted; /* in_flight is not empty */
 } hc__base;

@@ -172,17 +172,7 @@ void hc__parts_free(hc__base *base) {
 
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size,
                  hc_segment *segment, hc_shortcut **shortcut) {
-    hc_members members;
-    hc_set_draft draft;
-    int status = hc_members_find(base->job, ranks, size, &members);
-    if (status >= 0) {
-        status = hc_set_draft_make(base->job, &members, number, generation, segment, &draft);
-        *shortcut = draft.shortcut;
-        if (status >= 0)
-            status = hc_set_add(base->job, &draft);
-        hc_set_draft_free(&draft);
-    }
-    hc_members_free(&members);
+    int status = base->calls.set_make(base->job, ranks, size, number, generation, segment, shortcut);
     if (status < 0)
         hc_segment_close(segment);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;

@@ -50,7 +50,7 @@ void hc__plan_rest(hpccoll_plan *plan) {
 void hc__plan_link(hpccoll_plan *plan) {
     hc__base *base = plan->world->base;
     pthread_mutex_lock(&base->lock);
-    hc_job_take_number(base->job, plan->number);
+    hc_job_take_plan_number(base->job, plan->number);
     plan->next = base->plans;
     plan->link = &base->plans;
     if (base->plans)
@@ -64,7 +64,7 @@ static void unlink_plan(hpccoll_plan *plan, hc__base *base) {
     if (plan->next)
         plan->next->link = plan->link;
     plan->link = NULL;
-    hc_job_give_number_back(base->job, plan->number);
+    hc_job_give_plan_number_back(base->job, plan->number);
 }
 
 static void end_plan(hpccoll_plan *plan, const hc__base *base) {

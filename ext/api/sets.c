@@ -37,7 +37,7 @@ int hc__agree(void *of, int status, const char *why) {
 
 /* What is free on all ranks, and the newest generation that any has seen. */
 typedef struct numbers {
-    uint64_t free[HC_MAX_SETS / 64];
+    hc_set_numbers free;
     uint64_t generation;
 } numbers;
 
@@ -46,21 +46,21 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
     hc__base *base = world->base;
     numbers mine = {.generation = hc_job_used(base->job).generation}, *all = calloc((size_t)world->size, sizeof mine),
             common;
-    memcpy(mine.free, base->free_numbers, sizeof mine.free);
+    mine.free = hc_job_free_sets(base->job);
     if (!all)
         return hc__error(HC_NO_MEMORY, NULL);
     int status = hc__exchange(world, "hpccoll.number", &mine, sizeof mine, all);
     common = mine;
     for (int32_t rank = 0; rank < world->size && status >= 0; rank++) {
         for (size_t word = 0; word < HC_MAX_SETS / 64; word++)
-            common.free[word] &= all[rank].free[word];
+            common.free.bits[word] &= all[rank].free.bits[word];
         common.generation = all[rank].generation > common.generation ? all[rank].generation : common.generation;
     }
     free(all);
     *generation = (uint32_t)common.generation + 1;
     hc_job_note_generation(base->job, *generation);
     for (int number = 0; number < HC_MAX_SETS && status >= 0; number++)
-        if (common.free[number / 64] >> number % 64 & 1)
+        if (common.free.bits[number / 64] >> number % 64 & 1)
             return number;
     return status < 0 ? status
                       : hc__error(HC_TRANSPORT, "all %d process sets that a rank can be in are in use: free some",
@@ -87,7 +87,7 @@ static int make(hpccoll_world *world, const int32_t *members, int32_t size, int3
     if (size && status >= 0)
         (*out)->shortcut = shortcut;
     if (size && status >= 0)
-        base->free_numbers[number / 64] &= ~(1ull << number % 64);
+        hc_job_take_set_number(base->job, number);
     return hc__agree(world, status, hpccoll_last_error());
 }
 
@@ -98,9 +98,7 @@ static int check(const hpccoll_world *world, hpccoll_world **out) {
     if (!out)
         return hc__error(HC_INVALID, "the place for the new World is NULL");
     *out = NULL;
-    return world->base->python
-               ? hc__error(HC_UNSUPPORTED, "the World was made in Python: make its process sets there, too")
-               : HC_OK;
+    return HC_OK;
 }
 
 /* The ranks that all have given: the length first, because an allgather of different lengths says nothing of whose. */

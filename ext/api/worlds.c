@@ -29,8 +29,6 @@ static hc__base *empty_base(void) {
     base->job = &base->own;
     hc_job_init(base->job);
     base->segment.fd = -1;
-    memset(base->free_numbers, 0xff, sizeof base->free_numbers);
-    base->free_numbers[0] &= ~1ull;
     pthread_mutex_init(&base->lock, NULL);
     return base;
 }
@@ -221,6 +219,7 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
     base->job = python->job;
     base->calls = python->calls;
     base->python = python;
+    base->settings.stop_timeout = python->stop_timeout;
     find_place_on_node(base);
     base->python_job = (hc_job_user){.ended = end_with_python, .of = base};
     hc_job_add_user(base->job, &base->python_job);
@@ -249,7 +248,7 @@ static int stop(hpccoll_world *world) {
     hc_handle *h = hc_handle_new(HC_EV_STOP, world->number, 0, 0, NULL, 0, 0);
     if (!h)
         return 0;
-    hc_loop_submit(world->base->job->loop, h, 1);
+    world->base->calls.submit(world->base->job->loop, h, 1);
     int done = hc__await(world, h, world->base->settings.stop_timeout + STOP_AT_LEAST);
     hc_handle_release(h);
     return done;
@@ -259,8 +258,8 @@ static int stop(hpccoll_world *world) {
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
     if (stop(world) &&
-        hc_job_command(base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
-        base->free_numbers[world->number / 64] |= 1ull << world->number % 64;
+        base->calls.command(base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
+        hc_job_give_set_number_back(base->job, (int)world->number);
         hc__plans_free(base, world);
     }
     hc__world_ended(world, freed);
@@ -268,9 +267,13 @@ static void end_set(hpccoll_world *world) {
 
 static void end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
-    if (base->python) {
+    if (base->python && world->number == base->python->set) { /* which Python ends */
         hc__worlds_ended(base, by);
         free_base(base);
+        return;
+    }
+    if (!base->job->loop) { /* Python has ended it, and all its process sets */
+        hc__world_ended(world, by);
         return;
     }
     await_others(world);

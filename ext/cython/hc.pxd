@@ -389,8 +389,13 @@ cdef extern from "world/job.h" nogil:
     void hc_job_end_users(hc_job *)
     hc_plans_used hc_job_used(hc_job *)
     void hc_job_note_generation(hc_job *, uint32_t)
-    void hc_job_take_number(hc_job *, int)
-    void hc_job_give_number_back(hc_job *, int)
+    ctypedef struct hc_set_numbers:
+        uint64_t bits[HC_MAX_SETS // 64]
+    hc_set_numbers hc_job_free_sets(hc_job *)
+    void hc_job_take_set_number(hc_job *, int)
+    void hc_job_give_set_number_back(hc_job *, int)
+    void hc_job_take_plan_number(hc_job *, int)
+    void hc_job_give_plan_number_back(hc_job *, int)
     ctypedef struct hc_members:
         const int32_t *ranks
         int32_t size, own

@@ -11,6 +11,7 @@ cdef extern from "api/api.h":
     ctypedef struct hc_python_world:
         hc_loop_calls calls
         hc_job *job
+        uint64_t stop_timeout
         const int32_t *members
         int32_t rank, size
         uint32_t set
@@ -25,6 +26,7 @@ cdef object share_with_c(Set own):
         raise MemoryError
     shared.calls, shared.job, shared.set = hc__calls_of_python, &own.loop.job, own.number
     shared.rank, shared.size = own.rank, own.size
+    shared.stop_timeout = nanoseconds(own.loop.settings.stop_timeout)
     shared.members = copy_ranks(own.members)
     capsule = PyCapsule_New(shared, "hpccoll.world", NULL)
     own.loop.shared.append((own.number, capsule))

@@ -60,19 +60,3 @@ cdef int agree_on_plan(Plan plan, Plan whole) except -1:
     if status < 0:
         raise error_of(status, (<bytes>why).decode("utf-8", "replace"))
     return 0
-
-
-def plans_between_nodes(Loop loop):
-    """How many plans of this rank have tags between nodes."""
-    cdef hc_plans_used used = hc_job_used(&loop.job)
-    return hc_plans_between_nodes(&used)
-
-
-def newest_generation(Loop loop):
-    """The generation of the newest process set or plan of this rank: numbers come again, generations do not."""
-    return hc_job_used(&loop.job).generation
-
-
-def note_generation(Loop loop, uint32_t generation):
-    """There is a newer process set or plan."""
-    hc_job_note_generation(&loop.job, generation)

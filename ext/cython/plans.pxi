@@ -137,7 +137,7 @@ cdef class Plan:
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
         self.number = self.terms.number
-        hc_job_take_number(&self.set.loop.job, self.number)
+        hc_job_take_plan_number(&self.set.loop.job, self.number)
         self.set.loop.plans.add(self)
 
     # ---- used ------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ cdef class Plan:
         hc_handle_release(self.h)
         self.h = NULL
         self.held = self.result = self.out = self.fills = self.copies = None
-        hc_job_give_number_back(&loop.job, self.number)
+        hc_job_give_plan_number_back(&loop.job, self.number)
         loop.plans.discard(self)
         return 0
 

@@ -4,8 +4,12 @@
  */
 #include "world/job.h"
 
+#include <string.h>
+
 void hc_job_init(hc_job *job) {
     pthread_mutex_init(&job->lock, NULL);
+    memset(&job->free_sets, 0xff, sizeof job->free_sets);
+    job->free_sets.bits[0] &= ~1ull;
 }
 
 /* ---- users ------------------------------------------------------------------------------------------------- */
@@ -42,6 +46,27 @@ void hc_job_end_users(hc_job *job) {
         user->ended(user->of); /* may take the lock itself */
 }
 
+/* ---- process sets ------------------------------------------------------------------------------------------ */
+
+hc_set_numbers hc_job_free_sets(hc_job *job) {
+    pthread_mutex_lock(&job->lock);
+    hc_set_numbers numbers = job->free_sets;
+    pthread_mutex_unlock(&job->lock);
+    return numbers;
+}
+
+void hc_job_take_set_number(hc_job *job, int number) {
+    pthread_mutex_lock(&job->lock);
+    job->free_sets.bits[number / 64] &= ~(1ull << number % 64);
+    pthread_mutex_unlock(&job->lock);
+}
+
+void hc_job_give_set_number_back(hc_job *job, int number) {
+    pthread_mutex_lock(&job->lock);
+    job->free_sets.bits[number / 64] |= 1ull << number % 64;
+    pthread_mutex_unlock(&job->lock);
+}
+
 /* ---- plans ------------------------------------------------------------------------------------------------- */
 
 hc_plans_used hc_job_used(hc_job *job) {
@@ -58,7 +83,7 @@ void hc_job_note_generation(hc_job *job, uint32_t generation) {
     pthread_mutex_unlock(&job->lock);
 }
 
-void hc_job_take_number(hc_job *job, int number) {
+void hc_job_take_plan_number(hc_job *job, int number) {
     if (number < 0)
         return;
     pthread_mutex_lock(&job->lock);
@@ -66,7 +91,7 @@ void hc_job_take_number(hc_job *job, int number) {
     pthread_mutex_unlock(&job->lock);
 }
 
-void hc_job_give_number_back(hc_job *job, int number) {
+void hc_job_give_plan_number_back(hc_job *job, int number) {
     if (number < 0)
         return;
     pthread_mutex_lock(&job->lock);

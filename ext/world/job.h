@@ -21,6 +21,11 @@ typedef struct hc_job_user {
     struct hc_job_user *next;
 } hc_job_user;
 
+/* Bit n: this rank is in no set of number n. Number 0 is the set of all ranks. */
+typedef struct hc_set_numbers {
+    uint64_t bits[HC_MAX_SETS / 64];
+} hc_set_numbers;
+
 typedef struct hc_job {
     hc_loop *loop;
     hc_net *net; /* NULL: one node holds all ranks */
@@ -29,8 +34,9 @@ typedef struct hc_job {
     int32_t rank, size, fanout;
     hc_hierarchy_config hierarchy; /* its knobs and its algorithm, for all data planes; the rest is each one's */
     char nonce[17];                /* a word that no other job has, for names of shared memory */
-    pthread_mutex_t lock;          /* of the next two */
+    pthread_mutex_t lock;          /* of the next three */
     hc_plans_used used;
+    hc_set_numbers free_sets;
     hc_job_user *users;
 } hc_job;
 void hc_job_init(hc_job *);
@@ -38,9 +44,12 @@ void hc_job_add_user(hc_job *, hc_job_user *);
 void hc_job_remove_user(hc_job *, hc_job_user *);
 void hc_job_end_users(hc_job *);
 hc_plans_used hc_job_used(hc_job *); /* a copy */
+hc_set_numbers hc_job_free_sets(hc_job *);
+void hc_job_take_set_number(hc_job *, int);
+void hc_job_give_set_number_back(hc_job *, int);
 void hc_job_note_generation(hc_job *, uint32_t);
-void hc_job_take_number(hc_job *, int); /* of a plan's tags; -1: nothing */
-void hc_job_give_number_back(hc_job *, int);
+void hc_job_take_plan_number(hc_job *, int); /* of a plan's tags; -1: nothing */
+void hc_job_give_plan_number_back(hc_job *, int);
 
 /* Some ranks of the job, of which this rank is one. */
 typedef struct hc_members {
@@ -75,6 +84,9 @@ int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t number, uint3
                       hc_set_draft *);
 int hc_set_add(const hc_job *, hc_set_draft *);
 void hc_set_draft_free(hc_set_draft *);
+/* All of that at once, without a maker. *shortcut: as in the draft. */
+int hc_set_make(const hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *,
+                hc_shortcut **shortcut);
 
 /* The plan whose terms all have agreed on. `handle`: of its arguments, and the caller's. The segment: as above. */
 int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *handle, hc_segment *,

@@ -86,6 +86,22 @@ void hc_set_draft_free(hc_set_draft *draft) {
     free(draft->children);
 }
 
+int hc_set_make(const hc_job *job, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation,
+                hc_segment *segment, hc_shortcut **shortcut) {
+    hc_members members;
+    hc_set_draft draft;
+    int status = hc_members_find(job, ranks, size, &members);
+    if (status >= 0) {
+        status = hc_set_draft_make(job, &members, number, generation, segment, &draft);
+        *shortcut = draft.shortcut;
+        if (status >= 0)
+            status = hc_set_add(job, &draft);
+        hc_set_draft_free(&draft);
+    }
+    hc_members_free(&members);
+    return status;
+}
+
 /* ---- plans ------------------------------------------------------------------------------------------------- */
 
 static int use_planes(const hc_job *job, const hc_members *m, const hc_plan_terms *terms, hc_segment *segment,

@@ -10,7 +10,7 @@ import pytest
 import hpccoll
 
 LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
-FLOAT64, SUM, MISMATCH, SHUT_DOWN, UNSUPPORTED = 12, 1, -1, -3, -13
+FLOAT64, SUM, MISMATCH, SHUT_DOWN = 12, 1, -1, -3
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,6 @@ def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
         half.shutdown()
         assert add(library, of_half, x) == SHUT_DOWN
         assert add(library, c, x) == 0
-        assert library.hpccoll_split(c, 0, 0, ctypes.byref(ctypes.c_void_p())) == UNSUPPORTED
     assert add(library, c, x) == SHUT_DOWN
     assert b"shut down by Python" in library.hpccoll_last_error()
     assert library.hpccoll_world_free(ctypes.byref(c)) == 0
@@ -127,3 +126,32 @@ def test_plans_of_both_sides(library: ctypes.CDLL, elements: int) -> None:
         assert world.size == 1 or b"tensors differs" in library.hpccoll_last_error()
     assert library.hpccoll_start(plan) == SHUT_DOWN
     assert library.hpccoll_plan_free(ctypes.byref(plan)) == 0
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_process_sets_of_both_sides(library: ctypes.CDLL) -> None:
+    """They have different numbers; one that C has not freed ends with the World."""
+    with hpccoll.World(verbose=0) as world:
+        c, parity = given_to_c(library, world), world.rank % 2
+        for turn in range(3):
+            of_c, of_half = ctypes.c_void_p(), ctypes.c_void_p()
+            assert library.hpccoll_split(c, parity, -world.rank, ctypes.byref(of_c)) == 0
+            half = world.split(parity)
+            assert library.hpccoll_split(given_to_c(library, half), 0, 0, ctypes.byref(of_half)) == 0
+            assert library.hpccoll_size(of_c) == half.size
+            assert library.hpccoll_rank(of_c) == half.size - 1 - half.rank
+            for one in (of_c, of_half):
+                x = np.full(1000, world.rank + turn, np.float64)
+                assert add(library, one, x) == 0
+                assert (x == sum(range(parity, world.size, 2)) + turn * half.size).all()
+            assert (hpccoll.allreduce(np.ones(2), world=half) == half.size).all()
+            assert library.hpccoll_world_free(ctypes.byref(of_half)) == 0
+            half.shutdown()
+            if turn != 1:
+                assert library.hpccoll_world_free(ctypes.byref(of_c)) == 0
+            else:
+                left = of_c
+    assert add(library, left, x) == SHUT_DOWN
+    assert library.hpccoll_world_free(ctypes.byref(left)) == 0
+    assert library.hpccoll_world_free(ctypes.byref(c)) == 0
