@@ -21,6 +21,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strcmp, strdup, strlen, strncpy
 
 import faulthandler
+import math
 import operator
 import os
 import platform

@@ -225,7 +225,7 @@ cdef class Call:
             return target
         if type(target) is Buffer:
             raise errors.InvalidArgumentError("out overlaps the input")
-        return read_stand_in(target, o, self.all_copies())
+        return read_stand_in(self.set.loop, target, o, self.all_copies())
 
     cdef object new_result(self, object like, hc_operand *shape, bint as_like, hc_operand *o):
         try:

@@ -8,7 +8,7 @@ cdef int ask_to_stop(Set own) except -1:
         return 0
     h = hc_handle_new(HC_EV_PREEMPT, own.number, 0, 0, NULL, 0, 0)
     if h is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     own.shortens = False  # what this rank calls from now on is agreed behind the question, and tells the answer
     hc_loop_submit(own.loop.c, h, 0)
     hc_handle_release(h)
@@ -23,7 +23,7 @@ cdef int change_knobs(Set own, uint64_t fusion_threshold, uint64_t raise_bytes, 
         return 0
     h = hc_handle_new(HC_EV_TUNE, own.number, 0, 0, NULL, 0, 3)
     if h is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     h.rows[0], h.rows[1] = <int64_t>fusion_threshold, <int64_t>raise_bytes
     h.rows[2] = <int64_t>(raise_window * 1e9)
     hc_loop_submit(own.loop.c, h, 0)

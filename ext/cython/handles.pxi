@@ -349,7 +349,7 @@ def wait_all(handles):
         return
     all_of_them = <hc_handle **>malloc(n * sizeof(hc_handle *))
     if all_of_them is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     try:
         for at in range(n):
             all_of_them[at] = (<Handle?>held[at]).c

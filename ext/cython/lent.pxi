@@ -23,7 +23,7 @@ cdef object share_with_c(Set own):
     """A capsule "hpccoll.world". What it points to is never freed: code of C may ask it after the World has ended."""
     cdef hc_python_world *shared = <hc_python_world *>calloc(1, sizeof(hc_python_world))
     if shared is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     shared.calls, shared.job, shared.set = hc__calls_of_python, &own.loop.job, own.number
     shared.rank, shared.size = own.rank, own.size
     shared.stop_timeout = nanoseconds(own.loop.settings.stop_timeout)

@@ -75,7 +75,7 @@ cdef class Segment:
 cdef int32_t *copy_ranks(object ranks) except NULL:
     cdef int32_t *c = <int32_t *>malloc((len(ranks) + 1) * sizeof(int32_t))
     if c is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     cdef list listed = list(ranks)  # the loop over a list calls no method
     cdef Py_ssize_t i
     for i in range(len(listed)):
@@ -88,7 +88,7 @@ cdef int32_t *copy_places(list ranks, Py_ssize_t size) except NULL:
     cdef int32_t *c = <int32_t *>malloc((size + 1) * sizeof(int32_t))
     cdef Py_ssize_t i
     if c is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     for i in range(size):
         c[i] = -1
     for i in range(len(ranks)):

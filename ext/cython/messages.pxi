@@ -160,7 +160,7 @@ cdef int exchange_faces(Set own, list faces) except -1:
     cdef size_t n = 0
     cdef hc_handle **all_of_them = <hc_handle **>malloc((2 * len(faces) + 1) * sizeof(hc_handle *))
     if all_of_them is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     try:
         for peer, _, tag, _, x in faces:
             handles.append(own.recv(x, peer, tag, True, True, True))

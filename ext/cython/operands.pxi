@@ -250,11 +250,21 @@ cdef inline object read_input(Loop loop, object x, hc_operand *o, list restores)
     return x
 
 
+cdef object no_memory(Loop loop, str what, object nbytes):
+    """The error of an allocation that failed before anything was sent."""
+    return errors.OutOfMemoryError(
+        f"no memory on rank {loop.rank} (host {platform.node()}, pid {os.getpid()}) for {what} of {nbytes} bytes; "
+        "nothing was sent, and the World goes on")
+
+
 cdef inline object read_message(Loop loop, object x, hc_operand *o):
     """read_input() of what has no result: nothing is restored."""
     if read_plain(x, o, False) and not o.memory:
         return x
-    array = read_input(loop, x, o, [])
+    try:
+        array = read_input(loop, x, o, [])
+    except MemoryError:
+        raise no_memory(loop, "a contiguous copy of x", x.nbytes) from None
     drop_type(x, o)
     return array
 
@@ -324,7 +334,7 @@ cdef object read_target(Loop loop, object out, hc_operand *o, list copies, str a
             return buffer
     target = arrays.adopt_out(out, argument)
     if not target.flags.c_contiguous:
-        return read_stand_in(target, o, copies)
+        return read_stand_in(loop, target, o, copies, argument)
     if not read_plain(target, o, True):
         read_slowly(target, o, True)
     return target
@@ -343,9 +353,12 @@ cdef tuple extent_of(object array):
     return begin, end + array.itemsize
 
 
-cdef object read_stand_in(object target, hc_operand *o, list copies):
+cdef object read_stand_in(Loop loop, object target, hc_operand *o, list copies, str argument="out"):
     """Describe a contiguous array that is copied into `target` at the end."""
-    stand_in = empty(target.shape, target.dtype)
+    try:
+        stand_in = empty(target.shape, target.dtype)
+    except MemoryError:
+        raise no_memory(loop, f"a contiguous copy of {argument}", target.nbytes) from None
     copies.append((target, stand_in))
     if not read_plain(stand_in, o, True):
         read_slowly(stand_in, o, True)

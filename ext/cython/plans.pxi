@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # plans.pxi - persistent operations: agreed once, started again and again.
 
-cdef object lasting(object x, list fills, list restores):
+cdef object lasting(Loop loop, object x, list fills, list restores):
     """The contiguous array that every start reads. If `x` is strided it is a stand-in, and (stand-in, x) goes to
     `fills`: each start copies. What turns a result into the type of `x`, or None, goes to `restores`."""
     restore = None
@@ -19,7 +19,10 @@ cdef object lasting(object x, list fills, list restores):
     restores.append(restore)
     if x.flags.c_contiguous:
         return x
-    stand_in = empty(x.shape, x.dtype)
+    try:
+        stand_in = empty(x.shape, x.dtype)
+    except MemoryError:
+        raise no_memory(loop, "a contiguous copy of x", x.nbytes) from None
     fills.append((stand_in, x))
     return stand_in
 
@@ -103,7 +106,11 @@ cdef class Plan:
         array = self.call.held[0]
         if type(array) is Buffer:
             raise errors.InvalidArgumentError("a Buffer needs an out")
-        self.out = empty((rows, *array.shape[1:]), array.dtype)
+        shape = (rows, *array.shape[1:])
+        try:
+            self.out = empty(shape, array.dtype)
+        except MemoryError:
+            raise no_memory(self.set.loop, "its result", math.prod(shape) * array.dtype.itemsize) from None
         self.read(self.out)
         self.result = self.restored(self.out)
         return 0
@@ -305,9 +312,9 @@ cdef Plan new_plan(Set own, str kind, str name, object x, object out):
     plan.restores = []
     cdef list fills = []
     if type(x) is list or type(x) is tuple:
-        plan.x = [lasting(one, fills, plan.restores) for one in x]
+        plan.x = [lasting(own.loop, one, fills, plan.restores) for one in x]
     else:
-        plan.x = lasting(x, fills, plan.restores)
+        plan.x = lasting(own.loop, x, fills, plan.restores)
     plan.out = out
     plan.fills = fills or None
     return plan

@@ -11,7 +11,7 @@ cdef char *copy_processes(list hosts, object host_of, object pids, hc_processes 
     cdef size_t n = len(pids), nhosts = len(names), at
     cdef char *memory = <char *>malloc(nhosts * sizeof(char *) + 2 * n * sizeof(int32_t) + sum(map(len, names)) + 1)
     if memory is NULL:
-        raise MemoryError
+        raise errors.OutOfMemoryError("no memory for a request")
     cdef const char **where = <const char **>memory
     cdef int32_t *of = <int32_t *>(memory + nhosts * sizeof(char *))
     cdef int32_t *copied = of + n

@@ -91,7 +91,7 @@ cdef class Set:
         cdef bytes why = exception_in_flight()
         h = hc_handle_new(HC_EV_STOP, self.number, 0, 0, why, len(why) + 1 if why else 0, 0)
         if h is NULL:
-            raise MemoryError
+            raise errors.OutOfMemoryError("no memory for a request")
         hc_loop_submit(self.loop.c, h, 1)
         done = self.loop.drive(&h, 1, nanoseconds(timeout))
         hc_handle_release(h)
@@ -108,7 +108,7 @@ cdef class Set:
         """Forget the set, after stop(); its number is free again."""
         cdef hc_handle *h = hc_handle_new(HC_EV_REMOVE_SET, self.number, 0, 0, NULL, 0, 0)
         if h is NULL:
-            raise MemoryError
+            raise errors.OutOfMemoryError("no memory for a request")
         while self.in_shortcut:
             time.sleep(0.0001)
         self.shortens, self.shortcut = False, NULL

@@ -164,6 +164,35 @@ def test_no_memory_for_a_result_that_the_call_makes():
     assert status == 0, output
 
 
+def test_no_memory_for_copies_of_strided_arrays():
+    """Messages, plans and outs of collectives: the error names what is lacking, and nothing was sent."""
+    script = LIMITED + (
+        "y = np.full(2, 5.0 - rank)\n"
+        "if rank == 1:\n"
+        "    limit(None)\n"
+        "    every = np.empty(2 * x.size)[::2]\n"
+        "    limit(40)\n"
+        "    for call in (lambda: hpccoll.send(every, 0), lambda: hpccoll.recv(every, 0),\n"
+        "                 lambda: hpccoll.send_init(every, 0), lambda: hpccoll.recv_init(every, 0),\n"
+        "                 lambda: hpccoll.allreduce(x, out=every, name='sum')):\n"
+        "        assert isinstance(caught(call), hpccoll.OutOfMemoryError)\n"
+        "    hpccoll.send(y, 0)\n"
+        "else:\n"
+        "    assert hpccoll.recv(y, 1) is not None and y[0] == 4\n"
+        "assert hpccoll.allreduce(1.0) == size\n"
+        "hpccoll.shutdown()\n"
+        "print('fine', flush=True)\n"
+    )
+    status, output = job(2, script, nodes="")
+    for what in ("x", "out"):
+        who = rf"rank 1 \(host {platform.node()}, pid \d+\)"
+        assert re.search(
+            rf"OutOfMemoryError: .*no memory on {who} for a contiguous copy of {what} of {64 << 20} bytes", output
+        )
+    assert output.count("fine") == 2, output
+    assert status == 0, output
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", ["", "2"])
 def test_no_memory_for_what_an_operation_itself_needs_comes_from_the_reserve(nodes):
