@@ -80,8 +80,9 @@ class InvalidArgumentError(HpccollError, ValueError):
 class OutOfMemoryError(HpccollError, MemoryError):
     """A rank could not allocate memory; the text names it, its host, the tensor and the bytes, and what goes on.
 
-    For a result or a copy that the call itself makes: at the call, on this rank; nothing was sent. For the result of an allgather
-    or alltoall of more than 256 KiB: on all ranks, and the World goes on. Anything else breaks the World, on all ranks.
+    For a result or a copy that the call itself makes: at the call, on this rank; nothing was sent. For the result of an
+    allgather or alltoall of more than 256 KiB: on all ranks, and the World goes on. Anything else breaks the World, on
+    all ranks.
     """
 
 
