@@ -49,6 +49,10 @@ class Call:
     source_tag: int = 0
     received: tuple[Shape, np.dtype] | None = None
     """What a message has that this rank receives."""
+    of_each: bool = False
+    """Of an allreduce: whether each rank's result counts as a value of its own, as in the transpose of a broadcast."""
+    of_place: bool = False
+    """Whether its name is its place in the source, because it was given none."""
 
     @property
     def code(self) -> int:
@@ -78,7 +82,11 @@ class Call:
 
     def also(self, what: str, **changes: object) -> Call:
         """Make a call that follows from this one, under a name of its own."""
-        return dataclasses.replace(self, name=f"{self.name}.{what}", **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(self, name=f"{self.name}.{what}", of_place=False, **changes)  # type: ignore[arg-type]
+
+    def numbered(self, number: int | None) -> Call:
+        """Make the call whose derivatives are those of the call of this name that ran as number `number`, if any."""
+        return self if number is None else dataclasses.replace(self, name=f"eager call {number} of {self.name}")
 
     def shapes(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> list[tuple[Shape, np.dtype]]:
         """Return the shapes and dtypes of the results on this rank."""

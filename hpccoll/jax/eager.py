@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import weakref
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +20,7 @@ from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
 from hpccoll.world import World, current
 
-__all__ = ["Begun", "begin", "open_gate", "run"]
+__all__ = ["Begun", "begin", "numbers", "open_gate", "run"]
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
 
@@ -31,11 +33,44 @@ def open_gate(world: World) -> int:
     return number
 
 
-def _core_of(call: Call) -> _core.Set:
+def _world_of(call: Call) -> World:
     world = current() if call.set == 0 else _sets.get(call.set)
     if world is None:
         raise errors.ShutDownError("the process set of this call has ended")
-    return world.core
+    return world
+
+
+class _Numbers(threading.local):
+    """The numbers of calls that are called after their place in the source, and ran when they were differentiated.
+
+    The ranks match such calls by their order. What is pulled back later is a derivative of one of them, and ranks pull
+    back in any order: so it is called after the number of its call. A call counts when it has succeeded, on all ranks.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, str], int] = {}
+
+    def forget(self, call: Call) -> None:
+        """Forget which call of this place ran last in this thread."""
+        self._last.pop((call.set, call.name), None)
+
+    def note(self, call: Call) -> None:
+        """Count a call that has run."""
+        if call.of_place:
+            with _counting:
+                done = _done.setdefault(_world_of(call), Counter())
+                done[call.name] += 1
+                self._last[call.set, call.name] = done[call.name]
+
+    def last(self, call: Call) -> int | None:
+        """Return the number of the call of this place that has run in this thread since forget(); None: none has."""
+        return self._last.get((call.set, call.name))
+
+
+numbers = _Numbers()
+_counting = threading.Lock()
+_done: weakref.WeakKeyDictionary[World, Counter[str]] = weakref.WeakKeyDictionary()
+"""How many calls of each place have run in a World."""
 
 
 def _host(x: Any) -> np.ndarray:
@@ -75,7 +110,7 @@ def begin(call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = 
     :param name: None: calls match by their order
     """
     wait_for_programs()
-    core, given = _core_of(call), [_host(x) for x in arrays]
+    core, given = _world_of(call).core, [_host(x) for x in arrays]
     if call.operation == "barrier":
         return Begun(call, [core.collective("barrier", None, name, None, waits)])
     if call.operation in MESSAGES:

@@ -38,7 +38,9 @@ def bind(call: Call, *arrays: Any) -> list[Any]:
 
 @operation.def_impl
 def _evaluate(*arrays: Any, call: Call) -> list[Any]:
-    return eager.run(call, arrays, call.name)
+    results = eager.run(call, arrays, call.name)
+    eager.numbers.note(call)
+    return results
 
 
 @operation.def_effectful_abstract_eval
@@ -81,12 +83,13 @@ def _refuse(call: Call) -> None:
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
+    eager.numbers.forget(call)
     results = bind(call, *primals)
     if not any(jnp.issubdtype(primal.dtype, jnp.inexact) for primal in primals):
         return results, [ad.Zero(ShapedArray(result.shape, result.dtype).to_tangent_aval()) for result in results]
     _refuse(call)
     whole = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    return results, bind(call.also("tangent"), *whole)
+    return results, bind(call.numbered(eager.numbers.last(call)).also("tangent"), *whole)
 
 
 ad.primitive_jvps[operation] = _jvp
@@ -98,19 +101,25 @@ def _scaled(x: Any, factor: float) -> Any:
 
 def _to_allreduce(ct: Any, call: Call, shape: Any) -> Any:
     del shape
-    return _scaled(ct, call.factor)
+    return bind(call.also("transpose"), ct)[0] if call.of_each else _scaled(ct, call.factor)
+
+
+def _total(ct: Any, call: Call) -> Any:
+    """The sum over the ranks, of which each keeps a part. As a linear map between the ranks it is its own transpose."""
+    whole = call.also("transpose", operation="allreduce", reduction=_SUM, root=-1, rows=None, of_each=True)
+    return bind(whole, ct)[0]
 
 
 def _to_broadcast(ct: Any, call: Call, shape: Any) -> Any:
     del shape
-    total = bind(call.also("transpose", operation="allreduce", reduction=_SUM, root=-1), ct)[0]
-    return total if call.rank == call.root else jnp.zeros_like(total)
+    # each rank takes its part with the same steps: else one whose part is empty would not differentiate the sum again
+    return jnp.where(call.rank == call.root, _total(ct, call), jnp.zeros_like(ct))
 
 
 def _to_allgather(ct: Any, call: Call, shape: Any) -> Any:
     if call.rows is None:
         return bind(call.also("transpose", operation="reducescatter", reduction=_SUM), ct)[0]
-    total = bind(call.also("transpose", operation="allreduce", reduction=_SUM, rows=None), ct)[0]
+    total = _total(ct, call)
     begin = sum(call.rows[: call.rank])
     return total[begin : begin + shape[0]]
 

@@ -2,6 +2,7 @@
 """The derivatives of all operations against the table of docs/gradients.md."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -9,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import hpccoll
 import hpccoll.jax as hvd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import gradient_table
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(60)]
 COLUMN = gradient_table.column("hpccoll.jax")
+LINEAR = [operation for operation, formula in COLUMN.items() if formula != gradient_table.NONE]
 
 
 @pytest.mark.parametrize("operation", COLUMN)
@@ -37,3 +40,80 @@ def test_derivative(operation):
 
 def test_the_programs_are_those_of_the_table():
     assert set(COLUMN) == set(gradient_table.calls(hvd))
+
+
+# ---- ranks that pull back in orders of their own ---------------------------------------------------------
+
+
+def in_own_order(functions):
+    """What two functions return, which the ranks call in opposite orders, each in a thread of its own."""
+    order = range(2) if hvd.rank() % 2 == 0 else range(1, -1, -1)
+    with ThreadPoolExecutor(2) as threads:
+        found = {at: threads.submit(functions[at]) for at in order}
+    return [found[at].result() for at in range(2)]
+
+
+@pytest.mark.parametrize("operation", LINEAR)
+def test_what_is_pulled_back_belongs_to_its_call(operation):
+    """Outside of jit, a loss of f(x) and one of 10 * f(x), in which `f` has an operation without a name."""
+    rank, size = hvd.rank(), hvd.size()
+    call, x = gradient_table.calls(hvd)[operation], jnp.arange(1.0, size + 1)
+    batched = [lambda x: jax.vmap(call)(x[None])[0]] if operation == "allgather" else []
+    for function in (call, *batched):
+        pairs = [jax.vjp(function, x) for _ in range(2)]
+        weights = [gradient_table.weights(rank, len(result)) * 10**i for i, (result, _) in enumerate(pairs)]
+        backs = [
+            lambda back=back, ct=ct: back(jnp.asarray(ct, x.dtype))[0]
+            for (_, back), ct in zip(pairs, weights, strict=True)
+        ]
+        expected = gradient_table.expected(COLUMN[operation], operation, rank, size)
+        for i, gradient in enumerate(in_own_order(backs)):
+            np.testing.assert_allclose(gradient, 10**i * expected, rtol=1e-6)
+
+
+def test_what_is_pushed_forward_belongs_to_its_call():
+    """Each rank's tangent is its rank + 1, and ten times that: the sum over the ranks, and that of the root."""
+    rank, size, x = hvd.rank(), hvd.size(), jnp.ones(3)
+    sums = (lambda x: hvd.allreduce(x, hvd.Sum), size * (size + 1) / 2)
+    roots = (lambda x: hvd.broadcast(x, 0), 1.0)
+    for call, expected in (sums, roots):
+        pushed = [jax.linearize(call, x)[1] for _ in range(2)]
+        tangents = [lambda push=push, i=i: push(x * (rank + 1) * 10**i) for i, push in enumerate(pushed)]
+        for i, tangent in enumerate(in_own_order(tangents)):
+            np.testing.assert_allclose(tangent, 10**i * expected, rtol=1e-6)
+
+
+def test_a_refused_call_is_not_counted():
+    rank, size = hvd.rank(), hvd.size()
+
+    def gathered(x, wrong):
+        return hvd.allgather(x, rows=[1] * size if wrong else None)
+
+    if size > 1:
+        with pytest.raises((ValueError, hpccoll.MismatchError), match="rows say 1 for rank 0"):
+            jax.grad(lambda x: gathered(x, rank == 0).sum())(jnp.ones(2))
+    gradient = jax.grad(lambda x: (gathered(x, False) * (rank + 1)).sum())(jnp.ones(2))
+    np.testing.assert_allclose(gradient, size * (size + 1) / 2)
+
+
+# ---- second derivatives ----------------------------------------------------------------------------------
+
+
+def test_second_derivatives_of_what_ranks_give_to_each_other():
+    """Rank k weights what it gets, to the third power, with k + 1: the sum of the weights is s.
+
+    So the first derivative is 3 s x ** 2, and a second one, that of its sum, 6 s x.
+    """
+    rank, size = hvd.rank(), hvd.size()
+    s, rows = size * (size + 1) / 2, tuple(range(1, size + 1))
+    x = np.arange(1.0, rank + 2)
+    calls = {
+        "broadcast": (lambda x: hvd.broadcast(x, size - 1), np.arange(1.0, size + 1), rank == size - 1),
+        "allgather of uneven rows": (lambda x: hvd.allgather(x, rows=rows), x, 1),
+        "allgather": (hvd.allgather, np.arange(1.0, 3.0) + rank, 1),
+    }
+    for kind, (call, x, there) in calls.items():
+        first = jax.grad(lambda x, call=call: ((rank + 1) * call(x) ** 3).sum())
+        both = jax.jit(lambda x, first=first: (first(x), jax.grad(lambda x: first(x).sum())(x)))
+        for found, expected in zip(both(jnp.asarray(x)), (3 * s * x**2, 6 * s * x), strict=True):
+            np.testing.assert_allclose(found, there * expected, rtol=1e-6, err_msg=kind)
