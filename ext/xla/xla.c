@@ -122,17 +122,9 @@ typedef struct pending {
     atomic_flag failed; /* the future has its error */
 } pending;
 
-/* What a program can do about an error that its kind alone explains. */
-static const char *remedy_of(int status) {
-    return status == HC_DUPLICATE_NAME
-               ? ". If a program calls a function twice that TensorFlow has traced before, both "
-                 "calls have one name: give each call a function of its own"
-               : "";
-}
-
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
-    char message[HC_GATE_TEXT + 256];
-    snprintf(message, sizeof message, "hpccoll.%s: %s%s", gate->status_exception(status), text, remedy_of(status));
+    char message[HC_GATE_TEXT + 64];
+    snprintf(message, sizeof message, "hpccoll.%s: %s", gate->status_exception(status), text);
     return api->error_create(
         &(hc_ffi_error){.size = sizeof(hc_ffi_error), .message = message, .code = hc_gate_code(status)});
 }

@@ -7,7 +7,7 @@ is traced, says nothing about other ranks.
 
 A function, a branch or the body of a loop is a graph of its own. When it runs, the kernel puts behind the name where in
 the program it is called (ext/tensorflow/kernels.c). A program that XLA compiles has no such kernels, so its graphs are
-numbered together.
+numbered together, and functions in it are traced anew for each call (retraced.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from hpccoll.frontend import names
 from hpccoll.tensorflow.internals import in_xla
+from hpccoll.tensorflow.retraced import outermost
 
 __all__ = ["scoped", "unique"]
 
@@ -49,16 +50,9 @@ def unique(operation: str, name: str | None, process_set: int) -> str:
     """
     whole = names.request(operation, name) or f"{operation} at {_place()}"
     graph = tf.compat.v1.get_default_graph()
-    counter = _counters.setdefault(_outermost(graph) if in_xla(graph) else graph, Counter())
+    counter = _counters.setdefault(outermost(graph) if in_xla(graph) else graph, Counter())
     counter[process_set, whole] += 1
     return names.occurrence(whole, counter[process_set, whole])
-
-
-def _outermost(graph: Any) -> Any:
-    """Return the graph of the function that a program calls."""
-    while getattr(graph.outer_graph, "building_function", False):
-        graph = graph.outer_graph
-    return graph
 
 
 def _place() -> str:

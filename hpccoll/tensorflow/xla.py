@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from hpccoll import _core, errors
 from hpccoll.tensorflow.internals import XLA_LIBRARY, XLA_TABLE, in_xla, xla_call_module
+from hpccoll.tensorflow.retraced import prepare
 
 __all__ = ["call", "check_can_compile", "compiles", "problem"]
 
@@ -44,7 +45,7 @@ def problem() -> str:
         return "there is a GPU, for which XLA compiles, and this serves programs for the CPU"
     from hpccoll import _xla  # here: most programs need none of it
 
-    why = _xla.register(XLA_LIBRARY, XLA_TABLE)
+    why = _xla.register(XLA_LIBRARY, XLA_TABLE) or prepare(_xla.CALL)
     return f"TensorFlow {tf.__version__}: {why}; 2.21 was tried" if why else ""
 
 

@@ -148,17 +148,46 @@ def check_equal_names():
         assert np.allclose(np.ravel(program(tf.ones(1))), size * np.array([10, 2, 3, 4, 5]))
 
 
+def late(x, here):
+    """The same value, after a while of computing on the ranks that say so."""
+    a = tf.eye(400) * x[0]
+    for _ in range(30 if here else 0):
+        a = tf.tanh(a @ a)
+    return x + 0 * a[0, 0]
+
+
 def check_a_function_that_was_traced_before():
-    """It has one name wherever it is called: values are right, or the error says what to do."""
+    """Its operations have other names at each call: the ranks have the values of the two calls in opposite orders."""
+    inner = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="of a function"))
+    outer = tf.function(lambda x: inner(x) * 1.0)
+    assert np.allclose(inner(tf.ones(1)), size)
+    for function in (inner, outer):
+        twice = compiled(lambda x, f=function: [f(late(x, rank == 0)), f(late(3 * x, rank != 0))])
+        for _ in range(3):
+            assert np.allclose(np.ravel(twice(tf.ones(1))), size * np.array([1, 3]))
+    assert np.allclose(inner(tf.ones(1)), size)
+
+
+def check_derivatives_of_a_function_that_was_traced_before():
+    """The derivative of a sum is the sum: a tape over two calls, whose losses differ and depend on the rank."""
     inner = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="of a function"))
     inner(tf.ones(1))
-    twice = compiled(lambda x: [inner(x), inner(3 * x)])
-    try:
-        assert np.allclose(np.ravel(twice(tf.ones(1))), size * np.array([1, 3]))
-    except tf.errors.InvalidArgumentError as error:
-        assert "DuplicateNameError" in str(error), error
-        assert "give each call a function of its own" in str(error), error
-    assert np.allclose(inner(tf.ones(1)), size)
+
+    @compiled
+    def program(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = inner(x) * (rank + 1.0) + inner(10 * x) * 3.0
+        return tape.gradient(loss, x)
+
+    assert np.allclose(program(tf.ones(1)), size * (size + 1) / 2 + 30 * size)
+
+
+def check_what_cannot_be_traced_anew_is_called_once():
+    function = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="of a function"))
+    concrete = function.get_concrete_function(tf.TensorSpec([1]))
+    assert np.allclose(compiled(lambda x: concrete(x))(tf.ones(1)), size)
+    refused(lambda: compiled(lambda x: concrete(x) + concrete(3 * x))(tf.ones(1)), "called twice", "jit_compile=False")
 
 
 def check_disagreement():

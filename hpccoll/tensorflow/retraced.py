@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions inside of programs that XLA compiles: each call is traced anew, so that its operations have own names.
+
+TensorFlow traces a function once and puts it wherever a program calls it. XLA does not tell an operation which of these
+places it is at (ext/xla), so both had one name: XLA begins them as their data allow, and ranks added up values of
+different calls. What was traced before is not used here, and graph_names.py numbers the operations of the whole
+program. What is no tf.function (a ConcreteFunction, one of a saved model) cannot be traced anew, so it is called once.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from hpccoll import errors
+from hpccoll.tensorflow.internals import in_xla
+
+__all__ = ["outermost", "prepare"]
+
+_having: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+"""Whether a function's graph has operations of ours."""
+_called: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+"""By program, the graphs of the functions with operations that it calls."""
+
+
+def outermost(graph: Any) -> Any:
+    """Return the graph of the function that a program calls."""
+    while getattr(graph.outer_graph, "building_function", False):
+        graph = graph.outer_graph
+    return graph
+
+
+@functools.cache
+def prepare(target: str) -> str:
+    """See to it that functions inside of programs of XLA are traced anew; return why they cannot be, or "".
+
+    :param target: the name of our custom call
+    """
+    try:
+        from tensorflow.core.function.polymorphism.function_cache import FunctionCache
+        from tensorflow.python.eager.polymorphic_function import atomic_function
+
+        lookup, call = FunctionCache.lookup, atomic_function.make_call_op_in_graph
+    except (ImportError, AttributeError) as error:
+        return f"its functions cannot be traced anew: {error}"
+
+    @functools.wraps(lookup)
+    def lookup_outside(*args: Any, **kwargs: Any) -> Any:
+        found = lookup(*args, **kwargs)
+        return None if found is not None and _inside() and _has_operations(found.graph, target) else found
+
+    @functools.wraps(call)
+    def call_once(atomic: Any, *args: Any, **kwargs: Any) -> Any:
+        if _inside() and _has_operations(atomic.graph, target):
+            _check_is_first(atomic)
+        return call(atomic, *args, **kwargs)
+
+    FunctionCache.lookup, atomic_function.make_call_op_in_graph = lookup_outside, call_once
+    return ""
+
+
+def _inside() -> bool:
+    return not tf.executing_eagerly() and in_xla(tf.compat.v1.get_default_graph())
+
+
+def _has_operations(graph: Any, target: str) -> bool:
+    if graph not in _having:
+        _having[graph] = any(
+            op.type == "XlaCallModule" and f'"{target}"'.encode() in op.get_attr("module")
+            for op in graph.get_operations()
+        ) or any(_has_operations(inner.graph, target) for inner in graph._functions.values())  # noqa: SLF001
+    return _having[graph]
+
+
+def _check_is_first(atomic: Any) -> None:
+    called = _called.setdefault(outermost(tf.compat.v1.get_default_graph()), weakref.WeakSet())
+    if atomic.graph in called:
+        raise errors.InvalidArgumentError(  # TensorFlow takes an UnsupportedError for the TypeError that it is, too
+            f"the function {atomic.name.decode()} has operations and is called twice in a program that XLA compiles, where "
+            "both calls of an operation would have one name: call the tf.function instead of a ConcreteFunction of it, "
+            "pull its gradients once, or use jit_compile=False"
+        )
+    called.add(atomic.graph)
