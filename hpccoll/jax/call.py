@@ -50,7 +50,7 @@ class Call:
     received: tuple[Shape, np.dtype] | None = None
     """What a message has that this rank receives."""
     of_each: bool = False
-    """Of an allreduce: whether each rank's result counts as a value of its own, as in the transpose of a broadcast."""
+    """Whether each rank's result of an allreduce is a value of its own, as in the transpose of a broadcast."""
     of_place: bool = False
     """Whether its name is its place in the source, because it was given none."""
 

@@ -79,7 +79,7 @@ def _check_is_first(atomic: Any) -> None:
     called = _called.setdefault(outermost(tf.compat.v1.get_default_graph()), weakref.WeakSet())
     if atomic.graph in called:
         raise errors.InvalidArgumentError(  # TensorFlow takes an UnsupportedError for the TypeError that it is, too
-            f"the function {atomic.name.decode()} has operations and is called twice in a program that XLA compiles, where "
+            f"the function {atomic.name.decode()} has operations and is called twice in a program for XLA, in which "
             "both calls of an operation would have one name: call the tf.function instead of a ConcreteFunction of it, "
             "pull its gradients once, or use jit_compile=False"
         )
