@@ -37,6 +37,7 @@ __all__ = [
     "start_all", "wait_all",
 ]  # fmt: skip
 
+Handle = _core.Handle
 Plan = _core.Plan
 
 
@@ -304,14 +305,31 @@ def start_all(plans: Iterable[Plan]) -> None:
     _core.start_all(plans)
 
 
-def wait_all(plans: Iterable[Plan]) -> list[Any]:
-    """Wait until the starts of these plans are over (MPI_Waitall).
+def wait_all(begun: Iterable[Handle | Plan]) -> list[Any]:
+    """Wait until all that these stand for is over (MPI_Waitall).
 
-    :param plans: plans; one that is not started is over
-    :returns: what the `wait()` of each returns
-    :raises HpccollError: as `Plan.wait`
+        >>> handles = [hpccoll.allreduce_async(np.full(2, i)) for i in range(3)]
+        >>> [int(total[0]) for total in hpccoll.wait_all(handles)]
+        [0, 2, 4]
+
+    All Handles are waited for at once, so ranks may list them in different orders.
+
+    :param begun: Handles, of any Worlds, and plans; a plan that is not started is over
+    :returns: what the `wait()` of each returns, in their order
+    :raises HpccollError: as `Handle.wait` and `Plan.wait`: the first error in their order, when all are over
+    :raises TypeError: one of them is neither a Handle nor a Plan
     """
-    return [plan.wait() for plan in plans]
+    held = list(begun)
+    _core.finish_all(one for one in held if not isinstance(one, Plan))
+    results, failures = list[Any](), list[errors.HpccollError]()
+    for one in held:
+        try:
+            results.append(one.wait())
+        except errors.HpccollError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return results
 
 
 # ---- agreement ----------------------------------------------------------------------------------------------

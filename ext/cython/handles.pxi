@@ -337,23 +337,29 @@ cdef class Handle:
         return np.array([rows[r] for r in range(self.set.size)], np.int64)
 
 
-def wait_all(handles):
-    """Block until all of these Handles, of one World, are finished; what has become of each, its wait() tells.
+def finish_all(handles):
+    """Block until all of these Handles are finished; what has become of each, its wait() tells.
 
-    One call instead of one per handle: a caller that waits drives, and would wake others whenever it stops.
+    One call instead of one per handle: a caller that waits drives, and would wake others whenever it stops. The loops
+    of several Worlds take turns, as ranks may list their handles in different orders.
     """
-    cdef tuple held = tuple(handles)
-    cdef size_t n = len(held), at
-    cdef hc_handle **all_of_them
-    if not held:
-        return
-    all_of_them = <hc_handle **>malloc(n * sizeof(hc_handle *))
+    cdef dict waited = {}
+    for handle in handles:
+        waited.setdefault((<Handle?>handle).set.loop, []).append(handle)
+    while waited:
+        PyErr_CheckSignals()
+        waited = {loop: those for loop, those in waited.items() if not drive_a_slice(loop, those)}
+
+
+cdef bint drive_a_slice(Loop loop, list handles) except -1:
+    """Drive for a while; returns whether these Handles of the loop are finished."""
+    cdef size_t n = len(handles), at
+    cdef hc_handle **all_of_them = <hc_handle **>malloc(n * sizeof(hc_handle *))
     if all_of_them is NULL:
         raise errors.OutOfMemoryError("no memory for a request")
     try:
         for at in range(n):
-            all_of_them[at] = (<Handle?>held[at]).c
-        while not (<Handle>held[0]).set.loop.drive(all_of_them, n, SLICE):
-            PyErr_CheckSignals()
+            all_of_them[at] = (<Handle>handles[at]).c
+        return loop.drive(all_of_them, n, SLICE)
     finally:
         free(all_of_them)

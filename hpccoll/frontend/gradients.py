@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hpccoll import collectives, errors
-from hpccoll._core import wait_all
+from hpccoll._core import finish_all
 from hpccoll.collectives import Handle
 from hpccoll.frontend.adapter import ParameterAdapter, SparseParts
 from hpccoll.frontend.buckets import Bucket
@@ -182,7 +182,7 @@ class Gradients(Generic[P, T]):
         """Finish in rounds: a round starts all that it starts before any of it is awaited, as the order differs."""
         failure: Exception | None = None
         while round_ := self._reducer.take_pending():
-            wait_all([handle for pending in round_ for handle in pending.handles])
+            finish_all([handle for pending in round_ for handle in pending.handles])
             for pending in round_:
                 try:
                     self._finish(pending)

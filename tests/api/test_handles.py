@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import testing
-from hpccoll._core import wait_all
+from hpccoll import testing, wait_all
 from hpccoll.net import Drivers
 
 
@@ -60,15 +59,15 @@ def test_one_wait_for_many(everywhere):
     """Ranks submit and list them in different orders; a handle that is done already, or listed twice, does no harm."""
 
     def program(world):
-        wait_all([])
+        assert wait_all([]) == []
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(range(60), 60)
             handles = {i: hpccoll.allreduce_async(np.full(10, float(i)), name=f"many {i}", world=world) for i in mixed}
             handles[7].wait()
-            wait_all([handles[7], *handles.values()])
+            results = wait_all([handles[7], *handles.values()])
             assert all(handle.done() for handle in handles.values())
-            for i, handle in handles.items():
-                assert (handle.wait() == i * world.size).all()
+            for i, result in zip([7, *handles], results, strict=True):
+                assert (result == i * world.size).all()
 
     everywhere(program)
 
@@ -87,7 +86,9 @@ def test_many_of_which_some_fail(threads, nodes):
                 np.ones(3, np.int32), name="wrong", compression=hpccoll.compression.FP16, world=world
             )
         handles += [submit(4, 4 + world.rank), submit(2), submit(5)]
-        wait_all(handles)
+        with pytest.raises(hpccoll.MismatchError, match="some 4"):  # the first of the two, when all are over
+            wait_all(handles)
+        assert all(handle.done() for handle in handles)
         wrong = {}
         for at, handle in enumerate(handles):
             try:
@@ -104,6 +105,39 @@ def test_many_of_which_some_fail(threads, nodes):
     # nothing is agreed before it is waited for, so that the second "some 2" meets the first
     knobs = {"nodes": nodes} if "+" in nodes else {}
     assert len(set(testing.run(threads(3, raise_window=5.0, **knobs), program))) == 1
+
+
+def test_one_wait_for_handles_and_plans(everywhere):
+    def program(world):
+        x = np.full(3, float(world.rank))
+        with hpccoll.allreduce_init(x, hpccoll.MAX, world=world) as plan, hpccoll.barrier_init(world=world) as idle:
+            handle = hpccoll.allgather_async(x[:1], world=world)
+            plan.start()
+            greatest, rows, nothing = wait_all([plan, handle, idle])
+            assert (greatest == world.size - 1).all()
+            assert rows.tolist() == list(range(world.size))
+            assert nothing is None
+            assert not plan.active
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("nodes", ["2", "1+1"])
+def test_one_wait_for_handles_of_several_worlds(nodes):
+    """The ranks list them in different orders, and no thread drives but those that wait."""
+
+    def program(first, other):
+        handles = [hpccoll.allreduce_async(np.full(2, at), world=w) for at, w in enumerate([first, other], start=1)]
+        if first.rank:
+            handles.reverse()
+        assert [int(result[0]) for result in wait_all(handles)] == ([4, 2] if first.rank else [2, 4])
+
+    knobs = {"nodes": nodes, "drivers": Drivers.CALLERS} if "+" in nodes else {}
+    worlds = [testing.threads(2, **knobs) for _ in range(2)]
+    others = dict(zip(worlds[0], worlds[1], strict=True))
+    testing.run(worlds[0], lambda world: program(world, others[world]))
+    for those in worlds:
+        testing.run(those, hpccoll.World.shutdown)
 
 
 def test_threads_wait_for_many(everywhere):
