@@ -102,7 +102,7 @@ def recv(
     x: Any,
     source: int = ANY_SOURCE,
     *,
-    tag: int = 0,
+    tag: int = ANY_TAG,
     status: Status | None = None,
     world: World | None = None,
 ) -> int:
@@ -119,7 +119,8 @@ def recv(
     :param x: a writable array, which takes the message; it has at least as many bytes as the message
     :param source: the rank, in this World, that sends; ANY_SOURCE takes a message from any rank, PROC_NULL none: then
         `x` keeps its values
-    :param tag: a number from 0 to `2**32 - 1`: messages with this tag are received; ANY_TAG: with any
+    :param tag: a number from 0 to `2**32 - 1`: messages with this tag are received; ANY_TAG: with any, in the order in
+        which a sender has sent them
     :param status: gets the sender, the tag and the size of the message
     :param world: the World of the call; None: the World of `init()`
     :returns: the rank that sent the message
@@ -134,7 +135,7 @@ def recv(
     return message[0]
 
 
-def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Handle:
+def recv_async(x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG, world: World | None = None) -> Handle:
     """Begin a `recv`, with the same arguments but `status`; `wait()` returns the rank that sent.
 
     Then `Handle.peer`, `Handle.tag` and `Handle.nbytes` describe the message, and `Status.take(handle)` copies them.
@@ -149,7 +150,7 @@ def sendrecv(
     source: int = ANY_SOURCE,
     *,
     sendtag: int = 0,
-    recvtag: int = 0,
+    recvtag: int = ANY_TAG,
     status: Status | None = None,
     world: World | None = None,
 ) -> int:
@@ -253,7 +254,7 @@ def send_object(obj: Any, dest: int, *, tag: int = 0, world: World | None = None
 
 
 def recv_object(
-    source: int = ANY_SOURCE, *, tag: int = 0, status: Status | None = None, world: World | None = None
+    source: int = ANY_SOURCE, *, tag: int = ANY_TAG, status: Status | None = None, world: World | None = None
 ) -> Any:
     """Receive a Python object that one rank sends with `send_object`. Receive only from programs that you trust.
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from hpccoll import _core, bootstrap, errors, objects
 from hpccoll.compression import Compression
-from hpccoll.p2p import ANY_SOURCE
+from hpccoll.p2p import ANY_SOURCE, ANY_TAG
 from hpccoll.reductions import SUM, Reduction
 from hpccoll.rendezvous import agreed
 from hpccoll.world import World, current
@@ -280,7 +280,7 @@ def send_init(x: Any, dest: int, *, tag: int = 0, world: World | None = None) ->
     return world.core.plan_message(False, x, dest, tag, _name())
 
 
-def recv_init(x: Any, source: int = ANY_SOURCE, *, tag: int = 0, world: World | None = None) -> Plan:
+def recv_init(x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG, world: World | None = None) -> Plan:
     """Make a persistent `recv`. Other ranks do not take part.
 
     :param x: a writable array in host memory, which takes the message of each start

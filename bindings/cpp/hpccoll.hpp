@@ -318,8 +318,8 @@ class World {
                            const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0, root,
-                                    &c, c_, &made));
+        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0, root, &c, c_,
+                                    &made));
         return take<T>(made);
     }
     template <class T>
@@ -416,8 +416,7 @@ class World {
         });
     }
     template <class T>
-    [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out,
-                                     std::span<const std::int64_t> splits = {},
+    [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out, std::span<const std::int64_t> splits = {},
                                      std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         return plan([&](auto made) {
@@ -434,7 +433,7 @@ class World {
     }
     // *from: nullptr, or the rank that has sent it, as of the last start.
     template <class T>
-    [[nodiscard]] Plan recv_init(std::span<T> x, int source, int tag = 0, int *from = nullptr) const {
+    [[nodiscard]] Plan recv_init(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG, int *from = nullptr) const {
         return plan([&](auto made) {
             return hpccoll_recv_init(x.data(), count(x), dtype_of<T>(), source, tag, from, nullptr, c_, made);
         });
@@ -446,7 +445,7 @@ class World {
         check(hpccoll_send(x.data(), count(x), dtype_of<T>(), dest, tag, c_));
     }
     // The rank that has sent it.
-    template <class T> int recv(std::span<T> x, int source, int tag = 0) const {
+    template <class T> int recv(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG) const {
         int from = -1;
         check(hpccoll_recv(x.data(), count(x), dtype_of<T>(), source, tag, &from, nullptr, c_));
         return from;
@@ -456,7 +455,7 @@ class World {
         check(hpccoll_send_async(x.data(), count(x), dtype_of<T>(), dest, tag, c_, &made));
         return Request(made);
     }
-    template <class T> [[nodiscard]] Request recv_async(std::span<T> x, int source, int tag = 0) const {
+    template <class T> [[nodiscard]] Request recv_async(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG) const {
         hpccoll_request *made = nullptr;
         check(hpccoll_recv_async(x.data(), count(x), dtype_of<T>(), source, tag, nullptr, nullptr, c_, &made));
         return Request(made);

@@ -26,7 +26,8 @@ module hpccoll
     HPCCOLL_SHUT_DOWN = -3, HPCCOLL_ROOT_JOINED = -4, HPCCOLL_PEER_LOST = -5, HPCCOLL_STALLED = -6, &
     HPCCOLL_TRANSPORT = -7, HPCCOLL_INVALID = -8, HPCCOLL_NO_MEMORY = -9, HPCCOLL_BAD_MESSAGE = -10, &
     HPCCOLL_FORKED = -11, HPCCOLL_BROKEN = -12, HPCCOLL_UNSUPPORTED = -13, HPCCOLL_RESULT_SIZE = -14
-  integer(c_int), parameter, public :: HPCCOLL_UNDEFINED = -32766, HPCCOLL_ANY_SOURCE = -1
+  integer(c_int), parameter, public :: HPCCOLL_UNDEFINED = -32766, HPCCOLL_ANY_SOURCE = -1, &
+    HPCCOLL_ANY_TAG = -1
 
   ! ---- types ---------------------------------------------------------------------------------------------------
 

@@ -324,10 +324,12 @@ HPCCOLL_API int hpccoll_group_async(hpccoll_operation operation, const hpccoll_a
 /* ---- point-to-point messages ----------------------------------------------------------------------------------- */
 
 #define HPCCOLL_ANY_SOURCE (-1)
+#define HPCCOLL_ANY_TAG (-1)
 /* Messages between two ranks with one tag arrive in order. A message may have fewer elements than its receive. */
 HPCCOLL_API int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                              hpccoll_world *world);
-/* *from: NULL, or the rank that has sent it; *received: NULL, or how many elements came. */
+/* Takes a message from the rank `source` with the tag `tag`, or from any rank, with any tag.
+ * *from: NULL, or the rank that has sent it; *received: NULL, or how many elements came. */
 HPCCOLL_API int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                              int64_t *received, hpccoll_world *world);
 HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,

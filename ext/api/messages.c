@@ -15,7 +15,10 @@ static int check(const void *data, int64_t count, hpccoll_dtype dtype, int recei
     if (peer < (receives ? HC_ANY_PEER : 0) || peer >= world->size)
         return hc__error(HC_INVALID, "%s is %d: the World has ranks 0 to %d%s", receives ? "source" : "dest", peer,
                          (int)world->size - 1, receives ? ", and HPCCOLL_ANY_SOURCE is -1" : "");
-    return tag < 0 ? hc__error(HC_INVALID, "tag is %d: a tag is not negative", tag) : HC_OK;
+    if (tag < (receives ? HPCCOLL_ANY_TAG : 0))
+        return hc__error(HC_INVALID, "tag is %d: a tag is not negative%s", tag,
+                         receives ? ", and HPCCOLL_ANY_TAG is -1" : "");
+    return HC_OK;
 }
 
 int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
@@ -25,7 +28,8 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
         return status;
     hc_p2p_op op = {.receives = (uint8_t)receives,
                     .peer = peer < 0 ? HC_ANY_PEER : world->members[peer],
-                    .tag = (uint32_t)tag,
+                    .flags = tag == HPCCOLL_ANY_TAG ? HC_P2P_ANY_TAG : 0,
+                    .tag = tag < 0 ? 0 : (uint32_t)tag,
                     .data = data,
                     .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
     hc_p2p_name_type(&op, (int)dtype, NULL);

@@ -79,23 +79,33 @@ def test_sendrecv_around_the_ring(everywhere, n):
         got = hpccoll.sendrecv(np.full(n, float(world.rank)), right, x, left, sendtag=4, recvtag=4, world=world)
         assert got == left
         assert (x == left).all()
-        hpccoll.sendrecv(x, left, x.copy(), right, recvtag=ANY_TAG, status=status, world=world)
-        assert (status.source, status.count(float)) == (right, n)
+        hpccoll.sendrecv(x, left, x.copy(), right, sendtag=6, status=status, world=world)
+        assert (status.source, status.tag, status.count(float)) == (right, 6, n)
 
     everywhere(program)
 
 
-def test_any_tag_takes_them_in_order(everywhere):
+def test_receives_take_any_tag_unless_told(everywhere):
     def program(world):
         left, right = neighbours(world)
         sends = [hpccoll.send_async(np.full(n, n), right, tag=n, world=world) for n in (5, 3000, 1, 3000)]
         for n in (5, 3000, 1, 3000):
             x, status = np.zeros(3000, np.int64), Status()
-            assert hpccoll.recv(x, left, tag=ANY_TAG, status=status, world=world) == left
+            assert hpccoll.recv(x, left, status=status, world=world) == left
             assert (status.tag, status.count(x.dtype)) == (n, n)
             assert (x[:n] == n).all()
-        for handle in sends:
-            handle.wait(20)
+        hpccoll.wait_all(sends)
+        taken = np.zeros(1, np.int64)
+        with hpccoll.recv_init(taken, left, world=world) as plan:
+            for tag in (8, 9):
+                handle = hpccoll.send_async(np.array([tag]), right, tag=tag, world=world)
+                assert plan() == left
+                assert taken[0] == tag
+                handle.wait(20)
+        handle = hpccoll.send_async(taken, right, tag=7, world=world)
+        receive = hpccoll.recv_async(np.zeros(1, np.int64), world=world)
+        assert (receive.wait(20), receive.tag) == (left, 7)
+        handle.wait(20)
 
     everywhere(program)
 
@@ -197,7 +207,7 @@ def test_objects_from_rank_to_rank(everywhere, size):
             assert hpccoll.recv_object(tag=2, status=status, world=world) == [left, "x" * size]
             sender.join(60)
         else:
-            assert hpccoll.recv_object(left, tag=ANY_TAG, status=status, world=world) == [left, "x" * size]
+            assert hpccoll.recv_object(left, status=status, world=world) == [left, "x" * size]
             hpccoll.send_object([world.rank, "x" * size], right, tag=2, world=world)
         assert (status.source, status.tag) == (left, 2)
         assert status.nbytes > size

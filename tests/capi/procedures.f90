@@ -208,7 +208,7 @@ contains
     integer(c_int), asynchronous :: from
     logical :: done
     mine = rank
-    call hpccoll_recv(theirs, HPCCOLL_ANY_SOURCE, 4, world, from, request=both(1))
+    call hpccoll_recv(theirs, HPCCOLL_ANY_SOURCE, HPCCOLL_ANY_TAG, world, from, request=both(1))
     call hpccoll_send(mine, mod(rank + 1, ranks), 4, world, request=both(2))
     call hpccoll_waitall(both)
     call check(from == mod(rank + ranks - 1, ranks) .and. all(theirs == from), "messages")

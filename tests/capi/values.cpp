@@ -55,8 +55,9 @@ static void check_plans(const hpccoll::World &world) {
     hpccoll::Plan all = world.allgather_init(std::span(&given, 1), std::span(out), &counts);
     hpccoll::Plan parts = world.reducescatter_init(std::span<const double>(x), std::span(share));
     check(counts == std::vector<std::int64_t>(static_cast<std::size_t>(size), 1), "counts of a plan");
-    std::array<hpccoll::Plan, 2> messages{world.recv_init(std::span(&taken, 1), (rank + size - 1) % size, 3, &from),
-                                          world.send_init(std::span(&given, 1), (rank + 1) % size, 3)};
+    std::array<hpccoll::Plan, 2> messages{
+        world.recv_init(std::span(&taken, 1), (rank + size - 1) % size, HPCCOLL_ANY_TAG, &from),
+        world.send_init(std::span(&given, 1), (rank + 1) % size, 3)};
     hpccoll::Plan ring{std::span(messages)}, barrier = world.barrier_init();
     check(!messages[0] && ring, "a list takes its plans over");
     std::vector<double> rows(rank == 0 ? static_cast<std::size_t>(size) : 0), back(1), below{1};
@@ -116,7 +117,7 @@ static void check_all(const hpccoll::World &world) {
     check_plans(world);
     const double out = rank;
     double in = -1;
-    auto receive = world.recv_async(std::span(&in, 1), (rank + size - 1) % size, 7);
+    auto receive = world.recv_async(std::span(&in, 1), (rank + size - 1) % size);
     world.send(std::span(&out, 1), (rank + 1) % size, 7);
     receive.wait();
     check(in == (rank + size - 1) % size, "messages");

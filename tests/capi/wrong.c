@@ -56,6 +56,8 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_allreduce(x, x + 1, 4, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID, "overlaps");
     EXPECT(hpccoll_broadcast(x, 1, HPCCOLL_FLOAT64, size, NULL, world), HPCCOLL_INVALID, "root is");
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
+    EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, 0, HPCCOLL_ANY_TAG, world), HPCCOLL_INVALID, "tag is -1");
+    EXPECT(hpccoll_recv(x, 1, HPCCOLL_FLOAT64, 0, -2, NULL, NULL, world), HPCCOLL_INVALID, "HPCCOLL_ANY_TAG is -1");
     EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
            "sum of splits is 9");
     EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
