@@ -17,8 +17,9 @@ Every rank of the World calls an operation. The arguments that many of them shar
 - `world`: the World of the call, by default that of `init()`.
 
 Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut
-down, here or on another rank), and RecoverableError, the base of PeerLost, StallError and TransportError (the World
-broke). An asynchronous call raises at once what is wrong on its own rank, and the rest when its Handle is waited for.
+down, here or on another rank), and RecoverableError, the base of PeerLostError, StallError and TransportError (the
+World broke). An asynchronous call raises at once what is wrong on its own rank, and the rest when its Handle is waited
+for.
 
 The examples run on two ranks, after `import numpy as np`, `import hpccoll` and `hpccoll.init()`.
 """

@@ -23,7 +23,7 @@ __all__ = [
     "NotDefinedError",
     "ObjectError",
     "OutOfMemoryError",
-    "PeerLost",
+    "PeerLostError",
     "ProtocolError",
     "RankError",
     "RecoverableError",
@@ -61,7 +61,7 @@ class RootJoinedError(HpccollError, RuntimeError):
     """The root of a rooted operation has joined: no rank has the data."""
 
 
-class PeerLost(RecoverableError):  # noqa: N818
+class PeerLostError(RecoverableError):
     """A rank of the World was lost: its process or its node died, or it was silent for too long."""
 
 

@@ -93,7 +93,7 @@ enum hc_operation_trait {
     X(DUPLICATE_NAME, -2, "a request of this name is in flight", "DuplicateNameError")    \
     X(SHUT_DOWN, -3, "the World has been shut down", "ShutDownError")                     \
     X(ROOT_JOINED, -4, "the root of a rooted operation has joined", "RootJoinedError")    \
-    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLost")                          \
+    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLostError")                          \
     X(STALLED, -6, "ranks are awaited beyond the stall limit", "StallError")              \
     X(TRANSPORT, -7, "a transport failed", "TransportError")                              \
     X(INVALID, -8, "an argument is not valid", "InvalidArgumentError")                    \

@@ -27,7 +27,7 @@ KINDS: dict[type[errors.HpccollError], type[Exception]] = {
     errors.RootJoinedError: tf.errors.FailedPreconditionError,
     errors.ShutDownError: tf.errors.FailedPreconditionError,
     errors.ForkedError: tf.errors.FailedPreconditionError,
-    errors.PeerLost: tf.errors.UnavailableError,
+    errors.PeerLostError: tf.errors.UnavailableError,
     errors.StallError: tf.errors.UnavailableError,
     errors.TransportError: tf.errors.UnavailableError,
     errors.BrokenWorldError: tf.errors.UnavailableError,

@@ -440,7 +440,7 @@ for i in range(100): plan()
 if rank == 1: os.kill(os.getpid(), signal.SIGKILL)
 try:
     while True: plan()
-except hpccoll.PeerLost as error:
+except hpccoll.PeerLostError as error:
     print("told:", error, flush=True)
 """
     _, output = job(2, INIT + script.replace("N", str(n)), nodes=nodes, alone="--enable-recovery", peer_timeout=6)

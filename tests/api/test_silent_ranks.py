@@ -116,7 +116,7 @@ os._exit(1)
         ({"stall_limit": 4}, r"StallError: allreduce 'gradient' has waited [\d.]+ s, beyond the stall limit; STOPPED"),
         (
             {"peer_timeout": 3},
-            r"PeerLost: rank 0 \(.*\) was lost: it has been stopped \(state T\) for \d+ s",
+            r"PeerLostError: rank 0 \(.*\) was lost: it has been stopped \(state T\) for \d+ s",
         ),
     ],
     ids=["stall limit", "peer timeout"],

@@ -217,7 +217,7 @@ hpccoll.allreduce(np.ones(10), name="after")
     for rank in (0, 2):
         status, output = done[rank]
         assert status == 1, output
-        assert re.search(r"PeerLost: rank 1 \(host \S+, pid \d+\) was lost: its process is gone", output), output
+        assert re.search(r"PeerLostError: rank 1 \(host \S+, pid \d+\) was lost: its process is gone", output), output
 
 
 @mostly_files
@@ -235,7 +235,7 @@ handles = {
 for name, handle in handles.items():
     try:
         handle.wait(20)
-    except hpccoll.PeerLost as error:
+    except hpccoll.PeerLostError as error:
         print(name, error)
 """
     done = job(3, script)

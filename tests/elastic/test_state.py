@@ -147,9 +147,9 @@ def test_a_full_disk_ends_no_job(tmp_path: Path, capfd: pytest.CaptureFixture[st
 def test_a_job_that_is_not_elastic_raises_what_it_cannot_mend() -> None:
     @elastic.run
     def lose(state: elastic.State) -> None:
-        raise hpccoll.PeerLost("rank 1 (h2) was lost: as this test says")
+        raise hpccoll.PeerLostError("rank 1 (h2) was lost: as this test says")
 
-    with pytest.raises(hpccoll.PeerLost) as raised:
+    with pytest.raises(hpccoll.PeerLostError) as raised:
         lose(elastic.ObjectState())
     assert "start it with `hpccoll run --min-np`" in raised.value.__notes__[0]
     hpccoll.shutdown()

@@ -85,7 +85,7 @@ class Fault:
         }
 
 
-WHO = r"PeerLost: VICTIM \(host [^ ]+, pid \d+\) was lost: "
+WHO = r"PeerLostError: VICTIM \(host [^ ]+, pid \d+\) was lost: "
 GONE = WHO + "its process is gone"
 STOPPED = WHO + r"it has been stopped \(state T\) for 3 s"
 LOST = WHO + "(its process is gone|no sign of life for 10 s)"

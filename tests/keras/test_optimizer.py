@@ -214,7 +214,7 @@ def test_fit_passes_where_an_earlier_error_is_handled(network, share):
     model = network(3)
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
     try:
-        raise RuntimeError("UNAVAILABLE: hpccoll.PeerLost: rank 9 was lost")  # in the words of JAX
+        raise RuntimeError("UNAVAILABLE: hpccoll.PeerLostError: rank 9 was lost")  # in the words of JAX
     except RuntimeError:
         model.fit(*share(), batch_size=24, verbose=0)
 

@@ -137,7 +137,7 @@ except (hpccoll.StartError, hpccoll.InvalidArgumentError) as error:
 
 
 LOSS = re.compile(
-    r"(PeerLost: rank 2 \(host \S+, pid \d+\) was lost: its process is gone"
+    r"(PeerLostError: rank 2 \(host \S+, pid \d+\) was lost: its process is gone"
     r"|TransportError: .*rank 2: (its connection ended, so its process is gone|Connection reset by peer|Broken pipe))"
 )
 

@@ -74,7 +74,7 @@ try:
     if hpccoll.rank() == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     {what}
-except hpccoll.PeerLost as error:
+except hpccoll.PeerLostError as error:
     os.write(1, f"lost: {{error}}\\n".encode())  # in one piece: the ranks share a pipe
 """
     done = job("2+1", script, HPCCOLL_PEER_TIMEOUT="1000")

@@ -109,7 +109,7 @@ if hpccoll.rank() == 0:
 try:
     while True:
         hpccoll.allreduce(x)
-except hpccoll.PeerLost as error:
+except hpccoll.PeerLostError as error:
     pathlib.Path(FOLDER, str(hpccoll.rank())).write_text(str(error))
     os._exit(7)
 """

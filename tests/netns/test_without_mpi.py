@@ -117,7 +117,7 @@ def test_a_killed_rank_is_named_and_the_job_ends(no_mpi: str) -> None:
     done = job(no_mpi, "h1:2,h2:1", KILLED, HPCCOLL_PEER_TIMEOUT="80")
     assert done.returncode not in (0, 124), done.stdout
     heard = r"(its connection ended \(UCX: |its process is gone, its launcher says)"
-    assert re.search(rf"PeerLost: rank 2 \(host h2, pid \d+\) was lost: .*{heard}", done.stdout)
+    assert re.search(rf"PeerLostError: rank 2 \(host h2, pid \d+\) was lost: .*{heard}", done.stdout)
     assert re.search(r"hpccoll run: rank 2 \(host h2, pid \d+\) was killed by SIGKILL", done.stdout)
 
 

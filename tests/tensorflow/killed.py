@@ -45,6 +45,6 @@ try:
         if count == 5 and hvd.rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         run(tf.ones(3))
-except (tf.errors.UnavailableError, tf.errors.InternalError, hpccoll.PeerLost) as error:
+except (tf.errors.UnavailableError, tf.errors.InternalError, hpccoll.PeerLostError) as error:
     print(f"rank {hvd.rank()} saw it: {type(error).__name__}:", *str(error).split(), flush=True)
 os._exit(0)  # the others see rank 1 alone

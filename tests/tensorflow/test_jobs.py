@@ -145,7 +145,7 @@ def test_a_rank_is_killed_among_random_programs(ended: Callable[..., Any], ranks
 @pytest.mark.parametrize("program", ["eager", "function", "gradients", "session", compiled])
 def test_a_killed_rank_is_named(ended: Callable[..., Any], program: str) -> None:
     """In a graph as TensorFlow's UnavailableError; where XLA compiles, TensorFlow makes an InternalError of it."""
-    kinds = {"eager": "PeerLost", "compiled": "InternalError"}
+    kinds = {"eager": "PeerLostError", "compiled": "InternalError"}
     printed = ended("killed.py", program, ranks=3, options=("--launcher-options=--enable-recovery",)).stdout
     for rank in (0, 2):
         told = printed.split(f"rank {rank} saw it: ")[1].splitlines()[0]

@@ -16,7 +16,7 @@ import numpy as np, hpccoll
 world = hpccoll.init()
 print(world.rank, world.size, world.local_rank, int(hpccoll.allreduce(np.array([world.rank]))[0]))
 """
-LOST, RAISED = errors.PeerLost("rank 1 was lost"), ValueError("rate")
+LOST, RAISED = errors.PeerLostError("rank 1 was lost"), ValueError("rate")
 
 
 @pytest.mark.timeout(120)

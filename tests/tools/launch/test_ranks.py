@@ -185,7 +185,7 @@ began = time.monotonic()
 try:
     while True:
         hpccoll.barrier()
-except hpccoll.PeerLost as error:
+except hpccoll.PeerLostError as error:
     print(f"after {time.monotonic() - began:.3f} s: {error}", flush=True)
     time.sleep(2)  # the first one ends the job
 """

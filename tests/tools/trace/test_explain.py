@@ -217,7 +217,7 @@ here(f"ended{rank}")
 def test_nothing_is_written_where_nothing_is_wanted(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="none")
     one.wait()
-    assert "PeerLost" in one.output()
+    assert "PeerLostError" in one.output()
     assert not one.traces.exists()
 
 
@@ -225,7 +225,7 @@ def test_a_folder_that_cannot_be_written_is_named(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="/proc/nowhere")
     one.wait()
     assert "the last events of this rank could not be written to /proc/nowhere/" in one.output()
-    assert "PeerLost" in one.output()
+    assert "PeerLostError" in one.output()
 
 
 def test_what_is_no_trace(tmp_path):

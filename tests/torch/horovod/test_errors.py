@@ -30,7 +30,7 @@ class TestErrors:
                 call()
 
     def test_what_an_elastic_job_recovers_from(self):
-        assert issubclass(hpccoll.PeerLost, hvd.HorovodInternalError)
+        assert issubclass(hpccoll.PeerLostError, hvd.HorovodInternalError)
         assert issubclass(hvd.HorovodInternalError, RuntimeError)
         assert not issubclass(hpccoll.MismatchError, hvd.HorovodInternalError)
         assert hvd.HostsUpdatedInterrupt(skip_sync=True).skip_sync
