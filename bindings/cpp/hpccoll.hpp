@@ -68,7 +68,7 @@ template <class T> constexpr hpccoll_dtype dtype_of() {
 struct Args {
     std::string name{};
     double prescale = 1.0, postscale = 1.0;
-    hpccoll_dtype compression = HPCCOLL_DTYPES;
+    hpccoll_dtype compression = HPCCOLL_NO_COMPRESSION;
     std::int64_t row = 1;
 
     hpccoll_args c() const { return {name.empty() ? nullptr : name.c_str(), prescale, postscale, compression, row}; }
@@ -87,7 +87,7 @@ template <class T> class Op {
         : function_(std::make_unique<std::function<T(T, T)>>(std::move(function))) {
         check(hpccoll_op_create(combine, function_.get(), 1, name.c_str(), &c_));
     }
-    Op(Op &&other) noexcept : function_(std::move(other.function_)), c_(std::exchange(other.c_, HPCCOLL_REDUCTIONS)) {}
+    Op(Op &&other) noexcept : function_(std::move(other.function_)), c_(std::exchange(other.c_, HPCCOLL_OP_NULL)) {}
     Op &operator=(Op &&other) noexcept {
         std::swap(function_, other.function_);
         std::swap(c_, other.c_);
@@ -106,7 +106,7 @@ template <class T> class Op {
     }
 
     std::unique_ptr<std::function<T(T, T)>> function_;
-    hpccoll_reduction c_ = HPCCOLL_REDUCTIONS;
+    hpccoll_reduction c_ = HPCCOLL_OP_NULL;
 };
 
 // ---- requests ----------------------------------------------------------------------------------------------------

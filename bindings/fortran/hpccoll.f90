@@ -21,7 +21,9 @@ module hpccoll
   end enum
   public :: HPCCOLL_AVERAGE, HPCCOLL_SUM, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
     HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR, HPCCOLL_MINLOC, HPCCOLL_MAXLOC
-  integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10 ! of compression
+  integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10, & ! of compression
+    HPCCOLL_NO_COMPRESSION = -1
+  integer(c_int), parameter, public :: HPCCOLL_OP_NULL = -1 ! what hpccoll_op_free makes of an op
   integer(c_int), parameter, public :: HPCCOLL_OK = 0, HPCCOLL_MISMATCH = -1, HPCCOLL_DUPLICATE_NAME = -2, &
     HPCCOLL_SHUT_DOWN = -3, HPCCOLL_ROOT_JOINED = -4, HPCCOLL_PEER_LOST = -5, HPCCOLL_STALLED = -6, &
     HPCCOLL_TRANSPORT = -7, HPCCOLL_INVALID = -8, HPCCOLL_NO_MEMORY = -9, HPCCOLL_BAD_MESSAGE = -10, &
@@ -281,26 +283,26 @@ module hpccoll
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    ! counts: for each rank, on the root; without it as hpccoll_share says.
-    subroutine hpccoll_scatter(x, out, root, world, counts, name, request, ierror) bind(c, name="hpccoll_f_scatter")
+    ! splits: rows for each rank, on the root; without it as hpccoll_share says.
+    subroutine hpccoll_scatter(x, out, root, world, splits, name, request, ierror) bind(c, name="hpccoll_f_scatter")
       import
       type(*), intent(in) :: x(..)
       type(*) :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
-      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(in), optional :: splits(*)
       character(len=*), intent(in), optional :: name
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    ! counts: for each rank; without it as many for each.
-    subroutine hpccoll_alltoall(x, out, world, counts, recv_counts, name, request, ierror) &
+    ! splits: rows for each rank; without it as many for each.
+    subroutine hpccoll_alltoall(x, out, world, splits, recv_counts, name, request, ierror) &
         bind(c, name="hpccoll_f_alltoall")
       import
       type(*), intent(in) :: x(..)
       type(*) :: out(..)
       type(hpccoll_world), intent(in) :: world
-      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(in), optional :: splits(*)
       integer(c_int64_t), intent(out), optional :: recv_counts(*)
       character(len=*), intent(in), optional :: name
       type(hpccoll_request), intent(inout), optional :: request
@@ -424,24 +426,24 @@ module hpccoll
       integer(c_int64_t), intent(out), optional :: counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    subroutine hpccoll_scatter_init(x, out, root, world, plan, counts, ierror) bind(c, name="hpccoll_f_scatter_init")
+    subroutine hpccoll_scatter_init(x, out, root, world, plan, splits, ierror) bind(c, name="hpccoll_f_scatter_init")
       import
       type(*), intent(in) :: x(..)
       type(*) :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(in), optional :: splits(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    subroutine hpccoll_alltoall_init(x, out, world, plan, counts, recv_counts, ierror) &
+    subroutine hpccoll_alltoall_init(x, out, world, plan, splits, recv_counts, ierror) &
         bind(c, name="hpccoll_f_alltoall_init")
       import
       type(*), intent(in) :: x(..)
       type(*) :: out(..)
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      integer(c_int64_t), intent(in), optional :: counts(*)
+      integer(c_int64_t), intent(in), optional :: splits(*)
       integer(c_int64_t), intent(out), optional :: recv_counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine

@@ -138,7 +138,7 @@ static const hpccoll_args *read_options(options *o, array name, const double *pr
     o->args.name = text_of(name, o->name);
     o->args.prescale = prescale ? *prescale : 1.0;
     o->args.postscale = postscale ? *postscale : 1.0;
-    o->args.compression = compression ? (hpccoll_dtype)*compression : HPCCOLL_DTYPES;
+    o->args.compression = compression ? (hpccoll_dtype)*compression : HPCCOLL_NO_COMPRESSION;
     o->args.row = row;
     return &o->args;
 }
@@ -325,7 +325,7 @@ void hpccoll_f_gather(array x, array out, const int *root, hpccoll_world *const 
     report(status, ierror);
 }
 
-void hpccoll_f_scatter(array x, array out, const int *root, hpccoll_world *const *world, const int64_t *counts,
+void hpccoll_f_scatter(array x, array out, const int *root, hpccoll_world *const *world, const int64_t *splits,
                        array name, hpccoll_request **request, int *ierror) {
     place from, to;
     options o;
@@ -334,23 +334,23 @@ void hpccoll_f_scatter(array x, array out, const int *root, hpccoll_world *const
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, to.row);
         status = request
-                     ? hpccoll_scatter_async(from.data, from.count, counts, to.dtype, to.data, to.count, *root, args,
+                     ? hpccoll_scatter_async(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args,
                                              *world, request)
-                     : hpccoll_scatter(from.data, from.count, counts, to.dtype, to.data, to.count, *root, args, *world);
+                     : hpccoll_scatter(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args, *world);
     }
     report(status, ierror);
 }
 
-void hpccoll_f_alltoall(array x, array out, hpccoll_world *const *world, const int64_t *counts, int64_t *recv_counts,
+void hpccoll_f_alltoall(array x, array out, hpccoll_world *const *world, const int64_t *splits, int64_t *recv_counts,
                         array name, hpccoll_request **request, int *ierror) {
     place from, to;
     options o;
     int status = read_both("hpccoll_alltoall", x, out, &from, &to);
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, from.row);
-        status = request ? hpccoll_alltoall_async(from.data, from.count, counts, from.dtype, to.data, to.count,
+        status = request ? hpccoll_alltoall_async(from.data, from.count, splits, from.dtype, to.data, to.count,
                                                   recv_counts, args, *world, request)
-                         : hpccoll_alltoall(from.data, from.count, counts, from.dtype, to.data, to.count, recv_counts,
+                         : hpccoll_alltoall(from.data, from.count, splits, from.dtype, to.data, to.count, recv_counts,
                                             args, *world);
     }
     report(status, ierror);
@@ -475,28 +475,28 @@ void hpccoll_f_gather_init(array x, array out, const int *root, hpccoll_world *c
 }
 
 void hpccoll_f_scatter_init(array x, array out, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
-                            const int64_t *counts, int *ierror) {
+                            const int64_t *splits, int *ierror) {
     *plan = NULL;
     place from, to;
     options o;
     int status = read_both("hpccoll_scatter_init", hpccoll_rank(*world) == *root ? x : out, out, &from, &to);
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, to.row);
-        status = hpccoll_scatter_init(from.data, from.count, counts, to.dtype, to.data, to.count, *root, args, *world,
+        status = hpccoll_scatter_init(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args, *world,
                                       plan);
     }
     report(status, ierror);
 }
 
 void hpccoll_f_alltoall_init(array x, array out, hpccoll_world *const *world, hpccoll_plan **plan,
-                             const int64_t *counts, int64_t *recv_counts, int *ierror) {
+                             const int64_t *splits, int64_t *recv_counts, int *ierror) {
     *plan = NULL;
     place from, to;
     options o;
     int status = read_both("hpccoll_alltoall_init", x, out, &from, &to);
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
-        status = hpccoll_alltoall_init(from.data, from.count, counts, from.dtype, to.data, to.count, recv_counts, args,
+        status = hpccoll_alltoall_init(from.data, from.count, splits, from.dtype, to.data, to.count, recv_counts, args,
                                        *world, plan);
     }
     report(status, ierror);

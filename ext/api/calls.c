@@ -85,7 +85,7 @@ int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *re
     hc_arguments *a = &read->arguments;
     *a = hc_arguments_of(call->operation);
     a->reduction = call->reduction < HC_REDUCTION_COUNT ? call->reduction : HC_REDUCTION_COUNT;
-    if (args->compression != HPCCOLL_DTYPES)
+    if (args->compression != HPCCOLL_NO_COMPRESSION)
         a->wire = (unsigned)args->compression < HC_DTYPE_COUNT ? (uint8_t)args->compression : HC_DTYPE_COUNT;
     a->is_group = call->is_group;
     a->is_last = call->is_last;

@@ -28,7 +28,8 @@ extern "C" {
 /* ---- codes: the same numbers as in ext/core/hc.h, which is checked when the library is built ------------------- */
 
 typedef enum hpccoll_dtype {
-    HPCCOLL_BOOL,
+    HPCCOLL_NO_COMPRESSION = -1, /* of hpccoll_args: no dtype */
+    HPCCOLL_BOOL = 0,
     HPCCOLL_UINT8,
     HPCCOLL_INT8,
     HPCCOLL_UINT16,
@@ -63,7 +64,8 @@ typedef enum hpccoll_operation {
 } hpccoll_operation;
 
 typedef enum hpccoll_reduction {
-    HPCCOLL_AVERAGE,
+    HPCCOLL_OP_NULL = -1, /* no reduction: an op that was freed */
+    HPCCOLL_AVERAGE = 0,
     HPCCOLL_SUM,
     HPCCOLL_ADASUM, /* of the front ends for Python alone; refused here */
     HPCCOLL_MIN,
@@ -171,15 +173,15 @@ typedef struct hpccoll_args {
     const char *name;           /* NULL: the call matches by its order in the program */
     double prescale, postscale; /* factors of a SUM or AVERAGE of floats */
     hpccoll_dtype compression;  /* HPCCOLL_FLOAT16 or HPCCOLL_BFLOAT16: the type between nodes of float32 and float64;
-                                   HPCCOLL_DTYPES: none */
+                                   HPCCOLL_NO_COMPRESSION */
     int64_t row;                /* elements in a row: allgather, alltoall, gather, scatter and reducescatter count, cut
                                    and concatenate whole rows */
 } hpccoll_args;
 /* hpccoll_args args = HPCCOLL_ARGS; a call's NULL stands for the same. */
 #ifdef __cplusplus
-#define HPCCOLL_ARGS {nullptr, 1.0, 1.0, HPCCOLL_DTYPES, 1}
+#define HPCCOLL_ARGS {nullptr, 1.0, 1.0, HPCCOLL_NO_COMPRESSION, 1}
 #else
-#define HPCCOLL_ARGS {.prescale = 1.0, .postscale = 1.0, .compression = HPCCOLL_DTYPES, .row = 1}
+#define HPCCOLL_ARGS {.prescale = 1.0, .postscale = 1.0, .compression = HPCCOLL_NO_COMPRESSION, .row = 1}
 #endif
 /* As `in`: the input is in `out`. */
 #define HPCCOLL_IN_PLACE ((const void *)-1)
@@ -282,7 +284,7 @@ typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccol
  * is not divided then, and a reducescatter is refused. `name`: for errors; all ranks give the same one. */
 HPCCOLL_API int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
                                   hpccoll_reduction *op);
-/* No call may be made with it any more; those in flight, and plans, go on. *op becomes HPCCOLL_REDUCTIONS. */
+/* No call may be made with it any more; those in flight, and plans, go on. *op becomes HPCCOLL_OP_NULL. */
 HPCCOLL_API int hpccoll_op_free(hpccoll_reduction *op);
 
 /* ---- the same, asynchronous: *request is to be waited for ------------------------------------------------------ */

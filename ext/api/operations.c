@@ -76,7 +76,8 @@ int hpccoll_barrier_init(const hpccoll_args *args, hpccoll_world *world, hpccoll
 }
 
 int hpccoll_join(int *last, hpccoll_world *world) {
-    const hpccoll_args args = {.name = "join", .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = 1};
+    const hpccoll_args args = {
+        .name = "join", .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = 1};
     hc_handle *h;
     int status = hc__call_begin(&(hc__call){.operation = HC_JOIN, .args = &args}, world, 1, &h);
     if (status < 0)

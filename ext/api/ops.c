@@ -108,7 +108,7 @@ int hc__op_check(const hc__call *call, hpccoll_dtype dtype, int64_t count) {
         return refuse(call, &op, "takes one array, not a group");
     if (call->args->prescale != 1.0 || call->args->postscale != 1.0)
         return refuse(call, &op, "has no prescale and postscale");
-    if (call->args->compression != HPCCOLL_DTYPES)
+    if (call->args->compression != HPCCOLL_NO_COMPRESSION)
         return refuse(call, &op, "has no compression");
     if (call->reduction <= HPCCOLL_MAXLOC && !loc_defined(dtype))
         return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", operation, op.name, hc_dtype_name((int)dtype));
@@ -124,7 +124,7 @@ int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, 
                       hpccoll_reduction *op) {
     if (!op || !function)
         return hc__error(HC_INVALID, "%s is NULL", op ? "the function" : "the place for the op");
-    *op = HPCCOLL_REDUCTIONS;
+    *op = HPCCOLL_OP_NULL;
     if (block < 1 || block > HC_MAX_ELEMENTS)
         return hc__error(HC_INVALID, "block is %" PRId64 ": the function takes at least one element, at most %" PRId64,
                          block, HC_MAX_ELEMENTS);
@@ -147,13 +147,13 @@ int hpccoll_op_free(hpccoll_reduction *op) {
     hc__op found;
     if (!op)
         return hc__error(HC_INVALID, "the address of the op is NULL");
-    if (*op == HPCCOLL_REDUCTIONS)
+    if (*op == HPCCOLL_OP_NULL)
         return HC_OK;
     if ((unsigned)*op <= HPCCOLL_MAXLOC || !hc__op_find((unsigned)*op, &found))
         return hc__error(HC_INVALID, "op is none that hpccoll_op_create() has made, or was freed");
     pthread_mutex_lock(&lock);
     table[*op - HPCCOLL_MINLOC] = (hc__op){0};
     pthread_mutex_unlock(&lock);
-    *op = HPCCOLL_REDUCTIONS;
+    *op = HPCCOLL_OP_NULL;
     return HC_OK;
 }

@@ -11,7 +11,7 @@
 /* All ranks' values, by an operation under a name that no program has. */
 int hc__exchange(hpccoll_world *world, const char *name, const void *mine, size_t bytes, void *all) {
     const hpccoll_args args = {
-        .name = name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = (int64_t)bytes};
+        .name = name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = (int64_t)bytes};
     const hpccoll_array array = {.in = mine, .out = all, .count = (int64_t)bytes, .dtype = HPCCOLL_UINT8};
     const hc__call call = {
         .operation = HC_ALLGATHER, .arrays = &array, .n = 1, .out_count = (int64_t)bytes * world->size, .args = &args};

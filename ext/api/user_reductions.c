@@ -195,7 +195,7 @@ static int folding_new(hc__call *call, const hpccoll_world *world, int is_plan, 
 /* An allgather of bytes, whose result is allocated, or a part of another call. */
 static hc__call moving(const hc__call *call, const hpccoll_array *array, hpccoll_args *args) {
     *args = (hpccoll_args){
-        .name = call->args->name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = 1};
+        .name = call->args->name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = 1};
     return (hc__call){.operation = HC_ALLGATHER, .arrays = array, .n = 1, .args = args, .stands_for = call};
 }
 

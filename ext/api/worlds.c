@@ -232,7 +232,7 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
 /* Until all ranks free it, or it is known that not all of them will. */
 static void await_others(hpccoll_world *world) {
     const hpccoll_args args = {
-        .name = "hpccoll.shutdown", .prescale = 1, .postscale = 1, .compression = HPCCOLL_DTYPES, .row = 1};
+        .name = "hpccoll.shutdown", .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = 1};
     hc_handle *h;
     if (hc__call_begin(&(hc__call){.operation = HC_BARRIER, .args = &args, .is_last = 1}, world, 1, &h) < 0)
         return;

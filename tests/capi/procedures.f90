@@ -108,7 +108,7 @@ contains
     call check(all(x(:, 1) == [2*rank, 2*rank + 1]), "scatter")
     z = rank
     each = 1
-    call hpccoll_alltoall(z, z, world, counts=each, ierror=at)
+    call hpccoll_alltoall(z, z, world, splits=each, ierror=at)
     call expect(at, HPCCOLL_INVALID, "out overlaps the input")
     deallocate (x)
     allocate (x(2, ranks))
@@ -259,6 +259,7 @@ contains
     call check(all(z == cmplx(ranks - 1, 0, c_double_complex)), "a plan of it")
     call hpccoll_plan_free(plan)
     call hpccoll_op_free(op)
+    call check(op == HPCCOLL_OP_NULL, "an op that was freed")
     call hpccoll_allreduce(z, op, world, ierror=status)
     call expect(status, HPCCOLL_INVALID, "no hpccoll_reduction, or was freed")
   end subroutine

@@ -211,7 +211,7 @@ static void structures(void) {
     CHECK(hpccoll_op_create(join_extremes, NULL, sizeof *e, "extremes", &op) == 0);
     CHECK(hpccoll_allreduce(e, e, sizeof e, HPCCOLL_UINT8, op, NULL, world) == 0);
     CHECK(e[0].least == 0 && e[0].most == size - 1 && e[1].least == 1 - size && e[2].ranks == size);
-    CHECK(hpccoll_op_free(&op) == 0 && op == HPCCOLL_REDUCTIONS);
+    CHECK(hpccoll_op_free(&op) == 0 && op == HPCCOLL_OP_NULL);
     CHECK(hpccoll_op_free(&op) == 0);
 }
 

@@ -103,7 +103,7 @@ class Memory:
         call = self.unit.calls[0]
         row = int(np.prod(call.trailing)) if call.operation in OF_ROWS else 1
         name = self.name.encode() if self.name else None
-        return ctypes.byref(Arguments(name, *call.factors, CODES["DTYPES"], row))
+        return ctypes.byref(Arguments(name, *call.factors, CODES["NO_COMPRESSION"], row))
 
     def group(self) -> Any:
         rows = zip(self.unit.calls, self.inputs, self.outputs, strict=True)
