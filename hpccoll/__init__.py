@@ -20,26 +20,35 @@ except ImportError as _error:
 
     raise _unbuilt.explain(_error) from None
 
-from hpccoll import collectives as _collectives
 from hpccoll import compression, config, errors
-from hpccoll import p2p as _p2p
-from hpccoll import plans as _plans
-from hpccoll import prefix as _prefix
-from hpccoll import rooted as _rooted
-from hpccoll.collectives import *  # noqa: F403 - all names of its __all__, as below
+from hpccoll import default_world as _default_world
+from hpccoll.collectives import Handle
+from hpccoll.default_world import *  # noqa: F403 - all names of its __all__, as below
+from hpccoll.default_world import current as world
 from hpccoll.device_arrays import DeviceArray
 from hpccoll.errors import *  # noqa: F403
-from hpccoll.from_c import capsule
-from hpccoll.p2p import *  # noqa: F403
-from hpccoll.plans import *  # noqa: F403
+from hpccoll.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
+from hpccoll.plans import Plan, start_all, wait_all
 from hpccoll.preemption import preemption
-from hpccoll.prefix import *  # noqa: F403
-from hpccoll.rooted import *  # noqa: F403
+from hpccoll.reductions import (
+    ADASUM,
+    AVERAGE,
+    BAND,
+    BOR,
+    BXOR,
+    LAND,
+    LOR,
+    LXOR,
+    MAX,
+    MIN,
+    PRODUCT,
+    SUM,
+    Reduction,
+)
 from hpccoll.tools.launch.function import run
 from hpccoll.topology import Cart, dims_create
 from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index
-from hpccoll.world import World, init, is_initialized, shutdown
-from hpccoll.world import current as world
+from hpccoll.worlds import World
 
 __version__ = _metadata.version("hpccoll")
 
@@ -97,15 +106,12 @@ def cross_size() -> int:
 
 
 __all__ = [
-    "MAXLOC", "MINLOC", "Cart", "DeviceArray", "UserReduction", "World", "capsule", "compression", "config",
-    "cross_rank", "cross_size", "dims_create", "errors", "init", "is_initialized", "local_rank", "local_size",
-    "preemption", "rank", "run", "shutdown", "size", "value_index", "world",
+    "ADASUM", "ANY_SOURCE", "ANY_TAG", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN",
+    "MINLOC", "PROC_NULL", "PRODUCT", "SUM", "Cart", "DeviceArray", "Handle", "Plan", "Reduction", "Status",
+    "UserReduction", "World", "compression", "config", "cross_rank", "cross_size", "dims_create", "errors",
+    "local_rank", "local_size", "preemption", "rank", "run", "size", "start_all", "value_index", "wait_all", "world",
 ]  # fmt: skip
-__all__ += _collectives.__all__
-__all__ += _p2p.__all__
-__all__ += _plans.__all__
-__all__ += _prefix.__all__
-__all__ += _rooted.__all__
+__all__ += _default_world.__all__
 __all__ += errors.__all__
 
 _MODULES = (

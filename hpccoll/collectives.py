@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations. Each has a blocking form, and a form NAME_async that returns a Handle at once.
 
-Every rank of the World calls an operation. The arguments that many of them share:
+Each is a method of every World, `world.allreduce(x)`, and a function of the package: `hpccoll.allreduce(x)` is the
+method of the World of `init()`. Every rank of the World calls an operation. The arguments that many of them share:
 
 - `x`: a NumPy array, or anything with the buffer protocol or DLPack in host memory, contiguous or strided. Python
   numbers and lists of numbers become NumPy arrays. In the memory of a GPU: a CuPy array, a CUDA tensor, or anything
@@ -14,7 +15,6 @@ Every rank of the World calls an operation. The arguments that many of them shar
 - `name`: the ranks' calls of one name belong together, in whatever order each rank makes its calls. Use the same names
   in every step: a name that was agreed before costs one bit. Calls without a name belong together by their order; one
   that a rank refuses counts, and is a MismatchError on the others.
-- `world`: the World of the call, by default that of `init()`.
 
 Any operation may raise DuplicateNameError (a call of this name is in flight), ShutDownError (the World has been shut
 down, here or on another rank), and RecoverableError, the base of PeerLostError, StallError and TransportError (the
@@ -48,313 +48,291 @@ from hpccoll.reductions import (
     SUM,
     Reduction,
 )  # fmt: skip
-from hpccoll.world import World, current
 
 __all__ = [
-    "ADASUM", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Handle",
-    "Reduction", "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_async", "alltoall",
-    "alltoall_async", "barrier", "barrier_async", "broadcast", "broadcast_async", "broadcast_object", "join",
-    "join_async", "reducescatter", "reducescatter_async",
+    "ADASUM", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MIN", "PRODUCT", "SUM", "Collectives",
+    "Handle", "Reduction",
 ]  # fmt: skip
 
 Handle = _core.Handle
 
 
-def allreduce(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    compression: Compression | None = None,
-    world: World | None = None,
-) -> Any:
-    """Combine the arrays of all ranks, element by element. Every rank gets the result.
+class Collectives:
+    """The operations in which all ranks have the same part, as methods of a World."""
 
-        >>> hpccoll.allreduce(np.ones(3, np.float32))
-        array([2., 2., 2.], dtype=float32)
-        >>> x = np.arange(4.0) + hpccoll.rank()
-        >>> mean = hpccoll.allreduce(x, hpccoll.AVERAGE, name="x", out=x)
-        >>> x
-        array([0.5, 1.5, 2.5, 3.5])
+    core: _core.Set
 
-    :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
-        agreed, fused and completed together, and the result is a list
-    :param op: one of the reductions. AVERAGE divides by the number of ranks in the World, joined ranks included; the
-        average of integers is rounded towards zero
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a group: a
-        list of arrays
-    :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
-    :param postscale: the result is multiplied by this number, likewise. Both are applied as one factor, in float32 or
-        wider, before anything is narrowed
-    :param compression: `hpccoll.compression.FP16` or `BF16`: float32 and float64 values travel between nodes as 16-bit
-        floats; None: as the knob `wire` says
-    :param world: the World of the call; None: the World of `init()`
-    :returns: an array of the shape and dtype of `x`, or `out`; for a group a list
-    :raises MismatchError: the ranks' calls differ in shape, dtype, op, factors or compression; one text on all ranks
-    :raises UnsupportedError: `op` or a factor is not defined for the dtype
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return current(world).core.blocking("allreduce", x, name, out, op, None, prescale, postscale, compression)
+    def allreduce(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        compression: Compression | None = None,
+    ) -> Any:
+        """Combine the arrays of all ranks, element by element. Every rank gets the result.
 
+            >>> hpccoll.allreduce(np.ones(3, np.float32))
+            array([2., 2., 2.], dtype=float32)
+            >>> x = np.arange(4.0) + hpccoll.rank()
+            >>> mean = hpccoll.allreduce(x, hpccoll.AVERAGE, name="x", out=x)
+            >>> x
+            array([0.5, 1.5, 2.5, 3.5])
 
-def allreduce_async(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    compression: Compression | None = None,
-    world: World | None = None,
-) -> Handle:
-    """Begin an `allreduce`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.collective(
-        "allreduce", x, name, out, False, op, None, None, prescale, postscale, compression
-    )
+        :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays
+            are agreed, fused and completed together, and the result is a list
+        :param op: one of the reductions. AVERAGE divides by the number of ranks in the World, joined ranks included;
+            the average of integers is rounded towards zero
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a
+            group: a list of arrays
+        :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
+        :param postscale: the result is multiplied by this number, likewise. Both are applied as one factor, in float32
+            or wider, before anything is narrowed
+        :param compression: `hpccoll.compression.FP16` or `BF16`: float32 and float64 values travel between nodes as
+            16-bit floats; None: as the knob `wire` says
+        :returns: an array of the shape and dtype of `x`, or `out`; for a group a list
+        :raises MismatchError: the ranks' calls differ in shape, dtype, op, factors or compression; one text on all
+            ranks
+        :raises UnsupportedError: `op` or a factor is not defined for the dtype
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.blocking("allreduce", x, name, out, op, None, prescale, postscale, compression)
 
+    def allreduce_async(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        compression: Compression | None = None,
+    ) -> Handle:
+        """Begin an `allreduce`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("allreduce", x, name, out, False, op, None, None, prescale, postscale, compression)
 
-def allgather(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
-    """Concatenate the arrays of all ranks along their first dimension. Every rank gets the result.
+    def allgather(self, x: Any, *, name: str | None = None, out: Any = None) -> Any:
+        """Concatenate the arrays of all ranks along their first dimension. Every rank gets the result.
 
-        >>> rows = 1 + hpccoll.rank()  # rank 0 has one row, rank 1 has two
-        >>> hpccoll.allgather(np.full((rows, 2), hpccoll.rank()))
-        array([[0, 0],
-               [1, 1],
-               [1, 1]])
+            >>> rows = 1 + hpccoll.rank()  # rank 0 has one row, rank 1 has two
+            >>> hpccoll.allgather(np.full((rows, 2), hpccoll.rank()))
+            array([[0, 0],
+                   [1, 1],
+                   [1, 1]])
 
-    :param x: an array; the number of rows (the first dimension) may differ between ranks, the other dimensions and the
-        dtype may not. An array without dimensions, or a number, counts as one row
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the result and has its shape and dtype; None: a new array
-    :param world: the World of the call; None: the World of `init()`
-    :returns: the rows of rank 0, then those of rank 1, and so on; a rank that has joined contributes no rows.
-        `Handle.rows()` of the asynchronous form says how many rows came from each rank
-    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result. Where only the number of rows is wrong, which
-        no rank knows alone: on all ranks, with one text; no `out` was written
-    :raises OutOfMemoryError: a rank has no memory for its result: on all ranks; the World goes on
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return current(world).core.collective("allgather", x, name, out, True).wait()
+        :param x: an array; the number of rows (the first dimension) may differ between ranks, the other dimensions and
+            the dtype may not. An array without dimensions, or a number, counts as one row
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the result and has its shape and dtype; None: a new array
+        :returns: the rows of rank 0, then those of rank 1, and so on; a rank that has joined contributes no rows.
+            `Handle.rows()` of the asynchronous form says how many rows came from each rank
+        :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result. Where only the number of rows is wrong,
+            which no rank knows alone: on all ranks, with one text; no `out` was written
+        :raises OutOfMemoryError: a rank has no memory for its result: on all ranks; the World goes on
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.collective("allgather", x, name, out, True).wait()
 
+    def allgather_async(self, x: Any, *, name: str | None = None, out: Any = None) -> Handle:
+        """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("allgather", x, name, out, False)
 
-def allgather_async(x: Any, *, name: str | None = None, out: Any = None, world: World | None = None) -> Handle:
-    """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.collective("allgather", x, name, out, False)
+    def broadcast(self, x: Any, root: int = 0, *, name: str | None = None, out: Any = None) -> Any:
+        """Give the root's array to all ranks.
 
+            >>> hpccoll.broadcast(np.full(2, hpccoll.rank()), root=1)
+            array([1, 1])
 
-def broadcast(x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None) -> Any:
-    """Give the root's array to all ranks.
+        :param x: the values on the root; on the other ranks an array of the same shape and dtype, whose values are
+            ignored
+        :param root: the rank, in this World, whose array is given
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the result, with the result's shape and dtype; `x` itself: in place; None: a new array
+        :returns: an array with the values of the root, or `out`
+        :raises MismatchError: the ranks' calls differ in shape, dtype or root
+        :raises RootJoinedError: the root has joined
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.blocking("broadcast", x, name, out, None, root)
 
-        >>> hpccoll.broadcast(np.full(2, hpccoll.rank()), root=1)
-        array([1, 1])
+    def broadcast_async(
+        self,
+        x: Any,
+        root: int = 0,
+        *,
+        name: str | None = None,
+        out: Any = None,
+    ) -> Handle:
+        """Begin a `broadcast`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("broadcast", x, name, out, False, root=root)
 
-    :param x: the values on the root; on the other ranks an array of the same shape and dtype, whose values are ignored
-    :param root: the rank, in this World, whose array is given
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the result, with the result's shape and dtype; `x` itself: in place; None: a new array
-    :param world: the World of the call; None: the World of `init()`
-    :returns: an array with the values of the root, or `out`
-    :raises MismatchError: the ranks' calls differ in shape, dtype or root
-    :raises RootJoinedError: the root has joined
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return current(world).core.blocking("broadcast", x, name, out, None, root)
+    def reducescatter(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Any:
+        """Combine the arrays of all ranks, element by element. Each rank gets its share of the rows.
 
+            >>> share = hpccoll.reducescatter(np.arange(4.0))
+            >>> hpccoll.allgather_object(share.tolist())  # the share of rank 0, and that of rank 1
+            [[0.0, 2.0], [4.0, 6.0]]
 
-def broadcast_async(
-    x: Any, root: int = 0, *, name: str | None = None, out: Any = None, world: World | None = None
-) -> Handle:
-    """Begin a `broadcast`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.collective("broadcast", x, name, out, False, root=root)
+        :param x: an array of at least one dimension, with the same shape and dtype on all ranks. From n rows each
+            of p ranks gets `n // p`, and each of the first `n % p` ranks one row more
+        :param op: one of the reductions
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes this rank's rows and has their shape and dtype; None: a new array
+        :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
+        :param postscale: the result is multiplied by this number, likewise
+        :returns: this rank's rows of the result
+        :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
+        :raises UnsupportedError: `op` or a factor is not defined for the dtype
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.collective(
+            "reducescatter", x, name, out, True, op, prescale=prescale, postscale=postscale
+        ).wait()
 
+    def reducescatter_async(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle:
+        """Begin a `reducescatter`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("reducescatter", x, name, out, False, op, prescale=prescale, postscale=postscale)
 
-def reducescatter(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Any:
-    """Combine the arrays of all ranks, element by element. Each rank gets its share of the rows.
+    def alltoall(
+        self,
+        x: Any,
+        splits: Sequence[int] | None = None,
+        *,
+        name: str | None = None,
+        out: Any = None,
+    ) -> tuple[Any, np.ndarray]:
+        """Send a part of the rows to each rank, and receive a part from each.
 
-        >>> share = hpccoll.reducescatter(np.arange(4.0))
-        >>> hpccoll.allgather_object(share.tolist())  # the share of rank 0, and that of rank 1
-        [[0.0, 2.0], [4.0, 6.0]]
+            >>> received, rows = hpccoll.alltoall(np.array([10, 20]) + hpccoll.rank())
+            >>> rows
+            array([1, 1])
+            >>> hpccoll.allgather_object(received.tolist())  # what rank 0 has received, and what rank 1 has
+            [[10, 11], [20, 21]]
 
-    :param x: an array of at least one dimension, with the same shape and dtype on all ranks. From n rows each
-        of p ranks gets `n // p`, and each of the first `n % p` ranks one row more
-    :param op: one of the reductions
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes this rank's rows and has their shape and dtype; None: a new array
-    :param prescale: each input is multiplied by this number, for SUM and AVERAGE of float and complex types
-    :param postscale: the result is multiplied by this number, likewise
-    :param world: the World of the call; None: the World of `init()`
-    :returns: this rank's rows of the result
-    :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
-    :raises UnsupportedError: `op` or a factor is not defined for the dtype
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return (
-        current(world)
-        .core.collective("reducescatter", x, name, out, True, op, prescale=prescale, postscale=postscale)
-        .wait()
-    )
+        :param x: an array of at least one dimension. The number of rows may differ between ranks, the other dimensions
+            and the dtype may not
+        :param splits: the number of rows for each rank: the first `splits[0]` rows go to rank 0, the next `splits[1]`
+            to rank 1, and so on; None: the same number for each, which must be possible
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the rows received and has their shape and dtype; None: a new array
+        :returns: the rows received, in the order of the ranks, and an int64 array with the number of rows from each
+            rank
+        :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
+        :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the rows received. Where only the number of rows is
+            wrong, which no rank knows alone: on all ranks, with one text; no `out` was written
+        :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        result: tuple[Any, np.ndarray] = self.core.collective("alltoall", x, name, out, True, splits=splits).wait()
+        return result
 
+    def alltoall_async(
+        self,
+        x: Any,
+        splits: Sequence[int] | None = None,
+        *,
+        name: str | None = None,
+        out: Any = None,
+    ) -> Handle:
+        """Begin an `alltoall`, with the same arguments; the Handle's `wait()` returns the pair."""
+        return self.core.collective("alltoall", x, name, out, False, splits=splits)
 
-def reducescatter_async(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Handle:
-    """Begin a `reducescatter`, with the same arguments; the Handle's `wait()` returns the result."""
-    return current(world).core.collective(
-        "reducescatter", x, name, out, False, op, prescale=prescale, postscale=postscale
-    )
+    def barrier(self, *, name: str | None = None) -> None:
+        """Wait until all ranks have called this.
 
+            >>> hpccoll.barrier()
 
-def alltoall(
-    x: Any,
-    splits: Sequence[int] | None = None,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    world: World | None = None,
-) -> tuple[Any, np.ndarray]:
-    """Send a part of the rows to each rank, and receive a part from each.
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        self.core.blocking("barrier", None, name, None)
 
-        >>> received, rows = hpccoll.alltoall(np.array([10, 20]) + hpccoll.rank())
-        >>> rows
-        array([1, 1])
-        >>> hpccoll.allgather_object(received.tolist())  # what rank 0 has received, and what rank 1 has
-        [[10, 11], [20, 21]]
+    def barrier_async(self, *, name: str | None = None) -> Handle:
+        """Begin a `barrier`, with the same arguments; the Handle's `wait()` returns when all ranks have called it."""
+        return self.core.collective("barrier", None, name, None, False)
 
-    :param x: an array of at least one dimension. The number of rows may differ between ranks, the other dimensions and
-        the dtype may not
-    :param splits: the number of rows for each rank: the first `splits[0]` rows go to rank 0, the next `splits[1]` to
-        rank 1, and so on; None: the same number for each, which must be possible
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the rows received and has their shape and dtype; None: a new array
-    :param world: the World of the call; None: the World of `init()`
-    :returns: the rows received, in the order of the ranks, and an int64 array with the number of rows from each rank
-    :raises MismatchError: the ranks' arrays differ in dtype or in a dimension other than the first
-    :raises InvalidArgumentError: `splits` do not fit, or another argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the rows received. Where only the number of rows is wrong,
-        which no rank knows alone: on all ranks, with one text; no `out` was written
-    :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    result: tuple[Any, np.ndarray] = (
-        current(world).core.collective("alltoall", x, name, out, True, splits=splits).wait()
-    )
-    return result
+    def join(self) -> int:
+        """Say that this rank has no more operations, and wait until all ranks have said so.
 
+        Until then this rank takes part in the operations of the others with neutral elements: zeros for a SUM, no rows
+        for an allgather. Ranks with different numbers of steps end their loops with `join()`.
 
-def alltoall_async(
-    x: Any,
-    splits: Sequence[int] | None = None,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    world: World | None = None,
-) -> Handle:
-    """Begin an `alltoall`, with the same arguments; the Handle's `wait()` returns the pair."""
-    return current(world).core.collective("alltoall", x, name, out, False, splits=splits)
+            >>> for step in range(2 + hpccoll.rank()):  # rank 1 makes one step more
+            ...     total = hpccoll.allreduce(np.ones(1), name="gradient")
+            >>> last = hpccoll.join()
+            >>> last
+            1
 
+        :returns: the rank that joined last
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        last: int = self.core.collective("join", None, None, None, True).wait()
+        return last
 
-def barrier(*, name: str | None = None, world: World | None = None) -> None:
-    """Wait until all ranks have called this.
+    def join_async(self) -> Handle:
+        """Begin a `join`, with the same arguments; the Handle's `wait()` returns the rank that joined last."""
+        return self.core.collective("join", None, None, None, False)
 
-        >>> hpccoll.barrier()
+    def broadcast_object(self, obj: Any, root: int = 0, *, name: str | None = None) -> Any:
+        """Give the root's Python object to all ranks. It travels as pickle makes it.
 
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param world: the World of the call; None: the World of `init()`
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    current(world).core.blocking("barrier", None, name, None)
+            >>> hpccoll.broadcast_object({"rank": hpccoll.rank()}, root=1)
+            {'rank': 1}
 
+        :param obj: the object on the root; it is ignored on other ranks
+        :param root: the rank, in this World, whose object is given
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :returns: a copy of the root's object, on the root as well
+        :raises ObjectError: pickle refuses the object; the same text on all ranks
+        :raises RootJoinedError: the root has joined
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return objects.broadcast(self.core, obj, root, name)
 
-def barrier_async(*, name: str | None = None, world: World | None = None) -> Handle:
-    """Begin a `barrier`, with the same arguments; the Handle's `wait()` returns when all ranks have called it."""
-    return current(world).core.collective("barrier", None, name, None, False)
+    def allgather_object(self, obj: Any, *, name: str | None = None) -> list[Any]:
+        """Collect a Python object from each rank. They travel as pickle makes them.
 
+            >>> hpccoll.allgather_object(f"rank {hpccoll.rank()}")
+            ['rank 0', 'rank 1']
 
-def join(*, world: World | None = None) -> int:
-    """Say that this rank has no more operations, and wait until all ranks have said so.
-
-    Until then this rank takes part in the operations of the others with neutral elements: zeros for a SUM, no rows for
-    an allgather. Ranks with different numbers of steps end their loops with `join()`.
-
-        >>> for step in range(2 + hpccoll.rank()):  # rank 1 makes one step more
-        ...     total = hpccoll.allreduce(np.ones(1), name="gradient")
-        >>> last = hpccoll.join()
-        >>> last
-        1
-
-    :param world: the World of the call; None: the World of `init()`
-    :returns: the rank that joined last
-    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-    """
-    last: int = current(world).core.collective("join", None, None, None, True).wait()
-    return last
-
-
-def join_async(*, world: World | None = None) -> Handle:
-    """Begin a `join`, with the same arguments; the Handle's `wait()` returns the rank that joined last."""
-    return current(world).core.collective("join", None, None, None, False)
-
-
-def broadcast_object(obj: Any, root: int = 0, *, name: str | None = None, world: World | None = None) -> Any:
-    """Give the root's Python object to all ranks. It travels as pickle makes it.
-
-        >>> hpccoll.broadcast_object({"rank": hpccoll.rank()}, root=1)
-        {'rank': 1}
-
-    :param obj: the object on the root; it is ignored on other ranks
-    :param root: the rank, in this World, whose object is given
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param world: the World of the call; None: the World of `init()`
-    :returns: a copy of the root's object, on the root as well
-    :raises ObjectError: pickle refuses the object; the same text on all ranks
-    :raises RootJoinedError: the root has joined
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return objects.broadcast(current(world).core, obj, root, name)
-
-
-def allgather_object(obj: Any, *, name: str | None = None, world: World | None = None) -> list[Any]:
-    """Collect a Python object from each rank. They travel as pickle makes them.
-
-        >>> hpccoll.allgather_object(f"rank {hpccoll.rank()}")
-        ['rank 0', 'rank 1']
-
-    :param obj: the object of this rank
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param world: the World of the call; None: the World of `init()`
-    :returns: a list of copies, in the order of the ranks; a rank that has joined has no object in it
-    :raises ObjectError: pickle refuses an object; the same text on all ranks
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return objects.allgather(current(world).core, obj, name)
+        :param obj: the object of this rank
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :returns: a list of copies, in the order of the ranks; a rank that has joined has no object in it
+        :raises ObjectError: pickle refuses an object; the same text on all ranks
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return objects.allgather(self.core, obj, name)

@@ -3,24 +3,27 @@
 
 from __future__ import annotations
 
-from hpccoll.world import World, current
+from hpccoll import _core
 
-__all__ = ["capsule"]
+__all__ = ["ForC"]
 
 
-def capsule(world: World | None = None) -> object:
-    """Give a World to code of C in this process; both sides may use it.
+class ForC:
+    """What a World gives to C, as a method of the World."""
 
-    C takes the pointer in the capsule: `hpccoll_world_from_python(PyCapsule_GetPointer(capsule, "hpccoll.world"),
-    &world)`. Python goes on to own the World: after its `shutdown()`, calls of C get HPCCOLL_SHUT_DOWN. Calls without a
-    name match by their order among those of one language.
+    core: _core.Set
 
-        >>> type(hpccoll.capsule()).__name__
-        'PyCapsule'
+    def capsule(self) -> object:
+        """Give a World to code of C in this process; both sides may use it.
 
-    :param world: a World; None: the default World
-    :returns: a capsule "hpccoll.world"
-    :raises ShutDownError: the World has been shut down
-    """
-    given: object = current(world).core.capsule()
-    return given
+        C takes the pointer in the capsule: `hpccoll_world_from_python(PyCapsule_GetPointer(capsule, "hpccoll.world"),
+        &world)`. Python goes on to own the World: after its `shutdown()`, calls of C get HPCCOLL_SHUT_DOWN. Calls
+        without a name match by their order among those of one language.
+
+            >>> type(hpccoll.capsule()).__name__
+            'PyCapsule'
+
+        :returns: a capsule "hpccoll.world"
+        :raises ShutDownError: the World has been shut down
+        """
+        return self.core.capsule()

@@ -75,6 +75,14 @@ class Outside:
         """Refuse it."""
         self.refuse("probe")
 
+    def plan_message(self, receives: bool, *_: Any) -> NoReturn:
+        """Refuse it."""
+        self.refuse("recv_init" if receives else "send_init")
+
+    def capsule(self) -> NoReturn:
+        """Refuse it."""
+        self.refuse("capsule")
+
 
 def check_inside(own: object, operation: str) -> None:
     """Check that this rank has the process set, for operations that ask it something before they begin.

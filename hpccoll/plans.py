@@ -26,274 +26,255 @@ from typing import Any
 
 from hpccoll import _core, bootstrap, errors, objects
 from hpccoll.compression import Compression
+from hpccoll.outside import check_inside
 from hpccoll.p2p import ANY_SOURCE, ANY_TAG
 from hpccoll.reductions import SUM, Reduction
 from hpccoll.rendezvous import agreed
-from hpccoll.world import World, current
 
-__all__ = [
-    "Plan", "allgather_init", "allreduce_init", "alltoall_init", "barrier_init", "broadcast_init", "exscan_init",
-    "gather_init", "recv_init", "reduce_init", "reducescatter_init", "scan_init", "scatter_init", "send_init",
-    "start_all", "wait_all",
-]  # fmt: skip
+__all__ = ["Persistent", "Plan", "start_all", "wait_all"]
 
 Handle = _core.Handle
 Plan = _core.Plan
 
 
-def allreduce_init(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    compression: Compression | None = None,
-    world: World | None = None,
-) -> Plan:
-    """Make a persistent `allreduce`; all ranks call this together.
+class Persistent:
+    """The functions that make plans, as methods of a World."""
 
-        >>> x = np.ones(2)
-        >>> with hpccoll.allreduce_init(x, out=x) as plan:
-        ...     for _ in range(3):
-        ...         total = plan()
-        >>> x
-        array([8., 8.])
+    core: _core.Set
+    base: bootstrap.Base
 
-    :param x: an array in host memory with the same shape and dtype on all ranks, which every start reads; or a list of
-        arrays, which is a group
-    :param op: one of the reductions
-    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
-    :param prescale: as of `allreduce`
-    :param postscale: as of `allreduce`
-    :param compression: as of `allreduce`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns `out`
-    :raises MismatchError: the ranks' arguments differ; one text on all ranks
-    :raises UnsupportedError: `op` or a factor is not defined for the dtype, or the arrays are on a GPU
-    :raises InvalidArgumentError: an argument is wrong on this rank
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-    """
-    return _init("allreduce", x, out, world, op=op, prescale=prescale, postscale=postscale, compression=compression)
+    def allreduce_init(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        compression: Compression | None = None,
+    ) -> Plan:
+        """Make a persistent `allreduce`; all ranks call this together.
 
+            >>> x = np.ones(2)
+            >>> with hpccoll.allreduce_init(x, out=x) as plan:
+            ...     for _ in range(3):
+            ...         total = plan()
+            >>> x
+            array([8., 8.])
 
-def reduce_init(
-    x: Any,
-    *,
-    op: Reduction = SUM,
-    root: int = 0,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Plan:
-    """Make a persistent `reduce`; all ranks call this together.
+        :param x: an array in host memory with the same shape and dtype on all ranks, which every start reads; or a list
+            of arrays, which is a group
+        :param op: one of the reductions
+        :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+        :param prescale: as of `allreduce`
+        :param postscale: as of `allreduce`
+        :param compression: as of `allreduce`
+        :returns: the plan, whose `wait()` returns `out`
+        :raises MismatchError: the ranks' arguments differ; one text on all ranks
+        :raises UnsupportedError: `op` or a factor is not defined for the dtype, or the arrays are on a GPU
+        :raises InvalidArgumentError: an argument is wrong on this rank
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        return _init("allreduce", x, out, self, op=op, prescale=prescale, postscale=postscale, compression=compression)
 
-    :param x: as of `allreduce_init`
-    :param op: one of the reductions
-    :param root: the rank that gets the results
-    :param out: on the root, takes the results; None: a new array, the same one at every start
-    :param prescale: as of `reduce`
-    :param postscale: as of `reduce`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns `out` on the root and None on the other ranks
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("reduce", x, out, world, op=op, root=root, prescale=prescale, postscale=postscale)
+    def reduce_init(
+        self,
+        x: Any,
+        *,
+        op: Reduction = SUM,
+        root: int = 0,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Plan:
+        """Make a persistent `reduce`; all ranks call this together.
 
+        :param x: as of `allreduce_init`
+        :param op: one of the reductions
+        :param root: the rank that gets the results
+        :param out: on the root, takes the results; None: a new array, the same one at every start
+        :param prescale: as of `reduce`
+        :param postscale: as of `reduce`
+        :returns: the plan, whose `wait()` returns `out` on the root and None on the other ranks
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("reduce", x, out, self, op=op, root=root, prescale=prescale, postscale=postscale)
 
-def broadcast_init(x: Any, root: int = 0, *, out: Any = None, world: World | None = None) -> Plan:
-    """Make a persistent `broadcast`; all ranks call this together.
+    def broadcast_init(self, x: Any, root: int = 0, *, out: Any = None) -> Plan:
+        """Make a persistent `broadcast`; all ranks call this together.
 
-    :param x: the root's values; on the other ranks an array of the same shape and dtype
-    :param root: the rank whose array is given
-    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns `out`
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("broadcast", x, out, world, root=root)
+        :param x: the root's values; on the other ranks an array of the same shape and dtype
+        :param root: the rank whose array is given
+        :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+        :returns: the plan, whose `wait()` returns `out`
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("broadcast", x, out, self, root=root)
 
+    def allgather_init(self, x: Any, *, out: Any = None) -> Plan:
+        """Make a persistent `allgather`; all ranks call this together.
 
-def allgather_init(x: Any, *, out: Any = None, world: World | None = None) -> Plan:
-    """Make a persistent `allgather`; all ranks call this together.
+        :param x: an array of at least one dimension; the number of its rows may differ between ranks
+        :param out: takes the results; None: a new array, the same one at every start
+        :returns: the plan, whose `wait()` returns the rows of all ranks
+        :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("allgather", x, out, self)
 
-    :param x: an array of at least one dimension; the number of its rows may differ between ranks
-    :param out: takes the results; None: a new array, the same one at every start
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns the rows of all ranks
-    :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("allgather", x, out, world)
+    def reducescatter_init(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Plan:
+        """Make a persistent `reducescatter`; all ranks call this together.
 
+        :param x: an array of at least one dimension with the same shape and dtype on all ranks
+        :param op: one of the reductions
+        :param out: takes this rank's rows of the results; None: a new array, the same one at every start
+        :param prescale: as of `reducescatter`
+        :param postscale: as of `reducescatter`
+        :returns: the plan, whose `wait()` returns this rank's rows
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("reducescatter", x, out, self, op=op, prescale=prescale, postscale=postscale)
 
-def reducescatter_init(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Plan:
-    """Make a persistent `reducescatter`; all ranks call this together.
+    def alltoall_init(self, x: Any, splits: Sequence[int] | None = None, *, out: Any = None) -> Plan:
+        """Make a persistent `alltoall`; all ranks call this together.
 
-    :param x: an array of at least one dimension with the same shape and dtype on all ranks
-    :param op: one of the reductions
-    :param out: takes this rank's rows of the results; None: a new array, the same one at every start
-    :param prescale: as of `reducescatter`
-    :param postscale: as of `reducescatter`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns this rank's rows
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("reducescatter", x, out, world, op=op, prescale=prescale, postscale=postscale)
+        :param x: an array whose first `splits[0]` rows go to rank 0, the next `splits[1]` to rank 1, and so on
+        :param splits: rows for each rank; None: the same number for all. They hold for every start
+        :param out: takes the rows that come; None: a new array, the same one at every start
+        :returns: the plan, whose `wait()` returns (the rows that come, how many come from each rank)
+        :raises ResultSizeError: `out` does not have as many rows as come; one text on all ranks
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("alltoall", x, out, self, splits=splits)
 
+    def gather_init(self, x: Any, root: int = 0, *, out: Any = None) -> Plan:
+        """Make a persistent `gather`; all ranks call this together.
 
-def alltoall_init(x: Any, splits: Sequence[int] | None = None, *, out: Any = None, world: World | None = None) -> Plan:
-    """Make a persistent `alltoall`; all ranks call this together.
+        :param x: an array, whose number of rows may differ between ranks
+        :param root: the rank that gets the rows
+        :param out: on the root, takes the results; None: a new array, the same one at every start
+        :returns: the plan, whose `wait()` returns the rows of all ranks on the root and None on the other ranks
+        :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("gather", x, out, self, root=root)
 
-    :param x: an array whose first `splits[0]` rows go to rank 0, the next `splits[1]` to rank 1, and so on
-    :param splits: rows for each rank; None: the same number for all. They hold for every start
-    :param out: takes the rows that come; None: a new array, the same one at every start
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns (the rows that come, how many come from each rank)
-    :raises ResultSizeError: `out` does not have as many rows as come; one text on all ranks
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("alltoall", x, out, world, splits=splits)
+    def scatter_init(
+        self,
+        x: Any,
+        root: int = 0,
+        splits: Sequence[int] | None = None,
+        *,
+        out: Any = None,
+    ) -> Plan:
+        """Make a persistent `scatter`; all ranks call this together.
 
+        :param x: as of `scatter`; the values that the root's array has at each start are given
+        :param root: the rank whose rows are given
+        :param splits: as of `scatter`. They hold for every start
+        :param out: takes this rank's rows; None: a new array, the same one at every start
+        :returns: the plan, whose `wait()` returns this rank's rows
+        :raises ResultSizeError: `out` does not have this rank's rows; one text on all ranks
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("scatter", out if x is None else x, out, self, root=root, splits=splits)
 
-def gather_init(x: Any, root: int = 0, *, out: Any = None, world: World | None = None) -> Plan:
-    """Make a persistent `gather`; all ranks call this together.
+    def scan_init(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Plan:
+        """Make a persistent `scan`; all ranks call this together.
 
-    :param x: an array, whose number of rows may differ between ranks
-    :param root: the rank that gets the rows
-    :param out: on the root, takes the results; None: a new array, the same one at every start
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns the rows of all ranks on the root and None on the other ranks
-    :raises ResultSizeError: `out` does not have as many rows as all ranks together; one text on all ranks
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("gather", x, out, world, root=root)
+        :param x: as of `allreduce_init`
+        :param op: one of the reductions but for AVERAGE
+        :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+        :param prescale: as of `scan`
+        :param postscale: as of `scan`
+        :returns: the plan, whose `wait()` returns the reduction over this rank and those before it
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("scan", x, out, self, op=op, prescale=prescale, postscale=postscale)
 
+    def exscan_init(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Plan:
+        """Make a persistent `exscan`; all ranks call this together.
 
-def scatter_init(
-    x: Any, root: int = 0, splits: Sequence[int] | None = None, *, out: Any = None, world: World | None = None
-) -> Plan:
-    """Make a persistent `scatter`; all ranks call this together.
+        :param x: as of `allreduce_init`
+        :param op: one of the reductions but for AVERAGE
+        :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
+        :param prescale: as of `exscan`
+        :param postscale: as of `exscan`
+        :returns: the plan, whose `wait()` returns the reduction over the ranks before this one; on rank 0 as of
+            `exscan`
+        :raises HpccollError: as `allreduce_init`
+        """
+        return _init("exscan", x, out, self, op=op, prescale=prescale, postscale=postscale)
 
-    :param x: as of `scatter`; the values that the root's array has at each start are given
-    :param root: the rank whose rows are given
-    :param splits: as of `scatter`. They hold for every start
-    :param out: takes this rank's rows; None: a new array, the same one at every start
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns this rank's rows
-    :raises ResultSizeError: `out` does not have this rank's rows; one text on all ranks
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("scatter", out if x is None else x, out, world, root=root, splits=splits)
+    def barrier_init(self) -> Plan:
+        """Make a persistent `barrier`; all ranks call this together.
 
+        :returns: the plan, whose `wait()` returns None when all ranks have started it
+        :raises MismatchError: a rank makes another plan
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        return _init("barrier", None, None, self)
 
-def scan_init(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Plan:
-    """Make a persistent `scan`; all ranks call this together.
+    def send_init(self, x: Any, dest: int, *, tag: int = 0) -> Plan:
+        """Make a persistent `send`. Other ranks do not take part.
 
-    :param x: as of `allreduce_init`
-    :param op: one of the reductions but for AVERAGE
-    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
-    :param prescale: as of `scan`
-    :param postscale: as of `scan`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns the reduction over this rank and those before it
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("scan", x, out, world, op=op, prescale=prescale, postscale=postscale)
+            >>> x, y = np.zeros(3), np.zeros(3)
+            >>> other = 1 - hpccoll.rank()
+            >>> plans = [hpccoll.recv_init(y, other), hpccoll.send_init(x, other)]
+            >>> for step in range(3):
+            ...     x[:] = step
+            ...     hpccoll.start_all(plans)
+            ...     _ = hpccoll.wait_all(plans)
+            >>> y
+            array([2., 2., 2.])
 
+        :param x: an array in host memory of any shape and dtype, whose values at each start are sent
+        :param dest: the rank that receives
+        :param tag: as of `send`
+        :returns: the plan, whose `wait()` returns None when `x` may be changed
+        :raises UnsupportedError: `x` is on a GPU
+        :raises InvalidArgumentError: `dest` or `tag` is out of range
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        return self.core.plan_message(False, x, dest, tag, _name())
 
-def exscan_init(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Plan:
-    """Make a persistent `exscan`; all ranks call this together.
+    def recv_init(self, x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG) -> Plan:
+        """Make a persistent `recv`. Other ranks do not take part.
 
-    :param x: as of `allreduce_init`
-    :param op: one of the reductions but for AVERAGE
-    :param out: takes the results; `x` itself: in place; None: a new array, the same one at every start
-    :param prescale: as of `exscan`
-    :param postscale: as of `exscan`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns the reduction over the ranks before this one; on rank 0 as of `exscan`
-    :raises HpccollError: as `allreduce_init`
-    """
-    return _init("exscan", x, out, world, op=op, prescale=prescale, postscale=postscale)
-
-
-def barrier_init(*, world: World | None = None) -> Plan:
-    """Make a persistent `barrier`; all ranks call this together.
-
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns None when all ranks have started it
-    :raises MismatchError: a rank makes another plan
-    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-    """
-    return _init("barrier", None, None, world)
-
-
-def send_init(x: Any, dest: int, *, tag: int = 0, world: World | None = None) -> Plan:
-    """Make a persistent `send`. Other ranks do not take part.
-
-        >>> x, y = np.zeros(3), np.zeros(3)
-        >>> other = 1 - hpccoll.rank()
-        >>> plans = [hpccoll.recv_init(y, other), hpccoll.send_init(x, other)]
-        >>> for step in range(3):
-        ...     x[:] = step
-        ...     hpccoll.start_all(plans)
-        ...     _ = hpccoll.wait_all(plans)
-        >>> y
-        array([2., 2., 2.])
-
-    :param x: an array in host memory of any shape and dtype, whose values at each start are sent
-    :param dest: the rank that receives
-    :param tag: as of `send`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns None when `x` may be changed
-    :raises UnsupportedError: `x` is on a GPU
-    :raises InvalidArgumentError: `dest` or `tag` is out of range
-    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-    """
-    world = current(world)
-    return world.core.plan_message(False, x, dest, tag, _name())
-
-
-def recv_init(x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG, world: World | None = None) -> Plan:
-    """Make a persistent `recv`. Other ranks do not take part.
-
-    :param x: a writable array in host memory, which takes the message of each start
-    :param source: the rank that sends; ANY_SOURCE takes a message from any rank
-    :param tag: as of `recv`
-    :param world: the World of the plan; None: the World of `init()`
-    :returns: the plan, whose `wait()` returns the rank that sent
-    :raises UnsupportedError: `x` is on a GPU
-    :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
-    :raises HpccollError: as any operation may: ShutDownError, RecoverableError
-    """
-    world = current(world)
-    return world.core.plan_message(True, x, source, tag, _name())
+        :param x: a writable array in host memory, which takes the message of each start
+        :param source: the rank that sends; ANY_SOURCE takes a message from any rank
+        :param tag: as of `recv`
+        :returns: the plan, whose `wait()` returns the rank that sent
+        :raises UnsupportedError: `x` is on a GPU
+        :raises InvalidArgumentError: `x` cannot be written, or `source` or `tag` is out of range
+        :raises HpccollError: as any operation may: ShutDownError, RecoverableError
+        """
+        return self.core.plan_message(True, x, source, tag, _name())
 
 
 def start_all(plans: Iterable[Plan]) -> None:
@@ -342,9 +323,9 @@ def _name() -> str:
     return f"plan {next(_made)}"
 
 
-def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any) -> Plan:
+def _init(operation: str, x: Any, out: Any, world: Persistent, **options: Any) -> Plan:
     """Agree on a plan with all ranks of the World, and make it: for a group a plan per dtype, which are one."""
-    world = current(world)
+    check_inside(world.core, f"{operation}_init")
     whole = _propose(world, operation, x, out, options)
     dtypes = whole.dtypes()
     if len(set(dtypes)) < 2:
@@ -358,7 +339,7 @@ def _init(operation: str, x: Any, out: Any, world: World | None, **options: Any)
     return _core.group_plan(parts, places)
 
 
-def _propose(world: World, operation: str, x: Any, out: Any, options: dict[str, Any]) -> Plan:
+def _propose(world: Persistent, operation: str, x: Any, out: Any, options: dict[str, Any]) -> Plan:
     """Read and check the arguments of a plan. Where this rank refuses them the others hear of it."""
     try:
         return world.core.plan(operation, x, out, "plan", **options)
@@ -368,7 +349,7 @@ def _propose(world: World, operation: str, x: Any, out: Any, options: dict[str, 
         raise
 
 
-def _agree(world: World, plan: Plan, whole: Plan) -> Plan:
+def _agree(world: Persistent, plan: Plan, whole: Plan) -> Plan:
     """Make a plan with all ranks, which compare `whole`: the group that it is a part of, or the plan itself."""
     base, own = world.base, world.core
     plan.agree(whole)

@@ -29,9 +29,10 @@ from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
-from hpccoll import collectives, config, errors, scheduler
+from hpccoll import config, errors, scheduler
+from hpccoll.default_world import current
 from hpccoll.outside import check_inside
-from hpccoll.world import World, current
+from hpccoll.worlds import World
 
 __all__ = ["Preemption", "preemption"]
 
@@ -119,7 +120,7 @@ class Preemption:
             self.ask("the end of the job's time")
         world = current(self._world)
         if self.reason and world.size == 1:  # a program of one rank may do without operations: agree here
-            collectives.barrier(name="hpccoll.preempted", world=world)
+            world.barrier(name="hpccoll.preempted")
         if not world.core.preempted():
             return False
         if world.rank == 0 and world.base.settings.verbose and not self._announced:
@@ -140,12 +141,12 @@ class Preemption:
         :returns: whether the job will run again, and the details; the same on all ranks
         """
         world = current(self._world)
-        collectives.barrier(name="hpccoll.requeue", world=world)
+        world.barrier(name="hpccoll.requeue")
         answer = None
         if world.rank == 0:
             answer = scheduler.requeue(config.environment())
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
-        result: scheduler.Requeue = collectives.broadcast_object(answer, name="hpccoll.requeued", world=world)
+        result: scheduler.Requeue = world.broadcast_object(answer, name="hpccoll.requeued")
         return result
 
 

@@ -10,125 +10,110 @@ from typing import Any
 
 from hpccoll import _core
 from hpccoll.reductions import SUM, Reduction
-from hpccoll.world import World, current
 
-__all__ = ["exscan", "exscan_async", "scan", "scan_async"]
+__all__ = ["Prefix"]
 
 Handle = _core.Handle
 
 
-def scan(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Any:
-    """Combine the arrays of the ranks up to this one, element by element.
+class Prefix:
+    """The operations in the order of the ranks, as methods of a World."""
 
-        >>> here = hpccoll.scan(np.full(2, 1 + hpccoll.rank()))
-        >>> hpccoll.allgather_object(here.tolist())  # rank 0's values, and those of ranks 0 and 1 together
-        [[1, 1], [3, 3]]
+    core: _core.Set
 
-    :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
-        agreed, fused and completed together, and the result is a list
-    :param op: one of the reductions but for AVERAGE. The ranks are combined in their order
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a group: a
-        list of arrays
-    :param prescale: each input is multiplied by this number, for SUM of float and complex types
-    :param postscale: the result is multiplied by this number, likewise
-    :param world: the World of the call; None: the World of `init()`
-    :returns: the reduction over rank 0 to this rank, as an array of the shape and dtype of `x`, or `out`; for a group a
-        list. A rank that has joined does not count
-    :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
-    :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return _begin("scan", x, op, name, out, prescale, postscale, world, True).wait()
+    def scan(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Any:
+        """Combine the arrays of the ranks up to this one, element by element.
 
+            >>> here = hpccoll.scan(np.full(2, 1 + hpccoll.rank()))
+            >>> hpccoll.allgather_object(here.tolist())  # rank 0's values, and those of ranks 0 and 1 together
+            [[1, 1], [3, 3]]
 
-def scan_async(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Handle:
-    """Begin a `scan`, with the same arguments; the Handle's `wait()` returns the result."""
-    return _begin("scan", x, op, name, out, prescale, postscale, world, False)
+        :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays
+            are agreed, fused and completed together, and the result is a list
+        :param op: one of the reductions but for AVERAGE. The ranks are combined in their order
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a
+            group: a list of arrays
+        :param prescale: each input is multiplied by this number, for SUM of float and complex types
+        :param postscale: the result is multiplied by this number, likewise
+        :returns: the reduction over rank 0 to this rank, as an array of the shape and dtype of `x`, or `out`; for a
+            group a list. A rank that has joined does not count
+        :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
+        :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.collective("scan", x, name, out, True, op, None, None, prescale, postscale).wait()
 
+    def scan_async(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle:
+        """Begin a `scan`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("scan", x, name, out, False, op, None, None, prescale, postscale)
 
-def exscan(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Any:
-    """Combine the arrays of the ranks before this one, element by element.
+    def exscan(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Any:
+        """Combine the arrays of the ranks before this one, element by element.
 
-        >>> rows = 3 + hpccoll.rank()
-        >>> first = hpccoll.exscan(rows)  # where this rank's rows begin among those of all ranks
-        >>> hpccoll.allgather_object(int(first))
-        [0, 3]
+            >>> rows = 3 + hpccoll.rank()
+            >>> first = hpccoll.exscan(rows)  # where this rank's rows begin among those of all ranks
+            >>> hpccoll.allgather_object(int(first))
+            [0, 3]
 
-    :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays are
-        agreed, fused and completed together, and the result is a list
-    :param op: one of the reductions but for AVERAGE. The ranks are combined in their order
-    :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
-    :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a group: a
-        list of arrays
-    :param prescale: each input is multiplied by this number, for SUM of float and complex types
-    :param postscale: the result is multiplied by this number, likewise
-    :param world: the World of the call; None: the World of `init()`
-    :returns: the reduction over rank 0 to the rank before this one, as an array of the shape and dtype of `x`, or
-        `out`; for a group a list. Rank 0 gets the value that changes nothing: 0 for SUM, 1 for PRODUCT, the largest
-        value of the dtype for MIN, with the largest index for MINLOC. A UserReduction has no such value: there rank 0's
-        `out` stays as it is, and without `out` the result is None. A rank that has joined does not count
-    :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
-    :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
-    :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
-    :raises ResultSizeError: `out` does not have the shape of the result
-    :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
-    """
-    return _begin("exscan", x, op, name, out, prescale, postscale, world, True).wait()
+        :param x: an array with the same shape and dtype on all ranks; or a list of arrays, which is a group: its arrays
+            are agreed, fused and completed together, and the result is a list
+        :param op: one of the reductions but for AVERAGE. The ranks are combined in their order
+        :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
+        :param out: takes the result, of the shape and dtype of `x`; `x` itself: in place; None: a new array; for a
+            group: a list of arrays
+        :param prescale: each input is multiplied by this number, for SUM of float and complex types
+        :param postscale: the result is multiplied by this number, likewise
+        :returns: the reduction over rank 0 to the rank before this one, as an array of the shape and dtype of `x`, or
+            `out`; for a group a list. Rank 0 gets the value that changes nothing: 0 for SUM, 1 for PRODUCT, the largest
+            value of the dtype for MIN, with the largest index for MINLOC. A UserReduction has no such value: there rank
+            0's `out` stays as it is, and without `out` the result is None. A rank that has joined does not count
+        :raises MismatchError: the ranks' calls differ in shape, dtype, op or factors
+        :raises UnsupportedError: `op` is AVERAGE, or it or a factor is not defined for the dtype
+        :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
+        :raises ResultSizeError: `out` does not have the shape of the result
+        :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
+        """
+        return self.core.collective("exscan", x, name, out, True, op, None, None, prescale, postscale).wait()
 
-
-def exscan_async(
-    x: Any,
-    op: Reduction = SUM,
-    *,
-    name: str | None = None,
-    out: Any = None,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    world: World | None = None,
-) -> Handle:
-    """Begin an `exscan`, with the same arguments; the Handle's `wait()` returns the result."""
-    return _begin("exscan", x, op, name, out, prescale, postscale, world, False)
-
-
-def _begin(
-    operation: str,
-    x: Any,
-    op: Reduction,
-    name: str | None,
-    out: Any,
-    prescale: float,
-    postscale: float,
-    world: World | None,
-    waits: bool,
-) -> Handle:
-    return current(world).core.collective(operation, x, name, out, waits, op, None, None, prescale, postscale)
+    def exscan_async(
+        self,
+        x: Any,
+        op: Reduction = SUM,
+        *,
+        name: str | None = None,
+        out: Any = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Handle:
+        """Begin an `exscan`, with the same arguments; the Handle's `wait()` returns the result."""
+        return self.core.collective("exscan", x, name, out, False, op, None, None, prescale, postscale)

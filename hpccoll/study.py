@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpccoll import collectives, config
-from hpccoll.world import current, is_initialized
+from hpccoll import config
+from hpccoll.default_world import current, is_initialized
 
 if TYPE_CHECKING:
     from hpccoll.tools.bench.results import Case
@@ -105,11 +105,11 @@ def finish(warmup: int = 5, name: str = "") -> None:
     from hpccoll.tools.bench import conditions, files
     from hpccoll.tools.bench.results import Results
 
-    here = current(None)
+    here = current()
     mine = [(s.seconds, s.parts, s.items) for s in _steps[warmup:]]
     _steps.clear()
     about = conditions.of_rank() | {"load": _load or 0.0}
-    ranks = collectives.allgather_object((mine, about, here.base.loop.node_of[here.rank]))
+    ranks = here.allgather_object((mine, about, here.base.loop.node_of[here.rank]))
     counts = sorted({len(steps) for steps, _, _ in ranks})
     if len(counts) > 1 or not counts[0]:
         raise InvalidArgumentError(
@@ -144,7 +144,7 @@ def _case(ranks: list[list[tuple[float, dict[str, float], float]]], name: str, n
     names = dict.fromkeys(part for one in slowest for part in one[1])
     parts = {part: np.array([one[1].get(part, 0.0) for one in slowest]) for part in names}
     items = float(np.mean([sum(one[2] for one in steps) for steps in zip(*ranks, strict=True)]))
-    here = current(None)
+    here = current()
     key = Key("step", name, "hpccoll", "", "", "host", str(here.base.settings.net), here.size, nodes, 0)
     zeros = np.zeros(len(seconds), np.int32)
     facts = {"version": "", "verified": False, "ended": "program", "items": items}

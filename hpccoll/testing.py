@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from hpccoll import bootstrap, config, errors
 from hpccoll.net import Drivers, ThreadNet
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
-from hpccoll.world import World, from_parts
+from hpccoll.worlds import World, from_parts
 
 __all__ = ["make_and_run", "run", "threads"]
 

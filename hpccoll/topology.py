@@ -153,7 +153,7 @@ class Cart:
 
         :param dimension: from 0
         :param displacement: in ranks; negative: downwards
-        :returns: source and destination, for `sendrecv` with `world=cart.world`; PROC_NULL where there is none
+        :returns: source and destination, for `cart.world.sendrecv`; PROC_NULL where there is none
         """
         if not 0 <= dimension < len(self.dims):
             raise errors.InvalidArgumentError(f"dimension {dimension} of {len(self.dims)}")

@@ -229,7 +229,7 @@ def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
     own = [one for one in map(world.subset, (ranks, ranks[::-1], ranks[: len(ranks) // 2 + 1])) if one]
     for step in range(20):
         handles = [
-            (one.size, hpccoll.allreduce_async(library.put(np.full(300_000, step, np.float32)), world=one))
+            (one.size, one.allreduce_async(library.put(np.full(300_000, step, np.float32))))
             for one in (own if (world.rank + step) % 2 else own[::-1])
         ]
         for size, handle in handles:

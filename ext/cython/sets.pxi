@@ -272,7 +272,7 @@ cdef class Set:
 
     def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
                    postscale=1.0, compression=None, bint last=False, str type_name=None):
-        """Begin an operation with the arguments of its function in collectives.py, and return its Handle.
+        """Begin an operation with the arguments of its method in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
         :param waits: the caller goes on to wait for it

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hpccoll import config, errors
+from hpccoll.default_world import current, init, is_initialized, shutdown
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.state import State
 from hpccoll.rendezvous import coordinator
-from hpccoll.world import current, init, is_initialized, shutdown
 
 __all__ = ["run", "runner"]
 

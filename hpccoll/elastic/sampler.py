@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.world import current, is_initialized
+from hpccoll.default_world import current, is_initialized
 
 __all__ = ["ElasticSampler"]
 

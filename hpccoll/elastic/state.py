@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import collectives, config, errors
+from hpccoll import config, errors
+from hpccoll.default_world import current, is_initialized
 from hpccoll.elastic import versions
 from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.rendezvous import coordinator
-from hpccoll.world import current, is_initialized
 
 __all__ = ["ArrayState", "ObjectState", "State", "checked_names"]
 
@@ -113,7 +113,7 @@ class State:
                 f"join: {', '.join(self.sharded)} differ between ranks, so all ranks must make the same steps: count "
                 "them with ElasticSampler.steps() and make empty batches"
             )
-        collectives.join()
+        current().join()
         self.synchronize()
 
     # ---- for the loop ------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class State:
 
         :raises MismatchError: the ranks have no such commit
         """
-        found = collectives.allgather(np.array([self._held.row()], np.int64), name="hpccoll.elastic.versions")
+        found = current().allgather(np.array([self._held.row()], np.int64), name="hpccoll.elastic.versions")
         reports = [Report.of([int(number) for number in row]) for row in found]
         if self.sharded:
             version = self._synchronize_shards(reports)
@@ -278,7 +278,7 @@ class State:
         """Give the source's object to all ranks."""
         if self._own_bcast:
             return self._own_bcast(obj, root_rank=self.source)
-        return collectives.broadcast_object(obj, self.source, name="hpccoll.elastic.objects")
+        return current().broadcast_object(obj, self.source, name="hpccoll.elastic.objects")
 
 
 class ObjectState(State):
@@ -410,7 +410,7 @@ class ArrayState(ObjectState):
     def sync(self) -> None:
         """See State: a broadcast per array, in place."""
         handles = [
-            collectives.broadcast_async(array, self.source, name=f"hpccoll.elastic.{name}", out=array)
+            current().broadcast_async(array, self.source, name=f"hpccoll.elastic.{name}", out=array)
             for name, array in self._arrays.items()
             if name not in self.sharded
         ]

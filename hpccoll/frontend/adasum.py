@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpccoll import collectives, errors
-from hpccoll.world import World
+from hpccoll import errors
+from hpccoll.worlds import World
 
 __all__ = ["Procedure", "begin", "combine"]
 
@@ -82,20 +82,20 @@ async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
     p = world.size
     shares = np.zeros((p, max(1, -(-x.size // p))), x.dtype)
     shares.reshape(-1)[: x.size] = x.reshape(-1)
-    vectors, rows = await collectives.alltoall_async(shares, name=f"{name}.shares", world=world)
+    vectors, rows = await world.alltoall_async(shares, name=f"{name}.shares")
     if not rows.all():
         return (await _without_joined(shares, rows > 0, name, world))[: x.size].reshape(x.shape)
     for level in range(p.bit_length() - 1):
         a, b = vectors[0::2], vectors[1::2]
-        products = await collectives.allreduce_async(_products(a, b), name=f"{name}.level{level}", world=world)
+        products = await world.allreduce_async(_products(a, b), name=f"{name}.level{level}")
         vectors = combine(a, b, products)
-    whole: np.ndarray = await collectives.allgather_async(vectors[0], name=f"{name}.result", world=world)
+    whole: np.ndarray = await world.allgather_async(vectors[0], name=f"{name}.result")
     return whole[: x.size].reshape(x.shape)
 
 
 async def _without_joined(shares: np.ndarray, present: np.ndarray, name: str, world: World) -> np.ndarray:
     """Combine where ranks have joined: their vectors are zero, and each other rank computes the whole result."""
-    gathered = await collectives.allgather_async(shares.reshape(1, -1), name=f"{name}.whole", world=world)
+    gathered = await world.allgather_async(shares.reshape(1, -1), name=f"{name}.whole")
     vectors = np.zeros((len(present), shares.size), shares.dtype)
     vectors[present] = gathered
     while len(vectors) > 1:

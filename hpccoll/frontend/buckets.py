@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpccoll import collectives, errors
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["Bucket", "buckets_in_parts", "buckets_of_groups", "check_names", "one_bucket_each"]
 
@@ -70,7 +70,7 @@ def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, w
     """
     number = {names[member]: member for member in members}
     _check_agreed([f"{parts} groups", *sorted(number)], world)
-    order = [number[name] for name in collectives.broadcast_object(list(number), name=_AGREE, world=world)]
+    order = [number[name] for name in world.broadcast_object(list(number), name=_AGREE)]
     cuts = np.array_split(np.array(order, np.int64), parts)
     groups = [_bucket(names, tuple(cut.tolist())) for cut in cuts if len(cut)]
     return groups + [bucket for bucket in one_bucket_each(names) if bucket.members[0] not in order]
@@ -90,12 +90,10 @@ def _check_agreed(lines: list[str], world: World) -> None:
     The minimum of the digest and that of its complement show whether all are equal: 16 bytes, however many ranks.
     """
     digest = np.frombuffer(hashlib.sha256("\n".join(lines).encode()).digest()[:8], np.uint64)
-    low, flipped_high = collectives.allreduce(
-        np.concatenate([digest, ~digest]), collectives.MIN, name=_AGREE, world=world
-    )
+    low, flipped_high = world.allreduce(np.concatenate([digest, ~digest]), collectives.MIN, name=_AGREE)
     if low == ~flipped_high:
         return
-    by_rank = collectives.allgather_object(lines, name=_AGREE, world=world)
+    by_rank = world.allgather_object(lines, name=_AGREE)
     first = by_rank[0]
     rank, other = next((r, other) for r, other in enumerate(by_rank) if other != first)
     at = next((i for i, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from hpccoll.frontend.process_sets import ProcessSet, world_of
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["last_call", "note_call"]
 

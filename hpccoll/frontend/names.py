@@ -11,7 +11,7 @@ import weakref
 from typing import Protocol
 
 from hpccoll import errors
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["InFlight", "member", "members", "occurrence", "part", "request"]
 

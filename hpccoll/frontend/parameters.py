@@ -15,7 +15,7 @@ from hpccoll.frontend.process_sets import ProcessSet, check_process_set, world_o
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
 from hpccoll.frontend.reductions import Adasum, Reduction, Sum
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["Groups", "buckets_of", "distributed_gradients", "names_of"]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hpccoll import collectives, errors
-from hpccoll.world import World, current, is_initialized
+from hpccoll import errors
+from hpccoll.default_world import current, is_initialized
+from hpccoll.worlds import World
 
 __all__ = [
     "ProcessSet", "add_process_set", "global_process_set", "process_set_by_id", "process_set_ids", "remove_process_set",
@@ -161,7 +162,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     if number is None or _register().sets.get(number) is not process_set:
         raise errors.InvalidArgumentError(f"{process_set} is not registered")
-    numbers = collectives.allgather_object(number, name="hpccoll.remove_process_set")
+    numbers = current().allgather_object(number, name="hpccoll.remove_process_set")
     for rank, other in enumerate(numbers):
         if other != numbers[0]:
             raise errors.MismatchError(

@@ -13,7 +13,7 @@ from hpccoll import collectives, errors
 from hpccoll._core import Buffer
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.compression import Compression
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["BucketEntry", "ReductionSpec"]
 

@@ -27,7 +27,7 @@ from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
 from hpccoll.frontend.refused import tells
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["Requests", "check_factors", "group_of", "together"]
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from hpccoll import errors
+from hpccoll.default_world import current, is_initialized
 from hpccoll.net import mpi
 from hpccoll.rendezvous import MpiRendezvous
-from hpccoll.world import current, is_initialized
 
 __all__ = [
     "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built", "mpi_enabled",

@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hpccoll import collectives, config, errors
+from hpccoll import config, errors
+from hpccoll.default_world import init as make_default_world
+from hpccoll.default_world import is_initialized
+from hpccoll.default_world import shutdown as end_default_world
 from hpccoll.frontend.process_sets import (
     ProcessSet,
     add_process_set,
@@ -19,9 +22,6 @@ from hpccoll.frontend.process_sets import (
 from hpccoll.horovod import environment
 from hpccoll.observe import timeline
 from hpccoll.rendezvous import CoordinatedRendezvous, Rendezvous
-from hpccoll.world import init as make_default_world
-from hpccoll.world import is_initialized
-from hpccoll.world import shutdown as end_default_world
 
 __all__ = [
     "at_shutdown", "barrier", "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "join",
@@ -190,7 +190,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     :param process_set: the ranks that take part
     :raises HpccollError: a rank or the transport failed, or this rank is not in the process set
     """
-    collectives.barrier(world=world_of(process_set))
+    world_of(process_set).barrier()
 
 
 def join(device: int = -1) -> int:
@@ -204,4 +204,4 @@ def join(device: int = -1) -> int:
     :raises HpccollError: a rank or the transport failed
     """
     del device
-    return collectives.join(world=world_of(global_process_set))
+    return world_of(global_process_set).join()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll import errors, objects
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["CheckpointError", "together", "why"]
 

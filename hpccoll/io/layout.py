@@ -11,7 +11,7 @@ import numpy as np
 
 from hpccoll import errors, objects
 from hpccoll.topology import Cart
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["Part", "placed"]
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from hpccoll import hdf5, objects, text
+from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, together, why
 from hpccoll.io.versions import PARTS, candidates, named, others
-from hpccoll.world import World, current
+from hpccoll.worlds import World
 
 __all__ = ["attributes", "load"]
 

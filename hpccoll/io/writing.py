@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from hpccoll import durable, errors, hdf5, objects
-from hpccoll.collectives import barrier
+from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, together
 from hpccoll.io.layout import Part, placed
 from hpccoll.io.versions import PARTS, Version
-from hpccoll.world import World, current
+from hpccoll.worlds import World
 
 __all__ = ["save"]
 
@@ -74,7 +74,7 @@ def save(
     together(own, version.target, version.publish if own.rank == 0 else None, then=IN_DOUBT)
     if own.rank == 0:
         version.clear(keep=names)
-    barrier(world=own)  # no rank goes on before the old files are gone
+    own.barrier()  # no rank goes on before the old files are gone
 
 
 def _withdraw(own: World, version: Version) -> None:

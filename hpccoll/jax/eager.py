@@ -16,9 +16,10 @@ import numpy as np
 
 from hpccoll import _core, compression, errors
 from hpccoll.collectives import Handle, Reduction
+from hpccoll.default_world import current
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
-from hpccoll.world import World, current
+from hpccoll.worlds import World
 
 __all__ = ["Begun", "begin", "numbers", "open_gate", "run"]
 

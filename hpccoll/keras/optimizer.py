@@ -19,13 +19,13 @@ from typing import Any
 import keras
 
 from hpccoll import errors
+from hpccoll.default_world import is_initialized
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Max, Op, choose
 from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
-from hpccoll.world import is_initialized
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from hpccoll import collectives, errors
+from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
@@ -63,9 +63,8 @@ def allreduce(
         array = np.asarray(value)
         if chosen is Average and not np.issubdtype(array.dtype, np.inexact):
             array = array.astype(np.float64)
-        return collectives.allreduce(
+        return world_of(process_set).allreduce(
             array, chosen, name=name, prescale=prescale_factor, postscale=postscale_factor,
-            world=world_of(process_set),
         )  # fmt: skip
     how = Reduction(chosen, process_set, compression, prescale_factor, postscale_factor)
     if name is None and compression is NoneCompressor:
@@ -87,7 +86,7 @@ def allgather(value: Any, name: str | None = None, process_set: ProcessSet = glo
     """
     value = _plain(value)
     if not _is_tensor(value):
-        return collectives.allgather(np.asarray(value), name=name, world=world_of(process_set))
+        return world_of(process_set).allgather(np.asarray(value), name=name)
     return backend().operations().allgather(value, name=name, process_set=process_set)
 
 
@@ -103,7 +102,7 @@ def broadcast(value: Any, root_rank: int, name: str | None = None, process_set: 
     value = _plain(value)
     if not _is_tensor(value):
         root = root_in(process_set, root_rank)
-        return collectives.broadcast(np.asarray(value), root, name=name, world=world_of(process_set))
+        return world_of(process_set).broadcast(np.asarray(value), root, name=name)
     return backend().operations().broadcast(value, root_rank, name=name, process_set=process_set)
 
 
@@ -121,7 +120,7 @@ def reducescatter(
     value = _plain(value)
     if not _is_tensor(value):
         chosen = choose(op)
-        return collectives.reducescatter(np.asarray(value), chosen, name=name, world=world_of(process_set))
+        return world_of(process_set).reducescatter(np.asarray(value), chosen, name=name)
     return backend().operations().reducescatter(value, name=name, op=op, process_set=process_set)
 
 
@@ -144,10 +143,7 @@ def broadcast_variables(
         return
     _check_forms([_form(variable) for variable in own], process_set)
     given = [np.array(keras.ops.convert_to_numpy(variable), order="C") for variable in own]
-    begun = [
-        collectives.broadcast_async(array, root, name=f"{_VARIABLES}.{at}", world=world)
-        for at, array in enumerate(given)
-    ]
+    begun = [world.broadcast_async(array, root, name=f"{_VARIABLES}.{at}") for at, array in enumerate(given)]
     for variable, handle in zip(own, begun, strict=True):
         result = handle.wait()
         if world.rank != root:

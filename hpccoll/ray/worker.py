@@ -12,8 +12,8 @@ from typing import Any
 import ray
 
 from hpccoll import config
+from hpccoll.default_world import shutdown
 from hpccoll.rendezvous.machine import machine_name
-from hpccoll.world import shutdown
 
 __all__ = ["Where", "Worker", "prepare", "where"]
 

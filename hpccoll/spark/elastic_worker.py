@@ -5,10 +5,10 @@ import pickle
 import sys
 
 from hpccoll import channel, config
+from hpccoll.default_world import shutdown
 from hpccoll.rendezvous.coordinator import WORKER
 from hpccoll.tools.launch.call import answer, problem
 from hpccoll.tools.launch.function import CALLER, LARGEST
-from hpccoll.world import shutdown
 
 
 def main() -> int:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hpccoll import collectives, errors
+from hpccoll import errors
+from hpccoll.default_world import current
 from hpccoll.elastic import ElasticSampler, HostsUpdatedInterrupt, ObjectState, State
 from hpccoll.elastic.loop import runner
 from hpccoll.errors import RecoverableError as HorovodInternalError
@@ -107,7 +108,7 @@ class TensorFlowState(ObjectState):
         own = self._read()
         compare_variables(own, self._variables(), "TensorFlowState", global_process_set)
         begun = [
-            collectives.broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
+            current().broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
             for at, value in enumerate(own)
         ]
         self._write([np.asarray(handle.wait()) for handle in begun])

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from hpccoll import _core, errors
 from hpccoll.compression import Compression
+from hpccoll.default_world import current
 from hpccoll.frontend.adapter import is_inexact
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Reduction, Sum
@@ -25,7 +26,6 @@ from hpccoll.tensorflow import kernels, xla
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique
 from hpccoll.tensorflow.internals import independent_of
-from hpccoll.world import current
 
 __all__ = [
     "allgather", "allreduce", "alltoall", "barrier", "broadcast", "join", "process_set_of", "reducescatter",

@@ -205,19 +205,19 @@ def enqueue(request: Request, world: World, where: Where, in_place: bool) -> Pen
     given = [where.put(x.copy()) for x in values]
     x, out = given[0], given[0] if in_place else None
     begins: dict[str, Callable[..., hpccoll.Handle]] = {
-        "reduce": partial(hpccoll.reduce_async, x, op=request.op, root=request.root, out=out),
-        "gather": partial(hpccoll.gather_async, x, request.root),
-        "scatter": partial(hpccoll.scatter_async, x, request.root),
-        "broadcast": partial(hpccoll.broadcast_async, x, request.root, out=out),
-        "allreduce": partial(hpccoll.allreduce_async, x, request.op, out=out),
-        "group": partial(hpccoll.allreduce_async, given, request.op, out=given if in_place else None),
-        "scan": partial(hpccoll.scan_async, x, request.op, out=out),
-        "exscan": partial(hpccoll.exscan_async, x, request.op, out=out),
-        "allgather": partial(hpccoll.allgather_async, x),
-        "reducescatter": partial(hpccoll.reducescatter_async, x, request.op),
-        "barrier": hpccoll.barrier_async,
+        "reduce": partial(world.reduce_async, x, op=request.op, root=request.root, out=out),
+        "gather": partial(world.gather_async, x, request.root),
+        "scatter": partial(world.scatter_async, x, request.root),
+        "broadcast": partial(world.broadcast_async, x, request.root, out=out),
+        "allreduce": partial(world.allreduce_async, x, request.op, out=out),
+        "group": partial(world.allreduce_async, given, request.op, out=given if in_place else None),
+        "scan": partial(world.scan_async, x, request.op, out=out),
+        "exscan": partial(world.exscan_async, x, request.op, out=out),
+        "allgather": partial(world.allgather_async, x),
+        "reducescatter": partial(world.reducescatter_async, x, request.op),
+        "barrier": world.barrier_async,
     }
-    handle = begins[kind](name=request.name, world=world)
+    handle = begins[kind](name=request.name)
 
     def check(result: Any) -> None:
         results = {"barrier": [], "group": result}.get(kind, [result])
@@ -243,7 +243,7 @@ def enqueue_alltoall(request: Request, world: World, where: Where) -> Pending:
 
     values = np.concatenate([part(me, r) for r in ranks])
     x = where.put(values.copy())
-    handle = hpccoll.alltoall_async(x, splits[me], name=request.name, world=world)
+    handle = world.alltoall_async(x, splits[me], name=request.name)
     return Pending(request, handle, check, [(x, values)], where)
 
 
@@ -258,16 +258,16 @@ class Plans:
         chance = random.Random(f"plans {seed}")
         self.seed, self.world, self.root = seed, world, chance.randrange(world.size)
         self.arrays = [np.zeros(n, np.int64) for n in (1, chance.choice((2, 300)), chance.choice((0, 9000)))]
-        self.plans = [hpccoll.allreduce_init(x, out=x, world=world) for x in self.arrays]
+        self.plans = [world.allreduce_init(x, out=x) for x in self.arrays]
         self.given, self.gathered = np.zeros(3, np.int64), np.zeros(world.rank, np.int64)
-        self.plans.append(hpccoll.broadcast_init(self.given, self.root, world=world))
-        self.plans.append(hpccoll.allgather_init(self.gathered, world=world))
-        self.plans.append(hpccoll.barrier_init(world=world))
+        self.plans.append(world.broadcast_init(self.given, self.root))
+        self.plans.append(world.allgather_init(self.gathered))
+        self.plans.append(world.barrier_init())
         self.right, self.left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
         self.sent, self.come = (np.zeros(n, np.int64) for n in [chance.choice((1, 500, 5000))] * 2)
         self.ring = [
-            hpccoll.recv_init(self.come, self.left, tag=RING, world=world),
-            hpccoll.send_init(self.sent, self.right, tag=RING, world=world),
+            world.recv_init(self.come, self.left, tag=RING),
+            world.send_init(self.sent, self.right, tag=RING),
         ]
 
     def start(self, number: int, own: random.Random) -> list[Callable[[], None]]:
@@ -371,7 +371,7 @@ class Rank:
     def compare(self, texts: dict[tuple[int, int, int], str]) -> None:
         """Every rank got the same text for what failed."""
         said: dict[tuple[int, int, int], str] = {}
-        for rank, others in enumerate(hpccoll.allgather_object(texts, name="texts", world=self.world)):
+        for rank, others in enumerate(self.world.allgather_object(texts, name="texts")):
             for number, text in others.items():
                 assert said.setdefault(number, text) == text, (rank, said[number], text)
 
@@ -392,10 +392,10 @@ class Rank:
         for i, length in enumerate(lengths):
             x = np.empty(length, np.int64)
             value = number * 1000 + i
-            handle = hpccoll.recv_async(x, (me - 1) % size, tag=i, world=self.world)
+            handle = self.world.recv_async(x, (me - 1) % size, tag=i)
             checks.append(receiver(x, handle, value))
             given = np.full(length, value)
-            checks.append(hpccoll.send_async(given, (me + 1) % size, tag=i, world=self.world).wait)
+            checks.append(self.world.send_async(given, (me + 1) % size, tag=i).wait)
         return checks
 
     def relay(self, number: int) -> None:
@@ -406,10 +406,10 @@ class Rank:
         for place, nbytes in enumerate(sizes):
             if me > 0:
                 x = np.empty(nbytes, np.uint8)
-                assert hpccoll.recv(x, me - 1, tag=7, world=self.world) == me - 1
+                assert self.world.recv(x, me - 1, tag=7) == me - 1
                 assert (x == place).all(), (number, place, nbytes)
             if me < size - 1:
-                hpccoll.send(np.full(nbytes, place, np.uint8), me + 1, tag=7, world=self.world)
+                self.world.send(np.full(nbytes, place, np.uint8), me + 1, tag=7)
 
     def join(self) -> None:
         """Ranks with fewer steps join; the others' sums are of those that have not."""
@@ -417,10 +417,10 @@ class Rank:
         steps = [chance.randrange(0, 6) for _ in range(self.world.size)]
         for step in range(steps[self.world.rank]):
             self.pause()
-            x = hpccoll.allreduce(np.full(100, self.world.rank + 1), name=f"step {step}", world=self.world)
+            x = self.world.allreduce(np.full(100, self.world.rank + 1), name=f"step {step}")
             assert (x == sum(r + 1 for r, n in enumerate(steps) if n > step)).all(), (steps, step)
-        last = hpccoll.join(world=self.world)
-        assert len(set(hpccoll.allgather_object(last, world=self.world))) == 1
+        last = self.world.join()
+        assert len(set(self.world.allgather_object(last))) == 1
 
 
 def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
@@ -449,7 +449,7 @@ def main() -> None:
     for seed in itertools.count(options.seed):
         with World(verbose=0, **knobs(seed)) as world:
             done += run(world, seed, options.rounds)
-            late = max(hpccoll.allgather_object(time.monotonic() - began, world=world)) > options.seconds
+            late = max(world.allgather_object(time.monotonic() - began)) > options.seconds
             first = world.rank == 0
         if first:
             print(f"program {seed}: {knobs(seed)}", file=sys.stderr, flush=True)

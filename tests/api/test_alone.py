@@ -7,15 +7,15 @@ import pytest
 import hpccoll
 
 CALLS = {
-    "sum": lambda x, world: hpccoll.allreduce(x, world=world),
-    "in place": lambda x, world: hpccoll.allreduce(x, hpccoll.MAX, out=x, world=world),
-    "factors": lambda x, world: hpccoll.allreduce(x, hpccoll.AVERAGE, prescale=3.0, postscale=0.5, world=world),
-    "logical": lambda x, world: hpccoll.allreduce(x, hpccoll.LAND, world=world),
-    "group": lambda x, world: hpccoll.allreduce([x, x[:1]], hpccoll.PRODUCT, world=world)[0],
-    "strided": lambda x, world: hpccoll.allreduce(np.stack([x, x])[:, 1:].T, world=world)[:, 0],
-    "reduce": lambda x, world: hpccoll.reduce(x, world=world),
-    "broadcast": lambda x, world: hpccoll.broadcast(x, out=np.empty_like(x), world=world),
-    "scan": lambda x, world: hpccoll.scan(x, world=world),
+    "sum": lambda x, world: world.allreduce(x),
+    "in place": lambda x, world: world.allreduce(x, hpccoll.MAX, out=x),
+    "factors": lambda x, world: world.allreduce(x, hpccoll.AVERAGE, prescale=3.0, postscale=0.5),
+    "logical": lambda x, world: world.allreduce(x, hpccoll.LAND),
+    "group": lambda x, world: world.allreduce([x, x[:1]], hpccoll.PRODUCT)[0],
+    "strided": lambda x, world: world.allreduce(np.stack([x, x])[:, 1:].T)[:, 0],
+    "reduce": lambda x, world: world.reduce(x),
+    "broadcast": lambda x, world: world.broadcast(x, out=np.empty_like(x)),
+    "scan": lambda x, world: world.scan(x),
 }
 
 
@@ -34,9 +34,9 @@ def test_what_others_may_see_takes_the_usual_way(threads):
     (world,) = threads(1)
     x = np.ones(3)
     before = world.stats()["batches"]
-    hpccoll.allreduce(x, name="named", world=world)
-    hpccoll.allreduce(np.ones(100_000), world=world)
-    handle = hpccoll.allreduce_async(x, world=world)
-    hpccoll.barrier(world=world)  # behind one that is in flight
+    world.allreduce(x, name="named")
+    world.allreduce(np.ones(100_000))
+    handle = world.allreduce_async(x)
+    world.barrier()  # behind one that is in flight
     assert (handle.wait() == 1).all()
     assert world.stats()["batches"] - before >= 3

@@ -44,7 +44,7 @@ class Namespace:
 def test_results_are_of_the_type_that_went_in(everywhere):
     def program(world):
         p = world.size
-        total = lambda x: hpccoll.allreduce(x, world=world)  # noqa: E731
+        total = lambda x: world.allreduce(x)  # noqa: E731
         assert total(2) == 2 * p
         assert total(1.5) == 1.5 * p
         assert isinstance(total(1.5), float)
@@ -60,7 +60,7 @@ def test_results_are_of_the_type_that_went_in(everywhere):
         assert total(np.ones(2, ml_dtypes.bfloat16)).dtype == ml_dtypes.bfloat16
         x = np.ones(3)
         assert total(Interface(__array_interface__=x.__array_interface__, keep=x)).tolist() == [p] * 3
-        assert hpccoll.broadcast([1, 2, 3], world=world).tolist() == [1, 2, 3]
+        assert world.broadcast([1, 2, 3]).tolist() == [1, 2, 3]
 
     everywhere(program)
 
@@ -68,7 +68,7 @@ def test_results_are_of_the_type_that_went_in(everywhere):
 def test_groups_of_anything(everywhere):
     def program(world):
         p = world.size
-        got = hpccoll.allreduce([1, np.ones(2), bytearray(b"\3"), np.float32(4)], world=world)
+        got = world.allreduce([1, np.ones(2), bytearray(b"\3"), np.float32(4)])
         assert got[0] == p
         assert got[1].tolist() == [p, p]
         assert got[2] == bytearray([3 * p])
@@ -81,15 +81,15 @@ def test_strided_inputs_and_outputs(everywhere):
     def program(world):
         base = np.arange(60.0).reshape(6, 10)
         for view in (base[::2], base[:, 3:7], base.T, base[::-1, ::-2]):
-            got = hpccoll.allreduce(view, world=world)
+            got = world.allreduce(view)
             np.testing.assert_array_equal(got, view * world.size)
             assert got.flags.c_contiguous
         target = np.zeros((6, 10))
-        assert hpccoll.allreduce(base[:, ::2], out=target[:, ::2], world=world).base is target
+        assert world.allreduce(base[:, ::2], out=target[:, ::2]).base is target
         np.testing.assert_array_equal(target[:, ::2], base[:, ::2] * world.size)
         assert (target[:, 1::2] == 0).all()
         gathered = np.zeros((6 * world.size, 20))[:, ::2]
-        hpccoll.allgather(base, out=gathered, world=world)
+        world.allgather(base, out=gathered)
         np.testing.assert_array_equal(gathered, np.concatenate([base] * world.size))
 
     everywhere(program)
@@ -98,11 +98,11 @@ def test_strided_inputs_and_outputs(everywhere):
 def test_outputs_of_other_types(everywhere):
     def program(world):
         out = bytearray(4)
-        assert hpccoll.allreduce(np.ones(4, np.uint8), out=out, world=world) is out
+        assert world.allreduce(np.ones(4, np.uint8), out=out) is out
         assert out == bytearray([world.size] * 4)
         for wrong in (bytes(4), 3, np.float32(1), [1, 2]):
             with pytest.raises(hpccoll.HpccollError):
-                hpccoll.allreduce(np.ones(4, np.uint8), out=wrong, world=world)
+                world.allreduce(np.ones(4, np.uint8), out=wrong)
 
     everywhere(program)
 
@@ -120,8 +120,8 @@ def test_device_memory_without_a_driver_is_an_error(threads):
     (world,) = threads(1, cuda_library="/no/such/libcuda.so.1")
     x = Interface(__cuda_array_interface__={"data": (1, False), "shape": (1,), "typestr": "<f4"})
     with pytest.raises(hpccoll.UnsupportedError, match=r"/no/such/libcuda.so.1.*unset HPCCOLL_CUDA_LIBRARY"):
-        hpccoll.allreduce(x, world=world)
-    assert hpccoll.allreduce(np.ones(1), world=world) == 1
+        world.allreduce(x)
+    assert world.allreduce(np.ones(1)) == 1
 
 
 def test_torch_tensors(everywhere):
@@ -131,15 +131,15 @@ def test_torch_tensors(everywhere):
         p = world.size
         for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool):
             x = torch.ones(5, dtype=dtype)
-            got = hpccoll.allreduce(x, world=world)
+            got = world.allreduce(x)
             assert isinstance(got, torch.Tensor)
             assert got.dtype == dtype
             assert torch.equal(got, x if dtype is torch.bool else x * p)
-            assert torch.equal(hpccoll.allreduce(x[::2], hpccoll.MAX, world=world), x[::2])
+            assert torch.equal(world.allreduce(x[::2], hpccoll.MAX), x[::2])
         weight = torch.ones(3, requires_grad=True)
-        assert hpccoll.allreduce(weight, out=weight, prescale=2.0, world=world) is weight
+        assert world.allreduce(weight, out=weight, prescale=2.0) is weight
         assert weight.tolist() == [2 * p] * 3
-        received, rows = hpccoll.alltoall(torch.arange(2 * p), world=world)
+        received, rows = world.alltoall(torch.arange(2 * p))
         assert received.tolist() == [2 * world.rank, 2 * world.rank + 1] * p
         assert rows.tolist() == [2] * p
 
@@ -158,21 +158,21 @@ def test_buffers(everywhere):
         )
         given, taken, gathered = (hpccoll._core.Buffer(a.ctypes.data, float32, a.shape, a) for a in (x, y, rows))
         assert given.owner is x
-        assert hpccoll.allreduce(given, out=taken, world=world) is taken
+        assert world.allreduce(given, out=taken) is taken
         assert (y == p).all()
-        hpccoll.broadcast(taken, out=taken, world=world)
-        hpccoll.allreduce([given, taken], out=[given, taken], world=world)
+        world.broadcast(taken, out=taken)
+        world.allreduce([given, taken], out=[given, taken])
         assert (x == p).all()
         assert (y == p * p).all()
-        received = hpccoll.allgather(given, world=world)
+        received = world.allgather(given)
         assert received.dtype == np.uint8
         assert (received.view(np.float32) == p).all()
-        assert hpccoll.allgather(given, out=gathered, world=world) is gathered
+        assert world.allgather(given, out=gathered) is gathered
         assert (rows == p).all()
         with pytest.raises(hpccoll.InvalidArgumentError, match="needs an out"):
-            hpccoll.allreduce(given, world=world)
+            world.allreduce(given)
         with pytest.raises(hpccoll.ResultSizeError):
-            hpccoll.allgather(given, out=hpccoll._core.Buffer(y.ctypes.data, float32, (1, 3), y), world=world)
+            world.allgather(given, out=hpccoll._core.Buffer(y.ctypes.data, float32, (1, 3), y))
         with pytest.raises(hpccoll.InvalidArgumentError):
             hpccoll._core.Buffer(x.ctypes.data, 99, x.shape, x)
 

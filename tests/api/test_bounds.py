@@ -47,7 +47,7 @@ def test_within_the_bound(everywhere, name, op):
 
     def program(world):
         given = inputs(dtype, world.size)
-        got = hpccoll.allreduce(given[world.rank], op, world=world).astype(wide)
+        got = world.allreduce(given[world.rank], op).astype(wide)
         exact = EXACTLY[op](given.astype(wide), world.size)
         error = np.abs(got - exact) / np.abs(EXACTLY[op](np.abs(given.astype(wide)), world.size))
         limit = value(bounds()[name, op.name], world.size, HALF_UNITS[name])

@@ -38,21 +38,21 @@ def test_whatever_does_not_reduce(everywhere, dtype):
     def program(world):
         rank, size = world.rank, world.size
         rows = [values(dtype, r, (r + 1, 4)) for r in range(size)]
-        same(hpccoll.allgather(rows[rank], world=world), np.concatenate(rows, dtype=dtype))
+        same(world.allgather(rows[rank]), np.concatenate(rows, dtype=dtype))
         root = size - 1
-        same(hpccoll.broadcast(rows[0] if rank == 0 else np.empty_like(rows[0]), 0, world=world), rows[0])
-        gathered = hpccoll.gather(rows[rank], root, world=world)
+        same(world.broadcast(rows[0] if rank == 0 else np.empty_like(rows[0]), 0), rows[0])
+        gathered = world.gather(rows[rank], root)
         if rank == root:
             same(gathered, np.concatenate(rows, dtype=dtype))
         parts = values(dtype, 99, (2 * size, 3))
-        same(hpccoll.scatter(parts if rank == root else parts[:0], root, world=world), parts[2 * rank : 2 * rank + 2])
-        got, counts = hpccoll.alltoall(values(dtype, rank, (size, 2)), world=world)
+        same(world.scatter(parts if rank == root else parts[:0], root), parts[2 * rank : 2 * rank + 2])
+        got, counts = world.alltoall(values(dtype, rank, (size, 2)))
         same(got, np.concatenate([values(dtype, r, (size, 2))[rank : rank + 1] for r in range(size)], dtype=dtype))
         assert counts.tolist() == [1] * size
         strided = np.zeros((2, 2 * size), dtype)
-        hpccoll.recv_async(strided[1, ::2], (rank - 1) % size, world=world)
-        hpccoll.send(values(dtype, rank, (size,)), (rank + 1) % size, world=world)
-        hpccoll.barrier(world=world)
+        world.recv_async(strided[1, ::2], (rank - 1) % size)
+        world.send(values(dtype, rank, (size,)), (rank + 1) % size)
+        world.barrier()
 
     everywhere(program)
 
@@ -61,12 +61,12 @@ def test_outputs_and_arrays_without_dimensions(everywhere):
     def program(world):
         one = values(PARTICLE, world.rank, (1,))[0]
         everybody = np.concatenate([values(PARTICLE, r, (1,)) for r in range(world.size)])
-        same(hpccoll.allgather(np.array(one), world=world), everybody)
+        same(world.allgather(np.array(one)), everybody)
         x = np.array(one).copy()  # NumPy's array shares memory with the element
-        assert hpccoll.broadcast(x, 0, out=x, world=world) is x
+        assert world.broadcast(x, 0, out=x) is x
         same(x, everybody[0].reshape(()))
         out = np.zeros((world.size, 2), PARTICLE)
-        assert hpccoll.allgather(np.array([one]), out=out[:, 1], world=world) is not None
+        assert world.allgather(np.array([one]), out=out[:, 1]) is not None
         same(out[:, 1].copy(), everybody)
 
     everywhere(program)
@@ -77,7 +77,7 @@ def test_ranks_that_differ_in_size_are_told(everywhere):
         dtype = PARTICLE if world.rank == 0 else np.dtype("V7")
         if world.size > 1:
             with pytest.raises(hpccoll.MismatchError, match="particles"):
-                hpccoll.broadcast(np.zeros(2, dtype), name="particles", world=world)
+                world.broadcast(np.zeros(2, dtype), name="particles")
 
     everywhere(program)
 
@@ -86,12 +86,12 @@ def test_ranks_that_differ_in_size_are_told(everywhere):
 def test_reductions_are_not_defined(threads, dtype):
     (world,) = threads(1)
     x = values(dtype, 0, (3,))
-    for operation in (hpccoll.allreduce, hpccoll.reduce, hpccoll.scan, hpccoll.exscan, hpccoll.reducescatter):
+    for operation in (world.allreduce, world.reduce, world.scan, world.exscan, world.reducescatter):
         said = "byte order" if dtype == ">f8" else f"{operation.__name__} of dtype .* is not defined, which moves as"
         with pytest.raises(hpccoll.UnsupportedError, match=said):
-            operation(x, world=world)
+            operation(x)
     with pytest.raises(hpccoll.UnsupportedError, match="holds Python objects: use broadcast_object"):
-        hpccoll.broadcast(np.array([None, 1]), world=world)
+        world.broadcast(np.array([None, 1]))
 
 
 SWAPPED = (np.dtype([("a", "i4"), ("b", "f4")]), np.dtype([("b", "f4"), ("a", "i4")]))
@@ -104,16 +104,16 @@ ALIKE = [  # of one size: the texts of both are in the error
     (np.dtype("V7"), np.dtype("u1"), "|V7", "uint8"),
 ]
 FORMS = {
-    "broadcast": lambda x, w: hpccoll.broadcast(x, 0, world=w),
-    "broadcast into x": lambda x, w: hpccoll.broadcast_async(x, 0, name="b", out=x, world=w).wait(),
-    "allgather": lambda x, w: hpccoll.allgather(x, world=w),
-    "allgather_async": lambda x, w: hpccoll.allgather_async(x, name="a", world=w).wait(),
-    "gather": lambda x, w: hpccoll.gather(x, 0, world=w),
-    "scatter": lambda x, w: hpccoll.scatter(x, 0, world=w),
-    "alltoall": lambda x, w: hpccoll.alltoall(x, world=w),
-    "broadcast_init": lambda x, w: hpccoll.broadcast_init(x, 0, world=w),
-    "allgather_init": lambda x, w: hpccoll.allgather_init(x, world=w),
-    "alltoall_init": lambda x, w: hpccoll.alltoall_init(x, world=w),
+    "broadcast": lambda x, w: w.broadcast(x, 0),
+    "broadcast into x": lambda x, w: w.broadcast_async(x, 0, name="b", out=x).wait(),
+    "allgather": lambda x, w: w.allgather(x),
+    "allgather_async": lambda x, w: w.allgather_async(x, name="a").wait(),
+    "gather": lambda x, w: w.gather(x, 0),
+    "scatter": lambda x, w: w.scatter(x, 0),
+    "alltoall": lambda x, w: w.alltoall(x),
+    "broadcast_init": lambda x, w: w.broadcast_init(x, 0),
+    "allgather_init": lambda x, w: w.allgather_init(x),
+    "alltoall_init": lambda x, w: w.alltoall_init(x),
 }
 
 
@@ -155,23 +155,23 @@ def test_objects_are_no_arrays_of_bytes(threads):
     def program(world):
         zero = world.rank == 0
         with pytest.raises(hpccoll.MismatchError, match=r"uint8\[\*\] of a pickle, rank 1 has uint8\[\*\]"):
-            hpccoll.allgather_object({}, world=world) if zero else hpccoll.allgather(np.zeros(9, "u1"), world=world)
+            world.allgather_object({}) if zero else world.allgather(np.zeros(9, "u1"))
         if zero:
-            hpccoll.send(np.zeros(9, np.uint8), 1, world=world)
-            hpccoll.send_object("next", 1, world=world)
+            world.send(np.zeros(9, np.uint8), 1)
+            world.send_object("next", 1)
         else:
             with pytest.raises(hpccoll.MismatchError, match="has sent uint8 with tag 0, the receive is of a pickle"):
-                hpccoll.recv_object(0, world=world)
-            assert hpccoll.recv_object(0, world=world) == "next"
+                world.recv_object(0)
+            assert world.recv_object(0) == "next"
 
     testing.run(threads(2), program)
 
 
 RECEIVES = {
-    "recv": lambda x, w: hpccoll.recv(x, 0, tag=5, world=w),
-    "recv_async": lambda x, w: hpccoll.recv_async(x, 0, tag=5, world=w).wait(),
-    "sendrecv": lambda x, w: hpccoll.sendrecv(x, hpccoll.PROC_NULL, x, 0, recvtag=5, world=w),
-    "recv_init": lambda x, w: hpccoll.recv_init(x, 0, tag=5, world=w)(),
+    "recv": lambda x, w: w.recv(x, 0, tag=5),
+    "recv_async": lambda x, w: w.recv_async(x, 0, tag=5).wait(),
+    "sendrecv": lambda x, w: w.sendrecv(x, hpccoll.PROC_NULL, x, 0, recvtag=5),
+    "recv_init": lambda x, w: w.recv_init(x, 0, tag=5)(),
 }
 
 
@@ -183,8 +183,8 @@ def test_a_receive_of_another_type(threads, one, other, its, others, rows):
     def program(world):
         for receive in RECEIVES.values():
             if world.rank == 0:
-                hpccoll.send(np.ones(rows, "i1").astype(one), 1, tag=5, world=world)
-                hpccoll.send(np.full(rows, 7.0), 1, tag=5, world=world)
+                world.send(np.ones(rows, "i1").astype(one), 1, tag=5)
+                world.send(np.full(rows, 7.0), 1, tag=5)
                 continue
             x = np.zeros(rows * one.itemsize // other.itemsize, other)
             with pytest.raises(hpccoll.MismatchError, match="rank 0") as raised:
@@ -194,7 +194,7 @@ def test_a_receive_of_another_type(threads, one, other, its, others, rows):
             assert f" with tag 5, the receive is of {others}" in str(raised.value)
             assert x.tobytes() == bytes(x.nbytes)
             y = np.zeros(rows)
-            hpccoll.recv(y, 0, tag=5, world=world)
+            world.recv(y, 0, tag=5)
             assert (y == 7).all()
 
     testing.run(threads(2), program)
@@ -203,14 +203,14 @@ def test_a_receive_of_another_type(threads, one, other, its, others, rows):
 def test_a_bytearray_receives_any_type(threads):
     def program(world):
         if world.rank == 0:
-            hpccoll.send(np.array([1.5, 2.5]), 1, world=world)
-            hpccoll.send(bytes(4), 1, world=world)
-            hpccoll.send(np.arange(2.0), 1, world=world)
+            world.send(np.array([1.5, 2.5]), 1)
+            world.send(bytes(4), 1)
+            world.send(np.arange(2.0), 1)
             return
         memory, x, y = bytearray(16), np.ones(1, np.int32), bytearray(16)
-        hpccoll.recv(memory, 0, world=world)
-        hpccoll.recv(x, 0, world=world)
-        hpccoll.recv_init(y, 0, world=world)()
+        world.recv(memory, 0)
+        world.recv(x, 0)
+        world.recv_init(y, 0)()
         assert (np.frombuffer(memory).tolist(), x.tolist(), np.frombuffer(y).tolist()) == ([1.5, 2.5], [0], [0, 1])
 
     testing.run(threads(2), program)

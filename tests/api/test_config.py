@@ -74,7 +74,7 @@ def test_a_name_keeps_as_many_signatures_as_its_knob_says(kept, evicts):
 
     def program(world):
         for n in (1, 2) * 4:
-            hpccoll.allreduce(np.ones(n), name="x", world=world)
+            world.allreduce(np.ones(n), name="x")
         return world.stats()["evictions"] > 0
 
     assert testing.make_and_run(2, program, signatures_per_name=kept) == [evicts, evicts]

@@ -10,26 +10,31 @@ from hpccoll import testing
 ONES = np.ones(2)
 
 OPERATIONS = {
-    "allreduce": lambda w: hpccoll.allreduce(ONES, world=w),
-    "allgather": lambda w: hpccoll.allgather(ONES, world=w),
-    "broadcast": lambda w: hpccoll.broadcast(ONES, world=w),
-    "reducescatter": lambda w: hpccoll.reducescatter(ONES, world=w),
-    "alltoall": lambda w: hpccoll.alltoall(ONES, world=w),
-    "reduce": lambda w: hpccoll.reduce(ONES, world=w),
-    "gather": lambda w: hpccoll.gather(ONES, world=w),
-    "scatter": lambda w: hpccoll.scatter(ONES, world=w),
-    "scan": lambda w: hpccoll.scan(ONES, world=w),
-    "exscan": lambda w: hpccoll.exscan(ONES, world=w),
-    "barrier": lambda w: hpccoll.barrier(world=w),
-    "join": lambda w: hpccoll.join(world=w),
-    "broadcast_object": lambda w: hpccoll.broadcast_object(1, world=w),
-    "send": lambda w: hpccoll.send(ONES, 0, world=w),
-    "recv": lambda w: hpccoll.recv(ONES.copy(), 0, world=w),
-    "sendrecv": lambda w: hpccoll.sendrecv(ONES, 0, ONES.copy(), 0, world=w),
-    "gather_object": lambda w: hpccoll.gather_object(1, world=w),
-    "scatter_object": lambda w: hpccoll.scatter_object([1], world=w),
-    "probe": lambda w: hpccoll.probe(world=w),
-    "recv_object": lambda w: hpccoll.recv_object(world=w),
+    "allreduce": lambda w: w.allreduce(ONES),
+    "allgather": lambda w: w.allgather(ONES),
+    "broadcast": lambda w: w.broadcast(ONES),
+    "reducescatter": lambda w: w.reducescatter(ONES),
+    "alltoall": lambda w: w.alltoall(ONES),
+    "reduce": lambda w: w.reduce(ONES),
+    "gather": lambda w: w.gather(ONES),
+    "scatter": lambda w: w.scatter(ONES),
+    "scan": lambda w: w.scan(ONES),
+    "exscan": lambda w: w.exscan(ONES),
+    "barrier": lambda w: w.barrier(),
+    "join": lambda w: w.join(),
+    "broadcast_object": lambda w: w.broadcast_object(1),
+    "send": lambda w: w.send(ONES, 0),
+    "recv": lambda w: w.recv(ONES.copy(), 0),
+    "sendrecv": lambda w: w.sendrecv(ONES, 0, ONES.copy(), 0),
+    "gather_object": lambda w: w.gather_object(1),
+    "scatter_object": lambda w: w.scatter_object([1]),
+    "probe": lambda w: w.probe(),
+    "allreduce_init": lambda w: w.allreduce_init(ONES),
+    "barrier_init": lambda w: w.barrier_init(),
+    "send_init": lambda w: w.send_init(ONES, 0),
+    "recv_init": lambda w: w.recv_init(ONES.copy(), 0),
+    "capsule": lambda w: w.capsule(),
+    "recv_object": lambda w: w.recv_object(),
     "shared_array": lambda w: w.shared_array(3),
     "cart": lambda w: w.cart([1]),
     "subset": lambda w: w.subset([0]),
@@ -70,7 +75,7 @@ def test_every_operation_on_it_is_refused_and_names_the_ranks_in_it(threads, ope
                 OPERATIONS[operation](sub)
             assert "rank 2 is not in it" in str(error.value)
             assert "if world:" in str(error.value)
-        assert hpccoll.allreduce(np.ones(1), world=world)[0] == 3
+        assert world.allreduce(np.ones(1))[0] == 3
         return sub
 
     testing.run(threads(3), program)
@@ -84,7 +89,7 @@ def test_the_asynchronous_form_is_refused_at_the_call(threads, operation):
         sub = world.subset([0])
         if not sub:
             with pytest.raises(hpccoll.InvalidArgumentError, match=rf"^{operation}: .* rank 0 is"):
-                getattr(hpccoll, f"{operation}_async")(*arguments, world=sub)
+                getattr(sub, f"{operation}_async")(*arguments)
 
     testing.run(threads(2), program)
 
@@ -97,11 +102,11 @@ def test_a_call_outside_meets_no_call_of_the_ranks_inside(everywhere):
             return
         sub = world.subset(range(world.size - 1))
         if sub:
-            assert hpccoll.allreduce(np.ones(1), world=sub)[0] == world.size - 1
+            assert sub.allreduce(np.ones(1))[0] == world.size - 1
         else:
             with pytest.raises(hpccoll.InvalidArgumentError, match="this World is empty here"):
-                hpccoll.allreduce(np.ones(1), world=sub)
-        assert hpccoll.allreduce(np.full(1, 10.0), world=world)[0] == 10 * world.size
+                sub.allreduce(np.ones(1))
+        assert world.allreduce(np.full(1, 10.0))[0] == 10 * world.size
 
     everywhere(program)
 
@@ -111,7 +116,7 @@ def test_color_none(threads):
         nobody = world.split(None)
         assert not nobody
         with pytest.raises(hpccoll.InvalidArgumentError, match=r"barrier: .* and no other rank is"):
-            hpccoll.barrier(world=nobody)
+            nobody.barrier()
         even = world.split(None if world.rank == 1 else 7)
         assert even.size == (0 if world.rank == 1 else 2)
         assert even.rank == (0, None, 1)[world.rank]

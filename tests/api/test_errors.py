@@ -24,36 +24,36 @@ def test_every_status_has_its_class():
 
 
 def still_works(world):
-    assert hpccoll.allreduce(np.ones(3), world=world).tolist() == [world.size] * 3
+    assert world.allreduce(np.ones(3)).tolist() == [world.size] * 3
 
 
 ARGUMENTS = {
-    "bad root": (hpccoll.InvalidArgumentError, lambda w: hpccoll.broadcast(np.ones(2), w.size, world=w)),
-    "negative root": (hpccoll.InvalidArgumentError, lambda w: hpccoll.broadcast(np.ones(2), -1, world=w)),
-    "splits": (hpccoll.InvalidArgumentError, lambda w: hpccoll.alltoall(np.ones(5), [1] * w.size + [0], world=w)),
-    "splits sum": (hpccoll.InvalidArgumentError, lambda w: hpccoll.alltoall(np.ones(50), [1] * w.size, world=w)),
-    "op": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), "sum", world=w)),
-    "number of an op": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), 99, world=w)),
-    "dtype": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.array(["a"]), world=w)),
-    "long double": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, np.longdouble), world=w)),
-    "byte order": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, ">f4"), world=w)),
-    "object": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(object(), world=w)),
-    "mean of bool": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, "?"), hpccoll.AVERAGE, world=w)),
-    "bits of a float": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.BAND, world=w)),
-    "scaled MIN": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2), hpccoll.MIN, prescale=2, world=w)),
-    "scaled int": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ones(2, int), postscale=0.5, world=w)),
+    "bad root": (hpccoll.InvalidArgumentError, lambda w: w.broadcast(np.ones(2), w.size)),
+    "negative root": (hpccoll.InvalidArgumentError, lambda w: w.broadcast(np.ones(2), -1)),
+    "splits": (hpccoll.InvalidArgumentError, lambda w: w.alltoall(np.ones(5), [1] * w.size + [0])),
+    "splits sum": (hpccoll.InvalidArgumentError, lambda w: w.alltoall(np.ones(50), [1] * w.size)),
+    "op": (hpccoll.InvalidArgumentError, lambda w: w.allreduce(np.ones(2), "sum")),
+    "number of an op": (hpccoll.InvalidArgumentError, lambda w: w.allreduce(np.ones(2), 99)),
+    "dtype": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.array(["a"]))),
+    "long double": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2, np.longdouble))),
+    "byte order": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2, ">f4"))),
+    "object": (hpccoll.UnsupportedError, lambda w: w.allreduce(object())),
+    "mean of bool": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2, "?"), hpccoll.AVERAGE)),
+    "bits of a float": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2), hpccoll.BAND)),
+    "scaled MIN": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2), hpccoll.MIN, prescale=2)),
+    "scaled int": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ones(2, int), postscale=0.5)),
     "compressed int": (
         hpccoll.UnsupportedError,
-        lambda w: hpccoll.allreduce(np.ones(2, int), compression=hpccoll.compression.FP16, world=w),
+        lambda w: w.allreduce(np.ones(2, int), compression=hpccoll.compression.FP16),
     ),
-    "compression": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), compression="fp16", world=w)),
-    "out shape": (hpccoll.ResultSizeError, lambda w: hpccoll.allreduce(np.ones(2), out=np.ones(3), world=w)),
-    "out dtype": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), out=np.ones(2, int), world=w)),
-    "empty group": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce([], world=w)),
-    "empty name": (hpccoll.InvalidArgumentError, lambda w: hpccoll.allreduce(np.ones(2), name="", world=w)),
-    "scattered scalar": (hpccoll.InvalidArgumentError, lambda w: hpccoll.reducescatter(np.float32(1), world=w)),
-    "rows of two lengths": (hpccoll.UnsupportedError, lambda w: hpccoll.allgather([np.ones(2), np.ones(3)], world=w)),
-    "mask": (hpccoll.UnsupportedError, lambda w: hpccoll.allreduce(np.ma.array([1.0, 2.0], mask=[0, 1]), world=w)),
+    "compression": (hpccoll.InvalidArgumentError, lambda w: w.allreduce(np.ones(2), compression="fp16")),
+    "out shape": (hpccoll.ResultSizeError, lambda w: w.allreduce(np.ones(2), out=np.ones(3))),
+    "out dtype": (hpccoll.InvalidArgumentError, lambda w: w.allreduce(np.ones(2), out=np.ones(2, int))),
+    "empty group": (hpccoll.InvalidArgumentError, lambda w: w.allreduce([])),
+    "empty name": (hpccoll.InvalidArgumentError, lambda w: w.allreduce(np.ones(2), name="")),
+    "scattered scalar": (hpccoll.InvalidArgumentError, lambda w: w.reducescatter(np.float32(1))),
+    "rows of two lengths": (hpccoll.UnsupportedError, lambda w: w.allgather([np.ones(2), np.ones(3)])),
+    "mask": (hpccoll.UnsupportedError, lambda w: w.allreduce(np.ma.array([1.0, 2.0], mask=[0, 1]))),
 }  # fmt: skip
 
 
@@ -70,17 +70,16 @@ def test_wrong_arguments_are_refused_here(everywhere, case):
 
 
 NAMED = {
-    "op is 1.5": lambda w: hpccoll.allreduce(np.ones(2), 1.5, world=w),
-    "op is 1099511627776": lambda w: hpccoll.allreduce(np.ones(2), 1 << 40, world=w),
-    "prescale is 'two'": lambda w: hpccoll.allreduce(np.ones(2), prescale="two", world=w),
-    "postscale is None": lambda w: hpccoll.reducescatter(np.ones(2), postscale=None, world=w),
-    "root is 0.5": lambda w: hpccoll.broadcast(np.ones(2), 0.5, world=w),
-    "splits is not": lambda w: hpccoll.alltoall(np.ones(2 * w.size), [2.5] * w.size, world=w),
-    "name is 3": lambda w: hpccoll.barrier(name=3, world=w),
-    "name is 'half": lambda w: hpccoll.barrier(name="half a pair \ud800", world=w),
-    "name is 'nnn.* 4098 bytes": lambda w: hpccoll.barrier(name="n" * 4098, world=w),
-    "world is 3": lambda _: hpccoll.barrier(world=3),
-    "x .* is read-only": lambda w: hpccoll.recv(b"12345678", world=w),
+    "op is 1.5": lambda w: w.allreduce(np.ones(2), 1.5),
+    "op is 1099511627776": lambda w: w.allreduce(np.ones(2), 1 << 40),
+    "prescale is 'two'": lambda w: w.allreduce(np.ones(2), prescale="two"),
+    "postscale is None": lambda w: w.reducescatter(np.ones(2), postscale=None),
+    "root is 0.5": lambda w: w.broadcast(np.ones(2), 0.5),
+    "splits is not": lambda w: w.alltoall(np.ones(2 * w.size), [2.5] * w.size),
+    "name is 3": lambda w: w.barrier(name=3),
+    "name is 'half": lambda w: w.barrier(name="half a pair \ud800"),
+    "name is 'nnn.* 4098 bytes": lambda w: w.barrier(name="n" * 4098),
+    "x .* is read-only": lambda w: w.recv(b"12345678"),
 }
 
 
@@ -100,7 +99,7 @@ def test_a_name_may_be_any_kind_of_string(everywhere):
 
     def program(world):
         for name in (Layer("x"), np.str_("y"), "層" * 1365, "a\0b"):
-            assert hpccoll.allreduce(np.ones(1), name=name, world=world)[0] == world.size
+            assert world.allreduce(np.ones(1), name=name)[0] == world.size
 
     everywhere(program)
 
@@ -108,7 +107,7 @@ def test_a_name_may_be_any_kind_of_string(everywhere):
 @pytest.mark.parametrize("timeout", ["soon", float("nan"), 1j])
 def test_a_timeout_is_a_number(everywhere, timeout):
     def program(world):
-        handle = hpccoll.allreduce_async(np.ones(1), world=world)
+        handle = world.allreduce_async(np.ones(1))
         with pytest.raises(hpccoll.InvalidArgumentError, match="timeout is"):
             handle.wait(timeout)
         assert handle.wait(float("inf"))[0] == world.size  # and endless, if it likes
@@ -131,8 +130,8 @@ def test_an_output_lies_alone_in_its_group(everywhere):
             ([b, c[1:5]], [c[:4], a]),
         ):
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"array [01] of the group shares memory"):
-                hpccoll.allreduce(x, out=out, world=world)
-        assert [x[0] for x in hpccoll.allreduce([a, a, b], out=[c[4:], c[:4], b], world=world)] == [
+                world.allreduce(x, out=out)
+        assert [x[0] for x in world.allreduce([a, a, b], out=[c[4:], c[:4], b])] == [
             world.size, world.size, 2 * world.size,
         ]  # fmt: skip
         still_works(world)
@@ -145,8 +144,8 @@ def test_what_pickle_refuses_is_refused_on_all_ranks(everywhere):
         last = world.size - 1
         mine = threading.Lock() if world.rank == last else "sound"
         for call in (
-            lambda: hpccoll.allgather_object(mine, world=world),
-            lambda: hpccoll.broadcast_object(mine, last, world=world),
+            lambda: world.allgather_object(mine),
+            lambda: world.broadcast_object(mine, last),
         ):
             with pytest.raises(hpccoll.ObjectError, match=f"rank {last} has a lock that pickle refuses"):
                 call()
@@ -160,27 +159,23 @@ def test_read_only_and_overlapping_outputs_are_refused(everywhere):
         fixed = np.ones(4)
         fixed.flags.writeable = False
         with pytest.raises(hpccoll.InvalidArgumentError, match="read-only"):
-            hpccoll.allreduce(np.ones(4), out=fixed, world=world)
+            world.allreduce(np.ones(4), out=fixed)
         buffer = np.ones(8)
         with pytest.raises(hpccoll.InvalidArgumentError, match="overlaps"):
-            hpccoll.allreduce(buffer[:4], out=buffer[2:6], world=world)
+            world.allreduce(buffer[:4], out=buffer[2:6])
         still_works(world)
 
     everywhere(program)
 
 
 DISAGREEMENTS = {
-    "shape": lambda w: hpccoll.allreduce(np.ones(3 + (w.rank == 1)), name="x", world=w),
-    "dtype": lambda w: hpccoll.allreduce(np.ones(3, [np.float64, np.int64][w.rank == 1]), name="x", world=w),
-    "operation": lambda w: (
-        hpccoll.allgather(np.ones(3), name="x", world=w)
-        if w.rank == 1
-        else hpccoll.allreduce(np.ones(3), name="x", world=w)
-    ),
-    "reduction": lambda w: hpccoll.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x", world=w),
-    "root": lambda w: hpccoll.broadcast(np.ones(3), int(w.rank == 1), name="x", world=w),
-    "factor": lambda w: hpccoll.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x", world=w),
-    "rows": lambda w: hpccoll.allgather(np.ones((2, 3 + (w.rank == 1))), name="x", world=w),
+    "shape": lambda w: w.allreduce(np.ones(3 + (w.rank == 1)), name="x"),
+    "dtype": lambda w: w.allreduce(np.ones(3, [np.float64, np.int64][w.rank == 1]), name="x"),
+    "operation": lambda w: w.allgather(np.ones(3), name="x") if w.rank == 1 else w.allreduce(np.ones(3), name="x"),
+    "reduction": lambda w: w.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x"),
+    "root": lambda w: w.broadcast(np.ones(3), int(w.rank == 1), name="x"),
+    "factor": lambda w: w.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x"),
+    "rows": lambda w: w.allgather(np.ones((2, 3 + (w.rank == 1))), name="x"),
 }
 
 
@@ -193,7 +188,7 @@ def test_a_mismatch_is_the_same_error_everywhere(everywhere, case):
             DISAGREEMENTS[case](world)
         text = str(caught.value)
         assert "x" in text
-        assert len(set(hpccoll.allgather_object(text, world=world))) == 1
+        assert len(set(world.allgather_object(text))) == 1
         still_works(world)
         return text
 
@@ -206,7 +201,7 @@ def test_a_mismatch_touches_no_buffer(everywhere):
             return
         x, out = np.full(4 + world.rank, 7.0), np.full(4 + world.rank, 5.0)
         with pytest.raises(hpccoll.MismatchError):
-            hpccoll.allreduce(x, name="cached or not", out=out, world=world)
+            world.allreduce(x, name="cached or not", out=out)
         assert (x == 7).all()
         assert (out == 5).all()
 
@@ -217,7 +212,7 @@ def test_unnamed_calls_mismatch_too(everywhere):
     def program(world):
         if world.size > 1:
             with pytest.raises(hpccoll.MismatchError):
-                hpccoll.allreduce(np.ones(2 + world.rank), world=world)
+                world.allreduce(np.ones(2 + world.rank))
         still_works(world)
 
     everywhere(program)
@@ -226,14 +221,14 @@ def test_unnamed_calls_mismatch_too(everywhere):
 def test_a_name_in_flight_is_taken(everywhere):
     def program(world):
         if world.rank > 0:
-            first = hpccoll.allreduce_async(np.ones(2), name="twice", world=world)
+            first = world.allreduce_async(np.ones(2), name="twice")
             with pytest.raises(hpccoll.DuplicateNameError, match="twice"):
-                hpccoll.allreduce(np.ones(2), name="twice", world=world)
-            hpccoll.barrier(world=world)
+                world.allreduce(np.ones(2), name="twice")
+            world.barrier()
             assert first.wait().tolist() == [world.size] * 2
         else:
-            hpccoll.barrier(world=world)  # nobody can finish "twice" before rank 0 has asked for it
-            assert hpccoll.allreduce(np.ones(2), name="twice", world=world).tolist() == [world.size] * 2
+            world.barrier()  # nobody can finish "twice" before rank 0 has asked for it
+            assert world.allreduce(np.ones(2), name="twice").tolist() == [world.size] * 2
         still_works(world)
 
     everywhere(program)
@@ -244,9 +239,9 @@ def test_calls_after_shutdown(threads):
     testing.run(worlds, hpccoll.World.shutdown)
 
     def program(world):
-        for call in (hpccoll.allreduce, hpccoll.allgather, hpccoll.broadcast_async):
+        for call in (world.allreduce, world.allgather, world.broadcast_async):
             with pytest.raises(hpccoll.ShutDownError):
-                call(np.ones(2), world=world)
+                call(np.ones(2))
         with pytest.raises(hpccoll.ShutDownError):
             world.stats()
         world.shutdown()
@@ -257,14 +252,14 @@ def test_calls_after_shutdown(threads):
 def test_an_end_at_once_ends_what_was_not_agreed(threads):
     def program(world):
         if world.rank == 0:
-            handle = hpccoll.allreduce_async(np.ones(2), name="only here", world=world)
+            handle = world.allreduce_async(np.ones(2), name="only here")
             with pytest.raises(TimeoutError):
                 handle.wait(0.05)
-            hpccoll.barrier(world=world)
+            world.barrier()
             with pytest.raises(hpccoll.ShutDownError):
                 handle.wait()
         else:
-            hpccoll.barrier(world=world)
+            world.barrier()
         world.shutdown(wait=False)
 
     testing.run(threads(3, nodes="2+1"), program)
@@ -280,18 +275,18 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
     """It waits for the others, who will not come: they ask for something that it never will."""
 
     def program(world):
-        hpccoll.allreduce(np.ones(2), world=world)
+        world.allreduce(np.ones(2))
         if world.rank == leaver:
             world.shutdown(wait=wait)
             return
-        for call in (hpccoll.allreduce, hpccoll.allgather, hpccoll.broadcast_object):
+        for call in (world.allreduce, world.allgather, world.broadcast_object):
             with pytest.raises(hpccoll.ShutDownError) as error:
-                call(np.ones(2), world=world)
+                call(np.ones(2))
             assert str(error.value) == left_by(leaver)
         with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(leaver))):
-            hpccoll.join(world=world)
+            world.join()
         with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(leaver))):
-            hpccoll.recv(np.ones(2), (world.rank + 1) % 3, world=world)
+            world.recv(np.ones(2), (world.rank + 1) % 3)
 
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
 
@@ -299,13 +294,13 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
 @pytest.mark.parametrize("leaver", [0, 1, 2])
 def test_the_exception_that_ended_a_rank_is_named_to_the_others(threads, leaver):
     def program(world):
-        hpccoll.allreduce(np.ones(2), world=world)
+        world.allreduce(np.ones(2))
         if world.rank == leaver:
             with pytest.raises(ValueError, match="first line"), world:
                 raise ValueError("first line\nand more")
             return
         with pytest.raises(hpccoll.ShutDownError) as error:
-            hpccoll.allreduce(np.ones(2), world=world)
+            world.allreduce(np.ones(2))
         assert str(error.value) == f"the World has been shut down: rank {leaver} has raised ValueError: first line"
 
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
@@ -314,13 +309,13 @@ def test_the_exception_that_ended_a_rank_is_named_to_the_others(threads, leaver)
 def test_what_was_asked_for_before_the_end_is_waited_for(threads):
     def program(world):
         if world.rank == 0:
-            handle = hpccoll.allreduce_async(np.ones(2), name="last", world=world)
+            handle = world.allreduce_async(np.ones(2), name="last")
             world.shutdown()
             assert handle.wait()[0] == 3
         else:
-            hpccoll.allreduce(np.ones(2), name="last", world=world)
+            world.allreduce(np.ones(2), name="last")
             with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(0))):
-                hpccoll.barrier(world=world)
+                world.barrier()
 
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
 
@@ -333,8 +328,8 @@ def test_sets_without_the_rank_that_left_go_on(threads):
             return
         if world.rank == 1:
             with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(1))):  # World rank 2
-                hpccoll.barrier(world=other)
-        assert hpccoll.allreduce(np.ones(2), world=pair)[0] == 2
+                other.barrier()
+        assert pair.allreduce(np.ones(2))[0] == 2
         world.shutdown()
 
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
@@ -356,7 +351,7 @@ def test_what_is_agreed_as_the_world_breaks_does_not_run(threads):
     raised, agreed = threading.Event(), threading.Event()
 
     def begin(world, *names):
-        handles = [hpccoll.allreduce_async(np.ones(50_000), name=name, world=world) for name in names]
+        handles = [world.allreduce_async(np.ones(50_000), name=name) for name in names]
         with contextlib.suppress(TimeoutError, hpccoll.StallError):
             handles[-1].wait(0.05)
         return handles
@@ -386,12 +381,12 @@ def test_a_shutdown_wakes_waiting_threads(threads):
 
         def wait():
             with pytest.raises(hpccoll.ShutDownError) as error:
-                hpccoll.allreduce(np.ones(2), name=f"never {world.rank}", world=world)
+                world.allreduce(np.ones(2), name=f"never {world.rank}")
             caught.append(error)
 
         waiting = [threading.Thread(target=wait)]
         waiting[0].start()
-        hpccoll.barrier(name="both", world=world)
+        world.barrier(name="both")
         world.shutdown()
         waiting[0].join()
         assert caught

@@ -31,12 +31,12 @@ def neutral(op, dtype):
 
 
 FORMS = {
-    "blocking": hpccoll.exscan,
-    "async": lambda *a, **k: hpccoll.exscan_async(*a, **k).wait(),
-    "plan": lambda *a, **k: hpccoll.exscan_init(*a, **k)(),
-    "out": lambda x, *a, **k: hpccoll.exscan(x, *a, out=np.full_like(x, 1), **k),
-    "in place": lambda x, *a, **k: hpccoll.exscan(x, *a, out=x, **k),
-    "group": lambda x, *a, **k: hpccoll.exscan([x, x], *a, **k)[1],
+    "blocking": hpccoll.World.exscan,
+    "async": lambda w, x, op: w.exscan_async(x, op).wait(),
+    "plan": lambda w, x, op: w.exscan_init(x, op)(),
+    "out": lambda w, x, op: w.exscan(x, op, out=np.full_like(x, 1)),
+    "in place": lambda w, x, op: w.exscan(x, op, out=x),
+    "group": lambda w, x, op: w.exscan([x, x], op)[1],
 }
 
 
@@ -44,7 +44,7 @@ FORMS = {
 def test_rank_0_gets_of_an_exscan_what_changes_nothing(everywhere, form):
     def program(world):
         for dtype, op in DEFINED:
-            got = FORMS[form](np.arange(5).astype(dtype), op, world=world)
+            got = FORMS[form](world, np.arange(5).astype(dtype), op)
             if world.rank == 0:
                 assert (got == np.full(5, neutral(op, dtype), dtype)).all(), (dtype, op, got)
 
@@ -52,8 +52,8 @@ def test_rank_0_gets_of_an_exscan_what_changes_nothing(everywhere, form):
 
 
 EXSCANS = {
-    "blocking": hpccoll.exscan,
-    "async": lambda *arguments, **keywords: hpccoll.exscan_async(*arguments, **keywords).wait(),
+    "blocking": hpccoll.World.exscan,
+    "async": lambda *arguments, **keywords: hpccoll.World.exscan_async(*arguments, **keywords).wait(),
 }
 
 
@@ -64,11 +64,11 @@ def test_rank_0_keeps_its_out_in_an_exscan(everywhere, form):
     def program(world):
         exscan, hypot, me = EXSCANS[form], UserReduction(np.hypot), world.rank
         x, out = np.full(3, 2.0), np.array([7.0, 8.0, 9.0])
-        assert exscan(x, hypot, out=out, world=world) is out
+        assert exscan(world, x, hypot, out=out) is out
         assert out.tolist() == ([7.0, 8.0, 9.0] if me == 0 else pytest.approx([2.0 * me**0.5] * 3))
-        assert exscan(x, hypot, out=x, world=world) is x
+        assert exscan(world, x, hypot, out=x) is x
         assert x.tolist() == pytest.approx([2.0 * max(me, 1) ** 0.5] * 3)
-        assert (exscan(np.ones(2), hypot, world=world) is None) == (me == 0)
+        assert (exscan(world, np.ones(2), hypot) is None) == (me == 0)
 
     everywhere(program)
 
@@ -84,8 +84,8 @@ def test_rank_0_gets_the_last_pair_of_minloc_and_maxloc(everywhere, form, kind):
         largest = {"f": np.inf, "b": True}.get(dtype.kind, limits and limits.max)
         for op, last in ((hpccoll.MINLOC, largest), (hpccoll.MAXLOC, least)):
             out = np.zeros_like(pairs)
-            before = EXSCANS[form](pairs, op, world=world)
-            assert EXSCANS[form](pairs, op, out=out, world=world) is out
+            before = EXSCANS[form](world, pairs, op)
+            assert EXSCANS[form](world, pairs, op, out=out) is out
             assert (out == before).all()
             if me == 0:
                 assert (before["value"] == last).all() and (before["index"] == np.iinfo(np.int64).max).all()

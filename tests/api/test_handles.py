@@ -38,7 +38,7 @@ def test_any_order_of_names(everywhere):
         names = [f"tensor {i}" for i in range(100)]
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(names, len(names))
-            handles = {n: hpccoll.allreduce_async(np.full(10, float(n.split()[1])), name=n, world=world) for n in mixed}
+            handles = {n: world.allreduce_async(np.full(10, float(n.split()[1])), name=n) for n in mixed}
             for n in random.Random(world.rank + 77).sample(names, len(names)):
                 assert (handles[n].wait() == float(n.split()[1]) * world.size).all()
 
@@ -47,7 +47,7 @@ def test_any_order_of_names(everywhere):
 
 def test_wait_may_be_repeated_and_done_follows(everywhere):
     def program(world):
-        handle = hpccoll.allgather_async(np.arange(3), name="g", world=world)
+        handle = world.allgather_async(np.arange(3), name="g")
         first = handle.wait()
         assert handle.done()
         assert handle.wait() is first
@@ -62,7 +62,7 @@ def test_one_wait_for_many(everywhere):
         assert wait_all([]) == []
         for step in range(3):
             mixed = random.Random(world.rank * 10 + step).sample(range(60), 60)
-            handles = {i: hpccoll.allreduce_async(np.full(10, float(i)), name=f"many {i}", world=world) for i in mixed}
+            handles = {i: world.allreduce_async(np.full(10, float(i)), name=f"many {i}") for i in mixed}
             handles[7].wait()
             results = wait_all([handles[7], *handles.values()])
             assert all(handle.done() for handle in handles.values())
@@ -78,13 +78,11 @@ def test_many_of_which_some_fail(threads, nodes):
 
     def program(world):
         def submit(i, n=4):
-            return hpccoll.allreduce_async(np.ones(n, np.float32), name=f"some {i}", world=world)
+            return world.allreduce_async(np.ones(n, np.float32), name=f"some {i}")
 
         handles = [submit(i) for i in range(4)]
         with pytest.raises(hpccoll.UnsupportedError, match="float16 is for float32"):
-            hpccoll.allreduce_async(
-                np.ones(3, np.int32), name="wrong", compression=hpccoll.compression.FP16, world=world
-            )
+            world.allreduce_async(np.ones(3, np.int32), name="wrong", compression=hpccoll.compression.FP16)
         handles += [submit(4, 4 + world.rank), submit(2), submit(5)]
         with pytest.raises(hpccoll.MismatchError, match="some 4"):  # the first of the two, when all are over
             wait_all(handles)
@@ -110,8 +108,8 @@ def test_many_of_which_some_fail(threads, nodes):
 def test_one_wait_for_handles_and_plans(everywhere):
     def program(world):
         x = np.full(3, float(world.rank))
-        with hpccoll.allreduce_init(x, hpccoll.MAX, world=world) as plan, hpccoll.barrier_init(world=world) as idle:
-            handle = hpccoll.allgather_async(x[:1], world=world)
+        with world.allreduce_init(x, hpccoll.MAX) as plan, world.barrier_init() as idle:
+            handle = world.allgather_async(x[:1])
             plan.start()
             greatest, rows, nothing = wait_all([plan, handle, idle])
             assert (greatest == world.size - 1).all()
@@ -127,7 +125,7 @@ def test_one_wait_for_handles_of_several_worlds(nodes):
     """The ranks list them in different orders, and no thread drives but those that wait."""
 
     def program(first, other):
-        handles = [hpccoll.allreduce_async(np.full(2, at), world=w) for at, w in enumerate([first, other], start=1)]
+        handles = [w.allreduce_async(np.full(2, at)) for at, w in enumerate([first, other], start=1)]
         if first.rank:
             handles.reverse()
         assert [int(result[0]) for result in wait_all(handles)] == ([4, 2] if first.rank else [2, 4])
@@ -146,10 +144,7 @@ def test_threads_wait_for_many(everywhere):
     def program(world):
         def work(thread):
             for step in range(20):
-                handles = [
-                    hpccoll.allreduce_async(np.full(50, float(i + step)), name=f"{thread}.{i}", world=world)
-                    for i in range(8)
-                ]
+                handles = [world.allreduce_async(np.full(50, float(i + step)), name=f"{thread}.{i}") for i in range(8)]
                 wait_all(handles)
                 for i, handle in enumerate(handles):
                     assert handle.done()
@@ -162,7 +157,7 @@ def test_threads_wait_for_many(everywhere):
 
 def test_what_is_no_handle_is_refused(threads):
     (world,) = threads(1)
-    handle = hpccoll.allreduce_async(np.ones(2), name="a", world=world)
+    handle = world.allreduce_async(np.ones(2), name="a")
     with pytest.raises(TypeError, match="Handle"):
         wait_all([handle, "b"])
     assert handle.wait().tolist() == [1.0, 1.0]
@@ -171,22 +166,22 @@ def test_what_is_no_handle_is_refused(threads):
 def test_a_handle_outlives_its_timeout(threads):
     def program(world):
         if world.rank == 0:
-            handle = hpccoll.allreduce_async(np.ones(5), name="late", world=world)
+            handle = world.allreduce_async(np.ones(5), name="late")
             for _ in range(2):
                 with pytest.raises(TimeoutError, match="late"):
                     handle.wait(timeout=0.02)
             assert not handle.done()
-            hpccoll.barrier(world=world)
+            world.barrier()
             return handle.wait(timeout=30).tolist()
-        hpccoll.barrier(world=world)
-        return hpccoll.allreduce(np.ones(5), name="late", world=world).tolist()
+        world.barrier()
+        return world.allreduce(np.ones(5), name="late").tolist()
 
     assert testing.run(threads(3, nodes="2+1"), program) == [[3.0] * 5] * 3
 
 
 def test_await(everywhere):
     async def one(world, i):
-        return float((await hpccoll.allreduce_async(np.array([float(i)]), name=f"a{i}", world=world))[0])
+        return float((await world.allreduce_async(np.array([float(i)]), name=f"a{i}"))[0])
 
     async def many(world):
         return await asyncio.gather(*(one(world, i) for i in range(20)))
@@ -197,7 +192,7 @@ def test_await(everywhere):
 @pytest.mark.parametrize("background", [True, False])
 def test_await_drives(threads, background):
     async def program(world):
-        return float((await hpccoll.allreduce_async(np.ones(2), name="x", world=world))[0])
+        return float((await world.allreduce_async(np.ones(2), name="x"))[0])
 
     worlds = threads(3, nodes="2+1", background=background)
     assert testing.run(worlds, lambda world: asyncio.run(program(world))) == [3.0] * 3
@@ -206,9 +201,9 @@ def test_await_drives(threads, background):
 def test_a_dropped_handle_keeps_its_arrays(everywhere):
     def program(world):
         for i in range(200):
-            hpccoll.allreduce_async(np.full(5000, float(i)), name=f"dropped {i}", world=world)
+            world.allreduce_async(np.full(5000, float(i)), name=f"dropped {i}")
         gc.collect()
-        assert hpccoll.allreduce(np.ones(1), name="after", world=world)[0] == world.size
+        assert world.allreduce(np.ones(1), name="after")[0] == world.size
 
     everywhere(program)
 
@@ -216,10 +211,10 @@ def test_a_dropped_handle_keeps_its_arrays(everywhere):
 def test_unnamed_calls_hit_the_cache_and_their_counter_restarts(threads):
     def program(world):
         for _ in range(5):
-            handles = [hpccoll.allreduce_async(np.ones(4), world=world) for _ in range(3)]
+            handles = [world.allreduce_async(np.ones(4)) for _ in range(3)]
             for handle in handles:
                 handle.wait()
-        hpccoll.allreduce(np.ones(4), world=world)
+        world.allreduce(np.ones(4))
         return world.stats()
 
     for stats in testing.run(threads(2), program):
@@ -232,7 +227,7 @@ def test_threads_of_one_rank(everywhere):
         def work(thread):
             for i in range(50):
                 x = np.full(100, float(i))
-                assert (hpccoll.allreduce(x, name=f"{thread}", world=world) == i * world.size).all()
+                assert (world.allreduce(x, name=f"{thread}") == i * world.size).all()
 
         in_four_threads(work)
 
@@ -242,14 +237,14 @@ def test_threads_of_one_rank(everywhere):
 def test_unnamed_calls_of_two_threads_are_refused(threads):
     (world,) = threads(1)
     other = threads(2)[0]
-    handle = hpccoll.allreduce_async(np.ones(1), world=other)
+    handle = other.allreduce_async(np.ones(1))
     caught = []
 
     def second():
         with pytest.raises(hpccoll.InvalidArgumentError, match="must be named") as error:
-            hpccoll.allreduce(np.ones(1), world=other)
+            other.allreduce(np.ones(1))
         caught.append(error)
-        hpccoll.allreduce(np.ones(1), world=world)
+        world.allreduce(np.ones(1))
 
     thread = threading.Thread(target=second)
     thread.start()
@@ -264,9 +259,9 @@ def test_whatever_threads_may_drive_there_is_progress(threads, drivers, nodes):
     def program(world):
         assert world.base.loop.background == (drivers is Drivers.ANY or nodes == "1")
         for i in range(30):
-            handles = [hpccoll.allreduce_async(np.full(1000, i), name=f"{n}", world=world) for n in range(5)]
+            handles = [world.allreduce_async(np.full(1000, i), name=f"{n}") for n in range(5)]
             assert all((h.wait() == i * 2).all() for h in handles)
-        handle = hpccoll.allreduce_async(np.ones(3), name="polled", world=world)
+        handle = world.allreduce_async(np.ones(3), name="polled")
         while not handle.done():
             world.progress()
         return handle.wait().tolist()
@@ -278,16 +273,16 @@ def test_whatever_threads_may_drive_there_is_progress(threads, drivers, nodes):
 def test_the_debug_mode_sees_a_changed_input(threads):
     def program(world):
         x = np.ones(1000)
-        handle = hpccoll.allreduce_async(x, name="changed", world=world)
+        handle = world.allreduce_async(x, name="changed")
         if world.rank == 1:
             x[500] = 2
-        hpccoll.barrier(world=world)
+        world.barrier()
         if world.rank == 1:
             with pytest.raises(hpccoll.InvalidArgumentError, match="changed"):
                 handle.wait()
         else:
             handle.wait()
-        return hpccoll.allreduce(np.ones(2), name="goes on", world=world).tolist()
+        return world.allreduce(np.ones(2), name="goes on").tolist()
 
     knobs = {"debug": True, "raise_window": 5.0, "background": False}
     assert testing.run(threads(2, **knobs), program) == [[2.0, 2.0]] * 2
@@ -295,7 +290,7 @@ def test_the_debug_mode_sees_a_changed_input(threads):
 
 def test_a_background_thread_finishes_what_nobody_waits_for(threads):
     def program(world):
-        handle = hpccoll.allreduce_async(np.ones(4), name="x", world=world)
+        handle = world.allreduce_async(np.ones(4), name="x")
         event = threading.Event()
         for _ in range(12000):
             if handle.done():
@@ -308,10 +303,10 @@ def test_a_background_thread_finishes_what_nobody_waits_for(threads):
 
 def test_blocking_calls_never_call_the_background_thread(threads):
     def program(world):
-        hpccoll.allreduce(np.ones(4), world=world)
+        world.allreduce(np.ones(4))
         before = world.stats()["wakes"]
         for _ in range(200):
-            hpccoll.allreduce(np.ones(4), world=world)
+            world.allreduce(np.ones(4))
         return world.stats()["wakes"] - before
 
     # There are 400 calls; a thread that the system stops as it leaves may find more to do, and not stay for it.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import testing
+from hpccoll import World, testing
 
 SAID = r"shares memory with an array of \w+ '.*', which is in flight"
 N = 1000
@@ -40,31 +40,31 @@ def test_the_second_of_two_is_refused_at_the_call_and_the_first_goes_on(everywhe
         p = world.size
         arrays = [array(1.0), array(2.0), array(3.0)]
         first, second = PAIRS[pair](arrays)
-        hpccoll.barrier(world=world)
+        world.barrier()
         handle = None
         if world.rank == 0 and p > 1:  # the others come later, so that it is in flight for certain
             value = first["x"][0]
-            handle = hpccoll.allreduce_async(**first, name="first", world=world)
+            handle = world.allreduce_async(**first, name="first")
             with pytest.raises(hpccoll.InvalidArgumentError, match=SAID):
-                (hpccoll.allreduce if blocking else hpccoll.allreduce_async)(**second, name="second", world=world)
-            hpccoll.barrier(name="go", world=world)
+                (world.allreduce if blocking else world.allreduce_async)(**second, name="second")
+            world.barrier(name="go")
         elif p > 1:
-            hpccoll.barrier(name="go", world=world)
+            world.barrier(name="go")
             value = first["x"][0]
-            handle = hpccoll.allreduce_async(**first, name="first", world=world)
+            handle = world.allreduce_async(**first, name="first")
         if handle:
             assert (handle.wait() == value * p).all()
         value = second["x"][-1]
-        assert hpccoll.allreduce_async(**second, name="second", world=world).wait()[-1] == value * p
+        assert world.allreduce_async(**second, name="second").wait()[-1] == value * p
 
     everywhere(program)
 
 
 MESSAGES = {
-    "two receives": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.recv_async, a[1][400:])),
-    "a receive, then a blocking one": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.recv, a[1])),
-    "a receive is sent": lambda a: ((hpccoll.recv_async, a[1]), (hpccoll.send_async, a[1])),
-    "what is sent is received": lambda a: ((hpccoll.send_async, a[1]), (hpccoll.recv_async, a[1][:10])),
+    "two receives": lambda a: ((World.recv_async, a[1]), (World.recv_async, a[1][400:])),
+    "a receive, then a blocking one": lambda a: ((World.recv_async, a[1]), (World.recv, a[1])),
+    "a receive is sent": lambda a: ((World.recv_async, a[1]), (World.send_async, a[1])),
+    "what is sent is received": lambda a: ((World.send_async, a[1]), (World.recv_async, a[1][:10])),
 }
 
 
@@ -77,19 +77,19 @@ def test_a_message_whose_memory_is_in_flight_is_refused(threads, pair):
         (first, x), (second, y) = MESSAGES[pair](large)
         other = 1 - world.rank
         if world.rank == 0:
-            handle = first(x, other, tag=1, world=world)
+            handle = first(world, x, other, tag=1)
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"x shares memory with an array of a (recv|send), "):
-                second(y, other, tag=2, world=world)
+                second(world, y, other, tag=2)
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"(x|out) shares memory with an array of a "):
-                hpccoll.allreduce_async(y, out=y, world=world)
-            hpccoll.send_async(np.ones(3), other, tag=3, world=world).wait()
+                world.allreduce_async(y, out=y)
+            world.send_async(np.ones(3), other, tag=3).wait()
             handle.wait()
-            assert hpccoll.allreduce_async(y, out=y, name="after", world=world).wait() is y
+            assert world.allreduce_async(y, out=y, name="after").wait() is y
         else:
-            hpccoll.recv(np.empty(3), other, tag=3, world=world)
-            counterpart = hpccoll.send if first is hpccoll.recv_async else hpccoll.recv
-            counterpart(large[2], other, tag=1, world=world)
-            hpccoll.allreduce_async(y, out=y, name="after", world=world).wait()
+            world.recv(np.empty(3), other, tag=3)
+            counterpart = world.send if first is World.recv_async else world.recv
+            counterpart(large[2], other, tag=1)
+            world.allreduce_async(y, out=y, name="after").wait()
 
     testing.run(threads(2), program)
 
@@ -97,12 +97,12 @@ def test_a_message_whose_memory_is_in_flight_is_refused(threads, pair):
 def test_sendrecv_is_refused_what_is_in_flight(threads):
     def program(world):
         large, small, other = np.full(1 << 18, float(world.rank)), np.ones(3), 1 - world.rank
-        handle = hpccoll.recv_async(large, other, tag=1, world=world)
+        handle = world.recv_async(large, other, tag=1)
         with pytest.raises(hpccoll.InvalidArgumentError, match="out shares memory with an array of a recv"):
-            hpccoll.sendrecv(small, other, large[:3], other, world=world)
+            world.sendrecv(small, other, large[:3], other)
         with pytest.raises(hpccoll.InvalidArgumentError, match="x shares memory with an array of a recv"):
-            hpccoll.sendrecv(large[:3], other, small, other, world=world)
-        hpccoll.send(np.full(1 << 18, 7.0), other, tag=1, world=world)
+            world.sendrecv(large[:3], other, small, other)
+        world.send(np.full(1 << 18, 7.0), other, tag=1)
         handle.wait()
         assert large[-1] == 7
 
@@ -113,8 +113,8 @@ def test_one_array_is_sent_twice_at_a_time(threads):
     def program(world):
         x, other = np.full(1 << 18, float(world.rank)), 1 - world.rank
         got = [np.empty_like(x) for _ in range(2)]
-        handles = [hpccoll.recv_async(g, other, world=world) for g in got]
-        handles += [hpccoll.send_async(x, other, world=world) for _ in range(2)]
+        handles = [world.recv_async(g, other) for g in got]
+        handles += [world.send_async(x, other) for _ in range(2)]
         for handle in handles:
             handle.wait()
         assert got[0][0] == got[1][-1] == other
@@ -131,9 +131,7 @@ def test_what_is_disjoint_is_not_refused(threads):
             handles = [
                 (
                     at,
-                    hpccoll.allreduce_async(
-                        memory[at * step :][:step], name=f"n{at}", out=memory[at * step :][:step], world=world
-                    ),
+                    world.allreduce_async(memory[at * step :][:step], name=f"n{at}", out=memory[at * step :][:step]),
                 )
                 for at in order
             ]
@@ -141,9 +139,9 @@ def test_what_is_disjoint_is_not_refused(threads):
                 assert handle.wait()[0] == 2
             memory[:] = 1
         x = array(1.0)
-        same = [hpccoll.allreduce_async(x, name=f"same {i}", world=world) for i in range(20)]  # read by all of them
+        same = [world.allreduce_async(x, name=f"same {i}") for i in range(20)]  # read by all of them
         assert all(handle.wait()[0] == 2 for handle in same)
-        halves = [hpccoll.allgather_async(x, name=f"half {i}", out=np.empty(2 * N), world=world) for i in range(20)]
+        halves = [world.allgather_async(x, name=f"half {i}", out=np.empty(2 * N)) for i in range(20)]
         assert all(handle.wait()[0] == 1 for handle in halves)
 
     testing.run(threads(2), program)
@@ -155,11 +153,11 @@ def test_done_is_enough(threads):
     def program(world):
         out = array()
         for step in range(50):
-            handle = hpccoll.allreduce_async(array(float(step)), name="x", out=out, world=world)
-            kept = hpccoll.allreduce_async(array(float(step)), name=f"kept {step}", out=array(), world=world)
+            handle = world.allreduce_async(array(float(step)), name="x", out=out)
+            kept = world.allreduce_async(array(float(step)), name=f"kept {step}", out=array())
             while not handle.done():
                 pass
-            assert hpccoll.allreduce_async(out, name="y", out=out, world=world).wait()[0] == 4 * step
+            assert world.allreduce_async(out, name="y", out=out).wait()[0] == 4 * step
             if step % 7 == 0:
                 kept.wait()
 
@@ -169,17 +167,17 @@ def test_done_is_enough(threads):
 def test_groups_and_single_calls(threads):
     def program(world):
         a, b = array(1.0), array(2.0)
-        hpccoll.barrier(world=world)
+        world.barrier()
         if world.rank == 0:
-            handle = hpccoll.allreduce_async([a, b], name="group", out=[a, b], world=world)
+            handle = world.allreduce_async([a, b], name="group", out=[a, b])
             with pytest.raises(hpccoll.InvalidArgumentError, match=SAID):
-                hpccoll.allreduce_async([array(), a[5:6]], name="other", out=[array(), array()[:1]], world=world)
+                world.allreduce_async([array(), a[5:6]], name="other", out=[array(), array()[:1]])
             with pytest.raises(hpccoll.InvalidArgumentError, match=SAID):
-                hpccoll.reducescatter_async(array(), name="rs", out=b[: N // 2], world=world)
-            hpccoll.barrier(name="go", world=world)
+                world.reducescatter_async(array(), name="rs", out=b[: N // 2])
+            world.barrier(name="go")
         else:
-            hpccoll.barrier(name="go", world=world)
-            handle = hpccoll.allreduce_async([a, b], name="group", out=[a, b], world=world)
+            world.barrier(name="go")
+            handle = world.allreduce_async([a, b], name="group", out=[a, b])
         handle.wait()
         assert (a[0], b[0]) == (2, 4)
 
@@ -191,7 +189,7 @@ def test_tied_weights_may_be_broadcast_at_once(threads):
 
     def program(world):
         x = array(float(world.rank + 1))
-        handles = [hpccoll.broadcast_async(x, 0, name=name, out=x, world=world) for name in ("first", "tied")]
+        handles = [world.broadcast_async(x, 0, name=name, out=x) for name in ("first", "tied")]
         for handle in handles:
             assert handle.wait()[0] == 1
 
@@ -206,7 +204,7 @@ def test_against_a_table_of_all_spans(threads):
         memory = np.zeros(400)
         for round_number in range(60):
             held = []
-            hpccoll.barrier(world=world)
+            world.barrier()
             if world.rank == 0:
                 for number in range(30):
                     begin = chance.randrange(390)
@@ -216,13 +214,13 @@ def test_against_a_table_of_all_spans(threads):
                     name = f"{round_number} {number}"
                     if free:
                         view = memory[begin:end]
-                        held.append((name, hpccoll.allreduce_async(view, name=name, out=view, world=world), mine))
+                        held.append((name, world.allreduce_async(view, name=name, out=view), mine))
                     else:
                         with pytest.raises(hpccoll.InvalidArgumentError, match=SAID):
-                            hpccoll.allreduce_async(memory[begin:end], name=name, out=memory[begin:end], world=world)
-            told = hpccoll.broadcast_object([(name, len(mine)) for name, _, mine in held], world=world)
+                            world.allreduce_async(memory[begin:end], name=name, out=memory[begin:end])
+            told = world.broadcast_object([(name, len(mine)) for name, _, mine in held])
             if world.rank:
-                held = [(name, hpccoll.allreduce_async(np.zeros(n), name=name, world=world), None) for name, n in told]
+                held = [(name, world.allreduce_async(np.zeros(n), name=name), None) for name, n in told]
             for _, handle, _ in held:
                 handle.wait()
 

@@ -17,7 +17,7 @@ def test_neutral_elements(everywhere, op, dtype):
     def program(world):
         if world.rank == 0:
             for step in range(3):
-                got = hpccoll.allreduce(alone, op, name=f"n{step}", world=world)
+                got = world.allreduce(alone, op, name=f"n{step}")
                 if op == hpccoll.AVERAGE:
                     mean = alone / world.size
                     want = np.trunc(mean) if dtype == np.int32 else mean
@@ -26,7 +26,7 @@ def test_neutral_elements(everywhere, op, dtype):
                 else:
                     want = alone
                 np.testing.assert_allclose(got, want.astype(dtype), rtol=1e-3)
-        return hpccoll.join(world=world)
+        return world.join()
 
     last = everywhere(program)
     assert len(set(last)) == 1
@@ -37,9 +37,9 @@ def test_uneven_steps(everywhere):
         for step in range(5 + 3 * world.rank):
             still_there = sum(step < 5 + 3 * r for r in range(world.size))
             x = np.ones(1000 + step, np.float32)
-            assert (hpccoll.allreduce(x, name=f"s{step}", world=world) == still_there).all()
-        assert hpccoll.join(world=world) == world.size - 1
-        assert hpccoll.allreduce(np.ones(1), name="together again", world=world)[0] == world.size
+            assert (world.allreduce(x, name=f"s{step}") == still_there).all()
+        assert world.join() == world.size - 1
+        assert world.allreduce(np.ones(1), name="together again")[0] == world.size
 
     everywhere(program)
 
@@ -49,18 +49,18 @@ def test_gathers_of_the_joined_are_empty(everywhere):
         p, me = world.size, world.rank
         if me != p - 1 or p == 1:
             there = list(range(max(p - 1, 1)))
-            got = hpccoll.allgather(np.full((me + 1, 2), me), name="g", world=world)
+            got = world.allgather(np.full((me + 1, 2), me), name="g")
             want = np.concatenate([np.full((r + 1, 2), r) for r in there])
             np.testing.assert_array_equal(got, want)
-            received, rows = hpccoll.alltoall(np.full(p, me), name="a", world=world)
+            received, rows = world.alltoall(np.full(p, me), name="a")
             assert received.tolist() == there
             assert rows.tolist() == [1 if r in there else 0 for r in range(p)]
-            share = hpccoll.reducescatter(np.ones(2 * p), name="r", world=world)
+            share = world.reducescatter(np.ones(2 * p), name="r")
             assert share.tolist() == [len(there)] * 2
-            hpccoll.barrier(name="b", world=world)
-            assert hpccoll.broadcast(np.array([me + 1]), 0, name="c", world=world)[0] == 1
-            assert hpccoll.allgather_object(me, name="o", world=world) == there
-        hpccoll.join(world=world)
+            world.barrier(name="b")
+            assert world.broadcast(np.array([me + 1]), 0, name="c")[0] == 1
+            assert world.allgather_object(me, name="o") == there
+        world.join()
 
     everywhere(program)
 
@@ -71,9 +71,9 @@ def test_a_joined_root_is_an_error(everywhere):
             return
         if world.rank > 0:
             with pytest.raises(hpccoll.RootJoinedError, match="lost root"):
-                hpccoll.broadcast(np.ones(3), 0, name="lost root", world=world)
+                world.broadcast(np.ones(3), 0, name="lost root")
             with pytest.raises(hpccoll.RootJoinedError, match=r"lost object.* rank 0, the root, has joined"):
-                hpccoll.broadcast_object("x", 0, name="lost object", world=world)
-        hpccoll.join(world=world)
+                world.broadcast_object("x", 0, name="lost object")
+        world.join()
 
     everywhere(program)

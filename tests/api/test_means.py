@@ -25,11 +25,11 @@ def whole_numbers(dtype, rank):
 def means(x, world):
     """The mean by each operation that reduces: of the whole, of this rank's rows, of the root, of a group."""
     name, share = "mean", np.array_split(np.arange(x.size), world.size)[world.rank]
-    yield hpccoll.allreduce(x, hpccoll.AVERAGE, name=name, world=world), np.arange(x.size)
-    yield hpccoll.reducescatter(x, hpccoll.AVERAGE, name=name, world=world), share
-    group = hpccoll.allreduce([x, x[:7]], hpccoll.AVERAGE, name=name, world=world)
+    yield world.allreduce(x, hpccoll.AVERAGE, name=name), np.arange(x.size)
+    yield world.reducescatter(x, hpccoll.AVERAGE, name=name), share
+    group = world.allreduce([x, x[:7]], hpccoll.AVERAGE, name=name)
     yield from zip(group, (np.arange(x.size), np.arange(7)), strict=True)
-    root = hpccoll.reduce(x, op=hpccoll.AVERAGE, root=world.size - 1, name=name, world=world)
+    root = world.reduce(x, op=hpccoll.AVERAGE, root=world.size - 1, name=name)
     if root is not None:
         yield root, np.arange(x.size)
 
@@ -76,7 +76,7 @@ def test_compressed_means_of_equal_values(everywhere):
 
     def program(world):
         x = np.random.default_rng(5).uniform(0.001, 1.0, 40_000).astype(np.float32)
-        got = hpccoll.allreduce(x, hpccoll.AVERAGE, compression=hpccoll.compression.FP16, world=world)
+        got = world.allreduce(x, hpccoll.AVERAGE, compression=hpccoll.compression.FP16)
         between_nodes = world.local_size < world.size
         np.testing.assert_array_equal(got, x.astype(np.float16).astype(np.float32) if between_nodes else x)
 
@@ -96,7 +96,7 @@ def test_a_factor_of_halves_is_rounded_once_on_a_node(threads, factor):
     worlds = threads(3)
 
     def program(world):
-        return hpccoll.allreduce(parts[world.rank], prescale=factor, world=world)
+        return world.allreduce(parts[world.rank], prescale=factor)
 
     got = testing.run(worlds, program)[0]
     exact = sum(part.astype(np.float64) for part in parts) * factor

@@ -66,7 +66,7 @@ def test_every_pair_of_dtype_and_reduction(everywhere):
     def program(world):
         for dtype, op in DEFINED:
             parts = [values(dtype, r, (37,)) for r in range(world.size)]
-            assert_equal(hpccoll.allreduce(parts[world.rank], op, world=world), expected(op, parts))
+            assert_equal(world.allreduce(parts[world.rank], op), expected(op, parts))
 
     everywhere(program)
 
@@ -77,9 +77,9 @@ def test_allreduce_of_all_sizes(everywhere, elements, dtype):
     def program(world):
         parts = [values(np.dtype(dtype), r, (elements,)) for r in range(world.size)]
         mine = parts[world.rank].copy()
-        assert_equal(hpccoll.allreduce(mine, world=world, name="fresh"), expected(hpccoll.SUM, parts))
+        assert_equal(world.allreduce(mine, name="fresh"), expected(hpccoll.SUM, parts))
         np.testing.assert_array_equal(mine, parts[world.rank])
-        assert hpccoll.allreduce(mine, world=world, name="in place", out=mine) is mine
+        assert world.allreduce(mine, name="in place", out=mine) is mine
         assert_equal(mine, expected(hpccoll.SUM, parts))
 
     everywhere(program)
@@ -94,7 +94,7 @@ def test_groups_keep_their_order_and_mix_dtypes(everywhere):
             [values(np.dtype(d), r, s, seed) for seed, (d, s) in enumerate(zip(dtypes, shapes, strict=True))]
             for r in range(world.size)
         ]
-        results = hpccoll.allreduce(parts[world.rank], world=world)
+        results = world.allreduce(parts[world.rank])
         assert isinstance(results, list)
         for result, of_ranks in zip(results, zip(*parts, strict=True), strict=True):
             assert_equal(result, expected(hpccoll.SUM, list(of_ranks)))
@@ -106,7 +106,7 @@ def test_groups_keep_their_order_and_mix_dtypes(everywhere):
 def test_allgather_of_uneven_rows(everywhere, dtype):
     def program(world):
         parts = [values(dtype, r, (r * 3 % 5, 2, 3)) for r in range(world.size)]
-        assert_equal(hpccoll.allgather(parts[world.rank], world=world), np.concatenate(parts))
+        assert_equal(world.allgather(parts[world.rank]), np.concatenate(parts))
 
     everywhere(program)
 
@@ -116,9 +116,9 @@ def test_allgather_of_all_sizes(everywhere, rows):
     def program(world):
         parts = [values(np.dtype(np.float64), r, (rows + r,)) for r in range(world.size)]
         out = np.empty(sum(map(len, parts)))
-        assert hpccoll.allgather(parts[world.rank], out=out, world=world) is out
+        assert world.allgather(parts[world.rank], out=out) is out
         assert_equal(out, np.concatenate(parts))
-        assert_equal(hpccoll.allgather(np.float32(world.rank), world=world), np.arange(world.size, dtype=np.float32))
+        assert_equal(world.allgather(np.float32(world.rank)), np.arange(world.size, dtype=np.float32))
 
     everywhere(program)
 
@@ -129,8 +129,8 @@ def test_broadcast_from_every_root(everywhere, dtype):
         for root in range(world.size):
             for shape in ((), (0,), (5, 3), (70_001,)):
                 mine = values(dtype, world.rank, shape)
-                assert_equal(hpccoll.broadcast(mine, root, world=world), values(dtype, root, shape))
-                hpccoll.broadcast(mine, root, out=mine, world=world)
+                assert_equal(world.broadcast(mine, root), values(dtype, root, shape))
+                world.broadcast(mine, root, out=mine)
                 assert_equal(mine, values(dtype, root, shape))
 
     everywhere(program)
@@ -143,7 +143,7 @@ def test_reducescatter(everywhere, rows, op):
         for dtype in (np.float32, np.int16, np.float16):
             parts = [values(np.dtype(dtype), r, (rows, 3)) for r in range(world.size)]
             shares = np.array_split(expected(op, parts), world.size)
-            assert_equal(hpccoll.reducescatter(parts[world.rank], op, world=world), shares[world.rank])
+            assert_equal(world.reducescatter(parts[world.rank], op), shares[world.rank])
 
     everywhere(program)
 
@@ -155,11 +155,11 @@ def test_alltoall_with_and_without_splits(everywhere, dtype):
         sends = [[(a * 7 + b * 3) % 5 for b in range(p)] for a in range(p)]
         parts = [values(np.dtype(dtype), a, (sum(sends[a]), 2)) for a in range(p)]
         cuts = [np.split(parts[a], np.cumsum(sends[a])[:-1]) for a in range(p)]
-        received, rows = hpccoll.alltoall(parts[me], sends[me], world=world)
+        received, rows = world.alltoall(parts[me], sends[me])
         assert_equal(received, np.concatenate([cuts[a][me] for a in range(p)]))
         assert rows.tolist() == [sends[a][me] for a in range(p)]
         even = values(np.dtype(dtype), me, (2 * p, 4))
-        received, rows = hpccoll.alltoall(even, world=world)
+        received, rows = world.alltoall(even)
         want = [values(np.dtype(dtype), a, (2 * p, 4))[2 * me : 2 * me + 2] for a in range(p)]
         assert_equal(received, np.concatenate(want))
         assert rows.tolist() == [2] * p
@@ -172,11 +172,11 @@ def test_rows_without_elements_are_counted(everywhere):
         p, me = world.size, world.rank
         for shape in ((0,), (3, 0), (0, 4)):
             mine = np.empty((me + 2, *shape), np.float32)
-            assert hpccoll.allgather(mine, world=world).shape == (sum(range(2, p + 2)), *shape)
+            assert world.allgather(mine).shape == (sum(range(2, p + 2)), *shape)
             whole = np.empty((2 * p + 1, *shape), np.float32)
-            assert hpccoll.reducescatter(whole, world=world).shape == (2 + (me == 0), *shape)
-            assert hpccoll.broadcast(whole, world=world).shape == whole.shape
-            received, rows = hpccoll.alltoall(mine, [0] * (p - 1) + [me + 2], world=world)
+            assert world.reducescatter(whole).shape == (2 + (me == 0), *shape)
+            assert world.broadcast(whole).shape == whole.shape
+            received, rows = world.alltoall(mine, [0] * (p - 1) + [me + 2])
             assert rows.tolist() == [r + 2 if me == p - 1 else 0 for r in range(p)]
             assert received.shape == (sum(rows), *shape)
 
@@ -185,10 +185,10 @@ def test_rows_without_elements_are_counted(everywhere):
 
 def test_barrier_and_objects(everywhere):
     def program(world):
-        hpccoll.barrier(world=world)
-        assert hpccoll.allgather_object({"rank": world.rank}, world=world) == [{"rank": r} for r in range(world.size)]
+        world.barrier()
+        assert world.allgather_object({"rank": world.rank}) == [{"rank": r} for r in range(world.size)]
         last = world.size - 1
-        assert hpccoll.broadcast_object(("x", world.rank), last, world=world) == ("x", last)
+        assert world.broadcast_object(("x", world.rank), last) == ("x", last)
 
     everywhere(program)
 
@@ -196,10 +196,10 @@ def test_barrier_and_objects(everywhere):
 def test_factors_are_one_rounding(everywhere):
     def program(world):
         x = np.full(100, 3.0, np.float16)
-        total = hpccoll.allreduce(x, prescale=0.1, postscale=10.0, world=world)
+        total = world.allreduce(x, prescale=0.1, postscale=10.0)
         assert_equal(total, np.full(100, 3.0 * world.size, np.float16))
         large = np.full(64, 60_000, np.float16)
-        assert_equal(hpccoll.allreduce(large, hpccoll.AVERAGE, world=world), large)
+        assert_equal(world.allreduce(large, hpccoll.AVERAGE), large)
 
     everywhere(program)
 
@@ -209,13 +209,13 @@ def test_compression_rounds_little_and_only_between_nodes(everywhere, compressio
     def program(world):
         for dtype in (np.float32, np.float64):
             parts = [np.random.default_rng(r).standard_normal(50_001).astype(dtype) for r in range(world.size)]
-            got = hpccoll.allreduce(parts[world.rank], compression=compression, world=world)
+            got = world.allreduce(parts[world.rank], compression=compression)
             assert got.dtype == dtype
             bound = 2.0**-7 if compression is hpccoll.compression.BF16 else 2.0**-10
             scale = sum(np.abs(part) for part in parts)
             assert (np.abs(got - sum(parts)) <= 2 * bound * scale + 1e-6).all()
             if world.local_size == world.size:
-                np.testing.assert_array_equal(got, hpccoll.allreduce(parts[world.rank], world=world))
+                np.testing.assert_array_equal(got, world.allreduce(parts[world.rank]))
 
     everywhere(program)
 
@@ -225,7 +225,7 @@ def test_deterministic_results_do_not_depend_on_fusion(threads):
 
     def program(world):
         parts = [np.random.default_rng([i, world.rank]).standard_normal(1000 + i).astype(np.float32) for i in range(20)]
-        handles = [hpccoll.allreduce_async(p, name=str(i), world=world) for i, p in enumerate(parts)]
+        handles = [world.allreduce_async(p, name=str(i)) for i, p in enumerate(parts)]
         return [h.wait().tobytes() for h in handles]
 
     bits = [
@@ -245,10 +245,10 @@ def test_deterministic_reducescatter_has_the_bits_of_the_allreduce(threads, node
         parts = [
             np.random.default_rng([i, world.rank]).standard_normal((i * 577 + 3, 5)).astype(dtype) for i in range(6)
         ]
-        handles = [hpccoll.reducescatter_async(p, name=f"r{i}", world=world) for i, p in enumerate(parts)]
+        handles = [world.reducescatter_async(p, name=f"r{i}") for i, p in enumerate(parts)]
         shares = [h.wait() for h in handles]
         for part, share in zip(parts, shares, strict=True):
-            total = hpccoll.allreduce(part, world=world)
+            total = world.allreduce(part)
             assert share.tobytes() == np.array_split(total, world.size)[world.rank].tobytes()
         return [share.tobytes() for share in shares]
 
@@ -271,8 +271,8 @@ def test_reduce_to_every_root(everywhere, op):
             ):
                 parts = [values(np.dtype(dtype), r, shape) for r in range(world.size)]
                 mine, want = parts[world.rank].copy(), expected(op, parts)
-                result = hpccoll.reduce(mine, op=op, root=root, world=world)
-                in_place = hpccoll.reduce(mine, op=op, root=root, out=mine, world=world)
+                result = world.reduce(mine, op=op, root=root)
+                in_place = world.reduce(mine, op=op, root=root, out=mine)
                 if world.rank == root:
                     assert_equal(result, want)
                     assert in_place is mine
@@ -290,8 +290,8 @@ def test_reduce_of_a_group_and_of_strided_arrays(everywhere):
         parts = [[values(np.dtype(d), r, (4, 6)) for d in (np.float32, np.int32)] for r in range(world.size)]
         root, mine = world.size - 1, parts[world.rank]
         outs = [np.empty((6, 4), x.dtype).T for x in mine]
-        results = hpccoll.reduce([x[::2, ::3] for x in mine], root=root, world=world)
-        assert (results is None) == (hpccoll.reduce(mine, root=root, out=outs, world=world) is None)
+        results = world.reduce([x[::2, ::3] for x in mine], root=root)
+        assert (results is None) == (world.reduce(mine, root=root, out=outs) is None)
         assert (results is None) == (world.rank != root)
         for k in range(2) if world.rank == root else ():
             want = expected(hpccoll.SUM, [part[k] for part in parts])
@@ -306,7 +306,7 @@ def test_gather_of_uneven_rows_to_every_root(everywhere, dtype):
     def program(world):
         for root in range(world.size):
             parts = [values(dtype, r, (r * 3 % 5, 2, 3)) for r in range(world.size)]
-            handle = hpccoll.gather_async(parts[world.rank], root, world=world)
+            handle = world.gather_async(parts[world.rank], root)
             result = handle.wait()
             if world.rank != root:
                 assert result is None
@@ -325,10 +325,10 @@ def test_gather_into_out_and_of_numbers(everywhere, rows):
         parts = [values(np.dtype(np.float64), r, (rows + r, 2)) for r in range(world.size)]
         for root in range(world.size):
             out = np.zeros((sum(map(len, parts)), 4))[:, ::2]
-            result = hpccoll.gather(parts[world.rank], root, out=out, world=world)
+            result = world.gather(parts[world.rank], root, out=out)
             assert (result is out) == (world.rank == root)
             assert_equal(out, np.concatenate(parts) if world.rank == root else np.zeros_like(out))
-            numbers = hpccoll.gather(np.int16(world.rank), root, world=world)
+            numbers = world.gather(np.int16(world.rank), root)
             if world.rank == root:
                 assert_equal(numbers, np.arange(world.size, dtype=np.int16))
 
@@ -344,13 +344,13 @@ def test_scatter_from_every_root(everywhere, dtype):
             whole = values(dtype, root, (sum(splits), 2))
             x = whole if me == root else np.empty((me, 2), dtype)
             mine = np.split(whole, np.cumsum(splits)[:-1])[me]
-            handle = hpccoll.scatter_async(x, root, splits if me == root else ["ignored"], world=world)
+            handle = world.scatter_async(x, root, splits if me == root else ["ignored"])
             handle.wait()
             assert handle.rows().tolist() == [splits[me] if r == root else 0 for r in range(p)]
-            assert_equal(hpccoll.scatter(x, root, splits if me == root else None, world=world), mine)
-            assert_equal(hpccoll.scatter(x, root, world=world), np.array_split(whole, p)[me])
+            assert_equal(world.scatter(x, root, splits if me == root else None), mine)
+            assert_equal(world.scatter(x, root), np.array_split(whole, p)[me])
             out = np.empty((splits[me], 4), dtype)[:, ::2]
-            assert hpccoll.scatter(x if me == root else None, root, splits, out=out, world=world) is out
+            assert world.scatter(x if me == root else None, root, splits, out=out) is out
             assert_equal(out, mine)
 
     everywhere(program)
@@ -361,7 +361,7 @@ def test_scatter_of_all_sizes(everywhere, rows):
     def program(world):
         whole = np.arange(rows, dtype=np.float64)
         x = whole if world.rank == 0 else np.empty(0)
-        assert_equal(hpccoll.scatter(x, world=world), np.array_split(whole, world.size)[world.rank])
+        assert_equal(world.scatter(x), np.array_split(whole, world.size)[world.rank])
 
     everywhere(program)
 
@@ -373,14 +373,14 @@ def test_scan_and_exscan(everywhere, op):
             for elements in (37, 0):
                 parts = [values(dtype, r, (elements,)) for r in range(world.size)]
                 mine = parts[world.rank].copy()
-                before = hpccoll.exscan(mine, op, world=world)
+                before = world.exscan(mine, op)
                 if world.rank:
                     assert_equal(before, expected(op, parts[: world.rank]))
-                    assert_equal(hpccoll.scan(mine, op, world=world), expected(op, parts[: world.rank + 1]))
+                    assert_equal(world.scan(mine, op), expected(op, parts[: world.rank + 1]))
                 else:  # what changes nothing
                     truth = op in (hpccoll.LAND, hpccoll.LOR, hpccoll.LXOR)
                     assert_equal(expected(op, [before, mine]), (mine != 0).astype(dtype) if truth else mine)
-                    hpccoll.scan(mine, op, world=world)
+                    world.scan(mine, op)
 
     everywhere(program)
 
@@ -390,9 +390,9 @@ def test_scan_in_place_of_groups_and_of_many_bytes(everywhere):
         parts = [[values(np.dtype(d), r, (70_001,)) for d in (np.float32, np.int32)] for r in range(world.size)]
         upto = [expected(hpccoll.SUM, [part[k] for part in parts[: world.rank + 1]]) for k in range(2)]
         mine = [x.copy() for x in parts[world.rank]]
-        for result, want in zip(hpccoll.scan(mine, world=world), upto, strict=True):
+        for result, want in zip(world.scan(mine), upto, strict=True):
             assert_equal(result, want)
-        assert hpccoll.scan(mine[0], out=mine[0], world=world) is mine[0]
+        assert world.scan(mine[0], out=mine[0]) is mine[0]
         assert_equal(mine[0], upto[0])
 
     everywhere(program)
@@ -403,16 +403,16 @@ def test_reduce_says_what_is_wrong(everywhere):
         x = np.ones(3)
         for wrong in (world.size, -1, 0.5, None):
             with pytest.raises(hpccoll.InvalidArgumentError, match="root is"):
-                hpccoll.reduce(x, root=wrong, world=world)
+                world.reduce(x, root=wrong)
         if world.rank == 0:
             with pytest.raises(hpccoll.ResultSizeError, match="out has shape"):
-                hpccoll.reduce(x, root=0, out=np.ones(4), world=world)
+                world.reduce(x, root=0, out=np.ones(4))
         if world.size > 1:
             with pytest.raises(hpccoll.MismatchError, match="root"):
-                hpccoll.reduce(x, root=int(world.rank == 0), name="roots", world=world)
+                world.reduce(x, root=int(world.rank == 0), name="roots")
         if world.rank == 0:  # the others have joined: they bring what changes nothing
-            assert hpccoll.reduce(x, root=0, name="alone", world=world).tolist() == [1, 1, 1]
-        hpccoll.join(world=world)
+            assert world.reduce(x, root=0, name="alone").tolist() == [1, 1, 1]
+        world.join()
 
     everywhere(program)
 
@@ -422,18 +422,18 @@ def test_gather_says_what_is_wrong(everywhere):
         p, me = world.size, world.rank
         if p > 1:
             with pytest.raises(hpccoll.MismatchError, match="columns"):
-                hpccoll.gather(np.ones((2, 2 + (me == 1))), name="columns", world=world)
+                world.gather(np.ones((2, 2 + (me == 1))), name="columns")
         if me == 0:
-            handle = hpccoll.gather_async(np.ones((2, 3)), out=np.ones((1, 3)), name="small", world=world)
+            handle = world.gather_async(np.ones((2, 3)), out=np.ones((1, 3)), name="small")
         else:
-            handle = hpccoll.gather_async(np.ones((2, 3)), name="small", world=world)
+            handle = world.gather_async(np.ones((2, 3)), name="small")
         with pytest.raises(hpccoll.ResultSizeError, match=rf"rank 0 .* has an out of 1 rows, its result has {2 * p}"):
             handle.wait()
         if me == 0:
-            rows = hpccoll.gather_async(np.ones((2, 3)), name="alone", world=world)
+            rows = world.gather_async(np.ones((2, 3)), name="alone")
             assert rows.wait().shape == (2, 3)  # the others have joined: they bring no rows
             assert rows.rows().tolist() == [2] + [0] * (p - 1)
-        hpccoll.join(world=world)
+        world.join()
 
     everywhere(program)
 
@@ -444,37 +444,37 @@ def test_scatter_says_what_is_wrong(everywhere):
         if me == 0:
             for wrong in ([1] * (p + 1), [-1] + [1] * (p - 1), [1.5] * p, [p + 1] * p):
                 with pytest.raises(hpccoll.InvalidArgumentError, match="splits"):
-                    hpccoll.scatter(np.ones(p), 0, wrong, world=world)
+                    world.scatter(np.ones(p), 0, wrong)
             with pytest.raises(hpccoll.InvalidArgumentError, match="at least one dimension"):
-                hpccoll.scatter(np.float32(1), 0, world=world)
+                world.scatter(np.float32(1), 0)
         else:
             with pytest.raises(hpccoll.InvalidArgumentError, match="that is not the root gives out"):
-                hpccoll.scatter(None, 0, world=world)
+                world.scatter(None, 0)
         if p > 1:
             with pytest.raises(hpccoll.MismatchError, match="types"):
-                hpccoll.scatter(np.ones(p, np.float32 if me else np.int32), name="types", world=world)
+                world.scatter(np.ones(p, np.float32 if me else np.int32), name="types")
         if me == 0:  # the rows of those that have joined are dropped
-            assert hpccoll.scatter(np.arange(3 * p), name="alone", world=world).tolist() == [0, 1, 2]
-        hpccoll.join(world=world)
+            assert world.scatter(np.arange(3 * p), name="alone").tolist() == [0, 1, 2]
+        world.join()
 
     everywhere(program)
 
 
-@pytest.mark.parametrize("operation", [hpccoll.scan, hpccoll.exscan])
+@pytest.mark.parametrize("operation", [hpccoll.World.scan, hpccoll.World.exscan])
 def test_scans_say_what_is_wrong(everywhere, operation):
     def program(world):
         with pytest.raises(hpccoll.UnsupportedError, match="AVERAGE"):
-            operation(np.ones(2), hpccoll.AVERAGE, world=world)
+            operation(world, np.ones(2), hpccoll.AVERAGE)
         with pytest.raises(hpccoll.UnsupportedError, match="BAND of float64"):
-            operation(np.ones(2), hpccoll.BAND, world=world)
+            operation(world, np.ones(2), hpccoll.BAND)
         if world.size > 1:
             with pytest.raises(hpccoll.MismatchError, match="lengths"):
-                operation(np.ones(2 + world.rank), name="lengths", world=world)
+                operation(world, np.ones(2 + world.rank), name="lengths")
         last = world.size - 1
         if world.rank == last:  # the others have joined: they do not count
-            want = 1 if operation is hpccoll.scan else 0
-            assert operation(np.ones(2), name="alone", world=world).tolist() == [want, want]
-        hpccoll.join(world=world)
+            want = 1 if operation is hpccoll.World.scan else 0
+            assert operation(world, np.ones(2), name="alone").tolist() == [want, want]
+        world.join()
 
     everywhere(program)
 
@@ -484,9 +484,9 @@ def test_there_is_no_mean_of_the_ranks_before(everywhere, op):
     """The number of ranks differs; Horovod's 0 is AVERAGE, and a plan is the same operation."""
 
     def program(world):
-        forms = (hpccoll.scan, hpccoll.exscan, hpccoll.scan_async, hpccoll.exscan_async)
-        for form in (*forms, hpccoll.scan_init, hpccoll.exscan_init):
+        forms = (world.scan, world.exscan, world.scan_async, world.exscan_async)
+        for form in (*forms, world.scan_init, world.exscan_init):
             with pytest.raises(hpccoll.UnsupportedError, match="scan: AVERAGE is not defined: use SUM and divide"):
-                form(np.ones(3), op, world=world)
+                form(np.ones(3), op)
 
     everywhere(program)

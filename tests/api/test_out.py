@@ -18,7 +18,7 @@ COUNTED = ("allgather", "alltoall", "gather", "scatter")
 
 def start(operation, world, out=None, x=X):
     arguments = {"root": 0} if operation in ROOTED else {}
-    return getattr(hpccoll, f"{operation}_async")(x, name="x", out=out, world=world, **arguments)
+    return getattr(world, f"{operation}_async")(x, name="x", out=out, **arguments)
 
 
 def expected(operation, world):
@@ -90,13 +90,13 @@ def test_wrong_rows_of_one_out_are_one_error_on_all_ranks(everywhere, operation,
         for wrong in {0, p - 1}:
             out = np.full((p * p + 1 if operation == "allgather" else p + 1, columns), -1.0)
             brought = out if me == wrong else out[:-1] if me % 2 else None
-            handle = getattr(hpccoll, f"{operation}_async")(x, name="rows", out=brought, world=world)
+            handle = getattr(world, f"{operation}_async")(x, name="rows", out=brought)
             said = rf"{operation} 'rows': rank {wrong} .*an out of {len(out)} rows, its result has {len(out) - 1}"
             for _ in range(2):  # also when it is asked again
                 with pytest.raises(hpccoll.ResultSizeError, match=said):
                     handle.wait()
             assert (out == -1).all()
-        again = getattr(hpccoll, operation)(x, name="rows", out=out[:-1], world=world)
+        again = getattr(world, operation)(x, name="rows", out=out[:-1])
         rows = [*range(p)] if operation == "alltoall" else [r for r in range(p) for _ in range(p)]
         assert (again[0] if operation == "alltoall" else again) is not x
         assert out[:-1, -1].tolist() == rows
@@ -111,10 +111,7 @@ def test_a_wrong_out_spoils_no_other_request_of_its_batch(everywhere):
     def program(world):
         p, me = world.size, world.rank
         outs = [np.full((p + (i == 3 and me == 0), 2), -1) for i in range(6)]
-        handles = [
-            hpccoll.allgather_async(np.full((1, 2), 10 * i + me), name=f"g{i}", out=outs[i], world=world)
-            for i in range(6)
-        ]
+        handles = [world.allgather_async(np.full((1, 2), 10 * i + me), name=f"g{i}", out=outs[i]) for i in range(6)]
         for i, handle in enumerate(handles):
             if i == 3:
                 with pytest.raises(hpccoll.ResultSizeError, match=r"'g3': rank 0 .*has an out"):
@@ -138,17 +135,17 @@ def test_wrong_rows_at_the_root_or_for_a_part_of_it(everywhere, operation, large
         rows = p * p if operation == "gather" else 1
         out = np.full((rows + 1, columns), -1.0)
         for root, wrong in {(0, 0), (p - 1, p - 1 if operation == "gather" else 0)}:
-            call = getattr(hpccoll, f"{operation}_async")
+            call = getattr(world, f"{operation}_async")
             brought = out if me == wrong else out[:-1] if operation == "scatter" and me % 2 else None
-            handle = call(x, root, name="r", out=brought, world=world)
+            handle = call(x, root, name="r", out=brought)
             said = rf"{operation} 'r': rank {wrong} .*has an out of {rows + 1} rows, its result has {rows}"
             with pytest.raises(hpccoll.ResultSizeError, match=said):
                 handle.wait()
             assert (out == -1).all()
-            again = call(x, root, name="r", out=out[:-1], world=world).wait()
+            again = call(x, root, name="r", out=out[:-1]).wait()
             assert again is None if operation == "gather" and me != root else (out[:-1] == 1).all()
             out[:] = -1
-        assert hpccoll.allreduce(1, world=world) == p
+        assert world.allreduce(1) == p
 
     everywhere(program)
 
@@ -161,12 +158,12 @@ def test_out_may_be_strided_and_may_hold_the_input(everywhere, operation):
         rows = [r for r in range(p) for _ in range(n // p)]
         wide = np.full((n, 4), -1.0)
         x = np.full((p, 2), float(me))
-        getattr(hpccoll, operation)(x, out=wide[:, ::2], world=world)
+        getattr(world, operation)(x, out=wide[:, ::2])
         assert wide[:, 0].tolist() == rows
         assert (wide[:, 1::2] == -1).all()
         whole = np.full((n, 2), float(me))
         x = whole[:p] if operation == "allgather" else whole  # in place
-        getattr(hpccoll, operation)(x, out=whole, world=world)
+        getattr(world, operation)(x, out=whole)
         assert whole[:, 1].tolist() == rows
 
     everywhere(program)
@@ -176,10 +173,10 @@ def test_elements_that_interleave_without_sharing_a_byte_are_no_overlap(threads)
     def program(world):
         memory = np.zeros(16)
         woven = np.lib.stride_tricks.as_strided(memory, (3, 2), (2 * 8, 3 * 8))  # places 0 2 4 and 3 5 7
-        hpccoll.allreduce(np.arange(6.0).reshape(3, 2), out=woven, world=world)
+        world.allreduce(np.arange(6.0).reshape(3, 2), out=woven)
         assert woven.ravel().tolist() == [0, 2, 4, 6, 8, 10]
         shared = np.lib.stride_tricks.as_strided(memory, (3, 2), (2 * 8, 2 * 8))
         with pytest.raises(hpccoll.InvalidArgumentError, match="overlaps itself"):
-            hpccoll.allreduce(np.zeros((3, 2)), out=shared, world=world)
+            world.allreduce(np.zeros((3, 2)), out=shared)
 
     testing.run(threads(2), program)

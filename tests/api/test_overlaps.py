@@ -21,9 +21,9 @@ GROUPED = ("allreduce", "reduce", "scan", "exscan")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 
 FORMS = {
-    "blocking": lambda name, *a, **k: getattr(hpccoll, name)(*a, **k),
-    "async": lambda name, *a, **k: getattr(hpccoll, f"{name}_async")(*a, **k),
-    "plan": lambda name, *a, **k: getattr(hpccoll, f"{name}_init")(*a, **k),
+    "blocking": lambda world, name, *a, **k: getattr(world, name)(*a, **k),
+    "async": lambda world, name, *a, **k: getattr(world, f"{name}_async")(*a, **k),
+    "plan": lambda world, name, *a, **k: getattr(world, f"{name}_init")(*a, **k),
 }
 
 
@@ -61,7 +61,7 @@ def test_an_out_over_a_part_of_the_input_is_refused(two, name, form):
         requests = world.stats()["requests"]
         for shift in (-1, 1, 1 - n, N - 1):
             out = memory[N + shift :][:n]
-            call = partial(FORMS[form], name, x, out=out, world=world, **root_of(name))
+            call = partial(FORMS[form], world, name, x, out=out, **root_of(name))
             if name != "reduce" or world.rank == 0:
                 refused(call, memory, "overlaps")
             elif form == "plan":
@@ -91,7 +91,7 @@ def test_the_outs_of_a_group_lie_apart(two, group, form):
         for name in GROUPED if form != "plan" else GROUPED[:2]:
             memory = np.arange(48.0)
             x, out = GROUPS[group](memory)
-            call = partial(FORMS[form], name, x, out=out, world=world, **root_of(name))
+            call = partial(FORMS[form], world, name, x, out=out, **root_of(name))
             if name != "reduce" or world.rank == 0:
                 refused(call, memory, r"array [01] of the group shares memory with another one's out")
             elif form == "plan":
@@ -104,7 +104,7 @@ def test_outs_of_a_group_that_interleave_share_nothing(two):
     def program(world):
         table = np.zeros((8, 3))
         x = [np.full(8, float(world.rank + column)) for column in range(3)]
-        hpccoll.allreduce(x, out=[table[:, 0], table[:, 1], table[::-1, 2]], world=world)
+        world.allreduce(x, out=[table[:, 0], table[:, 1], table[::-1, 2]])
         assert (table == [1, 3, 5]).all()
 
     two(program)
@@ -126,7 +126,7 @@ def test_an_out_of_rows_may_lie_anywhere(two, name):
                 memory = np.zeros(40)
                 x, out = memory[12:20], memory[12 + shift :][: len(wanted)]
                 x[:] = whole
-                result = FORMS[form](name, x, out=out, world=world, **root_of(name))
+                result = FORMS[form](world, name, x, out=out, **root_of(name))
                 if form == "async":
                     result.wait()
                 if name != "gather" or me == 0:
@@ -152,12 +152,12 @@ def test_sendrecv_over_its_own_array_is_refused(two, n):
             for shift in {0, 1 - n, -1 if n > 1 else 0, n - 1}:
                 out = memory[n + shift :][:n]
                 refused(
-                    lambda out=out, partner=partner: hpccoll.sendrecv(x, partner, out, partner, world=world),
+                    lambda out=out, partner=partner: world.sendrecv(x, partner, out, partner),
                     memory, "x and out of sendrecv share memory",
                 )  # fmt: skip
-        refused(lambda: hpccoll.sendrecv(x, 1 - world.rank, x[:1], world=world), memory, "x and out")  # any source
+        refused(lambda: world.sendrecv(x, 1 - world.rank, x[:1]), memory, "x and out")  # any source
         beside = memory[2 * n :]
-        hpccoll.sendrecv(x, 1 - world.rank, beside, 1 - world.rank, world=world)
+        world.sendrecv(x, 1 - world.rank, beside, 1 - world.rank)
         assert (beside == x - world.rank + 1 - world.rank).all()
 
     two(program)
@@ -167,10 +167,10 @@ def test_sendrecv_with_no_rank_on_one_side_may_have_one_array(two):
     def program(world):
         x = np.full(9000, float(world.rank))
         if world.rank == 0:
-            assert hpccoll.sendrecv(x, 1, x, PROC_NULL, world=world) == PROC_NULL
+            assert world.sendrecv(x, 1, x, PROC_NULL) == PROC_NULL
         else:
-            assert hpccoll.sendrecv(x, PROC_NULL, x, 0, world=world) == 0
-        assert hpccoll.sendrecv(x, PROC_NULL, x, PROC_NULL, world=world) == PROC_NULL
+            assert world.sendrecv(x, PROC_NULL, x, 0) == 0
+        assert world.sendrecv(x, PROC_NULL, x, PROC_NULL) == PROC_NULL
         assert (x == 0).all()
 
     two(program)
@@ -184,11 +184,11 @@ def test_sendrecv_of_what_is_not_contiguous_has_a_copy(two, n):
         other = 1 - world.rank
         table = np.arange(4.0 * n).reshape(n, 4) + world.rank * 0.5
         wanted = table[:, 1] - world.rank * 0.5 + other * 0.5
-        hpccoll.sendrecv(table[:, 1], other, table[:, 3], other, world=world)
+        world.sendrecv(table[:, 1], other, table[:, 3], other)
         assert (table[:, 3] == wanted).all()
         line = np.arange(2.0 * n) + world.rank * 0.5
         wanted = (line - world.rank * 0.5 + other * 0.5)[::-1].copy()
-        hpccoll.sendrecv(line[::-1], other, line, other, world=world)
+        world.sendrecv(line[::-1], other, line, other)
         assert (line == wanted).all()
 
     two(program)

@@ -22,14 +22,14 @@ def pattern(sender, receiver, number, n):
 def test_all_sizes_between_all_pairs(everywhere):
     def program(world):
         sends = [
-            hpccoll.send_async(pattern(world.rank, r, k, n), r, tag=k, world=world)
+            world.send_async(pattern(world.rank, r, k, n), r, tag=k)
             for k, n in enumerate(SIZES)
             for r in range(world.size)
         ]
         for k, n in reversed(list(enumerate(SIZES))):
             for r in range(world.size):
                 x = np.zeros(n, np.uint8)
-                assert hpccoll.recv(x, r, tag=k, world=world) == r
+                assert world.recv(x, r, tag=k) == r
                 assert (x == pattern(r, world.rank, k, n)).all()
         for handle in sends:
             assert handle.wait(20) is None
@@ -43,8 +43,8 @@ def test_large_ones_in_both_directions_at_once(everywhere):
     def program(world):
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
         out, x = np.full(n // 8, float(world.rank)), np.empty(n // 8)
-        receive = hpccoll.recv_async(x, left, world=world)
-        hpccoll.send(out, right, world=world)
+        receive = world.recv_async(x, left)
+        world.send(out, right)
         assert receive.wait(60) == left == receive.peer
         assert (x == left).all()
 
@@ -55,7 +55,7 @@ def test_order_is_kept_for_each_sender_and_tag(everywhere):
     def program(world):
         peers = range(world.size)
         sends = [
-            hpccoll.send_async(np.full(n, i), r, tag=i % 3, world=world)
+            world.send_async(np.full(n, i), r, tag=i % 3)
             for i, n in enumerate([1, 5000, 1, 1, 5000, 1] * 5)
             for r in peers
         ]
@@ -64,7 +64,7 @@ def test_order_is_kept_for_each_sender_and_tag(everywhere):
                 for i, n in enumerate([1, 5000, 1, 1, 5000, 1] * 5):
                     if i % 3 == tag:
                         x = np.zeros(n, np.int64)
-                        hpccoll.recv(x, r, tag=tag, world=world)
+                        world.recv(x, r, tag=tag)
                         assert (x == i).all()
         for handle in sends:
             handle.wait(20)
@@ -76,14 +76,14 @@ def test_receives_posted_first_take_in_their_order(everywhere):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         xs = [np.zeros(3000, np.int64) for _ in range(20)]
-        receives = [hpccoll.recv_async(x, left, tag=1, world=world) for x in xs]
-        hpccoll.barrier(world=world)
+        receives = [world.recv_async(x, left, tag=1) for x in xs]
+        world.barrier()
         for i in range(20):
-            hpccoll.send_async(np.full(3000, i), right, tag=1, world=world)
+            world.send_async(np.full(3000, i), right, tag=1)
         for i, (x, handle) in enumerate(zip(xs, receives, strict=True)):
             assert handle.wait(20) == left
             assert (x == i).all()
-        hpccoll.barrier(world=world)
+        world.barrier()
 
     everywhere(program)
 
@@ -92,12 +92,12 @@ def test_any_source_says_who(everywhere):
     def program(world):
         size = 2500 if world.size % 2 else 3
         if world.rank:
-            hpccoll.send(np.full(size, world.rank), 0, tag=5, world=world)
+            world.send(np.full(size, world.rank), 0, tag=5)
         else:
             came = set()
             for _ in range(1, world.size):
                 x = np.zeros(size, np.int64)
-                handle = hpccoll.recv_async(x, ANY_SOURCE, tag=5, world=world)
+                handle = world.recv_async(x, ANY_SOURCE, tag=5)
                 source = handle.wait(20)
                 assert source == handle.peer
                 assert (x == source).all()
@@ -111,12 +111,12 @@ def test_a_small_send_needs_no_receive(everywhere):
     def program(world):
         for r in range(world.size):
             for i in range(50):
-                hpccoll.send(np.full(100, i), r, tag=2**32 - 1, world=world)
-        hpccoll.barrier(world=world)
+                world.send(np.full(100, i), r, tag=2**32 - 1)
+        world.barrier()
         for r in range(world.size):
             for i in range(50):
                 x = np.zeros(100, np.int64)
-                hpccoll.recv(x, r, tag=2**32 - 1, world=world)
+                world.recv(x, r, tag=2**32 - 1)
                 assert (x == i).all()
 
     everywhere(program)
@@ -127,21 +127,21 @@ def test_a_flood_of_small_ones_is_held_back_and_arrives(everywhere):
 
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
-        sends = [hpccoll.send_async(np.full(1000, i), right, world=world) for i in range(300)]
-        hpccoll.barrier(world=world)
+        sends = [world.send_async(np.full(1000, i), right) for i in range(300)]
+        world.barrier()
         assert sends[0].wait(20) is None
         assert not sends[-1].done()
-        hpccoll.barrier(world=world)  # nobody receives before all have looked
+        world.barrier()  # nobody receives before all have looked
         for i in range(300):
             x = np.zeros(1000, np.int64)
-            hpccoll.recv(x, left, world=world)
+            world.recv(x, left)
             assert (x == i).all()
         for handle in sends:
             handle.wait(20)
-        hpccoll.barrier(world=world)
-        hpccoll.send(np.zeros(1000, np.int64), right, world=world)  # all was received: it is lent again
-        hpccoll.barrier(world=world)
-        hpccoll.recv(x, left, world=world)
+        world.barrier()
+        world.send(np.zeros(1000, np.int64), right)  # all was received: it is lent again
+        world.barrier()
+        world.recv(x, left)
 
     everywhere(program)
 
@@ -150,10 +150,10 @@ def test_beside_collectives_in_flight(everywhere):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         for step in range(10):
-            sums = [hpccoll.allreduce_async(np.full(20_000, float(i)), name=f"s{i}", world=world) for i in range(4)]
+            sums = [world.allreduce_async(np.full(20_000, float(i)), name=f"s{i}") for i in range(4)]
             x = np.zeros(30_000)
-            receive = hpccoll.recv_async(x, left, tag=step, world=world)
-            hpccoll.send(np.full(30_000, float(world.rank + step)), right, tag=step, world=world)
+            receive = world.recv_async(x, left, tag=step)
+            world.send(np.full(30_000, float(world.rank + step)), right, tag=step)
             for i, handle in enumerate(sums):
                 assert (handle.wait() == i * world.size).all()
             receive.wait(20)
@@ -167,13 +167,13 @@ def test_a_longer_message_is_the_receivers_error(everywhere, sent, capacity):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         x = np.full(capacity, 7, np.uint8)
-        handle = hpccoll.send_async(np.zeros(sent, np.uint8), right, tag=9, world=world)
+        handle = world.send_async(np.zeros(sent, np.uint8), right, tag=9)
         said = f"a message of {sent} bytes came for a receive of {capacity} bytes from rank {left} .tag 9."
         with pytest.raises(hpccoll.ResultSizeError, match=said):
-            hpccoll.recv(x, left, tag=9, world=world)
+            world.recv(x, left, tag=9)
         assert (x == 7).all()
         handle.wait(20)
-        assert hpccoll.allreduce(1, world=world) == world.size
+        assert world.allreduce(1) == world.size
 
     everywhere(program)
 
@@ -182,13 +182,13 @@ def test_a_timeout_leaves_the_handle_valid(everywhere):
     def program(world):
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         x = np.zeros(4)
-        handle = hpccoll.recv_async(x, left, tag=3, world=world)
+        handle = world.recv_async(x, left, tag=3)
         with pytest.raises(TimeoutError, match=rf"receive of 32 bytes from rank {left} \(tag 3\)"):
             handle.wait(0.01)
         assert not handle.done()
         assert handle.peer == left
-        hpccoll.barrier(world=world)
-        hpccoll.send(np.ones(4), right, tag=3, world=world)
+        world.barrier()
+        world.send(np.ones(4), right, tag=3)
         assert handle.wait(20) == left
         assert (x == 1).all()
 
@@ -200,21 +200,21 @@ def test_arguments(everywhere):
         x = np.zeros(2)
         for bad in (-1, -3, world.size, "0", None):
             with pytest.raises(hpccoll.InvalidArgumentError, match="dest is"):
-                hpccoll.send(x, bad, world=world)
+                world.send(x, bad)
         for bad in (-3, world.size):
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"source is .* ANY_SOURCE is -1, and PROC"):
-                hpccoll.recv(x, bad, world=world)
+                world.recv(x, bad)
         for bad in (-1, 2**32, 0.5):
             with pytest.raises(hpccoll.InvalidArgumentError, match="tag is"):
-                hpccoll.send(x, 0, tag=bad, world=world)
+                world.send(x, 0, tag=bad)
         for bad in (-2, 2**32):
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"tag is .* ANY_TAG is -1"):
-                hpccoll.recv(x, 0, tag=bad, world=world)
+                world.recv(x, 0, tag=bad)
         x.flags.writeable = False
         with pytest.raises(hpccoll.InvalidArgumentError, match="read-only"):
-            hpccoll.recv(x, 0, world=world)
-        assert hpccoll.allreduce_async(1, world=world).peer == -1
-        hpccoll.barrier(world=world)
+            world.recv(x, 0)
+        assert world.allreduce_async(1).peer == -1
+        world.barrier()
 
     everywhere(program)
 
@@ -222,12 +222,12 @@ def test_arguments(everywhere):
 def test_array_likes(everywhere):
     def program(world):
         right = (world.rank + 1) % world.size
-        hpccoll.send_async([1.5, 2.5], right, world=world)
-        hpccoll.send_async(np.arange(20.0)[::2], np.int64(right), tag=np.uint32(1), world=world)
+        world.send_async([1.5, 2.5], right)
+        world.send_async(np.arange(20.0)[::2], np.int64(right), tag=np.uint32(1))
         memory, strided = bytearray(16), np.zeros((10, 2))
-        hpccoll.recv(memory, world=world)
+        world.recv(memory)
         assert np.frombuffer(memory).tolist() == [1.5, 2.5]
-        hpccoll.recv(strided[:, 1], tag=1, world=world)
+        world.recv(strided[:, 1], tag=1)
         assert strided[:, 1].tolist() == list(range(0, 20, 2))
         assert not strided[:, 0].any()
 
@@ -238,11 +238,11 @@ def test_sets_do_not_hear_each_other(everywhere):
     def program(world):
         half = world.split(world.rank % 2, -world.rank)
         left, right = (half.rank - 1) % half.size, (half.rank + 1) % half.size
-        hpccoll.send_async(np.array([1]), right, world=half)
-        hpccoll.send_async(np.array([2]), world.rank, world=world)
+        half.send_async(np.array([1]), right)
+        world.send_async(np.array([2]), world.rank)
         x, y = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        assert hpccoll.recv(y, world=world) == world.rank
-        assert hpccoll.recv(x, left, world=half) == left
+        assert world.recv(y) == world.rank
+        assert half.recv(x, left) == left
         assert (x[0], y[0]) == (1, 2)
         half.shutdown()
 
@@ -256,27 +256,27 @@ def test_the_end_of_a_set_ends_what_never_met(threads):
             return
         other = 1 - half.rank
         handles = [
-            hpccoll.recv_async(np.zeros(1), other, tag=8, world=half),
-            hpccoll.send_async(np.zeros(100_000), other, tag=9, world=half),
+            half.recv_async(np.zeros(1), other, tag=8),
+            half.send_async(np.zeros(100_000), other, tag=9),
         ]
-        hpccoll.send(np.zeros(10), other, tag=10, world=half)  # nobody receives it
+        half.send(np.zeros(10), other, tag=10)  # nobody receives it
         half.shutdown()
         for handle in handles:
             with pytest.raises(hpccoll.ShutDownError):
                 handle.wait(20)
         with pytest.raises(hpccoll.ShutDownError):
-            hpccoll.send(np.zeros(1), 0, world=half)
+            half.send(np.zeros(1), 0)
 
     def again(world):
         """The set's number is used again; what was sent in the old one is not received in the new one."""
         program(world)
         pair = world.subset([0, 1])
         if pair:
-            handle = hpccoll.recv_async(np.zeros(10), tag=10, world=pair)
-            hpccoll.barrier(world=pair)
+            handle = pair.recv_async(np.zeros(10), tag=10)
+            pair.barrier()
             assert not handle.done()
             pair.shutdown()
-        hpccoll.barrier(world=world)
+        world.barrier()
 
     testing.run(threads(3, nodes="2+1"), again)
 
@@ -289,12 +289,12 @@ def test_a_failure_of_the_world_ends_open_messages(threads):
         if world.rank == 0:
             assert begun.wait(60)  # the limit is one second, for a busy machine soon over
             with pytest.raises(hpccoll.StallError, match=r"a receive of 8 bytes from rank 1 .*tag 4. has"):
-                hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
+                world.recv(np.zeros(1), 1, tag=4)
             given_up.set()
         else:
             handles = [
-                hpccoll.send_async(np.zeros(100_000), 0, tag=5, world=world),
-                hpccoll.recv_async(np.zeros(1), world=world),
+                world.send_async(np.zeros(100_000), 0, tag=5),
+                world.recv_async(np.zeros(1)),
             ]
             begun.set()
             assert given_up.wait(60)  # who waits reports; these do not wait before
@@ -302,7 +302,7 @@ def test_a_failure_of_the_world_ends_open_messages(threads):
                 with pytest.raises(hpccoll.StallError, match="tag 4"):
                     handle.wait(20)
         with pytest.raises(hpccoll.BrokenWorldError, match="tag 4"):
-            hpccoll.send(np.zeros(1), 0, world=world)
+            world.send(np.zeros(1), 0)
 
     testing.run(threads(2, stall_warning=0.2, stall_limit=1), program)
 
@@ -310,12 +310,12 @@ def test_a_failure_of_the_world_ends_open_messages(threads):
 def test_a_wait_that_lasts_reports_itself(threads, heard):
     def program(world):
         if world.rank == 0:
-            hpccoll.recv(np.zeros(1), 1, tag=4, world=world)
+            world.recv(np.zeros(1), 1, tag=4)
         else:
             heard(
                 r"hpccoll: rank 0: a receive of 8 bytes from rank 1 \(host \S+, pid \d+\) \(tag 4\) has waited [\d.]+ s"
             )
-            hpccoll.send(np.zeros(1), 0, tag=4, world=world)
+            world.send(np.zeros(1), 0, tag=4)
 
     testing.run(threads(2, stall_warning=0.2), program)
 
@@ -325,13 +325,13 @@ def test_an_open_receive_costs_nothing(threads, nodes):
     worlds = threads(2, nodes=nodes)
 
     def begin(world):
-        handle = hpccoll.recv_async(np.zeros(1), 1 - world.rank, world=world)
-        hpccoll.barrier(world=world)
+        handle = world.recv_async(np.zeros(1), 1 - world.rank)
+        world.barrier()
         return handle
 
     def end(world):
-        hpccoll.barrier(world=world)
-        hpccoll.send(np.ones(1), 1 - world.rank, world=world)
+        world.barrier()
+        world.send(np.ones(1), 1 - world.rank)
         handles[world.rank].wait(20)
 
     def messages():
@@ -353,8 +353,8 @@ def test_without_a_background_thread(threads):
     def program(world):
         other = 1 - world.rank
         x = np.zeros(100_000)
-        handle = hpccoll.recv_async(x, other, world=world)
-        hpccoll.send(np.full(100_000, 3.0), other, world=world)
+        handle = world.recv_async(x, other)
+        world.send(np.full(100_000, 3.0), other)
         while not handle.done():
             pass
         assert (x == 3).all()
@@ -366,8 +366,8 @@ def test_stats_and_trace_know_messages(threads):
     worlds = threads(2)
 
     def program(world):
-        handle = hpccoll.recv_async(np.zeros(5), world=world)
-        hpccoll.send(np.zeros(5), 1 - world.rank, world=world)
+        handle = world.recv_async(np.zeros(5))
+        world.send(np.zeros(5), 1 - world.rank)
         handle.wait(20)
         stats = world.stats()
         assert (stats["p2p_ops"], stats["p2p_bytes"]) == (2, 80)

@@ -35,18 +35,18 @@ def test_all_operations_several_times(everywhere, rows):
         given = np.empty((sum(shares), 3), np.int64)
         even = np.empty((sum(shares) // size + (me < sum(shares) % size), 3), np.int64)
         plans = {
-            "allreduce": hpccoll.allreduce_init(x, out=target, world=world),
-            "reduce": hpccoll.reduce_init(x, op=hpccoll.MAX, root=root, world=world),
-            "broadcast": hpccoll.broadcast_init(x, root, world=world),
-            "allgather": hpccoll.allgather_init(uneven, world=world),
-            "reducescatter": hpccoll.reducescatter_init(x, world=world),
-            "alltoall": hpccoll.alltoall_init(given, shares, world=world),
-            "gather": hpccoll.gather_init(uneven, root, world=world),
-            "scatter": hpccoll.scatter_init(given if me == root else given[:0], root, shares, world=world),
-            "even": hpccoll.scatter_init(given if me == root else None, root, out=even, world=world),
-            "scan": hpccoll.scan_init(x, world=world),
-            "exscan": hpccoll.exscan_init(x, hpccoll.MAX, world=world),
-            "barrier": hpccoll.barrier_init(world=world),
+            "allreduce": world.allreduce_init(x, out=target),
+            "reduce": world.reduce_init(x, op=hpccoll.MAX, root=root),
+            "broadcast": world.broadcast_init(x, root),
+            "allgather": world.allgather_init(uneven),
+            "reducescatter": world.reducescatter_init(x),
+            "alltoall": world.alltoall_init(given, shares),
+            "gather": world.gather_init(uneven, root),
+            "scatter": world.scatter_init(given if me == root else given[:0], root, shares),
+            "even": world.scatter_init(given if me == root else None, root, out=even),
+            "scan": world.scan_init(x),
+            "exscan": world.exscan_init(x, hpccoll.MAX),
+            "barrier": world.barrier_init(),
         }
         for step in range(3):
             all_x = [values(rank, rows, step) for rank in range(size)]
@@ -70,7 +70,7 @@ def test_all_operations_several_times(everywhere, rows):
             assert (results["scatter"] == roots[begin : begin + shares[me]]).all()
             assert results["even"] is even and (even == np.array_split(roots, size)[me]).all()
             assert (results["scan"] == sum(all_x[: me + 1])).all()
-            assert (results["exscan"] == hpccoll.exscan(x, hpccoll.MAX, world=world)).all()
+            assert (results["exscan"] == world.exscan(x, hpccoll.MAX)).all()
             assert me == 0 or (results["exscan"] == np.max(all_x[:me], axis=0)).all()
             assert results["barrier"] is None
         for plan in plans.values():
@@ -83,9 +83,9 @@ def test_a_group_of_several_dtypes(everywhere):
     def program(world):
         arrays = [np.empty(5), np.empty(9, np.int32), np.empty((2, 3), np.float32), np.empty(1), np.empty(3, np.int32)]
         out = [np.empty_like(x) for x in arrays]
-        plan = hpccoll.allreduce_init(arrays, out=out, world=world)
-        root = hpccoll.reduce_init(arrays, op=hpccoll.MAX, root=world.size - 1, world=world)
-        in_place = hpccoll.allreduce_init([x.copy() for x in arrays[:2]], world=world)
+        plan = world.allreduce_init(arrays, out=out)
+        root = world.reduce_init(arrays, op=hpccoll.MAX, root=world.size - 1)
+        in_place = world.allreduce_init([x.copy() for x in arrays[:2]])
         for step in range(3):
             for k, x in enumerate(arrays):
                 x[...] = world.rank + 10 * k + step
@@ -111,7 +111,7 @@ def test_a_group_of_several_dtypes(everywhere):
         if world.size > 1:
             mixed = [np.ones(1), np.ones(1, np.int32 if world.rank else np.float64)]
             with pytest.raises(errors.MismatchError, match=r"float64\[1\] float64\[1\].*float64\[1\] int32\[1\]"):
-                hpccoll.allreduce_init(mixed, world=world)
+                world.allreduce_init(mixed)
 
     everywhere(program)
 
@@ -121,9 +121,9 @@ def test_messages_around_a_ring(everywhere):
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
         sizes = [1, 1000, 70_000]
         out, come = [np.empty(n) for n in sizes], [np.empty(n) for n in sizes]
-        receives = [hpccoll.recv_init(x, left, tag=k, world=world) for k, x in enumerate(come)]
-        sends = [hpccoll.send_init(x, right, tag=k, world=world) for k, x in enumerate(out)]
-        any_source = hpccoll.recv_init(np.empty(1), tag=9, world=world)
+        receives = [world.recv_init(x, left, tag=k) for k, x in enumerate(come)]
+        sends = [world.send_init(x, right, tag=k) for k, x in enumerate(out)]
+        any_source = world.recv_init(np.empty(1), tag=9)
         for step in range(5):
             for x in out:
                 x[:] = world.rank * 10 + step
@@ -131,7 +131,7 @@ def test_messages_around_a_ring(everywhere):
             assert hpccoll.wait_all([*receives, *sends]) == [left] * 3 + [None] * 3
             assert all((x == left * 10 + step).all() for x in come)
             any_source.start()
-            hpccoll.send(np.ones(1), right, tag=9, world=world)  # a plan's messages are messages like others
+            world.send(np.ones(1), right, tag=9)  # a plan's messages are messages like others
             assert any_source.wait() == left
         for plan in (*receives, *sends, any_source):
             plan.free()
@@ -146,7 +146,7 @@ def test_messages_of_plans_keep_their_order_among_others(everywhere):
         right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
         x, y = np.zeros(2), np.zeros(2)
         own, other = np.random.default_rng(world.rank), np.random.default_rng([1, world.rank])
-        send, receive = hpccoll.send_init(x, right, world=world), hpccoll.recv_init(y, left, world=world)
+        send, receive = world.send_init(x, right), world.recv_init(y, left)
         for step in range(0, 60, 6):
             handles = []
             for k in range(6):
@@ -154,12 +154,12 @@ def test_messages_of_plans_keep_their_order_among_others(everywhere):
                     x[:] = step + k
                     send()
                 else:
-                    handles.append(hpccoll.send_async(np.full(2, float(step + k)), right, world=world))
+                    handles.append(world.send_async(np.full(2, float(step + k)), right))
             for k in range(6):
                 if other.random() < 0.5:
                     assert receive() == left
                 else:
-                    hpccoll.recv(y, left, world=world)
+                    world.recv(y, left)
                 assert (y == step + k).all(), (step, k, y)
             for handle in handles:
                 handle.wait()
@@ -173,8 +173,8 @@ def test_few_bytes_to_a_neighbour_wake_no_thread(threads):
     def program(world):
         other = 1 - world.rank
         x, y = np.full(100, world.rank), np.empty(100, int)
-        plans = [hpccoll.recv_init(y, other, world=world), hpccoll.send_init(x, other, world=world)]
-        hpccoll.barrier(world=world)
+        plans = [world.recv_init(y, other), world.send_init(x, other)]
+        world.barrier()
         before = world.stats()["wakes"]
         for _ in range(50):
             hpccoll.start_all(plans)
@@ -193,9 +193,9 @@ def test_a_receive_that_is_started_without_its_send_is_reported(threads, heard):
     def program(world):
         if world.rank == 1:
             heard(r"a receive of 8 bytes from rank 1 .*has waited ")
-            hpccoll.send(np.ones(1), 0, world=world)
+            world.send(np.ones(1), 0)
         else:
-            assert hpccoll.recv_init(np.empty(1), 1, world=world)() == 1
+            assert world.recv_init(np.empty(1), 1)() == 1
 
     testing.run(threads(2, stall_warning=0.2), program)
 
@@ -203,10 +203,10 @@ def test_a_receive_that_is_started_without_its_send_is_reported(threads, heard):
 def test_a_start_sends_no_control_message(everywhere):
     def program(world):
         x = np.arange(3.0)
-        plans = [hpccoll.allreduce_init(x, world=world), hpccoll.barrier_init(world=world)]
-        plans += [hpccoll.broadcast_init(x, world=world), hpccoll.allreduce_init(np.ones(20_000), world=world)]
-        plans.append(hpccoll.allreduce_init([np.ones(n, f"f{4 + 4 * (n % 2)}") for n in range(20)], world=world))
-        hpccoll.barrier(world=world)
+        plans = [world.allreduce_init(x), world.barrier_init()]
+        plans += [world.broadcast_init(x), world.allreduce_init(np.ones(20_000))]
+        plans.append(world.allreduce_init([np.ones(n, f"f{4 + 4 * (n % 2)}") for n in range(20)]))
+        world.barrier()
         before = world.stats()
         for _ in range(10):
             for plan in plans:
@@ -226,11 +226,11 @@ def test_ranks_start_plans_in_any_order(everywhere):
     def program(world):
         own = np.random.default_rng(world.rank)
         arrays = [np.empty(n) for n in (1, 1, 50, 20_000)]
-        plans = [hpccoll.allreduce_init(x, out=x, world=world) for x in arrays]
+        plans = [world.allreduce_init(x, out=x) for x in arrays]
         for step in range(10):
             for x in arrays:
                 x[:] = world.rank + step
-            handles = [hpccoll.allreduce_async(np.ones(10), name=f"{i}", world=world) for i in own.permutation(3)]
+            handles = [world.allreduce_async(np.ones(10), name=f"{i}") for i in own.permutation(3)]
             for i in own.permutation(len(plans)):
                 plans[i].start()
             for i in own.permutation(len(plans)):
@@ -254,10 +254,10 @@ def test_strided_arrays_groups_and_arrays_of_others(threads):
         column, target = field[:, 1], np.zeros((3, 2))
         tensor = torch.ones(3)
         plans = [
-            hpccoll.allreduce_init(column, out=target[:, 0], world=world),
-            hpccoll.allreduce_init([np.ones(2), field], world=world),
-            hpccoll.allreduce_init(tensor, out=tensor, world=world),
-            hpccoll.allreduce_init(torch.ones(2), world=world),
+            world.allreduce_init(column, out=target[:, 0]),
+            world.allreduce_init([np.ones(2), field]),
+            world.allreduce_init(tensor, out=tensor),
+            world.allreduce_init(torch.ones(2)),
         ]
         for step in range(1, 4):
             column[:] = step
@@ -273,11 +273,11 @@ def test_strided_arrays_groups_and_arrays_of_others(threads):
 def test_in_place_average_and_factors(everywhere):
     def program(world):
         x = np.full(5, 2.0 * (world.rank + 1), np.float32)
-        with hpccoll.allreduce_init(x, hpccoll.AVERAGE, out=x, prescale=0.5, world=world) as plan:
+        with world.allreduce_init(x, hpccoll.AVERAGE, out=x, prescale=0.5) as plan:
             assert plan() is x
         assert np.allclose(x, (world.size + 1) / 2)
         alone = world.split(world.rank)
-        with hpccoll.allreduce_init(x, hpccoll.SUM, postscale=2.0, world=alone) as plan:
+        with alone.allreduce_init(x, hpccoll.SUM, postscale=2.0) as plan:
             assert np.allclose(plan(), world.size + 1)
         alone.shutdown()
 
@@ -290,14 +290,14 @@ def test_in_place_average_and_factors(everywhere):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda r, w: hpccoll.allreduce_init(np.ones(3 + r), world=w), r"float64\[4\].*\(tensors differs\)"),
+        (lambda r, w: w.allreduce_init(np.ones(3 + r)), r"float64\[4\].*\(tensors differs\)"),
         (
-            lambda r, w: hpccoll.allreduce_init(np.ones(3), hpccoll.MIN if r else hpccoll.SUM, world=w),
+            lambda r, w: w.allreduce_init(np.ones(3), hpccoll.MIN if r else hpccoll.SUM),
             "MIN.*reduction differs",
         ),
-        (lambda r, w: hpccoll.broadcast_init(np.ones(3), r, world=w), "root differs"),
+        (lambda r, w: w.broadcast_init(np.ones(3), r), "root differs"),
         (
-            lambda r, w: hpccoll.barrier_init(world=w) if r else hpccoll.allreduce_init(np.ones(1), world=w),
+            lambda r, w: w.barrier_init() if r else w.allreduce_init(np.ones(1)),
             r"rank 1 has barrier \(operation differs\)",
         ),
     ],
@@ -306,7 +306,7 @@ def test_ranks_that_disagree(threads, make, words):
     def program(world):
         with pytest.raises(errors.MismatchError, match=words) as raised:
             make(world.rank, world)
-        assert (hpccoll.allreduce(np.ones(1), world=world) == 2).all()
+        assert (world.allreduce(np.ones(1)) == 2).all()
         return str(raised.value)
 
     assert len(set(testing.run(threads(2), program))) == 1
@@ -316,11 +316,11 @@ def test_an_out_of_the_wrong_size(threads):
     def program(world):
         out = np.empty((4 + world.rank, 2))
         with pytest.raises(errors.ResultSizeError, match="on rank 1 out has 5 rows, the result has 4") as raised:
-            hpccoll.allgather_init(np.ones((2, 2)), out=out, world=world)
+            world.allgather_init(np.ones((2, 2)), out=out)
         with pytest.raises(errors.ResultSizeError, match="gather_init: on rank 0 out has 99 rows"):
-            hpccoll.gather_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
+            world.gather_init(np.ones((2, 2)), out=np.empty((99, 2)))
         with pytest.raises(errors.ResultSizeError, match=r"scatter_init: on rank .* out has 99 rows"):
-            hpccoll.scatter_init(np.ones((2, 2)), out=np.empty((99, 2)), world=world)
+            world.scatter_init(np.ones((2, 2)), out=np.empty((99, 2)))
         return str(raised.value)
 
     assert len(set(testing.run(threads(2), program))) == 1
@@ -331,14 +331,14 @@ def test_the_others_hear_of_what_one_rank_refuses(threads):
         for _ in range(2):
             if world.rank:
                 with pytest.raises(errors.InvalidArgumentError, match="not the root"):
-                    hpccoll.scatter_init(None, world=world)
+                    world.scatter_init(None)
             else:
                 with pytest.raises(
                     errors.MismatchError, match=r"scatter_init: rank 1 has refused this call: .*not the"
                 ):
-                    hpccoll.scatter_init(np.ones(4), world=world)
+                    world.scatter_init(np.ones(4))
             x = np.full(3, world.rank + 1.0)
-            with hpccoll.allreduce_init(x, world=world) as plan:
+            with world.allreduce_init(x) as plan:
                 np.testing.assert_array_equal(plan(), np.full(3, 3.0))
 
     testing.run(threads(2), program)
@@ -348,9 +348,9 @@ def test_what_one_rank_does_wrong(threads):
     def program(world):
         for x in ([1.0, 2.0], 3, (1.0,)):
             with pytest.raises(errors.InvalidArgumentError, match="so it needs an array"):
-                hpccoll.broadcast_init(x, world=world)
+                world.broadcast_init(x)
         x = np.ones(2)
-        receive = hpccoll.recv_init(x, world.rank, world=world)
+        receive = world.recv_init(x, world.rank)
         assert receive.test() and receive.wait() is None  # nothing was started
         receive.start()
         for wrong in (receive.start, receive, receive.free):
@@ -358,11 +358,11 @@ def test_what_one_rank_does_wrong(threads):
                 wrong()
         with pytest.raises(TimeoutError):
             receive.wait(0.01)
-        hpccoll.send(np.ones(3), world.rank, world=world)
+        world.send(np.ones(3), world.rank)
         with pytest.raises(errors.ResultSizeError, match=r"24 bytes came .* 16 bytes"):
             receive.wait()
         receive.start()
-        hpccoll.send(np.full(2, 7.0), world.rank, world=world)
+        world.send(np.full(2, 7.0), world.rank)
         assert receive.wait() == world.rank and (x == 7).all()
         receive.free()
         receive.free()
@@ -374,9 +374,9 @@ def test_what_one_rank_does_wrong(threads):
 
 def test_a_plan_after_the_end_of_its_world(threads):
     def program(world):
-        plans = [hpccoll.allreduce_init(np.ones(n), world=world) for n in (1, 50_000)]
+        plans = [world.allreduce_init(np.ones(n)) for n in (1, 50_000)]
         plans[0]()
-        hpccoll.barrier(world=world)
+        world.barrier()
         world.shutdown()
         for plan in plans:
             with pytest.raises(errors.ShutDownError):
@@ -394,13 +394,13 @@ def test_freed_plans_give_all_back():
 
     def program(world):
         for n in (1, 1, 30_000):
-            with hpccoll.allreduce_init(np.ones(n), world=world) as plan:
+            with world.allreduce_init(np.ones(n)) as plan:
                 plan()
-            dropped = hpccoll.barrier_init(world=world)
+            dropped = world.barrier_init()
             dropped()
             del dropped
         assert _core.plans_between_nodes(world.base.loop) == 0
-        return [hpccoll.allreduce_init(np.ones(n), world=world) for n in (1, 30_000)]  # freed with the World
+        return [world.allreduce_init(np.ones(n)) for n in (1, 30_000)]  # freed with the World
 
     before = mapped()
     testing.make_and_run(2, program)

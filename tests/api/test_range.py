@@ -56,8 +56,8 @@ def smallest_units(world, op, factor):
     Where partial sums travel, on three nodes and more, the contributions are divided once more. A factor is one more
     rounding.
     """
-    nodes = int(hpccoll.allreduce(float(world.local_rank == 0), world=world))
-    largest = int(hpccoll.allreduce(world.local_size, hpccoll.MAX, world=world))
+    nodes = int(world.allreduce(float(world.local_rank == 0)))
+    largest = int(world.allreduce(world.local_size, hpccoll.MAX))
     if op is SUM:
         return (world.size + 1) / 2
     if nodes == 1:
@@ -71,28 +71,28 @@ def calls(world, x, op, before, after):
     """Each operation that takes a mean or a factor, in each form of a call: the result, and what it is of."""
     size, me, root = world.size, world.rank, world.size - 1
     mine = np.array_split(np.arange(len(x)), size)[me]
-    factors = {"op": op, "prescale": before, "postscale": after, "world": world}
+    factors = {"op": op, "prescale": before, "postscale": after}
     whole, out = slice(None), np.empty_like(x)
-    yield hpccoll.allreduce(x, **factors), whole, size
-    yield hpccoll.allreduce(x, name="range", **factors), whole, size
-    yield hpccoll.allreduce_async(x, name="later", **factors).wait(), whole, size
-    yield hpccoll.allreduce(x.copy(), out=out, **factors), whole, size
-    for part, where in zip(hpccoll.allreduce([x, x[:7]], name="two", **factors), (whole, slice(7)), strict=True):
+    yield world.allreduce(x, **factors), whole, size
+    yield world.allreduce(x, name="range", **factors), whole, size
+    yield world.allreduce_async(x, name="later", **factors).wait(), whole, size
+    yield world.allreduce(x.copy(), out=out, **factors), whole, size
+    for part, where in zip(world.allreduce([x, x[:7]], name="two", **factors), (whole, slice(7)), strict=True):
         yield part, where, size
-    yield hpccoll.reducescatter(x, name="rows", **factors), mine, size
-    yield hpccoll.reduce(x, root=root, **factors), whole, size
+    yield world.reducescatter(x, name="rows", **factors), mine, size
+    yield world.reduce(x, root=root, **factors), whole, size
     plans = [
-        hpccoll.allreduce_init(x, **factors),
-        hpccoll.reduce_init(x, root=root, **factors),
-        hpccoll.reducescatter_init(x, **factors),
+        world.allreduce_init(x, **factors),
+        world.reduce_init(x, root=root, **factors),
+        world.reducescatter_init(x, **factors),
     ]
     for plan, where in zip(plans, (whole, whole, mine), strict=True):
         plan.start()
         yield plan.wait(), where, size
         plan.free()
     if op is SUM:
-        yield hpccoll.scan(x, **factors), whole, me + 1
-        before_me = hpccoll.exscan(x, **factors)
+        yield world.scan(x, **factors), whole, me + 1
+        before_me = world.exscan(x, **factors)
         yield (before_me if me else None), whole, me
 
 
@@ -139,7 +139,7 @@ def test_narrow_between_nodes(threads, compression, large):
     def program(world):
         for dtype in (np.float32, np.float64):
             x = np.array([large, -large if world.rank % 2 else large, 0.25] * 4000, dtype)
-            got = hpccoll.allreduce(x, AVERAGE, compression=chosen, world=world)
+            got = world.allreduce(x, AVERAGE, compression=chosen)
             np.testing.assert_array_equal(got, np.array([large, 0.0, 0.25] * 4000, dtype))
 
     testing.run(threads(4, nodes="2+2"), program)
@@ -150,7 +150,7 @@ def test_a_factor_meets_the_smallest_numbers_before_the_division(threads):
 
     def program(world):
         x = np.full(5, 5e-324 if world.rank == 0 else 0.0)
-        got = hpccoll.allreduce(x, AVERAGE, prescale=2.0**100, world=world)
+        got = world.allreduce(x, AVERAGE, prescale=2.0**100)
         np.testing.assert_allclose(got, 5e-324 * 2.0**100 / 3, 1e-15)
 
     testing.run(threads(3), program)

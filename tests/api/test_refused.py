@@ -19,21 +19,21 @@ def values(world, number, count=3):
 
 def agrees(world, number, count=3):
     x, total = values(world, number, count)
-    np.testing.assert_array_equal(hpccoll.allreduce(x, world=world), total)
+    np.testing.assert_array_equal(world.allreduce(x), total)
 
 
 def wrong(world):
-    return hpccoll.allreduce(np.array(["a"]), world=world)
+    return world.allreduce(np.array(["a"]))
 
 
 WRONG = {
     "dtype": wrong,
-    "op": lambda world: hpccoll.allreduce(np.ones(3), "sum", world=world),
-    "factor": lambda world: hpccoll.allreduce(np.ones(3, int), prescale=2.0, world=world),
-    "out": lambda world: hpccoll.allreduce(np.ones(3), out=np.ones(4), world=world),
-    "group": lambda world: hpccoll.allreduce([np.ones(3), object()], world=world),
-    "user reduction": lambda world: hpccoll.allreduce([1.0], hpccoll.MINLOC, world=world),
-    "asynchronous": lambda world: hpccoll.allreduce_async(np.array(["a"]), world=world),
+    "op": lambda world: world.allreduce(np.ones(3), "sum"),
+    "factor": lambda world: world.allreduce(np.ones(3, int), prescale=2.0),
+    "out": lambda world: world.allreduce(np.ones(3), out=np.ones(4)),
+    "group": lambda world: world.allreduce([np.ones(3), object()]),
+    "user reduction": lambda world: world.allreduce([1.0], hpccoll.MINLOC),
+    "asynchronous": lambda world: world.allreduce_async(np.array(["a"])),
 }
 
 
@@ -50,10 +50,10 @@ def test_the_others_hear_of_it_and_the_next_call_matches(everywhere, kind, count
             elif kind == "user reduction":
                 pairs = hpccoll.value_index([1.0], [2])
                 with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(refuses)):
-                    hpccoll.allreduce(pairs, hpccoll.MINLOC, world=world)
+                    world.allreduce(pairs, hpccoll.MINLOC)
             else:
                 with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(refuses)):
-                    hpccoll.allreduce(values(world, number, count)[0], world=world)
+                    world.allreduce(values(world, number, count)[0])
             agrees(world, number + 1, count)
 
     everywhere(program)
@@ -81,9 +81,9 @@ def test_in_the_middle_of_calls_in_flight(everywhere, refused):
             for number in range(3):
                 if number == refused and world.rank == 0 and number:
                     with pytest.raises(hpccoll.UnsupportedError):
-                        hpccoll.allreduce_async(np.array(["a"]), world=world)
+                        world.allreduce_async(np.array(["a"]))
                     continue
-                handles.append((number, hpccoll.allreduce_async(values(world, number)[0], world=world)))
+                handles.append((number, world.allreduce_async(values(world, number)[0])))
             for number, handle in handles:
                 if number == refused and number and world.size > 1:
                     with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
@@ -98,7 +98,7 @@ def test_in_the_middle_of_calls_in_flight(everywhere, refused):
 def test_objects_of_a_root(everywhere):
     def program(world):
         with pytest.raises(hpccoll.HpccollError, match=r"scatter_object of 0 objects|has refused"):
-            hpccoll.scatter_object([], 0, world=world)
+            world.scatter_object([], 0)
         agrees(world, 1)
 
     everywhere(program)
@@ -111,8 +111,8 @@ def test_a_call_with_a_name_may_be_made_again(everywhere):
         x, total = values(world, 1)
         if world.rank == 0:
             with pytest.raises(hpccoll.UnsupportedError):
-                hpccoll.allreduce(np.array(["a"]), name="x", world=world)
-        np.testing.assert_array_equal(hpccoll.allreduce(x, name="x", world=world), total)
+                world.allreduce(np.array(["a"]), name="x")
+        np.testing.assert_array_equal(world.allreduce(x, name="x"), total)
         agrees(world, 2)
 
     everywhere(program)
@@ -127,10 +127,10 @@ def test_a_rank_with_a_refusal_that_nobody_shares(everywhere):
             with pytest.raises(hpccoll.UnsupportedError):
                 wrong(world)
         for _ in range(3):
-            np.testing.assert_array_equal(hpccoll.allreduce(x, name="x", world=world), total)
+            np.testing.assert_array_equal(world.allreduce(x, name="x"), total)
         if world.rank:
             with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
-                hpccoll.barrier(world=world)
+                world.barrier()
         agrees(world, 2)
 
     everywhere(program)
@@ -143,8 +143,8 @@ def test_behind_a_join(everywhere):
                 wrong(world)
         elif world.size > 1:
             with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
-                hpccoll.allreduce(np.ones(3), world=world)
-        hpccoll.join(world=world)
+                world.allreduce(np.ones(3))
+        world.join()
         agrees(world, 1)
 
     everywhere(program)

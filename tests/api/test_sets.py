@@ -15,7 +15,7 @@ from hpccoll import testing
 def test_numbers(everywhere):
     def program(world):
         assert (world.rank, world.size) == (world.base.loop.rank, world.base.loop.size)
-        same_node = hpccoll.allgather_object(world.base.loop.node_of[world.rank], world=world)
+        same_node = world.allgather_object(world.base.loop.node_of[world.rank])
         assert world.local_size == same_node.count(same_node[world.rank])
         assert world.local_rank == same_node[: world.rank].count(same_node[world.rank])
         return world.local_rank, world.cross_rank, world.cross_size
@@ -34,11 +34,11 @@ def test_subset_and_split(everywhere):
         backwards = list(range(world.size))[::-1]
         turned = world.subset(backwards)
         assert turned.rank == world.size - 1 - world.rank
-        got = hpccoll.allgather(np.array([world.rank]), world=turned)
+        got = turned.allgather(np.array([world.rank]))
         assert got.tolist() == backwards
         parity = world.split(color=world.rank % 2, key=-world.rank)
         members = [r for r in backwards if r % 2 == world.rank % 2]
-        assert hpccoll.allgather(np.array([world.rank]), world=parity).tolist() == members
+        assert parity.allgather(np.array([world.rank])).tolist() == members
         nested = parity.subset([0])
         assert bool(nested) == (parity.rank == 0)
         assert not world.split(color=None)
@@ -46,10 +46,10 @@ def test_subset_and_split(everywhere):
             if made:
                 made.shutdown()
                 with pytest.raises(hpccoll.ShutDownError):
-                    hpccoll.barrier(world=made)
+                    made.barrier()
         again = world.subset([0])
         if world.rank == 0:
-            assert hpccoll.allreduce(np.ones(1), world=again)[0] == 1
+            assert again.allreduce(np.ones(1))[0] == 1
             again.shutdown()
 
     everywhere(program)
@@ -67,7 +67,7 @@ def test_wrong_subsets(everywhere):
         for color, key in (("red", 0), (0.5, 0), (0, "first")):
             with pytest.raises(hpccoll.InvalidArgumentError, match="split: rank 0 says"):
                 world.split(0 if world.rank else color, key if world.rank == 0 else 0)
-        hpccoll.barrier(world=world)
+        world.barrier()
 
     everywhere(program)
 
@@ -84,7 +84,7 @@ def test_overlapping_sets_in_random_order(threads, nodes):
         order = random.Random(world.rank)
         for step in range(1000):
             handles = {
-                g: hpccoll.allreduce_async(np.full(1 + step % 700, float(step)), name="x", world=own[g])
+                g: own[g].allreduce_async(np.full(1 + step % 700, float(step)), name="x")
                 for g in order.sample(mine, len(mine))
             }
             for g in order.sample(mine, len(mine)):
@@ -100,7 +100,7 @@ def test_who_is_early_waits_for_the_others_sets(threads):
         half = world.split(world.rank % 2)
         if world.rank % 2:
             threading.Event().wait(0.3)
-        assert hpccoll.allreduce(1, world=half) == 2
+        assert half.allreduce(1) == 2
         world.shutdown()
 
     testing.run(threads(4, nodes="2+2"), program)
@@ -112,10 +112,10 @@ def test_what_was_agreed_is_finished_before_the_end(threads):
     def program(world):
         half = world.split(world.rank % 2)
         x, y = np.ones(3_000_000, np.float32), np.ones(3_000_000, np.float32)
-        first = hpccoll.allreduce_async(x, name="x", out=x, world=world)
-        second = hpccoll.allreduce_async(y, name="y", out=y, world=half)
-        hpccoll.barrier(name="all have asked", world=world)  # behind x in the log of the World
-        hpccoll.barrier(name="all have asked", world=half)
+        first = world.allreduce_async(x, name="x", out=x)
+        second = half.allreduce_async(y, name="y", out=y)
+        world.barrier(name="all have asked")  # behind x in the log of the World
+        half.barrier(name="all have asked")
         half.shutdown()
         world.shutdown()
         assert first.wait()[-1] == 4
@@ -128,10 +128,10 @@ def test_what_was_agreed_is_finished_before_the_end(threads):
 def test_the_worlds_end_ends_its_sets(threads):
     def program(world):
         pair = world.split(world.rank // 2)
-        hpccoll.barrier(world=world)
+        world.barrier()
         world.shutdown()
         with pytest.raises(hpccoll.ShutDownError):
-            hpccoll.allreduce(np.ones(1), world=pair)
+            pair.allreduce(np.ones(1))
 
     testing.run(threads(4, nodes="2+2"), program)
 

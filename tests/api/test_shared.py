@@ -18,21 +18,21 @@ def test_ranks_of_a_node_see_one_array(everywhere, leaves_nothing_in_shm, read_o
         x = world.shared_array((3, 1000), "i4", read_only=read_only)
         assert (x.shape, x.dtype) == ((3, 1000), np.int32)
         assert not x.any()
-        hpccoll.barrier(world=world)
+        world.barrier()
         if world.local_rank == 0:
             x[...] = 1 + world.cross_rank
-        hpccoll.barrier(world=world)
+        world.barrier()
         assert (x == 1 + world.base.loop.node_of[world.rank]).all()
         assert x.flags.writeable == (world.local_rank == 0 or not read_only)
-        hpccoll.barrier(world=world)
+        world.barrier()
         if not read_only:
             x[0, world.rank] = -world.rank
-            hpccoll.barrier(world=world)
+            world.barrier()
             mine = world.base.loop.node_of[world.rank]
             for r in range(world.size):
                 if world.base.loop.node_of[r] == mine:
                     assert x[0, r] == -r
-        hpccoll.barrier(world=world)
+        world.barrier()
         assert world.shared_array(0).size == 0
         assert world.shared_array((), [("a", "f8"), ("b", "i4")]).dtype.names == ("a", "b")
 
@@ -49,7 +49,7 @@ def test_a_full_file_system_is_one_error(threads, leaves_nothing_in_shm):
             world.shared_array(nbytes, np.uint8)
         with pytest.raises(hpccoll.OutOfMemoryError, match="no memory on rank 0"):
             world.shared_array((1 << 40, 1 << 40))
-        assert hpccoll.allreduce(1, world=world) == world.size
+        assert world.allreduce(1) == world.size
 
     testing.run(threads(3, nodes="2+1"), program)
 

@@ -27,19 +27,19 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
             x = np.asarray(own.standard_normal(shape) * 50).astype(dtype)
             ops = [hpccoll.SUM, hpccoll.AVERAGE, hpccoll.MAX, hpccoll.PRODUCT, hpccoll.LAND]
             for op in ops[2:] if dtype == "?" else ops:
-                wanted = hpccoll.allreduce(x, op, name="named", world=world)
-                assert np.array_equal(hpccoll.allreduce(x, op, world=world), wanted, equal_nan=True)
-                out, wanted = np.empty_like(x), hpccoll.reduce(x, op=op, root=root, name="named reduce", world=world)
-                result = hpccoll.reduce(x, op=op, root=root, out=out, world=world)
+                wanted = world.allreduce(x, op, name="named")
+                assert np.array_equal(world.allreduce(x, op), wanted, equal_nan=True)
+                out, wanted = np.empty_like(x), world.reduce(x, op=op, root=root, name="named reduce")
+                result = world.reduce(x, op=op, root=root, out=out)
                 assert result is (out if world.rank == root else None)
                 assert world.rank != root or np.array_equal(out, wanted, equal_nan=True)
-            wanted = hpccoll.broadcast(x, root, name="named", world=world)
-            assert np.array_equal(hpccoll.broadcast(x, root, world=world), wanted)
+            wanted = world.broadcast(x, root, name="named")
+            assert np.array_equal(world.broadcast(x, root), wanted)
             if dtype == "f8":
-                wanted = hpccoll.allreduce(x, name="named", prescale=0.5, postscale=3.0, world=world)
-                hpccoll.allreduce(x, out=x, prescale=0.5, postscale=3.0, world=world)
+                wanted = world.allreduce(x, name="named", prescale=0.5, postscale=3.0)
+                world.allreduce(x, out=x, prescale=0.5, postscale=3.0)
                 assert np.array_equal(x, wanted)
-            hpccoll.barrier(world=world)
+            world.barrier()
         taken = world.stats()["shortcuts"] - before
         assert taken > 0 if world.size == 1 else on_one_node(world) or taken == 0
 
@@ -49,16 +49,16 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda rank, world: hpccoll.allreduce(np.ones(2 + rank), world=world),
-        lambda rank, world: hpccoll.allreduce(np.ones((2, 1 + rank)[rank:]), world=world),
-        lambda rank, world: hpccoll.allreduce(np.ones(2, "f4" if rank else "f8"), world=world),
-        lambda rank, world: hpccoll.allreduce(np.ones(2), hpccoll.MAX if rank else hpccoll.MIN, world=world),
-        lambda rank, world: hpccoll.allreduce(np.ones(2), prescale=1.0 + rank, world=world),
-        lambda rank, world: hpccoll.allreduce(np.ones(2 + 9000 * rank), world=world),  # too large on one
-        lambda rank, world: hpccoll.broadcast(np.ones(2), rank, world=world),
-        lambda rank, world: hpccoll.reduce(np.ones(2), root=rank, world=world),
-        lambda rank, world: hpccoll.barrier(world=world) if rank else hpccoll.broadcast(np.ones(1), world=world),
-        lambda rank, world: hpccoll.allgather(np.ones(1), world=world) if rank else hpccoll.barrier(world=world),
+        lambda rank, world: world.allreduce(np.ones(2 + rank)),
+        lambda rank, world: world.allreduce(np.ones((2, 1 + rank)[rank:])),
+        lambda rank, world: world.allreduce(np.ones(2, "f4" if rank else "f8")),
+        lambda rank, world: world.allreduce(np.ones(2), hpccoll.MAX if rank else hpccoll.MIN),
+        lambda rank, world: world.allreduce(np.ones(2), prescale=1.0 + rank),
+        lambda rank, world: world.allreduce(np.ones(2 + 9000 * rank)),  # too large on one
+        lambda rank, world: world.broadcast(np.ones(2), rank),
+        lambda rank, world: world.reduce(np.ones(2), root=rank),
+        lambda rank, world: world.barrier() if rank else world.broadcast(np.ones(1)),
+        lambda rank, world: world.allgather(np.ones(1)) if rank else world.barrier(),
     ],
 )
 def test_ranks_that_disagree(threads, call):
@@ -69,8 +69,8 @@ def test_ranks_that_disagree(threads, call):
             with pytest.raises(errors.MismatchError) as raised:
                 call(world.rank, world)
             words.append(str(raised.value))
-            assert (hpccoll.allreduce(x, out=x, world=world) == 3).all()
-            hpccoll.barrier(world=world)
+            assert (world.allreduce(x, out=x) == 3).all()
+            world.barrier()
         return words
 
     assert len(set(map(tuple, testing.run(threads(2), program)))) == 1
@@ -85,21 +85,21 @@ def test_they_come_together_again(threads):
         def is_short() -> bool:
             before = world.stats()["shortcuts"]
             for _ in range(200):
-                assert (hpccoll.allreduce(x, world=world) == 3).all()
+                assert (world.allreduce(x) == 3).all()
             return world.stats()["shortcuts"] > before
 
         assert is_short()
         for k in range(3):
             if me == k:
                 time.sleep(0.01)
-                assert (hpccoll.allreduce_async(x, world=world).wait() == 3).all()
+                assert (world.allreduce_async(x).wait() == 3).all()
             else:
-                assert (hpccoll.allreduce(x, world=world) == 3).all()
+                assert (world.allreduce(x) == 3).all()
         assert is_short()
         for _ in range(me):
-            total = hpccoll.allreduce(np.ones(2), world=world)
+            total = world.allreduce(np.ones(2))
             assert (total <= 2).all()
-        assert hpccoll.join(world=world) == 2
+        assert world.join() == 2
         assert is_short()
 
     testing.run(threads(3), program)
@@ -109,11 +109,11 @@ def test_a_call_from_another_thread_is_refused_meanwhile(threads):
     """A rank that waits for the others has an unnamed call in flight, by either way."""
     worlds = threads(2)
     with ThreadPoolExecutor(2) as pool:
-        calls = [pool.submit(hpccoll.barrier, world=worlds[0]) for _ in range(2)]
+        calls = [pool.submit(worlds[0].barrier) for _ in range(2)]
         (refused,), (waits,) = wait(calls, timeout=60, return_when=FIRST_COMPLETED)
         with pytest.raises(errors.InvalidArgumentError, match="another thread"):
             refused.result()
-        hpccoll.barrier(world=worlds[1])
+        worlds[1].barrier()
         waits.result(60)
 
 
@@ -123,12 +123,12 @@ def test_a_rank_does_not_come(threads):
     def program(world):
         if world.rank == 0:
             with pytest.raises(errors.StallError, match="rank 1"):
-                hpccoll.allreduce(np.ones(1), world=world)
+                world.allreduce(np.ones(1))
             given_up.set()
         else:
             assert given_up.wait(60)
             with pytest.raises(errors.RecoverableError):
-                hpccoll.barrier(world=world)
+                world.barrier()
 
     worlds = threads(2, stall_warning=0.2, stall_limit=0.8)
     testing.run(worlds, program)

@@ -87,10 +87,10 @@ for n in (10, 3_000_000):
     hpccoll.send(np.full(n, float(rank)), (rank + 1) % size)
     assert receive.wait(20) == (rank - 1) % size == y[0] == y[-1]
 pair = hpccoll.world().split(rank % 2)
-assert hpccoll.allgather(rank, world=pair).tolist() == [r for r in range(size) if r % 2 == rank % 2]
+assert pair.allgather(rank).tolist() == [r for r in range(size) if r % 2 == rank % 2]
 hpccoll.shutdown()
 with hpccoll.World(rendezvous=meet(prefix="again"), verbose=0) as world:
-    assert hpccoll.allreduce(1, world=world) == size
+    assert world.allreduce(1) == size
 print("fine")
 """
     done = job(ranks, script)
@@ -103,7 +103,7 @@ print("fine")
 def test_a_secret_is_said_and_not_shown(job):
     script = """
 with hpccoll.World(rendezvous=meet()) as world:
-    hpccoll.allreduce(1, world=world)
+    world.allreduce(1)
 """
     done = job(2, script, HPCCOLL_SECRET="open sesame")
     assert all(status == 0 for status, _ in done), done

@@ -45,7 +45,7 @@ def test_coordinates_and_shifts(everywhere):
         assert cart.neighbours == (*cart.shift(0), below, above)
         assert cart.shift(0, dims[0]) == (world.rank, world.rank)
         x = np.full(2, -1.0)  # a shift along the line of a dimension, whose ends need no `if`
-        hpccoll.sendrecv(np.full(2, float(cart.rank)), above, x, below, world=cart.world)
+        cart.world.sendrecv(np.full(2, float(cart.rank)), above, x, below)
         assert (x == (below if below >= 0 else -1)).all()
         cart.shutdown()
 

@@ -29,23 +29,23 @@ def test_not_commutative_in_the_order_of_the_ranks(everywhere):
                 x[r]["m"] = np.random.default_rng([r, n]).integers(-1, 2, (n, 2, 2))
             mine, total = x[world.rank], reduce(multiply, x)
             before = mine.copy()
-            assert (hpccoll.allreduce(mine, product, world=world) == total).all()
+            assert (world.allreduce(mine, product) == total).all()
             root = world.size - 1
-            got = hpccoll.reduce(mine, op=product, root=root, name="product", world=world)
+            got = world.reduce(mine, op=product, root=root, name="product")
             assert (got is None) if world.rank != root else (got == total).all()
-            assert (hpccoll.scan(mine, product, world=world) == reduce(multiply, x[: world.rank + 1])).all()
+            assert (world.scan(mine, product) == reduce(multiply, x[: world.rank + 1])).all()
             if world.rank:
-                got = hpccoll.exscan(mine, product, world=world)
+                got = world.exscan(mine, product)
                 assert (got == reduce(multiply, x[: world.rank])).all()
             else:
-                hpccoll.exscan(mine, product, world=world)
+                world.exscan(mine, product)
             rows = np.array_split(total, world.size)[world.rank]
-            assert (hpccoll.reducescatter(mine, product, world=world) == rows).all()
-            handle = hpccoll.allreduce_async(mine, product, name="later", world=world)
+            assert (world.reducescatter(mine, product) == rows).all()
+            handle = world.allreduce_async(mine, product, name="later")
             assert (handle.wait(60) == total).all()
             assert handle.done()
             assert (mine == before).all()
-            assert hpccoll.allreduce(mine, product, out=mine, world=world) is mine
+            assert world.allreduce(mine, product, out=mine) is mine
             assert (mine == total).all()
 
     everywhere(program)
@@ -54,8 +54,8 @@ def test_not_commutative_in_the_order_of_the_ranks(everywhere):
 def test_numpy_functions_and_numbers(everywhere):
     def program(world):
         hypot = UserReduction(np.hypot)
-        assert hpccoll.allreduce(1.0, hypot, world=world) == pytest.approx(world.size**0.5)
-        got = hpccoll.allreduce(np.ones((2, 3), np.longdouble), UserReduction(np.add), world=world)
+        assert world.allreduce(1.0, hypot) == pytest.approx(world.size**0.5)
+        got = world.allreduce(np.ones((2, 3), np.longdouble), UserReduction(np.add))
         assert got.dtype == np.longdouble and (got == world.size).all()
         assert repr(hypot) == "<hpccoll.UserReduction hypot>"
 
@@ -83,8 +83,8 @@ def test_a_function_in_c(saturating, threads):
     def program(world):
         x = np.full(70_000, 100, np.uint8)
         for op in (UserReduction(function), UserReduction(address), UserReduction(compiled, name="saturate")):
-            assert (hpccoll.allreduce(x, op, world=world) == min(255, 100 * world.size)).all()
-            assert (hpccoll.scan(x[:5], op, world=world) == min(255, 100 * (world.rank + 1))).all()
+            assert (world.allreduce(x, op) == min(255, 100 * world.size)).all()
+            assert (world.scan(x[:5], op) == min(255, 100 * (world.rank + 1))).all()
         assert (x == 100).all()
 
     testing.run(threads(3, nodes="2+1"), program)
@@ -103,7 +103,7 @@ def test_a_cfunc_of_numba(threads):
 
     def program(world):
         for n in (3, 70_000):
-            got = hpccoll.allreduce(np.full(n, 2.0), UserReduction(hypot), world=world)
+            got = world.allreduce(np.full(n, 2.0), UserReduction(hypot))
             assert np.allclose(got, 2 * np.sqrt(world.size), rtol=1e-15)
 
     testing.run(threads(3, nodes="2+1"), program)
@@ -116,12 +116,10 @@ def test_places_of_extremes(everywhere, n):
         pairs = value_index(values[world.rank], world.rank)
         stack = np.stack(values)
         for op, best, where in ((MINLOC, stack.min(0), stack.argmin(0)), (MAXLOC, stack.max(0), stack.argmax(0))):
-            got = hpccoll.allreduce(pairs, op, world=world)
+            got = world.allreduce(pairs, op)
             assert got.dtype == pairs.dtype
             assert (got["value"] == best).all() and (got["index"] == where).all()
-        one = hpccoll.allreduce(
-            value_index(np.nan if world.rank == world.size - 1 else 1.0, world.rank), MINLOC, world=world
-        )
+        one = world.allreduce(value_index(np.nan if world.rank == world.size - 1 else 1.0, world.rank), MINLOC)
         assert np.isnan(one["value"]) and one["index"] == world.size - 1
 
     everywhere(program)
@@ -165,15 +163,15 @@ def mixed(function, n, size):
 
 def calls(world, x, op, out):
     """Each call that takes a reduction of the program's own, as a function without arguments."""
-    given, root = {"op": op, "world": world}, world.size - 1
+    root = world.size - 1
     return {
-        "allreduce": lambda: hpccoll.allreduce(x, out=out, **given),
-        "named": lambda: hpccoll.allreduce(x, name="mixed", **given),
-        "async": lambda: hpccoll.allreduce_async(x, name="later", out=out, **given).wait(60),
-        "reduce": lambda: hpccoll.reduce(x, root=root, **given),
-        "reducescatter": lambda: hpccoll.reducescatter(x, **given),
-        "scan": lambda: hpccoll.scan(x, **given),
-        "exscan": lambda: hpccoll.exscan(x, **given),
+        "allreduce": lambda: world.allreduce(x, out=out, op=op),
+        "named": lambda: world.allreduce(x, name="mixed", op=op),
+        "async": lambda: world.allreduce_async(x, name="later", out=out, op=op).wait(60),
+        "reduce": lambda: world.reduce(x, root=root, op=op),
+        "reducescatter": lambda: world.reducescatter(x, op=op),
+        "scan": lambda: world.scan(x, op=op),
+        "exscan": lambda: world.exscan(x, op=op),
     }
 
 
@@ -190,7 +188,7 @@ def test_functions_that_mix_elements_are_refused(threads, n):
                 ):
                     call()
             assert (out == 7).all()
-        assert hpccoll.allreduce(1, world=world) == world.size
+        assert world.allreduce(1) == world.size
 
     testing.run(threads(3, nodes="2+1"), program)
 
@@ -221,9 +219,9 @@ def test_what_whole_arrays_are_given_to_keeps_its_shape(threads):
         rng = np.random.default_rng(world.rank)
         x = [np.random.default_rng(r).integers(-2, 3, (2500, 2, 2)) for r in range(world.size)]
         product = UserReduction(np.matmul, elementwise=False)
-        assert (hpccoll.allreduce(x[world.rank], product, world=world) == reduce(np.matmul, x)).all()
+        assert (world.allreduce(x[world.rank], product) == reduce(np.matmul, x)).all()
         with pytest.raises(hpccoll.UnsupportedError) as refused:
-            hpccoll.allreduce(rng.random((4, 2, 2)), UserReduction(np.matmul), world=world)
+            world.allreduce(rng.random((4, 2, 2)), UserReduction(np.matmul))
         assert "elementwise=False" in refused.value.__notes__[0]
 
     testing.run(threads(3), program)
@@ -234,10 +232,10 @@ def test_the_check_waits_for_elements_that_differ(threads):
 
     def program(world):
         op, x = UserReduction(top), np.zeros(50_000)
-        assert (hpccoll.allreduce(x, op, world=world) == 0).all()
+        assert (world.allreduce(x, op) == 0).all()
         x[40_001] = 1
         with pytest.raises(hpccoll.UnsupportedError, match="top> mixes the elements"):
-            hpccoll.allreduce(x, op, world=world)
+            world.allreduce(x, op)
 
     testing.run(threads(2), program)
 
@@ -253,7 +251,7 @@ def test_elementwise_functions_are_checked_once_per_dtype(threads):
         op = UserReduction(add)
         for dtype in ("f8", "f4", "c16", "i4", "M8[s]") * 2:
             x = np.arange(300).astype(dtype) if dtype != "M8[s]" else np.arange(300).astype("m8[s]")
-            assert (hpccoll.allreduce(x, op, world=world) == world.size * x).all()
+            assert (world.allreduce(x, op) == world.size * x).all()
         return sum(rank == world.rank for rank, n in calls_of)
 
     once = 3 * (
@@ -275,7 +273,7 @@ def test_roundings_and_nan_are_not_taken_for_mixing(threads, function):
         x = [np.linspace(1, 3, 20_000) + r for r in range(world.size)]
         for part in x:
             part[::7] = np.nan
-        got = hpccoll.allreduce(x[world.rank], UserReduction(function), world=world)
+        got = world.allreduce(x[world.rank], UserReduction(function))
         np.testing.assert_allclose(got, reduce(function, x), 1e-14)
 
     testing.run(threads(2), program)
@@ -285,7 +283,7 @@ def test_ranks_that_say_different_things_of_their_elements(threads):
     def program(world):
         op = UserReduction(np.add, elementwise=world.rank == 0)
         with pytest.raises(hpccoll.MismatchError, match=r"rank 0 asks .* \(3,\), rank 1 for .* of whole arrays"):
-            hpccoll.allreduce(np.zeros(3), op, world=world)
+            world.allreduce(np.zeros(3), op)
 
     testing.run(threads(2), program)
 
@@ -294,9 +292,9 @@ def test_ranks_that_have_joined_bring_nothing(threads):
     def program(world):
         if world.rank != 1:
             for n in (3, 20_000):
-                got = hpccoll.allreduce(np.ones(n), UserReduction(np.add), name="sum", world=world)
+                got = world.allreduce(np.ones(n), UserReduction(np.add), name="sum")
                 assert (got == world.size - 1).all()
-        hpccoll.join(world=world)
+        world.join()
 
     testing.run(threads(3), program)
 
@@ -307,26 +305,26 @@ def test_wrong_calls(threads):
         with pytest.raises(
             hpccoll.MismatchError, match=r"rank 0 asks for allreduce with maximum of float64 \(3,\), rank 1"
         ):
-            hpccoll.allreduce(np.zeros(3 + world.rank), op, world=world)
+            world.allreduce(np.zeros(3 + world.rank), op)
         with pytest.raises(hpccoll.MismatchError, match="rank 1 for allreduce with minimum"):
-            hpccoll.allreduce(np.zeros(3), UserReduction(np.minimum) if world.rank else op, name="x", world=world)
+            world.allreduce(np.zeros(3), UserReduction(np.minimum) if world.rank else op, name="x")
         with pytest.raises(hpccoll.MismatchError, match=r"to rank 0, rank 1 for .* to rank 1"):
-            hpccoll.reduce(np.zeros(3), op=op, root=world.rank, world=world)
+            world.reduce(np.zeros(3), op=op, root=world.rank)
         with pytest.raises(hpccoll.UnsupportedError, match="takes one array, not a group"):
-            hpccoll.allreduce([np.zeros(3)], op, world=world)
+            world.allreduce([np.zeros(3)], op)
         with pytest.raises(hpccoll.UnsupportedError, match=r"a plan with <hpccoll\.UserReduction maximum>"):
-            hpccoll.allreduce_init(np.zeros(3), op, world=world)
+            world.allreduce_init(np.zeros(3), op)
         with pytest.raises(hpccoll.UnsupportedError, match="takes no factors"):
-            hpccoll.allreduce(np.zeros(3), op, prescale=2.0, world=world)
+            world.allreduce(np.zeros(3), op, prescale=2.0)
         with pytest.raises(hpccoll.UnsupportedError, match="MINLOC of dtype float64 is not defined: it takes pairs"):
-            hpccoll.allreduce(np.zeros(3), MINLOC, world=world)
+            world.allreduce(np.zeros(3), MINLOC)
         with pytest.raises(hpccoll.UnsupportedError, match="gives bool"):
-            hpccoll.allreduce(np.zeros(3), UserReduction(np.greater), world=world)
+            world.allreduce(np.zeros(3), UserReduction(np.greater))
         with pytest.raises(hpccoll.ResultSizeError, match=r"out has shape \(2,\), the result has \(3,\)"):
-            hpccoll.allreduce(np.zeros(3), op, out=np.zeros(2), world=world)
+            world.allreduce(np.zeros(3), op, out=np.zeros(2))
         with pytest.raises(ZeroDivisionError):
-            hpccoll.allreduce(np.zeros(3), UserReduction(lambda a, b: 1 // 0), world=world)
-        assert hpccoll.allreduce(1, world=world) == 2
+            world.allreduce(np.zeros(3), UserReduction(lambda a, b: 1 // 0))
+        assert world.allreduce(1) == 2
 
     testing.run(threads(2), program)
     for wrong in ("x", 0, None):

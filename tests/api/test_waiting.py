@@ -64,7 +64,7 @@ def test_other_ways_are_refused() -> None:
 
 def calls_of(world: hpccoll.World) -> dict[str, Callable[[], object]]:
     """Calls in which rank 0 waits for rank 1, by the way that they take through the library."""
-    plan = hpccoll.allreduce_init(np.ones(4), world=world)
+    plan = world.allreduce_init(np.ones(4))
 
     def start_plan() -> None:
         plan.start()
@@ -72,15 +72,15 @@ def calls_of(world: hpccoll.World) -> dict[str, Callable[[], object]]:
 
     def message() -> None:
         if world.rank:
-            hpccoll.send(np.ones(4), 0, world=world)
+            world.send(np.ones(4), 0)
         else:
-            hpccoll.recv(np.ones(4), 1, world=world)
+            world.recv(np.ones(4), 1)
 
     return {
-        "barrier": lambda: hpccoll.barrier(world=world),
-        "allreduce": lambda: hpccoll.allreduce(np.ones(4), world=world),
-        "large": lambda: hpccoll.allreduce(np.ones(9000), world=world),
-        "named": lambda: hpccoll.allreduce(np.ones(4), name="x", world=world),
+        "barrier": lambda: world.barrier(),
+        "allreduce": lambda: world.allreduce(np.ones(4)),
+        "large": lambda: world.allreduce(np.ones(9000)),
+        "named": lambda: world.allreduce(np.ones(4), name="x"),
         "recv": message,
         "plan": start_plan,
     }
@@ -94,7 +94,7 @@ def test_a_rank_that_waits_long_sleeps(wait: str, call: str) -> None:
     def program(world: hpccoll.World) -> float:
         calls = calls_of(world)
         calls[call]()
-        hpccoll.barrier(world=world)
+        world.barrier()
         if world.rank:
             time.sleep(LATE)
         began, used = time.monotonic(), time.thread_time()

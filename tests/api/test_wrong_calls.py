@@ -13,7 +13,6 @@ from hpccoll import testing
 REDUCING = ("allreduce", "reduce", "reducescatter", "scan", "exscan")
 ARGUMENTS = {
     "name": [3, "", b"x", "unnamed call 0", "n" * 5000],
-    "world": ["world", 0],
     "x": ["text", object(), X.astype(object), np.ma.masked_array(X)],
     "out": [lambda right, spoil=spoil: spoil(right) for _, _, spoil in WRONG.values()],
 }
@@ -33,11 +32,11 @@ def wrong_calls(operation):
 
 
 def call(operation, world, wrong=None):
-    arguments = {"x": X, "name": "x", "world": world} | ({"root": 0} if operation in ROOTED else {})
+    arguments = {"x": X, "name": "x"} | ({"root": 0} if operation in ROOTED else {})
     if wrong:
         argument, value = wrong
         arguments[argument] = value(np.zeros_like(expected(operation, world))) if argument == "out" else value
-    got = getattr(hpccoll, operation)(arguments.pop("x"), **arguments)
+    got = getattr(world, operation)(arguments.pop("x"), **arguments)
     return got[0] if operation == "alltoall" else got
 
 

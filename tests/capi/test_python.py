@@ -27,7 +27,7 @@ def given_to_c(library: ctypes.CDLL, world: hpccoll.World) -> ctypes.c_void_p:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     given = ctypes.c_void_p()
-    found = pointer(hpccoll.capsule(world), b"hpccoll.world")
+    found = pointer(world.capsule(), b"hpccoll.world")
     assert library.hpccoll_world_from_python(found, ctypes.byref(given)) == 0
     return given
 
@@ -46,7 +46,7 @@ def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
         assert (library.hpccoll_rank(c), library.hpccoll_size(c)) == (world.rank, world.size)
         for turn in range(20):
             x = np.full(turn + 1, world.rank + 1.0)
-            handle = hpccoll.allreduce_async(x.copy(), hpccoll.MAX, world=world)  # unnamed on both sides, in flight
+            handle = world.allreduce_async(x.copy(), hpccoll.MAX)  # unnamed on both sides, in flight
             assert add(library, c, x) == 0
             assert (x == world.size * (world.size + 1) / 2).all()
             assert (handle.wait() == world.size).all()
@@ -74,15 +74,15 @@ def test_small_calls_of_both_sides(library: ctypes.CDLL) -> None:
             if side == 0:
                 assert add(library, c, x) == 0
             elif side == 1:
-                assert hpccoll.allreduce(x, out=x, name=f"named {turn % 5}", world=world) is x
+                assert world.allreduce(x, out=x, name=f"named {turn % 5}") is x
             elif side == 2 and turn % 3 == 0:
-                hpccoll.join(world=world)
+                world.join()
                 continue
             else:
-                assert hpccoll.allreduce(x, out=x, world=world) is x
+                assert world.allreduce(x, out=x) is x
             assert (x == expected).all(), (turn, side)
         taken = world.stats()["shortcuts"]
-        assert (hpccoll.allgather(np.array([taken]), name="taken", world=world) == taken).all()
+        assert (world.allgather(np.array([taken]), name="taken") == taken).all()
 
 
 @pytest.mark.mpi
@@ -92,7 +92,7 @@ def test_c_may_end_its_use(library: ctypes.CDLL) -> None:
         c = given_to_c(library, world)
         assert library.hpccoll_world_free(ctypes.byref(c)) == 0
         assert c.value is None
-        assert hpccoll.allreduce(np.ones(1), world=world) == world.size
+        assert world.allreduce(np.ones(1)) == world.size
 
 
 @pytest.mark.mpi
@@ -106,9 +106,9 @@ def test_plans_of_both_sides(library: ctypes.CDLL, elements: int) -> None:
         make = library.hpccoll_allreduce_init
         data, count = ctypes.c_void_p(x.ctypes.data), ctypes.c_int64(x.size)
         assert make(ctypes.c_void_p(-1), data, count, FLOAT64, SUM, None, c, ctypes.byref(plan)) == 0
-        of_python = hpccoll.allreduce_init(y, hpccoll.MAX, out=y, world=world)
+        of_python = world.allreduce_init(y, hpccoll.MAX, out=y)
         half = world.split(world.rank % 2)
-        with hpccoll.barrier_init(world=half) as barrier:
+        with half.barrier_init() as barrier:
             for step in range(5):
                 x[:], y[:] = world.rank + step, world.rank + step
                 assert library.hpccoll_start(plan) == 0
@@ -145,7 +145,7 @@ def test_process_sets_of_both_sides(library: ctypes.CDLL) -> None:
                 x = np.full(1000, world.rank + turn, np.float64)
                 assert add(library, one, x) == 0
                 assert (x == sum(range(parity, world.size, 2)) + turn * half.size).all()
-            assert (hpccoll.allreduce(np.ones(2), world=half) == half.size).all()
+            assert (half.allreduce(np.ones(2)) == half.size).all()
             assert library.hpccoll_world_free(ctypes.byref(of_half)) == 0
             half.shutdown()
             if turn != 1:

@@ -329,7 +329,7 @@ def joined(world):
 def sets(world):
     """Process sets share the device of their World."""
     half = world.split(world.rank % 2)
-    same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32)), world=half), np.full(9, half.size, np.float32))
+    same(half.allreduce(to_cupy(np.ones(9, np.float32))), np.full(9, half.size, np.float32))
     same(hpccoll.allreduce(to_cupy(np.ones(9, np.float32))), np.full(9, world.size, np.float32))
     half.shutdown()
 
@@ -395,7 +395,7 @@ def messages_that_fail(world):
     same(x, np.ones(4, np.float32))
     other.wait()
     own = world.subset(range(world.size))
-    handles = [hpccoll.recv_async(x, left, tag=4, world=own), hpccoll.send_async(y, right, tag=5, world=own)]
+    handles = [own.recv_async(x, left, tag=4), own.send_async(y, right, tag=5)]
     own.shutdown()
     for handle in handles:
         raises(hpccoll.ShutDownError, "shut down", handle.wait)
@@ -414,8 +414,8 @@ def overlapping(world):
         first, handles = (world.rank + step) % len(mine), []
         for n, one in mine[first:] + mine[:first]:
             x = to_cupy(np.full((one.size, n), step + one.rank, np.float32))
-            begin = (hpccoll.allreduce_async, hpccoll.allgather_async, hpccoll.reducescatter_async)[step % 3]
-            handles += [(n, one, begin(x, name=f"x{step % 2}", world=one))]
+            begin = (one.allreduce_async, one.allgather_async, one.reducescatter_async)[step % 3]
+            handles += [(n, one, begin(x, name=f"x{step % 2}"))]
         for n, one, handle in handles:
             each = step + np.arange(one.size, dtype=np.float32)
             want = each.repeat(one.size) if step % 3 == 1 else each.sum().repeat((one.size, 0, 1)[step % 3])

@@ -15,10 +15,10 @@ from doubles import Stream, current, read, write
 import hpccoll
 import hpccoll.torch as hvd
 from hpccoll import device_arrays
+from hpccoll.default_world import current as default_world
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.process_group import ProcessGroup
 from hpccoll.torch.distributed.work import Work
-from hpccoll.world import current as default_world
 
 
 class OnGpu(torch.Tensor):

@@ -63,7 +63,7 @@ def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
     for members, world in process_sets.all_worlds().items():
         if world:
             made[members] = ctypes.c_void_p()
-            capsule = ctypes.c_void_p(pointer(hpccoll.capsule(world), b"hpccoll.world"))
+            capsule = ctypes.c_void_p(pointer(world.capsule(), b"hpccoll.world"))
             check(LIBRARY.hpccoll_world_from_python(capsule, ctypes.byref(made[members])))
     return made
 

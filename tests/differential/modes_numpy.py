@@ -13,7 +13,7 @@ import hpccoll
 
 def arguments(unit: Unit) -> dict[str, Any]:
     call = unit.calls[0]
-    given: dict[str, Any] = {"world": process_sets.world_of(unit.members)}
+    given: dict[str, Any] = {}
     if call.operation in REDUCES:
         given["op"] = hpccoll.Reduction[call.reduction]
     if call.factors != (1.0, 1.0):
@@ -57,9 +57,9 @@ def blocking(program: Program, rank: int, size: int, turn: int) -> list[Array | 
         call, inputs = unit.calls[0], inputs_of(unit, turn)
         if call.operation == "sendrecv":
             (to, source), result = neighbours(unit), place_for(call)
-            hpccoll.sendrecv(inputs[0], to, result, source, world=process_sets.world_of(unit.members))
+            process_sets.world_of(unit.members).sendrecv(inputs[0], to, result, source)
             return [result]
-        function = getattr(hpccoll, call.operation)
+        function = getattr(process_sets.world_of(unit.members), call.operation)
         return arrays(unit, function(one_or_all(unit, inputs), name=call.name, **arguments(unit)))
 
     return placed(program, [(unit, run(unit)) for unit in program.units(rank, size)])
@@ -71,9 +71,9 @@ def asynchronous(program: Program, rank: int, size: int, turn: int) -> list[Arra
         if call.operation == "sendrecv":
             (to, source), result = neighbours(unit), place_for(call)
             world = process_sets.world_of(unit.members)
-            received = hpccoll.recv_async(result, source, world=world)
-            return [received, hpccoll.send_async(inputs[0], to, world=world), result]
-        function = getattr(hpccoll, f"{call.operation}_async")
+            received = world.recv_async(result, source)
+            return [received, world.send_async(inputs[0], to), result]
+        function = getattr(process_sets.world_of(unit.members), f"{call.operation}_async")
         return function(one_or_all(unit, inputs), name=call.name, **arguments(unit))
 
     def end(unit: Unit, begun: Any) -> list[Array | None]:
@@ -95,10 +95,11 @@ def planned(program: Program, rank: int, size: int) -> Results:
         if call.operation == "sendrecv":
             (to, source), result = neighbours(unit), place_for(call)
             world = process_sets.world_of(unit.members)
-            both = [hpccoll.recv_init(result, source, world=world), hpccoll.send_init(inputs[0], to, world=world)]
+            both = [world.recv_init(result, source), world.send_init(inputs[0], to)]
             made.append((unit, inputs, both, result))
         else:
-            plan = getattr(hpccoll, f"{call.operation}_init")(one_or_all(unit, inputs), **arguments(unit))
+            make = getattr(process_sets.world_of(unit.members), f"{call.operation}_init")
+            plan = make(one_or_all(unit, inputs), **arguments(unit))
             made.append((unit, inputs, [plan], None))
     results = [one_start(program, made, turn) for turn in range(program.turns)]
     for _, _, plans, _ in made:

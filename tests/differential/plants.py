@@ -23,13 +23,13 @@ def mean_for_sum() -> None:
     """A sum of floats is a mean."""
 
     def wrap(f: Function) -> Function:
-        def wrong(x: Any, op: Any = hpccoll.SUM, **more: Any) -> Any:
+        def wrong(world: hpccoll.World, x: Any, op: Any = hpccoll.SUM, **more: Any) -> Any:
             first = x[0] if isinstance(x, list) else x
-            return f(x, hpccoll.AVERAGE if op == hpccoll.SUM and first.dtype.kind == "f" else op, **more)
+            return f(world, x, hpccoll.AVERAGE if op == hpccoll.SUM and first.dtype.kind == "f" else op, **more)
 
         return wrong
 
-    _replace(hpccoll, "allreduce", wrap)
+    _replace(hpccoll.World, "allreduce", wrap)
 
 
 def numbers_of_reductions() -> None:
@@ -48,29 +48,29 @@ def layout() -> None:
     """An array's elements are taken in the order in which they lie in memory."""
 
     def wrap(f: Function) -> Function:
-        def wrong(x: Any, *given: Any, **more: Any) -> Any:
-            return f(x if isinstance(x, list) else np.ravel(x, order="K").reshape(x.shape), *given, **more)
+        def wrong(world: hpccoll.World, x: Any, *given: Any, **more: Any) -> Any:
+            return f(world, x if isinstance(x, list) else np.ravel(x, order="K").reshape(x.shape), *given, **more)
 
         return wrong
 
     for name in ("allreduce", "allgather", "broadcast", "scan"):
-        _replace(hpccoll, name, wrap)
+        _replace(hpccoll.World, name, wrap)
 
 
 def types_of_bytes() -> None:
     """The ranks compare only the size of an element, if its type moves as bytes."""
 
     def wrap(f: Function) -> Function:
-        def wrong(x: Any, *given: Any, **more: Any) -> Any:
+        def wrong(world: hpccoll.World, x: Any, *given: Any, **more: Any) -> Any:
             if isinstance(x, list) or (x.dtype.kind in NOT_BYTES and x.dtype.isnative):
-                return f(x, *given, **more)
-            result = f(np.ascontiguousarray(x).reshape(x.shape).view(f"V{x.itemsize}"), *given, **more)
+                return f(world, x, *given, **more)
+            result = f(world, np.ascontiguousarray(x).reshape(x.shape).view(f"V{x.itemsize}"), *given, **more)
             return None if result is None else result.view(x.dtype)
 
         return wrong
 
     for name in ("allgather", "broadcast", "gather"):
-        _replace(hpccoll, name, wrap)
+        _replace(hpccoll.World, name, wrap)
 
 
 def gradient_of_broadcast() -> None:

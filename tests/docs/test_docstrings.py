@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("docstrings.py")
 FUNCTIONS = {
     name: value
     for name in hpccoll.__all__
-    if inspect.isfunction(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.preemption"
+    if inspect.isroutine(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.preemption"
 }
 HANDLE = ("wait", "done", "launched", "rows")
 METHODS = {
@@ -91,10 +91,11 @@ def test_examples_run() -> None:
 
 
 def on(page: str) -> set[str]:
-    """The names that a page of the reference shows: `::: hpccoll.World`, or `::: hpccoll.p2p` with all in it."""
+    """The names that a page of the reference shows: `::: hpccoll.World`, or all in `::: hpccoll.p2p.Messages`."""
     text = (ROOT / "docs" / page).read_text()
     shown = set(re.findall(r"^::: \S*?(\w+)$", text, re.MULTILINE)) | set(re.findall(r"heading: (\w+)", text))
     found = [pkgutil.resolve_name(name) for name in re.findall(r"^::: (\S+)$", text, re.MULTILINE)]
+    shown |= {name for thing in found if inspect.isclass(thing) for name in vars(thing)}
     return shown.union(*(thing.__all__ for thing in found if inspect.ismodule(thing)))
 
 

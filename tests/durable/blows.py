@@ -74,7 +74,7 @@ def state(world: hpccoll.World, path: Path) -> Any:
         field = io.load(path, "field", offset=(0, 0), shape=(MOST, 4), world=world)
     except io.CheckpointError as error:
         return str(error) if "No such file" not in str(error) else None
-    everybody = hpccoll.allgather(rows, world=world)
+    everybody = world.allgather(rows)
     return step, everybody.tolist(), field.tolist()
 
 

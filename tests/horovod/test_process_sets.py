@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-import hpccoll
 import hpccoll.horovod as hvd
 from hpccoll.frontend.process_sets import world_of
 
@@ -19,7 +18,7 @@ def ended():
 
 
 def total(process_set: hvd.ProcessSet) -> list[int]:
-    return hpccoll.allgather(np.array([hvd.rank()]), world=world_of(process_set)).tolist()
+    return world_of(process_set).allgather(np.array([hvd.rank()])).tolist()
 
 
 def test_the_global_process_set():

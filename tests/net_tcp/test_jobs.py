@@ -74,11 +74,11 @@ assert (hpccoll.allgather(rows) == np.concatenate([np.full((r + 1, 3), r) for r 
 gotten, splits = hpccoll.alltoall(np.repeat(np.arange(size), 5) + 100 * rank, [5] * size)
 assert (gotten == np.repeat([rank + 100 * r for r in everyone], 5)).all()
 pair = hpccoll.world().split(rank % 2)
-assert hpccoll.allgather(rank, world=pair).tolist() == [r for r in everyone if r % 2 == rank % 2]
+assert pair.allgather(rank).tolist() == [r for r in everyone if r % 2 == rank % 2]
 assert hpccoll.world().stats()["net_sent_bytes"] > 0
 hpccoll.shutdown()
 with hpccoll.World(rendezvous=meet(prefix="again"), verbose=0) as world:
-    assert hpccoll.allreduce(1, world=world) == size
+    assert world.allreduce(1) == size
 """
 
 

@@ -48,7 +48,7 @@ hpccoll.init()
 with hpccoll.World(verbose=0) as other:  # a context and a worker of its own
     for i in range(20):
         x = hpccoll.allreduce_async(numpy.ones(100_000), name="a")
-        y = hpccoll.allreduce_async(numpy.ones(100_000), name="a", world=other)
+        y = other.allreduce_async(numpy.ones(100_000), name="a")
         assert x.wait()[0] == y.wait()[0] == hpccoll.size()
 hpccoll.shutdown()
 print("fine", flush=True)

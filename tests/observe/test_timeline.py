@@ -64,9 +64,7 @@ def traced(tmp_path, layout, program, *, rank="", **options):
 def test_each_request_goes_through_the_five_words(tmp_path, layout):
     def program(world):
         for _ in range(3):
-            handles = [
-                hpccoll.allreduce_async(np.ones(100 * (i + 1), np.float32), name=f"t{i}", world=world) for i in range(5)
-            ]
+            handles = [world.allreduce_async(np.ones(100 * (i + 1), np.float32), name=f"t{i}") for i in range(5)]
             for handle in handles:
                 handle.wait()
 
@@ -83,14 +81,14 @@ def test_each_request_goes_through_the_five_words(tmp_path, layout):
 
 
 def test_one_file_a_rank(tmp_path):
-    rows = traced(tmp_path, "2+1", lambda world: hpccoll.allreduce(1, name="x", world=world), rank="{rank}")
+    rows = traced(tmp_path, "2+1", lambda world: world.allreduce(1, name="x"), rank="{rank}")
     assert [words(r["x"]) for r in rows] == [WORDS] * 3
     pids = {json.loads((tmp_path / f"timeline{r}.json").read_text())["traceEvents"][0]["pid"] for r in range(3)}
     assert pids == {0, 1, 2}
 
 
 def test_only_rank_0_writes_one_file(tmp_path):
-    traced(tmp_path, "3", lambda world: hpccoll.barrier(world=world))
+    traced(tmp_path, "3", lambda world: world.barrier())
     assert [file.name for file in tmp_path.iterdir()] == ["timeline.json"]
 
 
@@ -99,11 +97,11 @@ def test_what_ends_otherwise(tmp_path):
 
     def program(world):
         with pytest.raises(hpccoll.MismatchError):
-            hpccoll.allreduce(np.ones(2 + world.rank), name="unequal", world=world)
+            world.allreduce(np.ones(2 + world.rank), name="unequal")
         half = world.subset([0, 1])
-        hpccoll.allreduce(1, name="of a set", world=half)
-        hpccoll.barrier(name="no bytes", world=world)
-        hpccoll.join(world=world)
+        half.allreduce(1, name="of a set")
+        world.barrier(name="no bytes")
+        world.join()
 
     rows = traced(tmp_path, "2", program)
     assert words(rows["unequal"]) == ["enqueue", "negotiate", "complete"]
@@ -120,8 +118,8 @@ def test_groups_of_several_types_and_long_names(tmp_path):
 
     def program(world):
         x = [np.ones(3, np.float32), np.ones(3, np.float64)]
-        hpccoll.allreduce(x, name="mixed", world=world)
-        handles = [hpccoll.allreduce_async(np.ones(3), name=long + end, world=world) for end in (".w", ".b")]
+        world.allreduce(x, name="mixed")
+        handles = [world.allreduce_async(np.ones(3), name=long + end) for end in (".w", ".b")]
         for handle in handles:
             handle.wait()
 
@@ -134,7 +132,7 @@ def test_groups_of_several_types_and_long_names(tmp_path):
 
 def test_control_messages_are_marked_on_demand(tmp_path):
     def program(world):
-        hpccoll.barrier(world=world)
+        world.barrier()
 
     assert "control messages" not in traced(tmp_path, "2", program)
     marks = traced(tmp_path, "2", program, mark_cycles=True)["control messages"]
@@ -161,7 +159,7 @@ def test_a_reader_that_is_too_slow_is_told(tmp_path, monkeypatch):
 
     def program(world):
         for _ in range(4000):
-            hpccoll.allreduce(1, name="x", world=world)
+            world.allreduce(1, name="x")
 
     path = tmp_path / "timeline.json"
     rows = traced(tmp_path, "1", program)
@@ -187,7 +185,7 @@ def test_twice_and_nowhere(tmp_path):
 def test_the_knob(tmp_path):
     testing.make_and_run(
         2,
-        lambda world: hpccoll.allreduce(1, name="b", world=world),
+        lambda world: world.allreduce(1, name="b"),
         timeline=str(tmp_path / "of-{rank}.json"),
     )
     for rank in range(2):

@@ -22,7 +22,7 @@ def steps_until_stop(world, p, *, work=None):
     for step in range(FOREVER):
         if work:
             work(step)
-        assert hpccoll.allreduce(1, name="step", world=world) == world.size
+        assert world.allreduce(1, name="step") == world.size
         if p.should_stop():
             return step + 1
     raise AssertionError("nobody was stopped")
@@ -78,7 +78,7 @@ def test_many_requests_a_step_in_differing_orders():
                 steps += 1
                 names = [f"g{i}" for i in range(20)]
                 order.shuffle(names)
-                handles = [hpccoll.allreduce_async(np.ones(10), name=n, world=world) for n in names]
+                handles = [world.allreduce_async(np.ones(10), name=n) for n in names]
                 order.shuffle(handles)
                 for handle in handles:
                     handle.wait()
@@ -94,10 +94,10 @@ def test_no_message_more_a_step():
     def program(world):
         with hpccoll.preemption((), world=world) as p:
             for _ in range(20):
-                hpccoll.barrier(name="warm", world=world)
+                world.barrier(name="warm")
             before = world.stats()
             for _ in range(50):
-                hpccoll.barrier(name="warm", world=world)
+                world.barrier(name="warm")
                 assert not p.should_stop()
             quiet = world.stats()
             counted.wait()  # who asks is heard by all at once
@@ -130,19 +130,19 @@ def test_a_refused_request_tells_nothing():
     def program(world):
         with hpccoll.preemption((), world=world) as p:
             before = world.stats()["entries"]
-            hpccoll.barrier(name="a", world=world)
-            first = hpccoll.allreduce_async(np.ones(1), name="twice", world=world) if world.rank == 0 else None
+            world.barrier(name="a")
+            first = world.allreduce_async(np.ones(1), name="twice") if world.rank == 0 else None
             if world.rank == 1:
                 p.ask()
             while world.stats()["entries"] < before + 2:  # PREEMPT's is behind all that was waited for
                 time.sleep(0.001)
             if world.rank == 0:
                 with pytest.raises(hpccoll.DuplicateNameError):
-                    hpccoll.allreduce(np.ones(1), name="twice", world=world)
+                    world.allreduce(np.ones(1), name="twice")
                 refused.set()
             assert refused.wait(60)
             assert not p.should_stop()
-            (first or hpccoll.allreduce_async(np.ones(1), name="twice", world=world)).wait()
+            (first or world.allreduce_async(np.ones(1), name="twice")).wait()
             assert p.should_stop()
 
     threads("2", program)
@@ -157,11 +157,11 @@ def test_ranks_that_have_joined_learn_it_at_the_end_of_the_join(layout):
                 p.ask()
             else:
                 for step in range(FOREVER):
-                    hpccoll.allreduce(np.ones(3), name="step", world=world)
+                    world.allreduce(np.ones(3), name="step")
                     if p.should_stop():
                         stopped = step
                         break
-            hpccoll.join(world=world)
+            world.join()
             assert p.should_stop()
             return stopped
 
@@ -178,9 +178,9 @@ def test_process_sets_stop_by_themselves():
                 p.ask()
             steps = 0
             while steps < 50 and not p.should_stop():
-                hpccoll.allreduce(1, name="step", world=half)
+                half.allreduce(1, name="step")
                 steps += 1
-            hpccoll.barrier(name="both", world=world)
+            world.barrier(name="both")
             assert not all_of_us.should_stop()
             return steps
 
@@ -196,7 +196,7 @@ def test_a_world_that_ends_and_one_that_follows():
         for _ in range(3):
             one = world.subset(range(world.size))
             with hpccoll.preemption((), world=one) as p:
-                hpccoll.barrier(name="clean", world=one)
+                one.barrier(name="clean")
                 assert not p.should_stop()
                 p.ask()
                 steps_until_stop(one, p)
@@ -221,5 +221,5 @@ def test_a_signal_to_one_rank(number):
                     threading.Timer(delay, os.kill, (os.getpid(), number)).start()
                 stopped = steps_until_stop(own, p)
                 assert p.reason == (number.name if world.rank == chosen else "")
-            assert hpccoll.allgather_object(stopped, world=world) == [stopped] * world.size
+            assert world.allgather_object(stopped) == [stopped] * world.size
             own.shutdown()

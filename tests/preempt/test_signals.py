@@ -26,7 +26,7 @@ def world():
 
 
 def stops(p, world):
-    hpccoll.barrier(world=world)
+    world.barrier()
     return p.should_stop()
 
 
@@ -103,7 +103,7 @@ def test_a_signal_wakes_a_rank_that_waits():
         time.sleep(0.1)
         os.kill(os.getpid(), USR1)
         assert seen.wait(30)
-        hpccoll.barrier(world=worlds[1])
+        worlds[1].barrier()
         stopped.append(hpccoll.preemption((), world=worlds[1]).should_stop())
 
     stopped: list[bool] = []
@@ -111,7 +111,7 @@ def test_a_signal_wakes_a_rank_that_waits():
     with hpccoll.preemption(world=worlds[0]) as p:
         ask, p.ask = p.ask, lambda reason: (ask(reason), seen.set())
         thread.start()
-        hpccoll.barrier(world=worlds[0])
+        worlds[0].barrier()
         assert p.should_stop()
     thread.join()
     assert stopped == [True]

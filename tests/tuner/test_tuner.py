@@ -17,7 +17,7 @@ SMALL = [f"g{i}" for i in range(40)]
 def step(world, names=SMALL):
     """One step of a training: all gradients at once. Returns how many batches they went in."""
     before = world.stats()["batches"]
-    handles = [hpccoll.allreduce_async(np.full(64, float(world.rank)), name=name, world=world) for name in names]
+    handles = [world.allreduce_async(np.full(64, float(world.rank)), name=name) for name in names]
     for handle in handles:
         assert handle.wait()[0] == sum(range(world.size))
     return world.stats()["batches"] - before
@@ -27,7 +27,7 @@ def change(world, threshold):
     """Rank 0 proposes; one step carries it to all ranks."""
     if world.rank == 0:
         world.core.tune(threshold, 1 << 30, 1.0)
-    hpccoll.barrier(world=world)
+    world.barrier()
     step(world)
     assert world.base.loop.tuning()["fusion_threshold"] == threshold
 
@@ -113,7 +113,7 @@ def test_tunes_a_bad_threshold(tmp_path, capfd):
             for _ in range(20):
                 step(world)
             mine = world.base.tuner is not None and world.base.tuner.outcome is not None
-            ended = bool(hpccoll.allreduce(int(mine), op=hpccoll.MAX, world=world, name="ended"))
+            ended = bool(world.allreduce(int(mine), op=hpccoll.MAX, name="ended"))
         step(world)
         return world.base.loop.tuning()
 

@@ -117,10 +117,7 @@ class Steps:
 
         def step() -> None:
             of = f"control.group.{len(self.arrays)}"
-            handles = [
-                hpccoll.allreduce_async(group, name=f"{of}.{i}", out=group, world=world)
-                for i, group in enumerate(groups)
-            ]
+            handles = [world.allreduce_async(group, name=f"{of}.{i}", out=group) for i, group in enumerate(groups)]
             for handle in handles:
                 handle.wait()
 

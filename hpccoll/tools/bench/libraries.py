@@ -75,20 +75,20 @@ class Hpccoll:
             "scatter": lambda: hpccoll.scatter(None if task.rank else x, **named),
             "scan": lambda: hpccoll.scan(x, **named),
             "exscan": lambda: hpccoll.exscan(x, **named),
-            "barrier": lambda: hpccoll.barrier(name=name, world=world),
+            "barrier": lambda: world.barrier(name=name),
             "sendrecv": lambda: self._sendrecv(task),
         }
         return calls[task.collective.name]
 
     def _sendrecv(self, task: Task) -> None:
-        sent = hpccoll.send_async(task.x, (task.rank + 1) % task.ranks, world=self.world)
-        hpccoll.recv(task.out, (task.rank - 1) % task.ranks, world=self.world)
+        sent = self.world.send_async(task.x, (task.rank + 1) % task.ranks)
+        self.world.recv(task.out, (task.rank - 1) % task.ranks)
         sent.wait()
 
     def start(self) -> Start | None:
         """See Library.start."""
         world = self.world
-        return lambda name, x: hpccoll.allreduce_async(x, name=name, out=x, world=world).wait
+        return lambda name, x: world.allreduce_async(x, name=name, out=x).wait
 
     def close(self) -> None:
         """See Library.close."""

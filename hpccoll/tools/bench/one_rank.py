@@ -31,7 +31,7 @@ from hpccoll import _core, bootstrap, compared, config
 from hpccoll.compared import Compared
 from hpccoll.net.threads import ThreadNet
 from hpccoll.rendezvous import MpiRendezvous, codec
-from hpccoll.world import from_parts
+from hpccoll.worlds import from_parts
 
 PER_NODE = 6
 FIRST_PID = 1_000_000

@@ -79,25 +79,25 @@ class WorldRanks:
 
     def barrier(self) -> None:
         """See Ranks.barrier."""
-        hpccoll.barrier(world=self._world)
+        self._world.barrier()
 
     def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         """See Ranks.slowest."""
-        found: NDArray[np.float64] = hpccoll.allreduce(seconds, hpccoll.MAX, world=self._world)
+        found: NDArray[np.float64] = self._world.allreduce(seconds, hpccoll.MAX)
         return found
 
     def share(self, value: Any) -> list[Any]:
         """See Ranks.share."""
-        return hpccoll.allgather_object(value, world=self._world)
+        return self._world.allgather_object(value)
 
     def send(self, value: float, peer: int) -> None:
         """See Ranks.send."""
-        hpccoll.send(np.array([value]), peer, world=self._world)
+        self._world.send(np.array([value]), peer)
 
     def receive(self, peer: int) -> float:
         """See Ranks.receive."""
         found = np.empty(1)
-        hpccoll.recv(found, peer, world=self._world)
+        self._world.recv(found, peer)
         return float(found[0])
 
 

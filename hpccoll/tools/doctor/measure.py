@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import World, allreduce, errors
+from hpccoll import World, errors
 from hpccoll.checks.finding import Facts
 from hpccoll.checks.survey import Survey
 from hpccoll.tools.doctor import rounds
@@ -206,12 +206,12 @@ def _time_allreduce(comm: Any, nbytes: int, nodes: str) -> dict[str, float]:
     with World(comm, verbose=0, check=False, nodes=nodes) as world:
         small, large = np.ones(2, np.float32), np.ones(nbytes // 4, np.float32)
         copied = large.copy()
-        usual, mean, worst = _times(comm, lambda: allreduce(small, name="small", world=world), MANY)
+        usual, mean, worst = _times(comm, lambda: world.allreduce(small, name="small"), MANY)
         return {
             "small": usual,
             "mean": mean,
             "worst": worst,
-            "large": _times(comm, lambda: allreduce(large, name="large", world=world), FEW)[0],
+            "large": _times(comm, lambda: world.allreduce(large, name="large"), FEW)[0],
             "copy": _times(comm, lambda: np.copyto(copied, large), FEW)[0],
         }
 

@@ -17,7 +17,7 @@ from hpccoll.torch.distributed import rendezvous
 from hpccoll.torch.distributed.futures import Future
 from hpccoll.torch.distributed.process_group import ProcessGroup
 from hpccoll.torch.distributed.work import Work
-from hpccoll.world import subset_among
+from hpccoll.worlds import subset_among
 
 __all__ = ["NAME", "register"]
 

@@ -15,10 +15,11 @@ from torch._C._distributed_c10d import GradBucket
 
 from hpccoll.collectives import Reduction
 from hpccoll.compression import Compression
+from hpccoll.default_world import current
 from hpccoll.frontend.sequence_names import SequenceNames
 from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.distributed.work import Work
-from hpccoll.world import World, current
+from hpccoll.worlds import World
 
 __all__ = ["State", "allreduce_hook"]
 

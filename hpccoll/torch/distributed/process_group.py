@@ -47,7 +47,7 @@ from hpccoll.torch.distributed.arguments import (
 )
 from hpccoll.torch.distributed.futures import name_in_callback
 from hpccoll.torch.distributed.work import Work
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["ProcessGroup"]
 

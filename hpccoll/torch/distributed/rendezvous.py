@@ -15,7 +15,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvo
 
 from hpccoll import config, detect, errors
 from hpccoll.rendezvous import StoreRendezvous
-from hpccoll.world import World
+from hpccoll.worlds import World
 
 __all__ = ["SCHEME", "install", "make_world", "through_store"]
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from hpccoll import collectives, errors
+from hpccoll import errors
+from hpccoll.default_world import current
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.state import checked_names
@@ -125,7 +126,7 @@ class SamplerStateHandler(_DictHandler):
 
     def sync(self) -> None:
         """See StateHandler."""
-        found = collectives.broadcast_object(self.value.state_dict(), self.source, name="hpccoll.elastic.sampler")
+        found = current().broadcast_object(self.value.state_dict(), self.source, name="hpccoll.elastic.sampler")
         self.value.load_state_dict(found)
 
 

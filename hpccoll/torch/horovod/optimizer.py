@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from hpccoll import collectives, errors
+from hpccoll import errors
 from hpccoll.frontend.buckets import one_bucket_each
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.deltas import Deltas
@@ -115,7 +115,7 @@ class _Reducing(Attributes):
             if self._gradients and isinstance(self, torch.optim.LBFGS):
                 spec = self._gradients.spec
                 value = torch.as_tensor(loss).detach()
-                return collectives.allreduce(value, spec.op, name=LOSS, world=spec.world)
+                return spec.world.allreduce(value, spec.op, name=LOSS)
             return loss
 
         return evaluate

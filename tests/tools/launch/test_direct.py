@@ -36,7 +36,7 @@ WORLD = """
 import os, sys, hpccoll
 hpccoll.init()
 with hpccoll.World(verbose=0) as another:
-    assert hpccoll.allreduce(1, world=another) == hpccoll.size()
+    assert another.allreduce(1) == hpccoll.size()
 assert hpccoll.allreduce(1) == hpccoll.size() == 3 and "mpi4py" not in sys.modules
 print("fine", hpccoll.rank(), os.environ["GREETING"])
 hpccoll.shutdown()

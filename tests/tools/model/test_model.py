@@ -83,9 +83,9 @@ for latency, algorithm in ((20_000, "auto"), (1_000_000, "auto"), *((20_000, nam
     for dtype, count in (("float32", 1), ("float32", 30000), ("float16", 30000), ("float32", 300000)):
         x = np.ones(count, dtype)
         for _ in range(2):
-            hpccoll.allreduce(x, name="x", world=world)
+            world.allreduce(x, name="x")
         before = world.stats()
-        hpccoll.allreduce(x, name="x", world=world)
+        world.allreduce(x, name="x")
         sent = {name: value - before[name] for name, value in world.stats().items()}
         mine = [sent[f"{what}_net"] for what in ("control_messages", "control_bytes")]
         mine += [sent["net_sent_messages"] - mine[0], sent["net_sent_bytes"] - mine[1]]

@@ -42,7 +42,7 @@ def test_two_sets_in_different_orders(job):
 world = init(stall_limit=3)
 sets = world.subset([0, 1]), world.subset([1, 0])
 for one in sets if rank == 0 else sets[::-1]:
-    hpccoll.allreduce(1.0, name=f"of {sets.index(one)}", world=one)
+    one.allreduce(1.0, name=f"of {sets.index(one)}")
 """
     one = job(program, 2)
     one.wait()

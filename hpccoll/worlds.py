@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A World is a communicator: ranks that act together. A process can hold several; one of them is the default."""
+"""A World is a communicator: ranks that act together. A process can hold several."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ from hpccoll import (
     shared,
     topology,
 )
+from hpccoll.collectives import Collectives
 from hpccoll.compared import Compared
+from hpccoll.from_c import ForC
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside, check_inside
+from hpccoll.p2p import Messages
+from hpccoll.plans import Persistent
+from hpccoll.prefix import Prefix
 from hpccoll.rendezvous import Rendezvous, agreed
+from hpccoll.rooted import Rooted
 
-__all__ = ["World", "current", "from_parts", "init", "is_initialized", "shutdown", "subset_among"]
+__all__ = ["World", "from_parts", "subset_among"]
 
 STOP_AT_LEAST = 5.0
 """Seconds for the ranks to agree on the end of the log, where the time to wait for all of them is over."""
@@ -42,14 +48,14 @@ Compare = Callable[[str, Any], Compared[Any]]
 """Takes a word for what is compared and this rank's value; returns what all ranks say."""
 
 
-class World:
+class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
     """A communicator: all ranks of an MPI communicator, or some ranks of another World (a process set).
 
     The ranks of a World are numbered from 0; the arguments `root`, `dest` and `source`, the property `rank` and the
     error messages mean these numbers.
 
         >>> with hpccoll.World() as world:
-        ...     total = hpccoll.allreduce(np.ones(1), world=world)
+        ...     total = world.allreduce(np.ones(1))
         >>> total
         array([2.])
 
@@ -436,64 +442,3 @@ def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World
     """
     members = [int(r) for r in ranks]
     return parent._make(members, members, compare)
-
-
-# ---- the default World --------------------------------------------------------------------------------
-
-_default: World | None = None
-
-
-def init(comm: Any = None, **knobs: Any) -> World:
-    """Make the default World, unless there is one already; all ranks call this together.
-
-    :param comm: an mpi4py communicator; None: MPI.COMM_WORLD, or this process alone where there is no MPI
-    :param knobs: `rendezvous=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
-        environment
-    :returns: the default World
-    :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
-    :raises InvalidArgumentError: a knob is unknown or out of its bounds, or there is a World already and arguments are
-        given
-    """
-    global _default
-    if _default is None or _default.core.closed:
-        _default = World(comm, **knobs)
-        _default.core.open_gate(is_world=True)
-    elif comm is not None or knobs:
-        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
-    return _default
-
-
-def shutdown(*, wait: bool = True) -> None:
-    """End the default World, if there is one; `init()` may make another. See `World.shutdown`.
-
-    :param wait: False: end the World now, without waiting for the other ranks
-    """
-    global _default
-    ending_world, _default = _default, None
-    if ending_world is not None:
-        ending_world.shutdown(wait=wait)
-
-
-def is_initialized() -> bool:
-    """Say whether there is a default World that was not shut down.
-
-    :returns: True between `init()` and `shutdown()`
-    """
-    return _default is not None and not _default.core.closed
-
-
-def current(world: World | None = None) -> World:
-    """Give the default World.
-
-    :param world: a World, which is then returned; None: the default World
-    :returns: a World
-    :raises ShutDownError: there is no default World
-    :raises InvalidArgumentError: `world` is something else
-    """
-    if world is None and _default is not None:
-        return _default
-    if isinstance(world, World):
-        return world
-    if world is not None:
-        raise errors.InvalidArgumentError(f"world is {world!r}: use a hpccoll.World, or None for that of init()")
-    raise errors.ShutDownError("there is no World: call hpccoll.init() first")

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The World of `init()`, and the functions of the package, which are its methods."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, cast
+
+from hpccoll import _core, bootstrap, errors
+from hpccoll.outside import Outside
+from hpccoll.worlds import World
+
+__all__ = [
+    "allgather", "allgather_async", "allgather_init", "allgather_object", "allreduce", "allreduce_async",
+    "allreduce_init", "alltoall", "alltoall_async", "alltoall_init", "barrier", "barrier_async", "barrier_init",
+    "broadcast", "broadcast_async", "broadcast_init", "broadcast_object", "capsule", "exscan", "exscan_async",
+    "exscan_init", "gather", "gather_async", "gather_init", "gather_object", "init", "iprobe", "is_initialized", "join",
+    "join_async", "probe", "recv", "recv_async", "recv_init", "recv_object", "reduce", "reduce_async", "reduce_init",
+    "reducescatter", "reducescatter_async", "reducescatter_init", "scan", "scan_async", "scan_init", "scatter",
+    "scatter_async", "scatter_init", "scatter_object", "send", "send_async", "send_init", "send_object", "sendrecv",
+    "shutdown",
+]  # fmt: skip
+
+_NO_WORLD = "there is no World: call hpccoll.init() first"
+
+
+class _Nowhere(Outside):
+    """The process set of the default World where there is none."""
+
+    text = "init() has not made it"
+
+    def __init__(self) -> None:
+        """There are no ranks to describe."""
+
+    def refuse(self, operation: str) -> NoReturn:  # noqa: ARG002 - the text is the same for each
+        """Raise ShutDownError."""
+        raise errors.ShutDownError(_NO_WORLD)
+
+
+class _Default(World):
+    """What the functions of the package are methods of: it takes the place of whichever World `init()` has made.
+
+    So an operation is defined once, as a method, and its function costs no more than the method.
+    """
+
+    world: World | None
+    """The World that init() gave; None: there is none."""
+
+    def __init__(self) -> None:
+        """Begin without a World."""
+        self.become(None)
+
+    def become(self, world: World | None) -> None:
+        """Take the place of another World."""
+        self.world = world
+        self.core = cast("_core.Set", _Nowhere()) if world is None else world.core
+        self.base = cast("bootstrap.Base", None) if world is None else world.base
+
+    def __reduce__(self) -> str:
+        """Let a function of the package be pickled by its name, as functions are."""
+        return "default"
+
+
+default = _Default()
+
+
+def init(comm: Any = None, **knobs: Any) -> World:
+    """Make the default World, unless there is one already; all ranks call this together.
+
+    :param comm: an mpi4py communicator; None: MPI.COMM_WORLD, or this process alone where there is no MPI
+    :param knobs: `rendezvous=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
+        environment
+    :returns: the default World
+    :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
+    :raises InvalidArgumentError: a knob is unknown or out of its bounds, or there is a World already and arguments are
+        given
+    """
+    if default.world is None or default.world.core.closed:
+        world = World(comm, **knobs)
+        default.become(world)
+        world.core.open_gate(is_world=True)
+        return world
+    if comm is not None or knobs:
+        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
+    return default.world
+
+
+def shutdown(*, wait: bool = True) -> None:
+    """End the default World, if there is one; `init()` may make another. See `World.shutdown`.
+
+    :param wait: False: end the World now, without waiting for the other ranks
+    """
+    ending_world = default.world
+    default.become(None)
+    if ending_world is not None:
+        ending_world.shutdown(wait=wait)
+
+
+def is_initialized() -> bool:
+    """Say whether there is a default World that was not shut down.
+
+    :returns: True between `init()` and `shutdown()`
+    """
+    return default.world is not None and not default.world.core.closed
+
+
+def current(world: World | None = None) -> World:
+    """Give the default World.
+
+    :param world: a World, which is then returned; None: the default World
+    :returns: a World
+    :raises ShutDownError: there is no default World
+    :raises InvalidArgumentError: `world` is something else
+    """
+    if world is None and default.world is not None:
+        return default.world
+    if isinstance(world, World):
+        return world
+    if world is not None:
+        raise errors.InvalidArgumentError(f"world is {world!r}: use a hpccoll.World, or None for that of init()")
+    raise errors.ShutDownError(_NO_WORLD)
+
+
+# ---- the functions of the package: each method of a World that moves data ------------------------------------
+
+allreduce = default.allreduce
+allreduce_async = default.allreduce_async
+allgather = default.allgather
+allgather_async = default.allgather_async
+broadcast = default.broadcast
+broadcast_async = default.broadcast_async
+reducescatter = default.reducescatter
+reducescatter_async = default.reducescatter_async
+alltoall = default.alltoall
+alltoall_async = default.alltoall_async
+barrier = default.barrier
+barrier_async = default.barrier_async
+join = default.join
+join_async = default.join_async
+broadcast_object = default.broadcast_object
+allgather_object = default.allgather_object
+reduce = default.reduce
+reduce_async = default.reduce_async
+gather = default.gather
+gather_async = default.gather_async
+scatter = default.scatter
+scatter_async = default.scatter_async
+gather_object = default.gather_object
+scatter_object = default.scatter_object
+scan = default.scan
+scan_async = default.scan_async
+exscan = default.exscan
+exscan_async = default.exscan_async
+send = default.send
+send_async = default.send_async
+recv = default.recv
+recv_async = default.recv_async
+sendrecv = default.sendrecv
+probe = default.probe
+iprobe = default.iprobe
+send_object = default.send_object
+recv_object = default.recv_object
+allreduce_init = default.allreduce_init
+reduce_init = default.reduce_init
+broadcast_init = default.broadcast_init
+allgather_init = default.allgather_init
+reducescatter_init = default.reducescatter_init
+alltoall_init = default.alltoall_init
+gather_init = default.gather_init
+scatter_init = default.scatter_init
+scan_init = default.scan_init
+exscan_init = default.exscan_init
+barrier_init = default.barrier_init
+send_init = default.send_init
+recv_init = default.recv_init
+capsule = default.capsule
