@@ -78,6 +78,7 @@ check: $(VENV)/.tools build docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy tests/api/typed.py
 	$(BIN)/stubtest hpccoll._core --concise --ignore-missing-stub --allowlist tests/architecture/interface.txt
 	$(BIN)/lint-imports
 	$(BIN)/cython-lint ext/cython

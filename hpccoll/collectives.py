@@ -27,11 +27,12 @@ The examples run on two ranks, after `import numpy as np`, `import hpccoll` and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from hpccoll import _core, objects
+from hpccoll.array_types import Array, ArrayT, Compressed, Named, Op, Scaled, T
 from hpccoll.compression import Compression
 from hpccoll.reductions import (
     ADASUM,
@@ -62,10 +63,24 @@ class Collectives:
 
     core: _core.Set
 
+    @overload
+    def allreduce(
+        self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Compressed]
+    ) -> ArrayT: ...
+    @overload
+    def allreduce(
+        self, x: Sequence[ArrayT], op: Op = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Compressed]
+    ) -> list[ArrayT]: ...
+    @overload
+    def allreduce(self, x: complex, op: Op = SUM, *, out: None = None, **more: Unpack[Compressed]) -> np.number: ...
+    @overload
+    def allreduce(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Compressed]
+    ) -> list[Any]: ...
     def allreduce(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -104,10 +119,26 @@ class Collectives:
         """
         return self.core.blocking("allreduce", x, name, out, op, None, prescale, postscale, compression)
 
+    @overload
+    def allreduce_async(
+        self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Compressed]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def allreduce_async(
+        self, x: Sequence[ArrayT], op: Op = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Compressed]
+    ) -> Handle[list[ArrayT]]: ...
+    @overload
+    def allreduce_async(
+        self, x: complex, op: Op = SUM, *, out: None = None, **more: Unpack[Compressed]
+    ) -> Handle[np.number]: ...
+    @overload
+    def allreduce_async(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Compressed]
+    ) -> Handle[list[Any]]: ...
     def allreduce_async(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -118,6 +149,14 @@ class Collectives:
         """Begin an `allreduce`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("allreduce", x, name, out, False, op, None, None, prescale, postscale, compression)
 
+    @overload
+    def allgather(
+        self, x: complex | np.generic, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> np.ndarray: ...
+    @overload
+    def allgather(self, x: ArrayT, *, out: ArrayT | None = None, **more: Unpack[Named]) -> ArrayT: ...
+    @overload
+    def allgather(self, x: Sequence[object], *, out: np.ndarray | None = None, **more: Unpack[Named]) -> np.ndarray: ...
     def allgather(self, x: Any, *, name: str | None = None, out: Any = None) -> Any:
         """Concatenate the arrays of all ranks along their first dimension. Every rank gets the result.
 
@@ -142,10 +181,28 @@ class Collectives:
         """
         return self.core.collective("allgather", x, name, out, True).wait()
 
+    @overload
+    def allgather_async(
+        self, x: complex | np.generic, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> Handle[np.ndarray]: ...
+    @overload
+    def allgather_async(self, x: ArrayT, *, out: ArrayT | None = None, **more: Unpack[Named]) -> Handle[ArrayT]: ...
+    @overload
+    def allgather_async(
+        self, x: Sequence[object], *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> Handle[np.ndarray]: ...
     def allgather_async(self, x: Any, *, name: str | None = None, out: Any = None) -> Handle:
         """Begin an `allgather`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("allgather", x, name, out, False)
 
+    @overload
+    def broadcast(self, x: ArrayT, root: int = 0, *, out: ArrayT | None = None, **more: Unpack[Named]) -> ArrayT: ...
+    @overload
+    def broadcast(self, x: complex, root: int = 0, *, out: None = None, **more: Unpack[Named]) -> np.number: ...
+    @overload
+    def broadcast(
+        self, x: Sequence[object], root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> np.ndarray: ...
     def broadcast(self, x: Any, root: int = 0, *, name: str | None = None, out: Any = None) -> Any:
         """Give the root's array to all ranks.
 
@@ -166,6 +223,18 @@ class Collectives:
         """
         return self.core.blocking("broadcast", x, name, out, None, root)
 
+    @overload
+    def broadcast_async(
+        self, x: ArrayT, root: int = 0, *, out: ArrayT | None = None, **more: Unpack[Named]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def broadcast_async(
+        self, x: complex, root: int = 0, *, out: None = None, **more: Unpack[Named]
+    ) -> Handle[np.number]: ...
+    @overload
+    def broadcast_async(
+        self, x: Sequence[object], root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> Handle[np.ndarray]: ...
     def broadcast_async(
         self,
         x: Any,
@@ -177,10 +246,18 @@ class Collectives:
         """Begin a `broadcast`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("broadcast", x, name, out, False, root=root)
 
+    @overload
+    def reducescatter(
+        self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> ArrayT: ...
+    @overload
+    def reducescatter(
+        self, x: Sequence[object], op: Op = SUM, *, out: np.ndarray | None = None, **more: Unpack[Scaled]
+    ) -> np.ndarray: ...
     def reducescatter(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -211,10 +288,18 @@ class Collectives:
             "reducescatter", x, name, out, True, op, prescale=prescale, postscale=postscale
         ).wait()
 
+    @overload
+    def reducescatter_async(
+        self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def reducescatter_async(
+        self, x: Sequence[object], op: Op = SUM, *, out: np.ndarray | None = None, **more: Unpack[Scaled]
+    ) -> Handle[np.ndarray]: ...
     def reducescatter_async(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -224,6 +309,19 @@ class Collectives:
         """Begin a `reducescatter`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("reducescatter", x, name, out, False, op, prescale=prescale, postscale=postscale)
 
+    @overload
+    def alltoall(
+        self, x: ArrayT, splits: Sequence[int] | None = None, *, out: ArrayT | None = None, **more: Unpack[Named]
+    ) -> tuple[ArrayT, np.ndarray]: ...
+    @overload
+    def alltoall(
+        self,
+        x: Sequence[object],
+        splits: Sequence[int] | None = None,
+        *,
+        out: np.ndarray | None = None,
+        **more: Unpack[Named],
+    ) -> tuple[np.ndarray, np.ndarray]: ...
     def alltoall(
         self,
         x: Any,
@@ -258,6 +356,19 @@ class Collectives:
         result: tuple[Any, np.ndarray] = self.core.collective("alltoall", x, name, out, True, splits=splits).wait()
         return result
 
+    @overload
+    def alltoall_async(
+        self, x: ArrayT, splits: Sequence[int] | None = None, *, out: ArrayT | None = None, **more: Unpack[Named]
+    ) -> Handle[tuple[ArrayT, np.ndarray]]: ...
+    @overload
+    def alltoall_async(
+        self,
+        x: Sequence[object],
+        splits: Sequence[int] | None = None,
+        *,
+        out: np.ndarray | None = None,
+        **more: Unpack[Named],
+    ) -> Handle[tuple[np.ndarray, np.ndarray]]: ...
     def alltoall_async(
         self,
         x: Any,
@@ -322,7 +433,7 @@ class Collectives:
         """
         return objects.broadcast(self.core, obj, root, name)
 
-    def allgather_object(self, obj: Any, *, name: str | None = None) -> list[Any]:
+    def allgather_object(self, obj: T, *, name: str | None = None) -> list[T]:
         """Collect a Python object from each rank. They travel as pickle makes them.
 
             >>> hpccoll.allgather_object(f"rank {hpccoll.rank()}")

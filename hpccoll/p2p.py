@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpccoll import _core, halo, objects
+from hpccoll.array_types import Array, Values
 
 __all__ = ["ANY_SOURCE", "ANY_TAG", "PROC_NULL", "Messages", "Status"]
 
@@ -42,7 +44,7 @@ class Status:
     nbytes: int = 0
     """Bytes of the message."""
 
-    def count(self, dtype: Any) -> int:
+    def count(self, dtype: DTypeLike) -> int:
         """Give the number of elements of the message.
 
         :param dtype: what NumPy takes for a dtype
@@ -60,7 +62,7 @@ class Messages:
 
     core: _core.Set
 
-    def send(self, x: Any, dest: int, *, tag: int = 0) -> None:
+    def send(self, x: Values, dest: int, *, tag: int = 0) -> None:
         """Send an array to one rank, which calls `recv`. Other ranks do not take part.
 
         Messages from one sender to one receiver with one tag arrive in the order in which they were sent. The call
@@ -81,13 +83,13 @@ class Messages:
         """
         self.core.send_now(x, dest, tag)
 
-    def send_async(self, x: Any, dest: int, *, tag: int = 0) -> Handle:
+    def send_async(self, x: Values, dest: int, *, tag: int = 0) -> Handle[None]:
         """Begin a `send`, with the same arguments; the Handle's `wait()` returns when `x` may be changed."""
         return self.core.send(x, dest, tag)
 
     def recv(
         self,
-        x: Any,
+        x: Array,
         source: int = ANY_SOURCE,
         *,
         tag: int = ANY_TAG,
@@ -121,7 +123,7 @@ class Messages:
             status.source, status.tag, status.nbytes = message
         return message[0]
 
-    def recv_async(self, x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG) -> Handle:
+    def recv_async(self, x: Array, source: int = ANY_SOURCE, *, tag: int = ANY_TAG) -> Handle[int]:
         """Begin a `recv`, with the same arguments but `status`; `wait()` returns the rank that sent.
 
         Then `Handle.peer`, `Handle.tag` and `Handle.nbytes` describe the message, and `Status.take(handle)` copies
@@ -131,9 +133,9 @@ class Messages:
 
     def sendrecv(
         self,
-        x: Any,
+        x: Values,
         dest: int,
-        out: Any,
+        out: Array,
         source: int = ANY_SOURCE,
         *,
         sendtag: int = 0,
@@ -213,7 +215,7 @@ class Messages:
 
     # ---- Python objects -------------------------------------------------------------------------------------
 
-    def send_object(self, obj: Any, dest: int, *, tag: int = 0) -> None:
+    def send_object(self, obj: object, dest: int, *, tag: int = 0) -> None:
         """Send a Python object to one rank, which calls `recv_object`. It travels as pickle makes it.
 
             >>> if hpccoll.rank() == 0:

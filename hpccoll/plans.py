@@ -22,13 +22,14 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 from hpccoll import _core, bootstrap, errors, objects
+from hpccoll.array_types import Array, Op, T, Values
 from hpccoll.compression import Compression
 from hpccoll.outside import check_inside
 from hpccoll.p2p import ANY_SOURCE, ANY_TAG
-from hpccoll.reductions import SUM, Reduction
+from hpccoll.reductions import SUM
 from hpccoll.rendezvous import agreed
 
 __all__ = ["Persistent", "Plan", "start_all", "wait_all"]
@@ -45,10 +46,10 @@ class Persistent:
 
     def allreduce_init(
         self,
-        x: Any,
-        op: Reduction = SUM,
+        x: Values,
+        op: Op = SUM,
         *,
-        out: Any = None,
+        out: Values | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
         compression: Compression | None = None,
@@ -80,11 +81,11 @@ class Persistent:
 
     def reduce_init(
         self,
-        x: Any,
+        x: Values,
         *,
-        op: Reduction = SUM,
+        op: Op = SUM,
         root: int = 0,
-        out: Any = None,
+        out: Values | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Plan:
@@ -101,7 +102,7 @@ class Persistent:
         """
         return _init("reduce", x, out, self, op=op, root=root, prescale=prescale, postscale=postscale)
 
-    def broadcast_init(self, x: Any, root: int = 0, *, out: Any = None) -> Plan:
+    def broadcast_init(self, x: Values, root: int = 0, *, out: Values | None = None) -> Plan:
         """Make a persistent `broadcast`; all ranks call this together.
 
         :param x: the root's values; on the other ranks an array of the same shape and dtype
@@ -112,7 +113,7 @@ class Persistent:
         """
         return _init("broadcast", x, out, self, root=root)
 
-    def allgather_init(self, x: Any, *, out: Any = None) -> Plan:
+    def allgather_init(self, x: Values, *, out: Values | None = None) -> Plan:
         """Make a persistent `allgather`; all ranks call this together.
 
         :param x: an array of at least one dimension; the number of its rows may differ between ranks
@@ -125,10 +126,10 @@ class Persistent:
 
     def reducescatter_init(
         self,
-        x: Any,
-        op: Reduction = SUM,
+        x: Values,
+        op: Op = SUM,
         *,
-        out: Any = None,
+        out: Values | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Plan:
@@ -144,7 +145,7 @@ class Persistent:
         """
         return _init("reducescatter", x, out, self, op=op, prescale=prescale, postscale=postscale)
 
-    def alltoall_init(self, x: Any, splits: Sequence[int] | None = None, *, out: Any = None) -> Plan:
+    def alltoall_init(self, x: Values, splits: Sequence[int] | None = None, *, out: Values | None = None) -> Plan:
         """Make a persistent `alltoall`; all ranks call this together.
 
         :param x: an array whose first `splits[0]` rows go to rank 0, the next `splits[1]` to rank 1, and so on
@@ -156,7 +157,7 @@ class Persistent:
         """
         return _init("alltoall", x, out, self, splits=splits)
 
-    def gather_init(self, x: Any, root: int = 0, *, out: Any = None) -> Plan:
+    def gather_init(self, x: Values, root: int = 0, *, out: Values | None = None) -> Plan:
         """Make a persistent `gather`; all ranks call this together.
 
         :param x: an array, whose number of rows may differ between ranks
@@ -170,11 +171,11 @@ class Persistent:
 
     def scatter_init(
         self,
-        x: Any,
+        x: Values | None,
         root: int = 0,
         splits: Sequence[int] | None = None,
         *,
-        out: Any = None,
+        out: Values | None = None,
     ) -> Plan:
         """Make a persistent `scatter`; all ranks call this together.
 
@@ -190,10 +191,10 @@ class Persistent:
 
     def scan_init(
         self,
-        x: Any,
-        op: Reduction = SUM,
+        x: Values,
+        op: Op = SUM,
         *,
-        out: Any = None,
+        out: Values | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Plan:
@@ -211,10 +212,10 @@ class Persistent:
 
     def exscan_init(
         self,
-        x: Any,
-        op: Reduction = SUM,
+        x: Values,
+        op: Op = SUM,
         *,
-        out: Any = None,
+        out: Values | None = None,
         prescale: float = 1.0,
         postscale: float = 1.0,
     ) -> Plan:
@@ -240,7 +241,7 @@ class Persistent:
         """
         return _init("barrier", None, None, self)
 
-    def send_init(self, x: Any, dest: int, *, tag: int = 0) -> Plan:
+    def send_init(self, x: Values, dest: int, *, tag: int = 0) -> Plan:
         """Make a persistent `send`. Other ranks do not take part.
 
             >>> x, y = np.zeros(3), np.zeros(3)
@@ -263,7 +264,7 @@ class Persistent:
         """
         return self.core.plan_message(False, x, dest, tag, _name())
 
-    def recv_init(self, x: Any, source: int = ANY_SOURCE, *, tag: int = ANY_TAG) -> Plan:
+    def recv_init(self, x: Array, source: int = ANY_SOURCE, *, tag: int = ANY_TAG) -> Plan:
         """Make a persistent `recv`. Other ranks do not take part.
 
         :param x: a writable array in host memory, which takes the message of each start
@@ -286,6 +287,10 @@ def start_all(plans: Iterable[Plan]) -> None:
     _core.start_all(plans)
 
 
+@overload
+def wait_all(begun: Iterable[Handle[T]]) -> list[T]: ...
+@overload
+def wait_all(begun: Iterable[Handle | Plan]) -> list[Any]: ...
 def wait_all(begun: Iterable[Handle | Plan]) -> list[Any]:
     """Wait until all that these stand for is over (MPI_Waitall).
 

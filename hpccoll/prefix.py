@@ -6,10 +6,15 @@ Every rank of the World calls them. The shared arguments are described in `hpcco
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack, overload
+
+import numpy as np
 
 from hpccoll import _core
+from hpccoll.array_types import Array, ArrayT, Op, Scaled
 from hpccoll.reductions import SUM, Reduction
+from hpccoll.user_reductions import UserReduction
 
 __all__ = ["Prefix"]
 
@@ -21,10 +26,22 @@ class Prefix:
 
     core: _core.Set
 
+    @overload
+    def scan(self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]) -> ArrayT: ...
+    @overload
+    def scan(
+        self, x: Sequence[ArrayT], op: Op = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Scaled]
+    ) -> list[ArrayT]: ...
+    @overload
+    def scan(self, x: complex, op: Op = SUM, *, out: None = None, **more: Unpack[Scaled]) -> np.number: ...
+    @overload
+    def scan(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Scaled]
+    ) -> list[Any]: ...
     def scan(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -55,10 +72,26 @@ class Prefix:
         """
         return self.core.collective("scan", x, name, out, True, op, None, None, prescale, postscale).wait()
 
+    @overload
+    def scan_async(
+        self, x: ArrayT, op: Op = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def scan_async(
+        self, x: Sequence[ArrayT], op: Op = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Scaled]
+    ) -> Handle[list[ArrayT]]: ...
+    @overload
+    def scan_async(
+        self, x: complex, op: Op = SUM, *, out: None = None, **more: Unpack[Scaled]
+    ) -> Handle[np.number]: ...
+    @overload
+    def scan_async(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Scaled]
+    ) -> Handle[list[Any]]: ...
     def scan_async(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -68,10 +101,28 @@ class Prefix:
         """Begin a `scan`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("scan", x, name, out, False, op, None, None, prescale, postscale)
 
+    @overload
+    def exscan(
+        self, x: ArrayT, op: Reduction = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> ArrayT: ...
+    @overload
+    def exscan(
+        self, x: Sequence[ArrayT], op: Reduction = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Scaled]
+    ) -> list[ArrayT]: ...
+    @overload
+    def exscan(self, x: complex, op: Reduction = SUM, *, out: None = None, **more: Unpack[Scaled]) -> np.number: ...
+    @overload
+    def exscan(self, x: ArrayT, op: UserReduction, *, out: ArrayT, **more: Unpack[Scaled]) -> ArrayT: ...
+    @overload
+    def exscan(self, x: ArrayT, op: UserReduction, *, out: None = None, **more: Unpack[Scaled]) -> ArrayT | None: ...
+    @overload
+    def exscan(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Scaled]
+    ) -> list[Any]: ...
     def exscan(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,
@@ -105,10 +156,32 @@ class Prefix:
         """
         return self.core.collective("exscan", x, name, out, True, op, None, None, prescale, postscale).wait()
 
+    @overload
+    def exscan_async(
+        self, x: ArrayT, op: Reduction = SUM, *, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def exscan_async(
+        self, x: Sequence[ArrayT], op: Reduction = SUM, *, out: Sequence[ArrayT] | None = None, **more: Unpack[Scaled]
+    ) -> Handle[list[ArrayT]]: ...
+    @overload
+    def exscan_async(
+        self, x: complex, op: Reduction = SUM, *, out: None = None, **more: Unpack[Scaled]
+    ) -> Handle[np.number]: ...
+    @overload
+    def exscan_async(self, x: ArrayT, op: UserReduction, *, out: ArrayT, **more: Unpack[Scaled]) -> Handle[ArrayT]: ...
+    @overload
+    def exscan_async(
+        self, x: ArrayT, op: UserReduction, *, out: None = None, **more: Unpack[Scaled]
+    ) -> Handle[ArrayT | None]: ...
+    @overload
+    def exscan_async(
+        self, x: Sequence[object], op: Op = SUM, *, out: Sequence[Array] | None = None, **more: Unpack[Scaled]
+    ) -> Handle[list[Any]]: ...
     def exscan_async(
         self,
         x: Any,
-        op: Reduction = SUM,
+        op: Op = SUM,
         *,
         name: str | None = None,
         out: Any = None,

@@ -7,10 +7,13 @@ Every rank of the World calls them. The shared arguments are described in `hpcco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack, overload
+
+import numpy as np
 
 from hpccoll import _core, objects
-from hpccoll.reductions import SUM, Reduction
+from hpccoll.array_types import Array, ArrayT, Named, Op, Scaled, T
+from hpccoll.reductions import SUM
 
 __all__ = ["Rooted"]
 
@@ -22,11 +25,39 @@ class Rooted:
 
     core: _core.Set
 
+    @overload
+    def reduce(
+        self, x: ArrayT, *, op: Op = SUM, root: int = 0, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> ArrayT | None: ...
+    @overload
+    def reduce(
+        self,
+        x: Sequence[ArrayT],
+        *,
+        op: Op = SUM,
+        root: int = 0,
+        out: Sequence[ArrayT] | None = None,
+        **more: Unpack[Scaled],
+    ) -> list[ArrayT] | None: ...
+    @overload
+    def reduce(
+        self, x: complex, *, op: Op = SUM, root: int = 0, out: None = None, **more: Unpack[Scaled]
+    ) -> np.number | None: ...
+    @overload
+    def reduce(
+        self,
+        x: Sequence[object],
+        *,
+        op: Op = SUM,
+        root: int = 0,
+        out: Sequence[Array] | None = None,
+        **more: Unpack[Scaled],
+    ) -> list[Any] | None: ...
     def reduce(
         self,
         x: Any,
         *,
-        op: Reduction = SUM,
+        op: Op = SUM,
         root: int = 0,
         name: str | None = None,
         out: Any = None,
@@ -59,11 +90,39 @@ class Rooted:
         """
         return self.core.blocking("reduce", x, name, out, op, root, prescale, postscale)
 
+    @overload
+    def reduce_async(
+        self, x: ArrayT, *, op: Op = SUM, root: int = 0, out: ArrayT | None = None, **more: Unpack[Scaled]
+    ) -> Handle[ArrayT | None]: ...
+    @overload
+    def reduce_async(
+        self,
+        x: Sequence[ArrayT],
+        *,
+        op: Op = SUM,
+        root: int = 0,
+        out: Sequence[ArrayT] | None = None,
+        **more: Unpack[Scaled],
+    ) -> Handle[list[ArrayT] | None]: ...
+    @overload
+    def reduce_async(
+        self, x: complex, *, op: Op = SUM, root: int = 0, out: None = None, **more: Unpack[Scaled]
+    ) -> Handle[np.number | None]: ...
+    @overload
+    def reduce_async(
+        self,
+        x: Sequence[object],
+        *,
+        op: Op = SUM,
+        root: int = 0,
+        out: Sequence[Array] | None = None,
+        **more: Unpack[Scaled],
+    ) -> Handle[list[Any] | None]: ...
     def reduce_async(
         self,
         x: Any,
         *,
-        op: Reduction = SUM,
+        op: Op = SUM,
         root: int = 0,
         name: str | None = None,
         out: Any = None,
@@ -74,6 +133,18 @@ class Rooted:
         core = self.core
         return core.collective("reduce", x, name, out, False, op, root, None, prescale, postscale)
 
+    @overload
+    def gather(
+        self, x: complex | np.generic, root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> np.ndarray | None: ...
+    @overload
+    def gather(
+        self, x: ArrayT, root: int = 0, *, out: ArrayT | None = None, **more: Unpack[Named]
+    ) -> ArrayT | None: ...
+    @overload
+    def gather(
+        self, x: Sequence[object], root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> np.ndarray | None: ...
     def gather(self, x: Any, root: int = 0, *, name: str | None = None, out: Any = None) -> Any:
         """Concatenate the arrays of all ranks along their first dimension. The root gets the result.
 
@@ -102,6 +173,18 @@ class Rooted:
         """
         return self.core.collective("gather", x, name, out, True, root=root).wait()
 
+    @overload
+    def gather_async(
+        self, x: complex | np.generic, root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> Handle[np.ndarray | None]: ...
+    @overload
+    def gather_async(
+        self, x: ArrayT, root: int = 0, *, out: ArrayT | None = None, **more: Unpack[Named]
+    ) -> Handle[ArrayT | None]: ...
+    @overload
+    def gather_async(
+        self, x: Sequence[object], root: int = 0, *, out: np.ndarray | None = None, **more: Unpack[Named]
+    ) -> Handle[np.ndarray | None]: ...
     def gather_async(
         self,
         x: Any,
@@ -113,6 +196,30 @@ class Rooted:
         """Begin a `gather`, with the same arguments; the Handle's `wait()` returns the result."""
         return self.core.collective("gather", x, name, out, False, root=root)
 
+    @overload
+    def scatter(
+        self,
+        x: ArrayT | None,
+        root: int = 0,
+        splits: Sequence[int] | None = None,
+        *,
+        out: ArrayT,
+        **more: Unpack[Named],
+    ) -> ArrayT: ...
+    @overload
+    def scatter(
+        self, x: ArrayT, root: int = 0, splits: Sequence[int] | None = None, *, out: None = None, **more: Unpack[Named]
+    ) -> ArrayT: ...
+    @overload
+    def scatter(
+        self,
+        x: Sequence[object],
+        root: int = 0,
+        splits: Sequence[int] | None = None,
+        *,
+        out: np.ndarray | None = None,
+        **more: Unpack[Named],
+    ) -> np.ndarray: ...
     def scatter(
         self,
         x: Any,
@@ -150,6 +257,30 @@ class Rooted:
         """
         return self.core.collective("scatter", x, name, out, True, root=root, splits=splits).wait()
 
+    @overload
+    def scatter_async(
+        self,
+        x: ArrayT | None,
+        root: int = 0,
+        splits: Sequence[int] | None = None,
+        *,
+        out: ArrayT,
+        **more: Unpack[Named],
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def scatter_async(
+        self, x: ArrayT, root: int = 0, splits: Sequence[int] | None = None, *, out: None = None, **more: Unpack[Named]
+    ) -> Handle[ArrayT]: ...
+    @overload
+    def scatter_async(
+        self,
+        x: Sequence[object],
+        root: int = 0,
+        splits: Sequence[int] | None = None,
+        *,
+        out: np.ndarray | None = None,
+        **more: Unpack[Named],
+    ) -> Handle[np.ndarray]: ...
     def scatter_async(
         self,
         x: Any,
@@ -162,7 +293,7 @@ class Rooted:
         """Begin a `scatter`, with the same arguments; the Handle's `wait()` returns this rank's rows."""
         return self.core.collective("scatter", x, name, out, False, root=root, splits=splits)
 
-    def gather_object(self, obj: Any, root: int = 0, *, name: str | None = None) -> list[Any] | None:
+    def gather_object(self, obj: T, root: int = 0, *, name: str | None = None) -> list[T] | None:
         """Collect a Python object from each rank on one rank, the root. They travel as pickle makes them.
 
             >>> texts = hpccoll.gather_object(f"rank {hpccoll.rank()}", root=1)
@@ -183,11 +314,11 @@ class Rooted:
 
     def scatter_object(
         self,
-        objs: Sequence[Any] | None,
+        objs: Sequence[T] | None,
         root: int = 0,
         *,
         name: str | None = None,
-    ) -> Any:
+    ) -> T:
         """Give each rank one of the root's Python objects. They travel as pickle makes them.
 
             >>> mine = hpccoll.scatter_object(["a", "b"] if hpccoll.rank() == 0 else None, root=0)
@@ -203,4 +334,5 @@ class Rooted:
         :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return objects.scatter(self.core, objs, root, name)
+        mine: T = objects.scatter(self.core, objs, root, name)
+        return mine

@@ -29,6 +29,7 @@ import signal
 import sys
 import time
 import weakref
+from types import GenericAlias
 
 import numpy as np
 

@@ -39,6 +39,11 @@ cdef class Handle:
     cdef bint group, has_result, unnamed, built
     cdef object call         # device memory: its DeviceCall, the arrays and their order
 
+    @classmethod
+    def __class_getitem__(cls, result):
+        """Handle[np.ndarray] in an annotation: of which type the result is."""
+        return GenericAlias(cls, (result,))
+
     def __init__(self):
         raise TypeError("a Handle is what hpccoll.allreduce_async and its like return")
 
