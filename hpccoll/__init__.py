@@ -29,7 +29,6 @@ from hpccoll.device_arrays import DeviceArray
 from hpccoll.errors import *  # noqa: F403
 from hpccoll.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
 from hpccoll.plans import Plan, start_all, wait_all
-from hpccoll.preemption import preemption
 from hpccoll.reductions import (
     ADASUM,
     AVERAGE,
@@ -45,6 +44,7 @@ from hpccoll.reductions import (
     SUM,
     Reduction,
 )
+from hpccoll.stopping import preemption
 from hpccoll.tools.launch.function import run
 from hpccoll.topology import Cart, dims_create
 from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index

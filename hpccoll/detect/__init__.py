@@ -14,7 +14,7 @@ from hpccoll.detect.contradictions import (
     tasks,
 )
 from hpccoll.detect.hosts import Allocation
-from hpccoll.detect.place import Place
+from hpccoll.detect.job_place import Place
 from hpccoll.detect.search import allocation, place, places, started_by
 
 __all__ = [

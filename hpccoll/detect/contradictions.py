@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpccoll.compared import Compared, from_list
-from hpccoll.detect.place import Place
+from hpccoll.detect.job_place import Place
 from hpccoll.detect.search import places
 
 __all__ = ["LaunchProblem", "contradiction", "contradiction_between", "singleton_problem", "slurm_pmix_risk", "tasks"]

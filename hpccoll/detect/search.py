@@ -22,7 +22,7 @@ from types import ModuleType
 from hpccoll import errors
 from hpccoll.detect import launchers
 from hpccoll.detect.hosts import Allocation
-from hpccoll.detect.place import Place
+from hpccoll.detect.job_place import Place
 
 __all__ = ["allocation", "place", "places", "started_by"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hpccoll.net import mpi
 from hpccoll.net.mpi import MpiNet
-from hpccoll.net.provider import Choice, Drivers, NetProvider
+from hpccoll.net.net_provider import Choice, Drivers, NetProvider
 from hpccoll.net.registry import check_name, choose, names, provider
 from hpccoll.net.threads import ThreadNet
 from hpccoll.net.ucx import UcxNet

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hpccoll.net.provider import Drivers
+from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import MpiRendezvous, Rendezvous
 
 __all__ = ["MpiNet", "thread_level", "why_missing"]

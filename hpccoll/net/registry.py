@@ -9,7 +9,7 @@ from importlib import metadata
 from hpccoll import config, errors
 from hpccoll.compared import Compared
 from hpccoll.net.mpi import MpiNet
-from hpccoll.net.provider import Choice, NetProvider
+from hpccoll.net.net_provider import Choice, NetProvider
 from hpccoll.net.threads import ThreadNet
 from hpccoll.net.ucx import UcxNet
 from hpccoll.rendezvous import Rendezvous

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from hpccoll import _core
-from hpccoll.net.provider import Drivers
+from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import Rendezvous, ThreadRendezvous
 
 __all__ = ["ThreadNet"]

@@ -12,7 +12,7 @@ from hpccoll import config
 from hpccoll.checks import names
 from hpccoll.compared import Compared
 from hpccoll.net import interfaces, ucx_libraries
-from hpccoll.net.provider import Drivers
+from hpccoll.net.net_provider import Drivers
 from hpccoll.rendezvous import Rendezvous, agreed
 
 __all__ = ["UcxNet"]

@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("docstrings.py")
 FUNCTIONS = {
     name: value
     for name in hpccoll.__all__
-    if inspect.isroutine(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.preemption"
+    if inspect.isroutine(value := getattr(hpccoll, name)) and value.__module__ != "hpccoll.stopping"
 }
 HANDLE = ("wait", "done", "launched", "rows")
 METHODS = {

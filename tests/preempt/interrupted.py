@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import hpccoll
-from hpccoll.preemption import Preemption
+from hpccoll.stopping import Preemption
 
 step, number, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 should_stop = Preemption.should_stop

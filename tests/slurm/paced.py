@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from hpccoll.preemption import Preemption
+from hpccoll.stopping import Preemption
 
 should_stop = Preemption.should_stop
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hpccoll.detect.place import Place, read
+from hpccoll.detect.job_place import Place, read
 
 ORDER = 80
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from hpccoll import errors
 from hpccoll.detect.hosts import Allocation, expand, expand_counts
-from hpccoll.detect.place import Place, number, read
+from hpccoll.detect.job_place import Place, number, read
 
 ORDER = 60
 MOST_COMPONENTS = 4096
