@@ -11,7 +11,9 @@ import pytest
 
 import hpccoll
 
-MODULES = {"elastic", "frontend", "io", "jax", "keras", "net", "observe", "rendezvous", "study", "testing", "torch"}
+MODULES = set(
+    "elastic frontend io jax keras mxnet net observe ray rendezvous spark study tensorflow testing torch".split()
+)  # fmt: skip
 """Modules for programs, which show once they are imported."""
 OPERATIONS = {name for name in hpccoll.__all__ if inspect.ismethod(getattr(hpccoll, name))}
 WORLD = OPERATIONS | set(
