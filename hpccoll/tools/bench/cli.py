@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,8 @@ from hpccoll.tools.launch import installed
 
 ON_FILES = ("show", "merge", "compare")
 RECORD = "record"
+UNTIL_SAID = 2.0
+"""Seconds that the other ranks wait for rank 0 to say what is wrong: mpirun ends the job with the first that fails."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -142,6 +145,8 @@ def main(arguments: argparse.Namespace) -> int:
     except (ResultsError, HpccollError) as error:
         if _rank() == 0 or not isinstance(error, ResultsError):  # those are the same on all ranks
             print(f"hpccoll bench: {error}", file=sys.stderr, flush=True)
+        else:
+            time.sleep(UNTIL_SAID)
         return 1 if isinstance(error, ResultsError) else 2
 
 

@@ -62,19 +62,19 @@ class Hpccoll:
         """See Library.call."""
         world, x, out = self.world, task.x, task.out
         name = f"bench.{task.collective.name}.{x.dtype.name}.{task.nbytes}"
-        rooted: dict[str, Any] = {"name": name, "out": out if task.rank == 0 else None, "world": world}
-        named: dict[str, Any] = {"name": name, "out": out, "world": world}
+        rooted: dict[str, Any] = {"name": name, "out": out if task.rank == 0 else None}
+        named: dict[str, Any] = {"name": name, "out": out}
         calls: dict[str, Call] = {
-            "allreduce": lambda: hpccoll.allreduce(x, **named),
-            "allgather": lambda: hpccoll.allgather(x, **named),
-            "reducescatter": lambda: hpccoll.reducescatter(x, **named),
-            "broadcast": lambda: hpccoll.broadcast(x, **named),
-            "alltoall": lambda: hpccoll.alltoall(x, **named),
-            "reduce": lambda: hpccoll.reduce(x, **rooted),
-            "gather": lambda: hpccoll.gather(x, **rooted),
-            "scatter": lambda: hpccoll.scatter(None if task.rank else x, **named),
-            "scan": lambda: hpccoll.scan(x, **named),
-            "exscan": lambda: hpccoll.exscan(x, **named),
+            "allreduce": lambda: world.allreduce(x, **named),
+            "allgather": lambda: world.allgather(x, **named),
+            "reducescatter": lambda: world.reducescatter(x, **named),
+            "broadcast": lambda: world.broadcast(x, **named),
+            "alltoall": lambda: world.alltoall(x, **named),
+            "reduce": lambda: world.reduce(x, **rooted),
+            "gather": lambda: world.gather(x, **rooted),
+            "scatter": lambda: world.scatter(None if task.rank else x, **named),
+            "scan": lambda: world.scan(x, **named),
+            "exscan": lambda: world.exscan(x, **named),
             "barrier": lambda: world.barrier(name=name),
             "sendrecv": lambda: self._sendrecv(task),
         }
