@@ -159,8 +159,8 @@ typedef struct hc__base {
     hc__settings settings;
     hc_processes processes;
     char *process_memory;
-    int32_t local_rank, local_size, machine_size;
-    hc_shortcut *shortcut; /* of the World of all ranks */
+    int32_t local_rank, local_size, machine_size; /* of a loop of this library */
+    hc_shortcut *shortcut;                        /* of the World of all ranks */
     uint8_t background, one_thread, heartbeat;
     hpccoll_plan *plans;     /* that were not freed */
     hc_python_world *python; /* NULL: the loop is this library's */

@@ -305,7 +305,7 @@ int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
         return hc__error(HC_INVALID, "done is NULL");
     over = look(plan);
     if (!over && plan->world->base) {
-        hc_loop_progress(plan->world->base->job->loop);
+        plan->world->base->calls.progress(plan->world->base->job->loop);
         over = look(plan);
     }
     *done = over;

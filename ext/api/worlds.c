@@ -186,15 +186,6 @@ int hpccoll_world_from_fortran(int comm, const char *options, hpccoll_world **wo
     return hpccoll_world_from_comm(handle, (size_t)mpi->facts()->value, options, world);
 }
 
-static void find_place_on_node(hc__base *base) {
-    const hc_job *job = base->job;
-    for (int32_t r = 0; r < job->size; r++) {
-        int here = job->node_of[r] == job->node_of[job->rank];
-        base->local_size += here;
-        base->local_rank += here && r < job->rank;
-    }
-}
-
 /* Python's loop is gone: the plans that C has made in it go, too. */
 static void end_with_python(void *of) {
     hc__base *base = of;
@@ -220,7 +211,6 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
     base->calls = python->calls;
     base->python = python;
     base->settings.stop_timeout = python->stop_timeout;
-    find_place_on_node(base);
     base->python_job = (hc_job_user){.ended = end_with_python, .of = base};
     hc_job_add_user(base->job, &base->python_job);
     *world = hc__world_new(base, python->set, python->members, python->size, python->rank);

@@ -115,6 +115,9 @@ def test_plans_of_both_sides(library: ctypes.CDLL, elements: int) -> None:
                 of_python.start()
                 barrier()
                 assert add(library, c, np.ones(2)) == 0
+                done = ctypes.c_int()
+                while not done.value:
+                    assert library.hpccoll_plan_test(plan, ctypes.byref(done)) == 0
                 assert library.hpccoll_plan_wait(plan) == 0
                 of_python.wait()
                 assert (x == sum(range(world.size)) + world.size * step).all()
