@@ -45,8 +45,8 @@ typedef struct hc__set_queue {
     const hc_node *node;
     uint64_t packed, reduced, spread; /* of the node's figures: counted so far */
     hc__run *head, **tail, *spare;
-    hc_handle *stops; /* wait for its STOPPED */
-    uint8_t stopped;
+    hc_handle *stops;          /* wait for its STOPPED */
+    _Atomic uint8_t stopped;   /* [any] reads it of the first set */
     char shutdown_reason[320]; /* who stopped it */
 } hc__set_queue;
 

@@ -54,8 +54,11 @@ enum hc__left hc__driver_leave(hc_loop *loop) {
     return left;
 }
 
+/* The parent has ended the World's log before this rank, and may be gone: what still waits for it never leaves.
+ * hc_loop_free() sends the children what they need. */
 int hc__loop_owes(hc_loop *loop) {
     return !loop->config.background && hc__may_drive(loop) && loop->parts.control->waiting &&
+           !atomic_load_explicit(&loop->queues[0].stopped, memory_order_relaxed) &&
            atomic_load_explicit(&loop->broken, memory_order_relaxed) == HC_OK;
 }
 

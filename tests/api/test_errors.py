@@ -265,6 +265,19 @@ def test_an_end_at_once_ends_what_was_not_agreed(threads):
     testing.run(threads(3, nodes="2+1"), program)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("background", [True, False])
+def test_a_call_after_another_rank_has_gone_waits_for_nobody(threads, background):
+    """Its request can no longer leave: the rank that would take it has freed its net."""
+    first, _, last = worlds = threads(3, nodes="2+1", background=background)
+    first.shutdown(wait=False)
+    with pytest.raises(hpccoll.ShutDownError, match="rank 0 has called shutdown"):
+        last.allreduce(np.ones(2))
+    assert last.core.stop(5.0), "the log has ended here, so nothing is left to wait for"
+    for world in worlds:
+        world.shutdown(wait=False)
+
+
 def left_by(rank):
     return f"the World has been shut down: rank {rank} has called shutdown() or ended"
 
