@@ -13,75 +13,15 @@ import tensorflow as tf
 
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.reductions import Op
-from hpccoll.horovod import (
-    Adasum,
-    Average,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-    Max,
-    Min,
-    ProcessSet,
-    Product,
-    Sum,
-    add_process_set,
-    allgather_object,
-    barrier,
-    broadcast_object,
-    broadcast_object_fn,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    join,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    process_set_by_id,
-    process_set_ids,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
-from hpccoll.keras.compression import Compression
+from hpccoll.horovod import Average, ProcessSet, global_process_set
+from hpccoll.keras import shared_names as _shared_names
 from hpccoll.keras.optimizer import DistributedOptimizer as _DistributedOptimizer
-from hpccoll.keras.optimizer import PartialDistributedOptimizer
-from hpccoll.keras.saving import load_model
-from hpccoll.keras.values import (
-    allgather,
-    allreduce,
-    broadcast,
-    broadcast_global_variables,
-    broadcast_model,
-    broadcast_variables,
-    reducescatter,
-)
+from hpccoll.keras.shared_names import *  # noqa: F403 - all names of its __all__
 from hpccoll.not_there import no_name as _no_name
 from hpccoll.tensorflow.keras import callbacks, elastic
 
-__all__ = [
-    "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "HostsUpdatedInterrupt", "Max",
-    "Min", "PartialDistributedOptimizer", "ProcessSet", "Product", "Sum", "add_process_set", "allgather",
-    "allgather_object", "allreduce", "barrier", "broadcast", "broadcast_global_variables", "broadcast_model",
-    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "callbacks", "ccl_built", "cross_rank",
-    "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "init",
-    "is_homogeneous", "is_initialized", "join", "load_model", "local_rank", "local_size", "mpi_built", "mpi_enabled",
-    "mpi_threads_supported", "nccl_built", "process_set_by_id", "process_set_ids", "rank", "reducescatter",
-    "remove_process_set", "rocm_built", "shutdown", "size", "start_timeline", "stop_timeline",
-]  # fmt: skip
+__all__ = ["DistributedOptimizer", "callbacks", "elastic"]
+__all__ += _shared_names.__all__
 
 if tf.keras.__version__.startswith("2."):
     raise ImportError(
