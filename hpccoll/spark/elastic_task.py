@@ -55,10 +55,13 @@ def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[in
     def ended(worker: int, status: int, how: str) -> None:
         say({"ended": worker, "status": status, "how": f"{how} (host {platform.node()})"})
 
+    def halted(worker: int, process: int) -> None:
+        say({"halted": worker, "process": process})
+
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {**config.environment(), "PYTHONPATH": path, **task.variables}
     agent = LocalAgent(
-        [task.executable or sys.executable, "-m", "hpccoll.spark.elastic_worker"], environment, "", ended
+        [task.executable or sys.executable, "-m", "hpccoll.spark.elastic_worker"], environment, "", ended, halted
     )
     say({"agent": name, "number": 0})
     try:

@@ -21,6 +21,7 @@ from hpccoll.tools.launch.elastic.membership import (
     End,
     Form,
     Gone,
+    Halted,
     Kill,
     Leaving,
     Limits,
@@ -109,6 +110,8 @@ class Job:
         self.undisturbed: tuple[int, ...] = ()
         """The members that must come to the end of the program, as nothing but the launcher was lost."""
         self.kills: deque[int] = deque()
+        self.killed: set[int] = set()
+        """All workers that were declared lost, also those whose messages were still under way."""
 
     # ---- the coordinator -----------------------------------------------------------------------------
 
@@ -121,6 +124,7 @@ class Job:
                     self.workers[worker] = Worker(worker, host, slot)
                 case Kill(worker):
                     self.kills.append(worker)
+                    self.killed.add(worker)
                 case Form(generation, members):
                     self.form(generation, members)
                 case Change(_, members) | Void(_, members):
@@ -130,7 +134,8 @@ class Job:
                     self.workers[worker].inbox.append(action)
                 case End():
                     self.end = action
-                    through = any(w.state == "done" and not w.outbox for w in self.workers.values())
+                    done = [w for w in self.workers.values() if w.state == "done" and not w.outbox]
+                    through = any(w.number not in self.killed for w in done)
                     require(action.why != LOST or not through, "a program that has come to its end has lost nothing")
         self.check()
 
@@ -217,11 +222,17 @@ class Job:
         elif worker and kind == "kill":
             self.die(worker)
         elif worker and kind == "stop":
-            worker.stopped = True
+            self.halt(worker, stopped=True)
         elif worker and kind == "wake":
-            worker.stopped = False
+            self.halt(worker, stopped=False)
         elif worker and worker.state == "member":
             worker.outbox.append(Leaving(worker.number))
+
+    def halt(self, worker: Worker, *, stopped: bool) -> None:
+        """The agent of its host tells the coordinator."""
+        if worker.alive and stopped != worker.stopped:
+            worker.stopped = stopped
+            worker.outbox.append(Halted(worker.number, 1000 + worker.number if stopped else 0))
 
     def die(self, worker: Worker, status: int = -9) -> None:
         if worker.alive:
@@ -236,7 +247,7 @@ class Job:
         if worker.outbox and self.random.random() < 0.5:
             self.tell(worker.outbox.popleft())
         elif worker.stopped:
-            worker.stopped = self.random.random() < 0.95
+            self.halt(worker, stopped=self.random.random() < 0.95)
         elif worker.inbox and (worker.state != "member" or self.random.random() < 0.5):
             self.hear(worker, worker.inbox.popleft())
         elif worker.state == "starting":

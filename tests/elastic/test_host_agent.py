@@ -13,7 +13,7 @@ import pytest
 
 from hpccoll.rendezvous.coordinator import COORDINATOR
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
-from hpccoll.tools.launch.elastic.membership import Gone
+from hpccoll.tools.launch.elastic.membership import Gone, Halted
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame, Server
 
 pytestmark = pytest.mark.timeout(120)
@@ -34,7 +34,7 @@ class Launcher:
         self.listening = self.server.listener.__enter__()
         words = ["sh", "-c", f"echo $$ > {folder}/$WHO.new; mv {folder}/$WHO.new {folder}/$WHO; {command}"]
         task = {"command": words, "variables": {COORDINATOR: self.server.listener.variable}}
-        task |= {"output": "", "seconds": seconds}
+        task |= {"output": "", "seconds": seconds, "peer_timeout": 1.0}
         self.agent = AgentProcess(AGENT, task, HERE, (), self.server.order, lambda *why: self.ended.put(why))
 
     def start(self, worker: int) -> int:
@@ -79,6 +79,30 @@ def test_an_agent_starts_signals_and_ends_workers(launcher: Launcher) -> None:
     assert launcher.told.next() == Gone(1, 3, "exit status 3")
     assert launcher.ended.next() == (AGENT, "has lost its agent (this machine: exit status 0)")
     assert launcher.told.next() == CutHost(AGENT, "has lost its agent (the other end has closed the connection)")
+
+
+def test_an_agent_tells_of_workers_that_are_stopped_and_continued(launcher: Launcher) -> None:
+    pid = launcher.start(0)
+    launcher.agent.signal(0, signal.SIGSTOP)
+    assert launcher.told.next() == Halted(0, pid)
+    launcher.agent.signal(0, signal.SIGCONT)
+    assert launcher.told.next() == Halted(0, 0)
+    launcher.agent.signal(0, signal.SIGSTOP)
+    assert launcher.told.next() == Halted(0, pid)
+    launcher.agent.signal(0, signal.SIGKILL)
+    assert launcher.told.next() == Gone(0, -9, "killed by signal 9 (SIGKILL)")
+
+
+def test_without_a_launcher_a_stopped_worker_is_killed(launcher: Launcher) -> None:
+    """It may be alone on its host: the other ranks have ended without it, and nobody else would end it."""
+    pid = launcher.start(0)
+    launcher.server.send(AGENT, {"members": [0]})
+    launcher.stop_listening()
+    launcher.agent.signal(0, signal.SIGSTOP)
+    assert launcher.told.next() == Halted(0, pid)
+    launcher.hang_up()
+    assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 1)"
+    assert not lives(pid)
 
 
 def test_an_agent_that_was_given_up_kills_its_workers(launcher: Launcher) -> None:

@@ -50,6 +50,39 @@ def test_a_stopped_rank_is_killed_and_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_stopped_rank_and_another_loss_do_not_wait_for_a_straggler(tmp_path: Path) -> None:
+    """The agent of its host is its parent, and sees that it is stopped; no rank that is left can tell."""
+    plan = [[5, 1, "before", "SIGSTOP", 0], [5, 2, "before", "SIGKILL", 0], [9, -1, "before", "reach", 3]]
+    ran = jobs.run(tmp_path, plan, *THREE[:2], "--min-np", "1", "--host-failures", "100", HPCCOLL_PEER_TIMEOUT="2")
+    jobs.check(ran)
+    assert "it has been stopped (state T)" in ran.output and "waiting for rank" not in ran.output, ran.output
+
+
+@pytest.mark.slow
+def test_when_all_ranks_are_stopped_the_launcher_says_what_continues_them(tmp_path: Path) -> None:
+    program = "import os, signal, hpccoll; hpccoll.init(); os.kill(os.getpid(), signal.SIGSTOP); hpccoll.barrier()"
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hpccoll",
+        "run",
+        "--timeout=60",
+        *THREE,
+        sys.executable,
+        "-P",
+        "-c",
+        program,
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr is not None
+        line = next(line for line in job.stderr if "stopped" in line)
+        assert "ranks 0-2 are stopped (SIGSTOP, state T); to continue, on host localhost: kill -CONT" in line
+        subprocess.run(line.partition("localhost: ")[2], shell=True, check=True)
+        assert job.wait(60) == 0, job.stderr.read()
+
+
+@pytest.mark.slow
 def test_three_losses_and_two_joins(tmp_path: Path) -> None:
     plan = [
         [4, 1, "before", "SIGKILL", 0], [6, -1, "before", "reach", 3], [8, 2, "after", "SIGKILL", 0],

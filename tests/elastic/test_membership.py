@@ -17,6 +17,7 @@ from hpccoll.tools.launch.elastic.membership import (
     End,
     Form,
     Gone,
+    Halted,
     Kill,
     Leaving,
     Limits,
@@ -91,6 +92,51 @@ def test_a_straggler_is_waited_for_and_then_killed() -> None:
     assert "waiting for rank 2" in job.tell(Tick(), later=11)[0].text
     job.tell(Tick(), later=50)
     assert [kill.worker for kill in job.kinds(Kill)] == [2] and job.kinds(Form) == [Form(2, (1,))]
+
+
+def test_a_stopped_rank_is_no_straggler() -> None:
+    """It counts as lost when the others would have lost it, 5 s after it was stopped, and not after 60 s."""
+    job = Script({"a": 3}, np=3, max_np=3, straggler_timeout=60, peer_timeout=5)
+    job.begin(0, 1, 2)
+    job.tell(Halted(2, 4711), later=1)
+    job.tell(Gone(0, -9, "killed"), later=1)
+    job.tell(Came(1, 1))
+    assert not job.tell(Tick(), later=3)
+    job.tell(Tick(), later=1)
+    assert job.kinds(Kill) == [Kill(2, "it has been stopped (state T) for 5 s")]
+    assert job.kinds(Form) == [Form(2, (1,))]
+
+
+@pytest.mark.parametrize("peer_timeout", [0, 5])
+def test_a_rank_that_goes_on_again_is_not_lost(peer_timeout: float) -> None:
+    """Nor is one that is stopped, if HPCCOLL_PEER_TIMEOUT is 0."""
+    job = Script({"a": 3}, np=3, max_np=3, straggler_timeout=60, peer_timeout=peer_timeout)
+    job.begin(0, 1, 2)
+    job.tell(Halted(2, 4711))
+    if peer_timeout:
+        job.tell(Halted(2, 0), later=4)
+    job.tell(Gone(0, -9, "killed"))
+    job.tell(Came(1, 1))
+    job.tell(Tick(), later=50)
+    assert not job.kinds(Kill)
+
+
+def test_ranks_that_are_all_stopped_are_named_with_what_continues_them() -> None:
+    """No rank misses another one, so only the launcher can say it."""
+    job = Script({"a": 2, "b": 1}, np=3, max_np=3)
+    job.begin(0, 1, 2)
+    for worker in range(3):
+        job.tell(Halted(worker, 4711 + worker))
+    assert not job.tell(Tick(), later=7)
+    assert job.tell(Tick(), later=2) == [
+        Say(
+            "ranks 0-2 are stopped (SIGSTOP, state T); to continue, on host a: kill -CONT -4711 -4712; on host b: "
+            "kill -CONT -4713"
+        )
+    ]
+    assert not job.tell(Tick(), later=9) and job.tell(Tick(), later=2), "every ten seconds"
+    job.tell(Halted(2, 0))
+    assert "ranks 0, 1 are stopped" in job.tell(Tick(), later=11)[0].text
 
 
 @pytest.mark.parametrize(
@@ -262,7 +308,7 @@ def test_a_planted_end_with_the_launcher_is_found() -> None:
     [ForgetsToKill, NewcomersFirst, DoesNotWait, TakesAnybody, CountsArrivals, ForgetsTheEnd, BelievesTheDead],
 )
 def test_planted_faults_are_found(planted: type[Membership]) -> None:
-    for seed in range(SEEDS):
+    for seed in range(10 * SEEDS):
         try:
             simulated.run(seed, planted)
         except Exception:  # noqa: BLE001 - a broken rule, or the simulation's own assumptions

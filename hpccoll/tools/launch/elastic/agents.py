@@ -16,20 +16,34 @@ END = "end"
 """The order that ends an agent and its workers; its value is the signal."""
 Ended = Callable[[int, int, str], None]
 """Takes a worker, its exit status, and how it ended in words."""
+Halted = Callable[[int, int], None]
+"""Takes a worker and its process number when that was stopped (state T), and the worker and 0 when it was continued."""
+CHANGES = os.WEXITED | os.WSTOPPED | os.WCONTINUED
+"""What waitid() is asked to report of a process."""
+HALTS = (os.CLD_STOPPED, os.CLD_CONTINUED)
 
 
 class LocalAgent:
     """The workers that this process has started."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], output: str, ended: Ended) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        output: str,
+        ended: Ended,
+        halted: Halted = lambda _worker, _process: None,
+    ) -> None:
         """Prepare to start workers.
 
         :param command: what each worker executes
         :param environment: the whole environment of all workers
         :param output: the folder for files of what each worker prints; "": it is printed together
         :param ended: called in a thread when a process has ended
+        :param halted: called in a thread when a process was stopped or continued
         """
-        self._command, self._environment, self._output, self._ended = command, environment, output, ended
+        self._command, self._environment, self._output = command, environment, output
+        self._ended, self._halted = ended, halted
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
@@ -73,6 +87,10 @@ class LocalAgent:
             process.wait()
 
     def _watch(self, worker: int, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ChildProcessError):  # another thread has waited for its end
+            while (change := os.waitid(os.P_PID, process.pid, CHANGES | os.WNOWAIT)) and change.si_code in HALTS:
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+                self._halted(worker, process.pid if change.si_code == os.CLD_STOPPED else 0)
         status = process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # what it has left behind in its session
             os.killpg(process.pid, signal.SIGKILL)

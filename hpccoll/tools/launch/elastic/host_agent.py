@@ -27,6 +27,9 @@ from hpccoll.tools.launch.listener import SILENCE
 GRACE = 5.0
 """Seconds that workers have to end by themselves when one has failed without a launcher, and again after a signal."""
 
+LOOK = 1.0
+"""Seconds between two looks at workers that are stopped, without a launcher."""
+
 
 class EndedBySignalError(Exception):
     """A signal asks this process to end."""
@@ -39,7 +42,7 @@ class HostAgent:
         """Connect to the coordinator.
 
         :param task: command, variables of all workers, folder of output files or "", the host's name, the agent's
-            number, and how many seconds the job may still take
+            number, how many seconds the job may still take, and HPCCOLL_PEER_TIMEOUT
         """
         self._limit = time.monotonic() + task["seconds"]
         secret, addresses = channel.parse(task["variables"][COORDINATOR])
@@ -56,7 +59,10 @@ class HostAgent:
         self._ends: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
         """Which workers have ended, with which status, how."""
         environment = {**config.environment(), **task["variables"]}
-        self._agent = LocalAgent(task["command"], environment, task["output"], self._ended)
+        self._peer_timeout = task["peer_timeout"]
+        self._stopped: dict[int, float] = {}
+        """The workers that are stopped, and for how many seconds this process has seen that without a launcher."""
+        self._agent = LocalAgent(task["command"], environment, task["output"], self._ended, self._halted)
         self._tell({"agent": task["host"], "number": task["number"]})
 
     def _tell(self, message: dict[str, Any]) -> None:
@@ -67,6 +73,14 @@ class HostAgent:
         self._ends.put((worker, status, how))
         with contextlib.suppress(OSError):  # obey() sees it
             self._tell({"ended": worker, "status": status, "how": how})
+
+    def _halted(self, worker: int, process: int) -> None:
+        if process:
+            self._stopped[worker] = 0.0
+        else:
+            self._stopped.pop(worker, None)
+        with contextlib.suppress(OSError):
+            self._tell({"halted": worker, "process": process})
 
     def run(self) -> int:
         """Do as the coordinator says, and go on without it if its process has ended.
@@ -105,8 +119,11 @@ class HostAgent:
         left, failed, limit = set(self._members), not self._members, self._limit
         while left:
             try:
-                worker, status, how = self._ends.get(timeout=max(0.0, limit - time.monotonic()))
+                worker, status, how = self._ends.get(timeout=max(0.0, min(LOOK, limit - time.monotonic())))
             except queue.Empty:
+                self._kill_stopped()
+                if time.monotonic() < limit:
+                    continue
                 if not failed:
                     say("the job has not ended by its limit (--timeout): its ranks end")
                 failed = True
@@ -117,6 +134,17 @@ class HostAgent:
             left.discard(worker)
         self._agent.end_all(signal.SIGTERM, GRACE)
         return int(failed)
+
+    def _kill_stopped(self) -> None:
+        """Kill members that are stopped for so long that the others have lost them: no launcher does it any more.
+
+        It counts its own looks, and not the time: if the whole host was suspended, its ranks get that long to go on.
+        """
+        for worker in list(self._stopped):
+            self._stopped[worker] += LOOK
+            if self._peer_timeout and self._stopped[worker] > self._peer_timeout:
+                say(f"worker {worker} is stopped (state T), and the launcher of the job is gone: it is killed")
+                self._agent.signal(worker, signal.SIGKILL)
 
 
 def _stop(number: int, _frame: object) -> NoReturn:

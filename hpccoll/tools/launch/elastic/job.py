@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpccoll import config
@@ -170,11 +170,13 @@ class Runner:
         """
         self._job, self._discovery = job, discovery
         self._events: queue.SimpleQueue[Event | Cut | CutHost | HostCame | Stop] = queue.SimpleQueue()
-        self._membership = Membership(job.limits)
         others = [host for host in job.hosts if host not in THIS_MACHINE]
         addresses = [job.address] if job.address else addresses_towards(others)
         self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
+        peer_timeout = {**defaults, **job.exported, **environment}["HPCCOLL_PEER_TIMEOUT"]
+        seconds = config.read({"HPCCOLL_PEER_TIMEOUT": peer_timeout}).peer_timeout
+        self._membership = Membership(replace(job.limits, peer_timeout=seconds))
         secrets = {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
         self._agents: dict[str, AgentProcess] = {}
         """The agent of each host."""
@@ -184,6 +186,7 @@ class Runner:
             "command": job.command,
             "variables": {**defaults, **job.exported, **secrets},
             "output": job.output,
+            "peer_timeout": seconds,
         }
         self._task_here = {**self._task, "variables": {**defaults, **environment, **secrets}}
         self._limit = time.monotonic() + (job.timeout or FOREVER)

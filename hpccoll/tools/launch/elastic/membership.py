@@ -7,10 +7,10 @@ tests/elastic/test_membership.py runs it under random interleavings. The rules E
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from hpccoll.text import some_ranks
 from hpccoll.tools.launch.elastic.hosts import Hosts
+from hpccoll.tools.launch.elastic.worker import STOPPED_AFTER, Phase, Worker, how_to_continue
 
 LOST = "all ranks that had the state are lost"
 EXCLUDE = "--exclude-host-on-failure"
@@ -32,6 +32,8 @@ class Limits:
     """How often the ranks may change."""
     straggler_timeout: float = 60.0
     """Seconds that the first rank of a round waits for the others before these are killed."""
+    peer_timeout: float = 5.0
+    """Seconds after which a stopped rank counts as lost if another rank waits for it; 0: never."""
     gather: float = 3.0
     """Seconds that a newcomer waits for others that are being started, so that both come in one change."""
     host_failures: int = 3
@@ -75,6 +77,15 @@ class Gone:
 
 
 @dataclass(frozen=True)
+class Halted:
+    """The process of a worker was stopped (SIGSTOP, state T), or goes on."""
+
+    worker: int
+    process: int
+    """Its number on its host; 0: it goes on."""
+
+
+@dataclass(frozen=True)
 class Leaving:
     """A worker was asked, by a signal, to leave."""
 
@@ -93,7 +104,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Discovered | Came | Gone | Leaving | Done | Tick
+Event = Discovered | Came | Gone | Halted | Leaving | Done | Tick
 
 # ---- actions ------------------------------------------------------------------------------------------
 
@@ -166,31 +177,6 @@ class End:
 Action = Start | Kill | Void | Form | Change | Release | Say | End
 
 
-class Phase(Enum):
-    """What the coordinator knows of a worker."""
-
-    STARTING = auto()
-    READY = auto()
-    MEMBER = auto()
-    DONE = auto()
-    ENDING = auto()
-    """It was killed or released, and its process may still be there."""
-
-
-@dataclass
-class Worker:
-    """A process that has not ended yet."""
-
-    number: int
-    host: str
-    slot: int
-    phase: Phase = Phase.STARTING
-    has_state: bool = False
-    """Whether it had a commit when it last came: a newcomer that lost its generation before the sync has none."""
-    since: float = 0.0
-    """When it came to this phase."""
-
-
 class Membership:
     """The coordinator. See the module."""
 
@@ -216,6 +202,7 @@ class Membership:
         """Whether a member was lost after that."""
         self.ended = False
         self.last_report = 0.0
+        self.last_stopped_report = 0.0
         self.out: list[Action] = []
 
     def step(self, event: Event, now: float) -> list[Action]:
@@ -235,6 +222,9 @@ class Membership:
                 self._come(event, now)
             case Gone(worker, status, how):
                 self._go(worker, status, how, now)
+            case Halted(worker, process):
+                if worker in self.workers:
+                    self.workers[worker].process, self.workers[worker].stopped_at = process, now
             case Leaving(worker):
                 if worker in self.workers:
                     who = self.workers[worker]
@@ -305,6 +295,7 @@ class Membership:
         if self._all_has_ended():
             return
         self._clear_away(now)
+        self._watch_stopped(now)
         if not self.finishing:
             self._fill(now)
         if self.open_since is not None:
@@ -335,6 +326,18 @@ class Membership:
                 self._kill(worker, "its slot is gone", now)
             elif worker.phase is Phase.READY:
                 self._release(worker, "its slot is gone")
+
+    def _watch_stopped(self, now: float) -> None:
+        """E5: a stopped rank for which others wait is lost. Only the launcher can say that all ranks are stopped."""
+        stopped = [w for w in self.workers.values() if w.process and w.phase is not Phase.ENDING]
+        timeout = self.limits.peer_timeout
+        if self.open_since is not None and timeout:
+            for worker in [w for w in stopped if w.phase is Phase.MEMBER and now - w.stopped_at >= timeout]:
+                self._kill(worker, f"it has been stopped (state T) for {now - worker.stopped_at:.0f} s", now)
+        left = [w for w in stopped if w.phase is not Phase.ENDING and now - w.stopped_at >= STOPPED_AFTER]
+        if left and now - self.last_stopped_report >= REPORT_EVERY:
+            self.last_stopped_report = now
+            self.out.append(Say(how_to_continue(left, self.members)))
 
     def _fill(self, now: float) -> None:
         """E4: start a worker in each free slot, up to `max_np`; to begin with, `np`."""

@@ -15,7 +15,7 @@ from typing import Any
 from hpccoll.channel import Channel, ChannelError
 from hpccoll.rendezvous.coordinator import LONGEST
 from hpccoll.tools.launch.elastic.agents import AgentName
-from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Gone, Leaving
+from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Gone, Halted, Leaving
 from hpccoll.tools.launch.listener import Listener
 
 
@@ -162,7 +162,10 @@ class Server:
         try:
             while True:
                 news = json.loads(channel.receive())
-                self._tell(Gone(int(news["ended"]), int(news["status"]), str(news["how"])))
+                if "halted" in news:
+                    self._tell(Halted(int(news["halted"]), int(news["process"])))
+                else:
+                    self._tell(Gone(int(news["ended"]), int(news["status"]), str(news["how"])))
         except (OSError, ValueError, KeyError, ChannelError) as error:
             self._tell(CutHost(agent, f"has lost its agent ({error})"))
 

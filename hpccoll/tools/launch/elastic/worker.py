@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator of an elastic job knows of each worker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from hpccoll.text import some_ranks
+
+STOPPED_AFTER = 8.0
+"""Seconds for which a process is stopped before a line says so: longer than ranks take that miss it."""
+
+
+class Phase(Enum):
+    """What the coordinator knows of a worker."""
+
+    STARTING = auto()
+    READY = auto()
+    MEMBER = auto()
+    DONE = auto()
+    ENDING = auto()
+    """It was killed or released, and its process may still be there."""
+
+
+@dataclass
+class Worker:
+    """A process that has not ended yet."""
+
+    number: int
+    host: str
+    slot: int
+    phase: Phase = Phase.STARTING
+    has_state: bool = False
+    """Whether it had a commit when it last came: a newcomer that lost its generation before the sync has none."""
+    since: float = 0.0
+    """When it came to this phase."""
+    process: int = 0
+    """The number of its process, if that is stopped; else 0."""
+    stopped_at: float = 0.0
+
+
+def how_to_continue(stopped: Sequence[Worker], members: Sequence[int]) -> str:
+    """Name workers that are stopped, and the commands that let them go on.
+
+    :param members: the workers that have ranks, in the order of these
+    """
+    ranks = [members.index(worker.number) for worker in stopped if worker.number in members]
+    new = len(stopped) - len(ranks)
+    named = [some_ranks(ranks)] * bool(ranks) + [f"{new} new rank{'s' if new > 1 else ''}"] * bool(new)
+    hosts: dict[str, list[str]] = {}
+    for worker in stopped:
+        hosts.setdefault(worker.host, []).append(f"-{worker.process}")
+    commands = [f"on host {host}: kill -CONT {' '.join(groups)}" for host, groups in hosts.items()]
+    verb = "are" if len(stopped) > 1 else "is"
+    return f"{' and '.join(named)} {verb} stopped (SIGSTOP, state T); to continue, {'; '.join(commands)}"
