@@ -25,13 +25,23 @@ NONCE = 32
 PATIENCE = 5.0
 """Seconds that an address has to accept a connection, and the other end to prove that it knows the secret."""
 AGAIN = 0.05
-"""Seconds between two attempts to find out whether a process has ended."""
+"""Seconds between two attempts to connect, or to find out whether a process has ended."""
+START = 120.0
+"""Seconds for which connect() tries an end that listens and does not answer; HPCCOLL_START_TIMEOUT's default."""
 LONGEST = 4096
 """Bytes of a message, unless more are expected."""
 
 
 class ChannelError(HpccollError):
     """The other end does not know the secret, or sent what no Channel sends."""
+
+
+class ChannelClosedError(ChannelError):
+    """The other end has closed the connection."""
+
+
+class ChannelBusyError(ChannelError):
+    """The other end has accepted the connection, and has dropped it or does not answer."""
 
 
 def new_secret() -> str:
@@ -147,26 +157,40 @@ class Channel:
                 self.connection.settimeout(max(1e-3, until - time.monotonic()))  # a byte now and then gains no time
             part = self.connection.recv(min(count - len(data), 1 << 20))
             if not part:
-                raise ChannelError("the other end has closed the connection")
+                raise ChannelClosedError("the other end has closed the connection")
             data += part
         return bytes(data)
 
 
-def connect(addresses: Iterable[tuple[str, int]], secret: str) -> Channel:
+def connect(addresses: Iterable[tuple[str, int]], secret: str, seconds: float = START) -> Channel:
     """Connect to the first address that answers.
 
+    An end that listens may be busy with so many connections that it drops this one, which then tries again.
+
+    :param seconds: for how long; an end that refuses connections, or does not know the secret, is not tried again
     :raises OSError: none of them does
     """
-    problems = []
-    for host, port in addresses:
-        try:
-            connection = socket.create_connection((host, port), PATIENCE)
-        except OSError as error:
-            problems.append(f"{host} port {port}: {error}")
-            continue
-        try:
-            return Channel(connection, secret, connects=True)
-        except (OSError, ChannelError) as error:
-            connection.close()
-            problems.append(f"{host} port {port}: {error}")
-    raise OSError("; ".join(problems) or "no address")
+    places, until = list(addresses), time.monotonic() + seconds
+    while True:
+        problems, is_busy = [], False
+        for host, port in places:
+            try:
+                return _connect_to(host, port, secret)
+            except (OSError, ChannelError) as error:
+                problems.append(f"{host} port {port}: {error}")
+                is_busy |= isinstance(error, ChannelBusyError)
+        if not is_busy or time.monotonic() > until:
+            raise OSError("; ".join(problems) or "no address")
+        time.sleep(AGAIN)
+
+
+def _connect_to(host: str, port: int, secret: str) -> Channel:
+    connection = socket.create_connection((host, port), PATIENCE)
+    try:
+        return Channel(connection, secret, connects=True)
+    except (TimeoutError, ConnectionResetError, ChannelClosedError) as error:
+        connection.close()
+        raise ChannelBusyError(str(error)) from error
+    except BaseException:
+        connection.close()
+        raise

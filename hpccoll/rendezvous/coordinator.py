@@ -42,11 +42,12 @@ REPORT_EVERY = 10.0
 class Coordinator:
     """The connection of this process to the coordinator of its job."""
 
-    def __init__(self, text: str, worker: int) -> None:
+    def __init__(self, text: str, worker: int, seconds: float = channel.START) -> None:
         """Connect.
 
         :param text: the variable COORDINATOR
         :param worker: the variable WORKER
+        :param seconds: for how long it tries
         :raises StartError: the coordinator cannot be reached
         """
         self.worker, self.generation, self.rank = worker, 0, -1
@@ -63,7 +64,7 @@ class Coordinator:
         self._cut = ""
         try:
             secret, addresses = channel.parse(text)
-            self._channel = channel.connect(addresses, secret)
+            self._channel = channel.connect(addresses, secret, seconds)
             self._greet()
         except (OSError, ValueError, channel.ChannelError) as error:
             raise errors.StartError(f"the coordinator of the job cannot be reached: {error}") from None
@@ -233,5 +234,10 @@ class CoordinatedRendezvous(ByAllgather):
         """See Rendezvous: the connection is the process's."""
 
 
-of_process = ProcessConnection(COORDINATOR, lambda env: Coordinator(env[COORDINATOR], int(env.get(WORKER, "-1"))))
+of_process = ProcessConnection(
+    COORDINATOR,
+    lambda env: Coordinator(
+        env[COORDINATOR], int(env.get(WORKER, "-1")), float(env.get("HPCCOLL_START_TIMEOUT", channel.START))
+    ),
+)
 """`of_process(env)`: the connection of this process; None if the job is not elastic."""

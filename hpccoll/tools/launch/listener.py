@@ -19,7 +19,8 @@ DISCARD = 9
 SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """A host that does not answer for 10 seconds is cut off."""
 MOST = 512
-"""Connections whose handshakes may be under way at a time; more wait, for a stranger can take 5 seconds."""
+"""Handshakes that may be under way at a time. One more drops the oldest one of the address that has most of them: a
+stranger can take 5 seconds, and a rank that is dropped tries again."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -28,18 +29,21 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, address: str, serve: Callable[[socket.socket, str], None], slots: threading.Semaphore) -> None:
-        self.serve, self.slots = serve, slots
+    def __init__(
+        self,
+        address: str,
+        admit: Callable[[socket.socket, str], None],
+        serve: Callable[[socket.socket, str], None],
+    ) -> None:
+        self.admit, self.serve = admit, serve
         super().__init__((address, 0), socketserver.BaseRequestHandler)
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
-        """Serve one connection in a thread of its own, as soon as there is a slot, which `serve` frees."""
-        self.slots.acquire()
-        try:
-            super().process_request(request, address)
-        except BaseException:
-            self.slots.release()
-            raise
+        """Serve one connection in a thread of its own."""
+        assert isinstance(request, socket.socket)
+        assert isinstance(address, tuple)
+        self.admit(request, address[0])
+        super().process_request(request, address)
 
     def finish_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
         """Serve one connection, in this thread."""
@@ -59,8 +63,9 @@ class Listener:
         :param secret: what the other ends know; "": a new one
         """
         self.secret, self._serve = secret or channel.new_secret(), serve
-        self._slots = threading.BoundedSemaphore(MOST)
-        self._servers = [_Server(address, self._accept, self._slots) for address in addresses]
+        self._handshakes: dict[socket.socket, str] = {}
+        """Under way, oldest first, with the other end's address."""
+        self._servers = [_Server(address, self._admit, self._accept) for address in addresses]
         self.addresses: list[tuple[str, int]] = [server.server_address[:2] for server in self._servers]  # type: ignore[misc]
         self.variable = text_of(self.secret, self.addresses)
         self.refused: Counter[str] = Counter()
@@ -77,6 +82,17 @@ class Listener:
             server.shutdown()
             server.socket.close()
 
+    def _admit(self, connection: socket.socket, address: str) -> None:
+        with self._lock:
+            self._handshakes[connection] = address
+            if len(self._handshakes) <= MOST:
+                return
+            most = Counter(self._handshakes.values()).most_common(1)[0][0]
+            oldest = next(other for other, source in self._handshakes.items() if source == most)
+            del self._handshakes[oldest]
+        with contextlib.suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)  # its thread sees the end
+
     def _accept(self, connection: socket.socket, address: str) -> None:
         try:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -88,7 +104,8 @@ class Listener:
                 self.refused[address] += 1
             return
         finally:
-            self._slots.release()
+            with self._lock:
+                self._handshakes.pop(connection, None)
         with contextlib.suppress(OSError, ValueError, channel.ChannelError):  # a rank that has ended
             self._serve(opened)
 

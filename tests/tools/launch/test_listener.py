@@ -157,6 +157,38 @@ def test_silent_and_slow_callers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch)
             assert known.receive() == b"heard"
 
 
+def test_silent_callers_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far more strangers than are heard at a time: the oldest handshake is dropped for the newest."""
+    monkeypatch.setattr(module, "MOST", 8)
+    with Served() as served, contextlib.ExitStack() as open_ones:
+        for _ in range(10 * module.MOST):
+            open_ones.enter_context(socket.create_connection((served.host, served.port)))
+        with contextlib.closing(channel.connect(served.listener.addresses, served.listener.secret, 0.0)) as known:
+            known.send(b"now")
+            assert known.receive() == b"heard"
+
+
+def test_a_handshake_that_was_dropped_is_tried_again(served: Served) -> None:
+    """The listener drops the first two."""
+    accept, dropped = served.listener._servers[0].serve, []
+
+    def drop(connection: socket.socket, address: str) -> None:
+        dropped.append(address)
+        accept(connection, address) if len(dropped) > 2 else connection.close()
+
+    served.listener._servers[0].serve = drop
+    with contextlib.closing(served.connect()) as known:
+        known.send(b"now")
+        assert known.receive() == b"heard"
+    assert len(dropped) == 3
+
+
+def test_an_end_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "PATIENCE", 0.3)
+    with socket.create_server((HERE, 0)) as silent, pytest.raises(OSError, match="timed out"):
+        channel.connect([silent.getsockname()], channel.new_secret(), 1.0)
+
+
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_mangled_greetings(served: Served, count: int) -> None:
     """Greetings of a stranger who knows the form, cut, lengthened and changed."""
