@@ -10,10 +10,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
             $$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 BIN    := $(abspath $(VENV))/bin
 export PATH := $(BIN):$(PATH)
-SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p*)
+SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p* bindings/cpp/* bindings/fortran/*)
 
 comma := ,
-.PHONY: build demo stemdl test test-all soak check bench docs wheel install-c clean
+.PHONY: build demo stemdl test test-all soak check bench docs bindings wheel install-c clean
 build: $(VENV)/.built
 
 $(VENV)/.python: pyproject.toml
@@ -106,6 +106,10 @@ docs: build
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --quiet
+
+# What all languages repeat of the operations, from bindings/table.toml; the result is checked in.
+bindings: $(VENV)/.python
+	$(BIN)/python bindings/generator
 
 wheel: build
 	$(BIN)/python -m pip install --quiet --group wheel

@@ -13,21 +13,26 @@ module hpccoll
 
   ! ---- codes: those of hpccoll.h -------------------------------------------------------------------------------
 
+  ! HPCCOLL_MINLOC and HPCCOLL_MAXLOC are of pairs of one type, value and index: x(2, n). HPCCOLL_OP_NULL is what
+  ! hpccoll_op_free makes of an op. A compression is HPCCOLL_FLOAT16 or HPCCOLL_BFLOAT16.
+
+  ! generated: codes (make bindings)
   enum, bind(c)
-    enumerator :: HPCCOLL_AVERAGE = 0, HPCCOLL_SUM = 1
-    enumerator :: HPCCOLL_MIN = 3, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, HPCCOLL_BXOR, &
-      HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR
-    enumerator :: HPCCOLL_MINLOC = 64, HPCCOLL_MAXLOC ! of pairs of one type, value and index: x(2, n)
+    enumerator :: HPCCOLL_OP_NULL = -1, HPCCOLL_AVERAGE = 0, HPCCOLL_SUM = 1, HPCCOLL_MIN = 3, HPCCOLL_MAX = 4, &
+      HPCCOLL_PRODUCT = 5, HPCCOLL_BAND = 6, HPCCOLL_BOR = 7, HPCCOLL_BXOR = 8, HPCCOLL_LAND = 9, HPCCOLL_LOR = 10, &
+      HPCCOLL_LXOR = 11, HPCCOLL_MINLOC = 64, HPCCOLL_MAXLOC = 65
   end enum
-  public :: HPCCOLL_AVERAGE, HPCCOLL_SUM, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, HPCCOLL_BOR, &
-    HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR, HPCCOLL_MINLOC, HPCCOLL_MAXLOC
-  integer(c_int), parameter, public :: HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10, & ! of compression
-    HPCCOLL_NO_COMPRESSION = -1
-  integer(c_int), parameter, public :: HPCCOLL_OP_NULL = -1 ! what hpccoll_op_free makes of an op
+  public :: HPCCOLL_OP_NULL, HPCCOLL_AVERAGE, HPCCOLL_SUM, HPCCOLL_MIN, HPCCOLL_MAX, HPCCOLL_PRODUCT, HPCCOLL_BAND, &
+    HPCCOLL_BOR, HPCCOLL_BXOR, HPCCOLL_LAND, HPCCOLL_LOR, HPCCOLL_LXOR, HPCCOLL_MINLOC, HPCCOLL_MAXLOC
+  integer(c_int), parameter, public :: HPCCOLL_NO_COMPRESSION = -1, HPCCOLL_BOOL = 0, HPCCOLL_UINT8 = 1, &
+    HPCCOLL_INT8 = 2, HPCCOLL_UINT16 = 3, HPCCOLL_INT16 = 4, HPCCOLL_UINT32 = 5, HPCCOLL_INT32 = 6, &
+    HPCCOLL_UINT64 = 7, HPCCOLL_INT64 = 8, HPCCOLL_FLOAT16 = 9, HPCCOLL_BFLOAT16 = 10, HPCCOLL_FLOAT32 = 11, &
+    HPCCOLL_FLOAT64 = 12, HPCCOLL_COMPLEX64 = 13, HPCCOLL_COMPLEX128 = 14
   integer(c_int), parameter, public :: HPCCOLL_OK = 0, HPCCOLL_MISMATCH = -1, HPCCOLL_DUPLICATE_NAME = -2, &
     HPCCOLL_SHUT_DOWN = -3, HPCCOLL_ROOT_JOINED = -4, HPCCOLL_PEER_LOST = -5, HPCCOLL_STALLED = -6, &
     HPCCOLL_TRANSPORT = -7, HPCCOLL_INVALID = -8, HPCCOLL_NO_MEMORY = -9, HPCCOLL_BAD_MESSAGE = -10, &
     HPCCOLL_FORKED = -11, HPCCOLL_BROKEN = -12, HPCCOLL_UNSUPPORTED = -13, HPCCOLL_RESULT_SIZE = -14
+  ! end of generated
   integer(c_int), parameter, public :: HPCCOLL_UNDEFINED = -32766, HPCCOLL_ANY_SOURCE = -1, &
     HPCCOLL_ANY_TAG = -1
 
@@ -51,12 +56,15 @@ module hpccoll
     hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, hpccoll_share, &
     hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
   public :: hpccoll_wait, hpccoll_waitall, hpccoll_test, hpccoll_function, hpccoll_op_create, hpccoll_op_free
-  public :: hpccoll_allreduce, hpccoll_scan, hpccoll_exscan, hpccoll_reduce, hpccoll_broadcast, hpccoll_reducescatter, &
-    hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_send, hpccoll_recv
-  public :: hpccoll_allreduce_init, hpccoll_scan_init, hpccoll_exscan_init, hpccoll_reduce_init, &
+  ! generated: public (make bindings)
+  public :: hpccoll_allreduce, hpccoll_reduce, hpccoll_scan, hpccoll_exscan, hpccoll_broadcast, hpccoll_reducescatter, &
+    hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_join, hpccoll_send, &
+    hpccoll_recv
+  public :: hpccoll_allreduce_init, hpccoll_reduce_init, hpccoll_scan_init, hpccoll_exscan_init, &
     hpccoll_broadcast_init, hpccoll_reducescatter_init, hpccoll_allgather_init, hpccoll_gather_init, &
-    hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init, &
-    hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
+    hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init
+  ! end of generated
+  public :: hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
 
   ! Leaves each element of `in` combined with that of `inout` in `inout`, both of which c_f_pointer makes arrays of
   ! `count` elements; `in` comes from lower ranks. It is associative, and need not be commutative.
@@ -182,42 +190,15 @@ module hpccoll
   ! ---- collectives and messages: with `request` they return at once, and it is to be waited for -------------
 
   interface
+    ! generated: procedures (make bindings)
     ! Without `out` the result replaces x.
     subroutine hpccoll_allreduce(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
         bind(c, name="hpccoll_f_allreduce")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: op
       type(hpccoll_world), intent(in) :: world
-      type(*), optional :: out(..)
-      character(len=*), intent(in), optional :: name
-      real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
-      type(hpccoll_request), intent(inout), optional :: request
-      integer(c_int), intent(out), optional :: ierror
-    end subroutine
-    ! The reduction over ranks 0 to this one.
-    subroutine hpccoll_scan(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
-        bind(c, name="hpccoll_f_scan")
-      import
-      type(*) :: x(..)
-      integer(c_int), intent(in) :: op
-      type(hpccoll_world), intent(in) :: world
-      type(*), optional :: out(..)
-      character(len=*), intent(in), optional :: name
-      real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
-      type(hpccoll_request), intent(inout), optional :: request
-      integer(c_int), intent(out), optional :: ierror
-    end subroutine
-    ! The reduction over the ranks before this one; on rank 0 the neutral element.
-    subroutine hpccoll_exscan(x, op, world, out, name, prescale, postscale, compression, request, ierror) &
-        bind(c, name="hpccoll_f_exscan")
-      import
-      type(*) :: x(..)
-      integer(c_int), intent(in) :: op
-      type(hpccoll_world), intent(in) :: world
-      type(*), optional :: out(..)
+      type(*), optional, asynchronous :: out(..)
       character(len=*), intent(in), optional :: name
       real(c_double), intent(in), optional :: prescale, postscale
       integer(c_int), intent(in), optional :: compression
@@ -225,22 +206,47 @@ module hpccoll
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     ! Only `root` (from 0) has a result.
-    subroutine hpccoll_reduce(x, op, root, world, out, name, prescale, postscale, compression, request, ierror) &
+    subroutine hpccoll_reduce(x, op, root, world, out, name, prescale, postscale, request, ierror) &
         bind(c, name="hpccoll_f_reduce")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: op, root
       type(hpccoll_world), intent(in) :: world
-      type(*), optional :: out(..)
+      type(*), optional, asynchronous :: out(..)
       character(len=*), intent(in), optional :: name
       real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The reduction over ranks 0 to this one.
+    subroutine hpccoll_scan(x, op, world, out, name, prescale, postscale, request, ierror) &
+        bind(c, name="hpccoll_f_scan")
+      import
+      type(*), asynchronous :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional, asynchronous :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
+      type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The reduction over the ranks before this one; on rank 0 the neutral element.
+    subroutine hpccoll_exscan(x, op, world, out, name, prescale, postscale, request, ierror) &
+        bind(c, name="hpccoll_f_exscan")
+      import
+      type(*), asynchronous :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(*), optional, asynchronous :: out(..)
+      character(len=*), intent(in), optional :: name
+      real(c_double), intent(in), optional :: prescale, postscale
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_broadcast(x, root, world, name, request, ierror) bind(c, name="hpccoll_f_broadcast")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       character(len=*), intent(in), optional :: name
@@ -251,8 +257,8 @@ module hpccoll
     subroutine hpccoll_reducescatter(x, out, op, world, name, prescale, postscale, request, ierror) &
         bind(c, name="hpccoll_f_reducescatter")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: op
       type(hpccoll_world), intent(in) :: world
       character(len=*), intent(in), optional :: name
@@ -263,10 +269,10 @@ module hpccoll
     ! out: all ranks' x, one behind the other along the last dimension. counts: of each rank.
     subroutine hpccoll_allgather(x, out, world, counts, name, request, ierror) bind(c, name="hpccoll_f_allgather")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       type(hpccoll_world), intent(in) :: world
-      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: counts(*)
       character(len=*), intent(in), optional :: name
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
@@ -274,11 +280,11 @@ module hpccoll
     ! As allgather, on `root` alone; out of the others is not read.
     subroutine hpccoll_gather(x, out, root, world, counts, name, request, ierror) bind(c, name="hpccoll_f_gather")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
-      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: counts(*)
       character(len=*), intent(in), optional :: name
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
@@ -286,8 +292,8 @@ module hpccoll
     ! splits: rows for each rank, on the root; without it as hpccoll_share says.
     subroutine hpccoll_scatter(x, out, root, world, splits, name, request, ierror) bind(c, name="hpccoll_f_scatter")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       integer(c_int64_t), intent(in), optional :: splits(*)
@@ -299,11 +305,11 @@ module hpccoll
     subroutine hpccoll_alltoall(x, out, world, splits, recv_counts, name, request, ierror) &
         bind(c, name="hpccoll_f_alltoall")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       type(hpccoll_world), intent(in) :: world
       integer(c_int64_t), intent(in), optional :: splits(*)
-      integer(c_int64_t), intent(out), optional :: recv_counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: recv_counts(*)
       character(len=*), intent(in), optional :: name
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
@@ -315,9 +321,16 @@ module hpccoll
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
     end subroutine
+    ! This rank has no more collectives: takes part in those of the others with neutral elements until all have joined.
+    ! last: the rank that joined last.
+    subroutine hpccoll_join(world, last, ierror) bind(c, name="hpccoll_f_join")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out), optional :: last, ierror
+    end subroutine
     subroutine hpccoll_send(x, dest, tag, world, request, ierror) bind(c, name="hpccoll_f_send")
       import
-      type(*), intent(in) :: x(..)
+      type(*), intent(in), asynchronous :: x(..)
       integer(c_int), intent(in) :: dest, tag
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_request), intent(inout), optional :: request
@@ -326,71 +339,70 @@ module hpccoll
     ! from: the rank that has sent it; received: how many elements came, which may be fewer than x has.
     subroutine hpccoll_recv(x, source, tag, world, from, received, request, ierror) bind(c, name="hpccoll_f_recv")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: source, tag
       type(hpccoll_world), intent(in) :: world
-      integer(c_int), intent(out), optional :: from
-      integer(c_int64_t), intent(out), optional :: received
+      integer(c_int), intent(out), optional, asynchronous :: from
+      integer(c_int64_t), intent(out), optional, asynchronous :: received
       type(hpccoll_request), intent(inout), optional :: request
       integer(c_int), intent(out), optional :: ierror
     end subroutine
+    ! end of generated
   end interface
 
   ! ---- plans: as the procedures without _init, which see; every start uses these arrays again. Give them the attribute
   ! asynchronous, and wait for the last start before they end. ---------------------------------------------------------
 
   interface
+    ! generated: plans (make bindings)
     subroutine hpccoll_allreduce_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
         bind(c, name="hpccoll_f_allreduce_init")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: op
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      type(*), optional :: out(..)
+      type(*), optional, asynchronous :: out(..)
       real(c_double), intent(in), optional :: prescale, postscale
       integer(c_int), intent(in), optional :: compression
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    subroutine hpccoll_scan_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
-        bind(c, name="hpccoll_f_scan_init")
-      import
-      type(*) :: x(..)
-      integer(c_int), intent(in) :: op
-      type(hpccoll_world), intent(in) :: world
-      type(hpccoll_plan), intent(out) :: plan
-      type(*), optional :: out(..)
-      real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
-      integer(c_int), intent(out), optional :: ierror
-    end subroutine
-    subroutine hpccoll_exscan_init(x, op, world, plan, out, prescale, postscale, compression, ierror) &
-        bind(c, name="hpccoll_f_exscan_init")
-      import
-      type(*) :: x(..)
-      integer(c_int), intent(in) :: op
-      type(hpccoll_world), intent(in) :: world
-      type(hpccoll_plan), intent(out) :: plan
-      type(*), optional :: out(..)
-      real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
-      integer(c_int), intent(out), optional :: ierror
-    end subroutine
-    subroutine hpccoll_reduce_init(x, op, root, world, plan, out, prescale, postscale, compression, ierror) &
+    subroutine hpccoll_reduce_init(x, op, root, world, plan, out, prescale, postscale, ierror) &
         bind(c, name="hpccoll_f_reduce_init")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: op, root
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      type(*), optional :: out(..)
+      type(*), optional, asynchronous :: out(..)
       real(c_double), intent(in), optional :: prescale, postscale
-      integer(c_int), intent(in), optional :: compression
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_scan_init(x, op, world, plan, out, prescale, postscale, ierror) &
+        bind(c, name="hpccoll_f_scan_init")
+      import
+      type(*), asynchronous :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional, asynchronous :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_exscan_init(x, op, world, plan, out, prescale, postscale, ierror) &
+        bind(c, name="hpccoll_f_exscan_init")
+      import
+      type(*), asynchronous :: x(..)
+      integer(c_int), intent(in) :: op
+      type(hpccoll_world), intent(in) :: world
+      type(hpccoll_plan), intent(out) :: plan
+      type(*), optional, asynchronous :: out(..)
+      real(c_double), intent(in), optional :: prescale, postscale
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_broadcast_init(x, root, world, plan, ierror) bind(c, name="hpccoll_f_broadcast_init")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
@@ -399,8 +411,8 @@ module hpccoll
     subroutine hpccoll_reducescatter_init(x, out, op, world, plan, prescale, postscale, ierror) &
         bind(c, name="hpccoll_f_reducescatter_init")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: op
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
@@ -409,27 +421,27 @@ module hpccoll
     end subroutine
     subroutine hpccoll_allgather_init(x, out, world, plan, counts, ierror) bind(c, name="hpccoll_f_allgather_init")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_gather_init(x, out, root, world, plan, counts, ierror) bind(c, name="hpccoll_f_gather_init")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      integer(c_int64_t), intent(out), optional :: counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_scatter_init(x, out, root, world, plan, splits, ierror) bind(c, name="hpccoll_f_scatter_init")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       integer(c_int), intent(in) :: root
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
@@ -439,12 +451,12 @@ module hpccoll
     subroutine hpccoll_alltoall_init(x, out, world, plan, splits, recv_counts, ierror) &
         bind(c, name="hpccoll_f_alltoall_init")
       import
-      type(*), intent(in) :: x(..)
-      type(*) :: out(..)
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
       integer(c_int64_t), intent(in), optional :: splits(*)
-      integer(c_int64_t), intent(out), optional :: recv_counts(*)
+      integer(c_int64_t), intent(out), optional, asynchronous :: recv_counts(*)
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_barrier_init(world, plan, ierror) bind(c, name="hpccoll_f_barrier_init")
@@ -455,7 +467,7 @@ module hpccoll
     end subroutine
     subroutine hpccoll_send_init(x, dest, tag, world, plan, ierror) bind(c, name="hpccoll_f_send_init")
       import
-      type(*), intent(in) :: x(..)
+      type(*), intent(in), asynchronous :: x(..)
       integer(c_int), intent(in) :: dest, tag
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
@@ -465,14 +477,15 @@ module hpccoll
     subroutine hpccoll_recv_init(x, source, tag, world, plan, from, received, ierror) &
         bind(c, name="hpccoll_f_recv_init")
       import
-      type(*) :: x(..)
+      type(*), asynchronous :: x(..)
       integer(c_int), intent(in) :: source, tag
       type(hpccoll_world), intent(in) :: world
       type(hpccoll_plan), intent(out) :: plan
-      integer(c_int), intent(out), optional :: from
-      integer(c_int64_t), intent(out), optional :: received
+      integer(c_int), intent(out), optional, asynchronous :: from
+      integer(c_int64_t), intent(out), optional, asynchronous :: received
       integer(c_int), intent(out), optional :: ierror
     end subroutine
+    ! end of generated
     subroutine list_n(n, plans, list, ierror) bind(c, name="hpccoll_f_plan_list")
       import
       integer(c_int), intent(in) :: n

@@ -211,45 +211,13 @@ void hpccoll_f_op_free(int *op, int *ierror) {
 
 /* ---- collectives: each with `request` NULL where the caller waits ------------------------------------------------ */
 
-#define REDUCTION(name, root)                                                                                          \
-    void hpccoll_f_##name(array x, const int *op, ROOT_##root hpccoll_world *const *world, array out, array call_name, \
-                          const double *prescale, const double *postscale, const int *compression,                     \
-                          hpccoll_request **request, int *ierror) {                                                    \
-        place from, to;                                                                                                \
-        options o;                                                                                                     \
-        int status = read_array("hpccoll_" #name, "x", x, &from);                                                      \
-        status = status < 0 ? status : read_array("hpccoll_" #name, "out", out ? out : x, &to);                        \
-        if (status >= 0 && (to.count != from.count || to.dtype != from.dtype))                                         \
-            status = refuse("hpccoll_" #name, "out", "has not the type and size of x");                                \
-        if (status >= 0) {                                                                                             \
-            const hpccoll_args *args = read_options(&o, call_name, prescale, postscale, compression, 1);               \
-            status = request ? hpccoll_##name##_async(from.data, to.data, from.count, from.dtype,                      \
-                                                      (hpccoll_reduction) * op, GIVE_##root args, *world, request)     \
-                             : hpccoll_##name(from.data, to.data, from.count, from.dtype, (hpccoll_reduction) * op,    \
-                                              GIVE_##root args, *world);                                               \
-        }                                                                                                              \
-        report(status, ierror);                                                                                        \
-    }
-#define ROOT_rooted const int *root,
-#define GIVE_rooted *root,
-#define ROOT_all
-#define GIVE_all
-REDUCTION(allreduce, all)
-REDUCTION(scan, all)
-REDUCTION(exscan, all)
-REDUCTION(reduce, rooted)
-
-void hpccoll_f_broadcast(array x, const int *root, hpccoll_world *const *world, array name, hpccoll_request **request,
-                         int *ierror) {
-    place p;
-    options o;
-    int status = read_array("hpccoll_broadcast", "x", x, &p);
-    if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, 1);
-        status = request ? hpccoll_broadcast_async(p.data, p.count, p.dtype, *root, args, *world, request)
-                         : hpccoll_broadcast(p.data, p.count, p.dtype, *root, args, *world);
-    }
-    report(status, ierror);
+/* The array of a reduction and that of its result, which may be absent: then it is the same one. */
+static int read_equal(const char *procedure, array x, array out, place *from, place *to) {
+    int status = read_array(procedure, "x", x, from);
+    status = status < 0 ? status : read_array(procedure, "out", out ? out : x, to);
+    if (status >= 0 && (to->count != from->count || to->dtype != from->dtype))
+        return refuse(procedure, "out", "has not the type and size of x");
+    return status;
 }
 
 /* Two arrays of one type, whose rows have one size. */
@@ -272,36 +240,6 @@ static int read_shares(const char *procedure, array x, array out, hpccoll_world 
     return refuse(procedure, "out", "has not the size of this rank's share (hpccoll_share)");
 }
 
-void hpccoll_f_reducescatter(array x, array out, const int *op, hpccoll_world *const *world, array name,
-                             const double *prescale, const double *postscale, hpccoll_request **request, int *ierror) {
-    place from, to;
-    options o;
-    int status = read_shares("hpccoll_reducescatter", x, out, *world, &from, &to);
-    if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, from.row);
-        hpccoll_reduction how = (hpccoll_reduction)*op;
-        status = request ? hpccoll_reducescatter_async(from.data, to.data, from.count, from.dtype, how, args, *world,
-                                                       request)
-                         : hpccoll_reducescatter(from.data, to.data, from.count, from.dtype, how, args, *world);
-    }
-    report(status, ierror);
-}
-
-void hpccoll_f_allgather(array x, array out, hpccoll_world *const *world, int64_t *counts, array name,
-                         hpccoll_request **request, int *ierror) {
-    place from, to;
-    options o;
-    int status = read_both("hpccoll_allgather", x, out, &from, &to);
-    if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, from.row);
-        status = request
-                     ? hpccoll_allgather_async(from.data, from.count, from.dtype, to.data, to.count, counts, args,
-                                               *world, request)
-                     : hpccoll_allgather(from.data, from.count, from.dtype, to.data, to.count, counts, args, *world);
-    }
-    report(status, ierror);
-}
-
 /* `out` of other ranks than the root is not read, and need not be allocated. */
 static int read_gathered(const char *procedure, array x, array out, int is_root, place *from, place *to) {
     int status = read_both(procedure, x, is_root ? out : x, from, to);
@@ -310,80 +248,231 @@ static int read_gathered(const char *procedure, array x, array out, int is_root,
     return status;
 }
 
+/* `x` of other ranks than the root is not read. */
+static int read_scattered(const char *procedure, array x, array out, int is_root, place *from, place *to) {
+    int status = read_both(procedure, is_root ? x : out, out, from, to);
+    from->row = to->row;
+    return status;
+}
+
+/* generated: glue (make bindings) */
+void hpccoll_f_allreduce(array x, const int *op, hpccoll_world *const *world, array out, array name,
+                         const double *prescale, const double *postscale, const int *compression,
+                         hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_allreduce", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, prescale, postscale, compression, 1);
+        if (request)
+            status = hpccoll_allreduce_async(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
+                                             args, *world, request);
+        else
+            status = hpccoll_allreduce(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                       *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_reduce(array x, const int *op, const int *root, hpccoll_world *const *world, array out, array name,
+                      const double *prescale, const double *postscale, hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_reduce", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, 1);
+        if (request)
+            status = hpccoll_reduce_async(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
+                                          *root, args, *world, request);
+        else
+            status = hpccoll_reduce(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, *root,
+                                    args, *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_scan(array x, const int *op, hpccoll_world *const *world, array out, array name, const double *prescale,
+                    const double *postscale, hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_scan", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, 1);
+        if (request)
+            status = hpccoll_scan_async(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                        *world, request);
+        else
+            status = hpccoll_scan(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                  *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_exscan(array x, const int *op, hpccoll_world *const *world, array out, array name,
+                      const double *prescale, const double *postscale, hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_exscan", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, 1);
+        if (request)
+            status = hpccoll_exscan_async(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
+                                          args, *world, request);
+        else
+            status = hpccoll_exscan(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                    *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_broadcast(array x, const int *root, hpccoll_world *const *world, array name, hpccoll_request **request,
+                         int *ierror) {
+    options o;
+    place input;
+    int status = read_array("hpccoll_broadcast", "x", x, &input);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, 1);
+        if (request)
+            status = hpccoll_broadcast_async(input.data, input.count, input.dtype, *root, args, *world, request);
+        else
+            status = hpccoll_broadcast(input.data, input.count, input.dtype, *root, args, *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_reducescatter(array x, array out, const int *op, hpccoll_world *const *world, array name,
+                             const double *prescale, const double *postscale, hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_shares("hpccoll_reducescatter", x, out, *world, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, prescale, postscale, NULL, input.row);
+        if (request)
+            status = hpccoll_reducescatter_async(input.data, result.data, input.count, input.dtype,
+                                                 (hpccoll_reduction)*op, args, *world, request);
+        else
+            status = hpccoll_reducescatter(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
+                                           args, *world);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_allgather(array x, array out, hpccoll_world *const *world, int64_t *counts, array name,
+                         hpccoll_request **request, int *ierror) {
+    options o;
+    place input, result;
+    int status = read_both("hpccoll_allgather", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, input.row);
+        if (request)
+            status = hpccoll_allgather_async(input.data, input.count, input.dtype, result.data, result.count, counts,
+                                             args, *world, request);
+        else
+            status = hpccoll_allgather(input.data, input.count, input.dtype, result.data, result.count, counts, args,
+                                       *world);
+    }
+    report(status, ierror);
+}
+
 void hpccoll_f_gather(array x, array out, const int *root, hpccoll_world *const *world, int64_t *counts, array name,
                       hpccoll_request **request, int *ierror) {
-    place from, to;
     options o;
-    int status = read_gathered("hpccoll_gather", x, out, hpccoll_rank(*world) == *root, &from, &to);
+    place input, result;
+    int status = read_gathered("hpccoll_gather", x, out, hpccoll_rank(*world) == *root, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, from.row);
-        status = request ? hpccoll_gather_async(from.data, from.count, from.dtype, to.data, to.count, counts, *root,
-                                                args, *world, request)
-                         : hpccoll_gather(from.data, from.count, from.dtype, to.data, to.count, counts, *root, args,
-                                          *world);
+        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, input.row);
+        if (request)
+            status = hpccoll_gather_async(input.data, input.count, input.dtype, result.data, result.count, counts,
+                                          *root, args, *world, request);
+        else
+            status = hpccoll_gather(input.data, input.count, input.dtype, result.data, result.count, counts, *root,
+                                    args, *world);
     }
     report(status, ierror);
 }
 
 void hpccoll_f_scatter(array x, array out, const int *root, hpccoll_world *const *world, const int64_t *splits,
                        array name, hpccoll_request **request, int *ierror) {
-    place from, to;
     options o;
-    int is_root = hpccoll_rank(*world) == *root;
-    int status = read_both("hpccoll_scatter", is_root ? x : out, out, &from, &to);
+    place input, result;
+    int status = read_scattered("hpccoll_scatter", x, out, hpccoll_rank(*world) == *root, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, to.row);
-        status = request
-                     ? hpccoll_scatter_async(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args,
-                                             *world, request)
-                     : hpccoll_scatter(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args, *world);
+        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, input.row);
+        if (request)
+            status = hpccoll_scatter_async(input.data, input.count, splits, input.dtype, result.data, result.count,
+                                           *root, args, *world, request);
+        else
+            status = hpccoll_scatter(input.data, input.count, splits, input.dtype, result.data, result.count, *root,
+                                     args, *world);
     }
     report(status, ierror);
 }
 
 void hpccoll_f_alltoall(array x, array out, hpccoll_world *const *world, const int64_t *splits, int64_t *recv_counts,
                         array name, hpccoll_request **request, int *ierror) {
-    place from, to;
     options o;
-    int status = read_both("hpccoll_alltoall", x, out, &from, &to);
+    place input, result;
+    int status = read_both("hpccoll_alltoall", x, out, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, from.row);
-        status = request ? hpccoll_alltoall_async(from.data, from.count, splits, from.dtype, to.data, to.count,
-                                                  recv_counts, args, *world, request)
-                         : hpccoll_alltoall(from.data, from.count, splits, from.dtype, to.data, to.count, recv_counts,
-                                            args, *world);
+        const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, input.row);
+        if (request)
+            status = hpccoll_alltoall_async(input.data, input.count, splits, input.dtype, result.data, result.count,
+                                            recv_counts, args, *world, request);
+        else
+            status = hpccoll_alltoall(input.data, input.count, splits, input.dtype, result.data, result.count,
+                                      recv_counts, args, *world);
     }
     report(status, ierror);
 }
 
 void hpccoll_f_barrier(hpccoll_world *const *world, array name, hpccoll_request **request, int *ierror) {
     options o;
+    int status;
     own_error[0] = 0;
     const hpccoll_args *args = read_options(&o, name, NULL, NULL, NULL, 1);
-    report(request ? hpccoll_barrier_async(args, *world, request) : hpccoll_barrier(args, *world), ierror);
+    if (request)
+        status = hpccoll_barrier_async(args, *world, request);
+    else
+        status = hpccoll_barrier(args, *world);
+    report(status, ierror);
 }
 
-/* ---- messages and requests --------------------------------------------------------------------------------------- */
+void hpccoll_f_join(hpccoll_world *const *world, int *last, int *ierror) {
+    int status;
+    own_error[0] = 0;
+    status = hpccoll_join(last, *world);
+    report(status, ierror);
+}
 
 void hpccoll_f_send(array x, const int *dest, const int *tag, hpccoll_world *const *world, hpccoll_request **request,
                     int *ierror) {
-    place p;
-    int status = read_array("hpccoll_send", "x", x, &p);
-    if (status >= 0)
-        status = request ? hpccoll_send_async(p.data, p.count, p.dtype, *dest, *tag, *world, request)
-                         : hpccoll_send(p.data, p.count, p.dtype, *dest, *tag, *world);
+    place input;
+    int status = read_array("hpccoll_send", "x", x, &input);
+    if (status >= 0) {
+        if (request)
+            status = hpccoll_send_async(input.data, input.count, input.dtype, *dest, *tag, *world, request);
+        else
+            status = hpccoll_send(input.data, input.count, input.dtype, *dest, *tag, *world);
+    }
     report(status, ierror);
 }
 
 void hpccoll_f_recv(array x, const int *source, const int *tag, hpccoll_world *const *world, int *from,
                     int64_t *received, hpccoll_request **request, int *ierror) {
-    place p;
-    int status = read_array("hpccoll_recv", "x", x, &p);
-    if (status >= 0)
-        status = request ? hpccoll_recv_async(p.data, p.count, p.dtype, *source, *tag, from, received, *world, request)
-                         : hpccoll_recv(p.data, p.count, p.dtype, *source, *tag, from, received, *world);
+    place input;
+    int status = read_array("hpccoll_recv", "x", x, &input);
+    if (status >= 0) {
+        if (request)
+            status = hpccoll_recv_async(input.data, input.count, input.dtype, *source, *tag, from, received, *world,
+                                        request);
+        else
+            status = hpccoll_recv(input.data, input.count, input.dtype, *source, *tag, from, received, *world);
+    }
     report(status, ierror);
 }
+/* end of generated */
+
+/* ---- requests ------------------------------------------------------------------------------------------------ */
 
 void hpccoll_f_wait(hpccoll_request **request, int *ierror) {
     own_error[0] = 0;
@@ -402,46 +491,85 @@ void hpccoll_f_test(hpccoll_request **request, int *done, int *ierror) {
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-#define REDUCTION_PLAN(name, root)                                                                                     \
-    void hpccoll_f_##name##_init(array x, const int *op, ROOT_##root hpccoll_world *const *world, hpccoll_plan **plan, \
-                                 array out, const double *prescale, const double *postscale, const int *compression,   \
-                                 int *ierror) {                                                                        \
-        place from, to;                                                                                                \
-        *plan = NULL;                                                                                                  \
-        options o;                                                                                                     \
-        int status = read_array("hpccoll_" #name "_init", "x", x, &from);                                              \
-        status = status < 0 ? status : read_array("hpccoll_" #name "_init", "out", out ? out : x, &to);                \
-        if (status >= 0 && (to.count != from.count || to.dtype != from.dtype))                                         \
-            status = refuse("hpccoll_" #name "_init", "out", "has not the type and size of x");                        \
-        if (status >= 0) {                                                                                             \
-            const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, compression, 1);                    \
-            status = hpccoll_##name##_init(from.data, to.data, from.count, from.dtype, (hpccoll_reduction) * op,       \
-                                           GIVE_##root args, *world, plan);                                            \
-        }                                                                                                              \
-        report(status, ierror);                                                                                        \
+/* generated: glue_plans (make bindings) */
+void hpccoll_f_allreduce_init(array x, const int *op, hpccoll_world *const *world, hpccoll_plan **plan, array out,
+                              const double *prescale, const double *postscale, const int *compression, int *ierror) {
+    *plan = NULL;
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_allreduce_init", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, compression, 1);
+        status = hpccoll_allreduce_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                        *world, plan);
     }
-REDUCTION_PLAN(allreduce, all)
-REDUCTION_PLAN(scan, all)
-REDUCTION_PLAN(exscan, all)
-REDUCTION_PLAN(reduce, rooted)
+    report(status, ierror);
+}
+
+void hpccoll_f_reduce_init(array x, const int *op, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
+                           array out, const double *prescale, const double *postscale, int *ierror) {
+    *plan = NULL;
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_reduce_init", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
+        status = hpccoll_reduce_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, *root,
+                                     args, *world, plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_scan_init(array x, const int *op, hpccoll_world *const *world, hpccoll_plan **plan, array out,
+                         const double *prescale, const double *postscale, int *ierror) {
+    *plan = NULL;
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_scan_init", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
+        status = hpccoll_scan_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                   *world, plan);
+    }
+    report(status, ierror);
+}
+
+void hpccoll_f_exscan_init(array x, const int *op, hpccoll_world *const *world, hpccoll_plan **plan, array out,
+                           const double *prescale, const double *postscale, int *ierror) {
+    *plan = NULL;
+    options o;
+    place input, result;
+    int status = read_equal("hpccoll_exscan_init", x, out, &input, &result);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
+        status = hpccoll_exscan_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
+                                     *world, plan);
+    }
+    report(status, ierror);
+}
 
 void hpccoll_f_broadcast_init(array x, const int *root, hpccoll_world *const *world, hpccoll_plan **plan, int *ierror) {
     *plan = NULL;
-    place p;
-    int status = read_array("hpccoll_broadcast_init", "x", x, &p);
-    report(status < 0 ? status : hpccoll_broadcast_init(p.data, p.count, p.dtype, *root, NULL, *world, plan), ierror);
+    options o;
+    place input;
+    int status = read_array("hpccoll_broadcast_init", "x", x, &input);
+    if (status >= 0) {
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, 1);
+        status = hpccoll_broadcast_init(input.data, input.count, input.dtype, *root, args, *world, plan);
+    }
+    report(status, ierror);
 }
 
 void hpccoll_f_reducescatter_init(array x, array out, const int *op, hpccoll_world *const *world, hpccoll_plan **plan,
                                   const double *prescale, const double *postscale, int *ierror) {
     *plan = NULL;
-    place from, to;
     options o;
-    int status = read_shares("hpccoll_reducescatter_init", x, out, *world, &from, &to);
+    place input, result;
+    int status = read_shares("hpccoll_reducescatter_init", x, out, *world, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, from.row);
-        status = hpccoll_reducescatter_init(from.data, to.data, from.count, from.dtype, (hpccoll_reduction)*op, args,
-                                            *world, plan);
+        const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, input.row);
+        status = hpccoll_reducescatter_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
+                                            args, *world, plan);
     }
     report(status, ierror);
 }
@@ -449,13 +577,13 @@ void hpccoll_f_reducescatter_init(array x, array out, const int *op, hpccoll_wor
 void hpccoll_f_allgather_init(array x, array out, hpccoll_world *const *world, hpccoll_plan **plan, int64_t *counts,
                               int *ierror) {
     *plan = NULL;
-    place from, to;
     options o;
-    int status = read_both("hpccoll_allgather_init", x, out, &from, &to);
+    place input, result;
+    int status = read_both("hpccoll_allgather_init", x, out, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
-        status = hpccoll_allgather_init(from.data, from.count, from.dtype, to.data, to.count, counts, args, *world,
-                                        plan);
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
+        status = hpccoll_allgather_init(input.data, input.count, input.dtype, result.data, result.count, counts, args,
+                                        *world, plan);
     }
     report(status, ierror);
 }
@@ -463,13 +591,13 @@ void hpccoll_f_allgather_init(array x, array out, hpccoll_world *const *world, h
 void hpccoll_f_gather_init(array x, array out, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
                            int64_t *counts, int *ierror) {
     *plan = NULL;
-    place from, to;
     options o;
-    int status = read_gathered("hpccoll_gather_init", x, out, hpccoll_rank(*world) == *root, &from, &to);
+    place input, result;
+    int status = read_gathered("hpccoll_gather_init", x, out, hpccoll_rank(*world) == *root, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
-        status = hpccoll_gather_init(from.data, from.count, from.dtype, to.data, to.count, counts, *root, args, *world,
-                                     plan);
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
+        status = hpccoll_gather_init(input.data, input.count, input.dtype, result.data, result.count, counts, *root,
+                                     args, *world, plan);
     }
     report(status, ierror);
 }
@@ -477,13 +605,13 @@ void hpccoll_f_gather_init(array x, array out, const int *root, hpccoll_world *c
 void hpccoll_f_scatter_init(array x, array out, const int *root, hpccoll_world *const *world, hpccoll_plan **plan,
                             const int64_t *splits, int *ierror) {
     *plan = NULL;
-    place from, to;
     options o;
-    int status = read_both("hpccoll_scatter_init", hpccoll_rank(*world) == *root ? x : out, out, &from, &to);
+    place input, result;
+    int status = read_scattered("hpccoll_scatter_init", x, out, hpccoll_rank(*world) == *root, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, to.row);
-        status = hpccoll_scatter_init(from.data, from.count, splits, to.dtype, to.data, to.count, *root, args, *world,
-                                      plan);
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
+        status = hpccoll_scatter_init(input.data, input.count, splits, input.dtype, result.data, result.count, *root,
+                                      args, *world, plan);
     }
     report(status, ierror);
 }
@@ -491,40 +619,47 @@ void hpccoll_f_scatter_init(array x, array out, const int *root, hpccoll_world *
 void hpccoll_f_alltoall_init(array x, array out, hpccoll_world *const *world, hpccoll_plan **plan,
                              const int64_t *splits, int64_t *recv_counts, int *ierror) {
     *plan = NULL;
-    place from, to;
     options o;
-    int status = read_both("hpccoll_alltoall_init", x, out, &from, &to);
+    place input, result;
+    int status = read_both("hpccoll_alltoall_init", x, out, &input, &result);
     if (status >= 0) {
-        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, from.row);
-        status = hpccoll_alltoall_init(from.data, from.count, splits, from.dtype, to.data, to.count, recv_counts, args,
-                                       *world, plan);
+        const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
+        status = hpccoll_alltoall_init(input.data, input.count, splits, input.dtype, result.data, result.count,
+                                       recv_counts, args, *world, plan);
     }
     report(status, ierror);
 }
 
 void hpccoll_f_barrier_init(hpccoll_world *const *world, hpccoll_plan **plan, int *ierror) {
     *plan = NULL;
+    options o;
+    int status;
     own_error[0] = 0;
-    report(hpccoll_barrier_init(NULL, *world, plan), ierror);
+    const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, 1);
+    status = hpccoll_barrier_init(args, *world, plan);
+    report(status, ierror);
 }
 
 void hpccoll_f_send_init(array x, const int *dest, const int *tag, hpccoll_world *const *world, hpccoll_plan **plan,
                          int *ierror) {
     *plan = NULL;
-    place p;
-    int status = read_array("hpccoll_send_init", "x", x, &p);
-    report(status < 0 ? status : hpccoll_send_init(p.data, p.count, p.dtype, *dest, *tag, *world, plan), ierror);
+    place input;
+    int status = read_array("hpccoll_send_init", "x", x, &input);
+    if (status >= 0)
+        status = hpccoll_send_init(input.data, input.count, input.dtype, *dest, *tag, *world, plan);
+    report(status, ierror);
 }
 
 void hpccoll_f_recv_init(array x, const int *source, const int *tag, hpccoll_world *const *world, hpccoll_plan **plan,
                          int *from, int64_t *received, int *ierror) {
     *plan = NULL;
-    place p;
-    int status = read_array("hpccoll_recv_init", "x", x, &p);
-    report(status < 0 ? status
-                      : hpccoll_recv_init(p.data, p.count, p.dtype, *source, *tag, from, received, *world, plan),
-           ierror);
+    place input;
+    int status = read_array("hpccoll_recv_init", "x", x, &input);
+    if (status >= 0)
+        status = hpccoll_recv_init(input.data, input.count, input.dtype, *source, *tag, from, received, *world, plan);
+    report(status, ierror);
 }
+/* end of generated */
 
 void hpccoll_f_plan_list(const int *n, hpccoll_plan **plans, hpccoll_plan **list, int *ierror) {
     own_error[0] = 0;

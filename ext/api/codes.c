@@ -2,7 +2,7 @@
  *
  * codes.c - statuses in words, and the last error of each thread.
  *
- * The numbers of hpccoll.h are those of core/hc.h: a row that is added there and not here stops the build.
+ * The numbers of hpccoll.h are those of core/hc.h, of which `make bindings` makes them: without it the build stops.
  */
 #include "api/api.h"
 

@@ -27,6 +27,7 @@ extern "C" {
 
 /* ---- codes: the same numbers as in ext/core/hc.h, which is checked when the library is built ------------------- */
 
+/* generated: codes (make bindings) */
 typedef enum hpccoll_dtype {
     HPCCOLL_NO_COMPRESSION = -1, /* of hpccoll_args: no dtype */
     HPCCOLL_BOOL = 0,
@@ -48,7 +49,7 @@ typedef enum hpccoll_dtype {
 } hpccoll_dtype;
 
 typedef enum hpccoll_operation {
-    HPCCOLL_ALLREDUCE,
+    HPCCOLL_ALLREDUCE = 0,
     HPCCOLL_ALLGATHER,
     HPCCOLL_BROADCAST,
     HPCCOLL_REDUCESCATTER,
@@ -79,7 +80,7 @@ typedef enum hpccoll_reduction {
     HPCCOLL_LXOR,
     HPCCOLL_REDUCTIONS, /* how many the library has */
     HPCCOLL_MINLOC = 64,
-    HPCCOLL_MAXLOC,
+    HPCCOLL_MAXLOC = 65,
     HPCCOLL_OP_LAST = 254 /* numbers behind MAXLOC are those of hpccoll_op_create() */
 } hpccoll_reduction;
 
@@ -100,6 +101,7 @@ typedef enum hpccoll_status {
     HPCCOLL_UNSUPPORTED = -13,
     HPCCOLL_RESULT_SIZE = -14 /* the output has not the size of the result */
 } hpccoll_status;
+/* end of generated */
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
@@ -210,6 +212,15 @@ HPCCOLL_API void hpccoll_release(void *data);
  * `count` is in elements of `dtype`. `in` and `out` are contiguous and do not overlap; where a result has the
  * size of the input, they may be the same memory. */
 
+/* The arrays of a group: agreed, fused and completed together. Each `out` lies apart from the other arrays. */
+typedef struct hpccoll_array {
+    const void *in; /* or HPCCOLL_IN_PLACE */
+    void *out;
+    int64_t count;
+    hpccoll_dtype dtype;
+} hpccoll_array;
+
+/* generated: blocking (make bindings) */
 HPCCOLL_API int hpccoll_allreduce(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                   const hpccoll_args *args, hpccoll_world *world);
 /* Only `root` has a result; `out` of the others is ignored. */
@@ -244,6 +255,10 @@ HPCCOLL_API int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world);
 /* This rank has no more collectives: takes part in those of the others with neutral elements until all have joined.
  * *last: NULL, or the rank that joined last. */
 HPCCOLL_API int hpccoll_join(int *last, hpccoll_world *world);
+/* `operation`: HPCCOLL_ALLREDUCE, REDUCE, SCAN or EXSCAN; `root` counts for a reduce only. */
+HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op,
+                              int root, const hpccoll_args *args, hpccoll_world *world);
+/* end of generated */
 
 /* Rows of rank r's share of `rows` among `size` ranks, and where it begins: the first rows % size have one more. */
 static inline int64_t hpccoll_share(int64_t rows, int size, int r) {
@@ -252,17 +267,6 @@ static inline int64_t hpccoll_share(int64_t rows, int size, int r) {
 static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
     return r * (rows / size) + (r < rows % size ? r : rows % size);
 }
-
-/* The arrays of a group: agreed, fused and completed together. Each `out` lies apart from the other arrays. */
-typedef struct hpccoll_array {
-    const void *in; /* or HPCCOLL_IN_PLACE */
-    void *out;
-    int64_t count;
-    hpccoll_dtype dtype;
-} hpccoll_array;
-/* `operation`: HPCCOLL_ALLREDUCE, REDUCE, SCAN or EXSCAN; `root` counts for a reduce only. */
-HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op,
-                              int root, const hpccoll_args *args, hpccoll_world *world);
 
 /* ---- reductions of the program's own ------------------------------------------------------------------------------
  *
@@ -289,6 +293,7 @@ HPCCOLL_API int hpccoll_op_free(hpccoll_reduction *op);
 
 /* ---- the same, asynchronous: *request is to be waited for ------------------------------------------------------ */
 
+/* generated: asynchronous (make bindings) */
 HPCCOLL_API int hpccoll_allreduce_async(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
                                         hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
                                         hpccoll_request **request);
@@ -322,11 +327,13 @@ HPCCOLL_API int hpccoll_barrier_async(const hpccoll_args *args, hpccoll_world *w
 HPCCOLL_API int hpccoll_group_async(hpccoll_operation operation, const hpccoll_array *arrays, int n,
                                     hpccoll_reduction op, int root, const hpccoll_args *args, hpccoll_world *world,
                                     hpccoll_request **request);
+/* end of generated */
 
 /* ---- point-to-point messages ----------------------------------------------------------------------------------- */
 
 #define HPCCOLL_ANY_SOURCE (-1)
 #define HPCCOLL_ANY_TAG (-1)
+/* generated: messages (make bindings) */
 /* Messages between two ranks with one tag arrive in order. A message may have fewer elements than its receive. */
 HPCCOLL_API int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                              hpccoll_world *world);
@@ -339,6 +346,7 @@ HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtyp
 /* *from and *received are written when it is waited for. */
 HPCCOLL_API int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                    int64_t *received, hpccoll_world *world, hpccoll_request **request);
+/* end of generated */
 
 /* ---- plans: persistent operations --------------------------------------------------------------------------------
  *
@@ -350,30 +358,31 @@ HPCCOLL_API int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtyp
 
 typedef struct hpccoll_plan hpccoll_plan;
 
+/* generated: plans (make bindings) */
 HPCCOLL_API int hpccoll_allreduce_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
                                        hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
                                        hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_reduce_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
                                     int root, const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_scan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
+                                  const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
+HPCCOLL_API int hpccoll_exscan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
+                                    const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_broadcast_init(void *data, int64_t count, hpccoll_dtype dtype, int root,
                                        const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_reducescatter_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
                                            hpccoll_reduction op, const hpccoll_args *args, hpccoll_world *world,
                                            hpccoll_plan **plan);
-HPCCOLL_API int hpccoll_scan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
-                                  const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
-HPCCOLL_API int hpccoll_exscan_init(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op,
-                                    const hpccoll_args *args, hpccoll_world *world, hpccoll_plan **plan);
-/* counts and recv_counts are written here; they and splits hold for every start. */
+/* In these four, counts and recv_counts are written here; they and splits hold for every start. */
+HPCCOLL_API int hpccoll_allgather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
+                                       int64_t *counts, const hpccoll_args *args, hpccoll_world *world,
+                                       hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_gather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
                                     int64_t *counts, int root, const hpccoll_args *args, hpccoll_world *world,
                                     hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_scatter_init(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype,
                                      void *out, int64_t out_count, int root, const hpccoll_args *args,
                                      hpccoll_world *world, hpccoll_plan **plan);
-HPCCOLL_API int hpccoll_allgather_init(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count,
-                                       int64_t *counts, const hpccoll_args *args, hpccoll_world *world,
-                                       hpccoll_plan **plan);
 HPCCOLL_API int hpccoll_alltoall_init(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype,
                                       void *out, int64_t out_count, int64_t *recv_counts, const hpccoll_args *args,
                                       hpccoll_world *world, hpccoll_plan **plan);
@@ -387,6 +396,7 @@ HPCCOLL_API int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype
 /* *from and *received (or NULL) are written at the end of each start. */
 HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                   int64_t *received, hpccoll_world *world, hpccoll_plan **plan);
+/* end of generated */
 /* One plan of several, which it takes over: plans[i] is NULL afterwards. They start in this order, and nothing is
  * agreed. After an error all of them are the caller's still. */
 HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);

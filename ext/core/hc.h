@@ -54,7 +54,7 @@ enum hc_operation_trait {
     HC_OP_SHORTENS = 4096       /* a small blocking call without a name needs no request in a node (loop/shortcut.c) */
 };
 
-/*    NAME           text             traits */
+/*    NAME           text             traits; bindings/table.toml has their parameters in C, C++ and Fortran */
 #define HC_OPERATIONS(X)                                                                                        \
     X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS | HC_OP_SHORTENS) \
     X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                                       \

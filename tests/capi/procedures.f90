@@ -22,6 +22,7 @@ program procedures
   call rooted_and_prefix_plans()
   call sections()
   call errors()
+  call joined()
   call hpccoll_split(world, mod(rank, 2), 0, part)
   call check(hpccoll_size(part) == (ranks + 1 - mod(rank, 2))/2, "split")
   call hpccoll_world_free(part)
@@ -221,6 +222,17 @@ contains
     call check(all(sum == ranks), "asynchronous sum")
   end subroutine
 
+  ! The others have joined when rank 0 sums, and count as zeros.
+  subroutine joined()
+    real(c_double) :: x
+    integer(c_int) :: last
+    x = 5
+    if (rank == 0) call hpccoll_allreduce(x, HPCCOLL_SUM, world, name="of rank 0 alone")
+    call check(x == 5, "a sum of one rank")
+    call hpccoll_join(world, last)
+    call check(last == 0, "join")
+  end subroutine
+
   subroutine expect(status, wanted, words)
     integer(c_int), intent(in) :: status, wanted
     character(len=*), intent(in) :: words
@@ -238,7 +250,7 @@ contains
     call c_f_pointer(in, a, [count])
     call c_f_pointer(inout, b, [count])
     b = cmplx(max(real(a), real(b)), max(aimag(a), aimag(b)), c_double_complex)
-    call check(dtype == 14 .and. .not. c_associated(context), "arguments of an op")
+    call check(dtype == HPCCOLL_COMPLEX128 .and. .not. c_associated(context), "arguments of an op")
   end subroutine
 
   subroutine own_reductions()

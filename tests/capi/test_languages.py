@@ -2,6 +2,7 @@
 """The Fortran module, the C++ header, and the examples, each beside the same program on bare MPI."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +12,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def fortran(mpicc, needs, compiled, tmp_path_factory) -> Callable[[str], Path]:
-    """`fortran("examples/fortran/heat.f90")`: the program, with MPI's module or what stands in for it."""
-    import subprocess
-
+def modules(needs, tmp_path_factory) -> Path:
+    """The folder where the modules are when they are compiled."""
     needs("gfortran")
-    folder = tmp_path_factory.mktemp("modules")
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def fortran(mpicc, modules, compiled) -> Callable[[str], Path]:
+    """`fortran("examples/fortran/heat.f90")`: the program, with MPI's module or what stands in for it."""
+    folder = modules
     objects = []
     sources = [("gcc", "bindings/fortran/hpccoll_fortran.c"), ("gfortran", "bindings/fortran/hpccoll.f90")]
     sources += [(mpicc, "tests/capi/mpi_f08.c"), ("gfortran", "tests/capi/mpi_f08.f90")]
@@ -54,6 +59,24 @@ def test_an_error_without_ierror_ends_the_program(fortran, job, tmp_path) -> Non
         " call hpccoll_allreduce(x(1:6:2), HPCCOLL_SUM, world)\nend program\n"
     )
     assert "hpccoll_allreduce: x is not contiguous" in job(1, fortran(str(source)), status=1)
+
+
+@pytest.mark.timeout(200)
+def test_what_a_request_still_writes_is_asynchronous(fortran, modules, tmp_path) -> None:
+    """A section with a stride that is asynchronous is no argument of such a dummy (Fortran 2018, 15.5.2.4).
+
+    The compiler would give a copy of it, which ends when the call returns: before the counts are known.
+    """
+    source = tmp_path / "section.f90"
+    lines = "program p\n use hpccoll\n use, intrinsic :: iso_c_binding\n type(hpccoll_world) :: w\n"
+    lines += " type(hpccoll_request) :: r\n integer(c_int64_t), asynchronous :: n(8)\n real :: x(1), y(4)\n"
+    commands = []
+    for counts in ("n(1:4)", "n(1:8:2)"):
+        source.write_text(f"{lines} call hpccoll_allgather(x, y, w, {counts}, request=r)\nend program\n")
+        command = ["gfortran", "-fsyntax-only", f"-I{modules}", source]
+        commands.append(subprocess.run(command, capture_output=True, text=True, timeout=60, check=False))
+    assert commands[0].returncode == 0, commands[0].stderr
+    assert "not simply contiguous and both are ASYNCHRONOUS" in commands[1].stderr
 
 
 @pytest.mark.timeout(200)

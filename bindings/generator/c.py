@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of hpccoll.h: enums and prototypes."""
+
+from table import (
+    ALL,
+    CODES,
+    COLLECTIVES,
+    COMMENTS,
+    DTYPES,
+    MESSAGES,
+    OPERATIONS,
+    PARAMETERS,
+    REDUCTIONS,
+    STATUSES,
+    Operation,
+    comment,
+    fill,
+)
+
+
+def enum(name: str, codes: dict[str, int | None]) -> str:
+    """Write an enum; a code that is None is the one behind the last."""
+    last = list(codes)[-1]
+    lines = [
+        f"    HPCCOLL_{code}{'' if number is None else f' = {number}'}{',' if code != last else ''}"
+        + (f" /* {COMMENTS[code]} */" if code in COMMENTS else "")
+        for code, number in codes.items()
+    ]
+    # As clang-format has it: comments of consecutive lines stand in one column.
+    return "\n".join([f"typedef enum hpccoll_{name} {{", *aligned(lines), f"}} hpccoll_{name};"])
+
+
+def aligned(lines: list[str]) -> list[str]:
+    """Move the comments of consecutive lines into one column."""
+    made, block = list[str](), list[str]()
+    for line in [*lines, ""]:
+        if " /*" in line:
+            block.append(line)
+            continue
+        width = max((one.index(" /*") for one in block), default=0)
+        made += [one.partition(" /*")[0].ljust(width) + " /*" + one.partition(" /*")[2] for one in block]
+        made += [line] if line else []
+        block = []
+    return made
+
+
+def counted(names: list[str]) -> dict[str, int | None]:
+    """Give the first of them 0, and the others the numbers behind it."""
+    return {name: None if number else 0 for number, name in enumerate(names)}
+
+
+def own(*names: str) -> dict[str, int | None]:
+    """Codes that the core has not."""
+    return {name: CODES[name] for name in names}
+
+
+def codes() -> str:
+    """The enums."""
+    dtypes = own("NO_COMPRESSION") | counted([*DTYPES, "DTYPES"])
+    operations = counted([*OPERATIONS, "OPERATIONS"])
+    reductions = own("OP_NULL") | counted([*REDUCTIONS, "REDUCTIONS"]) | own("MINLOC", "MAXLOC", "OP_LAST")
+    enums: dict[str, dict[str, int | None]]
+    enums = {"dtype": dtypes, "operation": operations, "reduction": reductions, "status": {**STATUSES}}
+    return "\n\n".join(enum(name, its) for name, its in enums.items())
+
+
+def prototype(one: Operation, form: str) -> str:
+    """The prototype of a function, below its comment."""
+    declared = [PARAMETERS[name]["c"] for name in one.in_c(form)]
+    text = comment(one.comment("c", form), "/* ", " * ", " */")
+    return text + fill(f"HPCCOLL_API int {one.function(form)}(", declared, ");")
+
+
+def prototypes(operations: list[Operation], *forms: str) -> str:
+    """The prototypes of some operations in some forms."""
+    return "\n".join(prototype(one, form) for form in forms for one in operations if form in one.forms)
+
+
+def blocking() -> str:
+    """Collectives that block."""
+    return prototypes(COLLECTIVES, "")
+
+
+def asynchronous() -> str:
+    """Collectives that return at once."""
+    return prototypes(COLLECTIVES, "async")
+
+
+def messages() -> str:
+    """Point-to-point messages."""
+    return prototypes(MESSAGES, "", "async")
+
+
+def plans() -> str:
+    """Plans of all of them."""
+    return prototypes(ALL, "init")
+
+
+SECTIONS = {section.__name__: section for section in (codes, blocking, asynchronous, messages, plans)}
