@@ -243,42 +243,49 @@ class World {
         return value;
     }
 
-    // ---- collectives: in place with one span, else from one to the other ----
+    // ---- collectives: of one span, which the result replaces, or from one span to another ----
 
+    // generated: collectives (make bindings)
     template <class T> void allreduce(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        allreduce(std::span<const T>(x), x, op, args);
+        const hpccoll_args c = args.c();
+        check(hpccoll_allreduce(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
     }
     template <class T>
-    void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, const Args &args = {}) const {
+    void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                   const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
-    }
-    // Of one value, which it returns.
-    template <class T>
-        requires(std::is_arithmetic_v<T>)
-    T allreduce(T value, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        allreduce(std::span<T>(&value, 1), op, args);
-        return value;
-    }
-    template <class T>
-    [[nodiscard]] Request allreduce_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
-                                          const Args &args = {}) const {
-        const hpccoll_args c = args.c();
-        hpccoll_request *made = nullptr;
-        check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
-        return Request(made);
     }
     template <class T> void reduce(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_reduce(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_));
     }
+    // On `root` the result comes to `out`; the other ranks may give an empty one.
+    template <class T>
+    void reduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_reduce(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+                             dtype_of<T>(), op, root, &c, c_));
+    }
     template <class T> void scan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_scan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
     }
+    template <class T>
+    void scan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+              const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+    }
     template <class T> void exscan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         check(hpccoll_exscan(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_));
+    }
+    template <class T>
+    void exscan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
     }
     template <class T> void broadcast(std::span<T> x, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -298,8 +305,8 @@ class World {
                              const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(
-            hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), &c, c_, &made));
+        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), &c, c_,
+                                      &made));
         return take<T>(made);
     }
     // The same on `root`; nothing on the others.
@@ -335,33 +342,226 @@ class World {
         const hpccoll_args c = args.c();
         check(hpccoll_barrier(&c, c_));
     }
+    // end of generated
+    // Of one value, which it returns.
+    template <class T>
+        requires(std::is_arithmetic_v<T>)
+    T allreduce(T value, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        allreduce(std::span<T>(&value, 1), op, args);
+        return value;
+    }
+    // This rank has no more collectives: takes part in those of the others with neutral elements until all have joined.
+    // The rank that joined last.
+    int join() const {
+        int last = -1;
+        check(hpccoll_join(&last, c_));
+        return last;
+    }
+
+    // ---- the same, asynchronous: the spans belong to the library until the request is over ----
+
+    // generated: asynchronous (make bindings)
+    template <class T>
+    [[nodiscard]] Request allreduce_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
+                                          const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_allreduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request allreduce_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                          const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
+                                      &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request reduce_async(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_reduce_async(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, &made));
+        return Request(made);
+    }
+    // On `root` the result comes to `out`; the other ranks may give an empty one.
+    template <class T>
+    [[nodiscard]] Request reduce_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root,
+                                       const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_reduce_async(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+                                   dtype_of<T>(), op, root, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request scan_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_scan_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request scan_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                     const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
+                                 &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request exscan_async(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM,
+                                       const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_exscan_async(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request exscan_async(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                       const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
+                                   &made));
+        return Request(made);
+    }
+    template <class T> [[nodiscard]] Request broadcast_async(std::span<T> x, int root, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_broadcast_async(x.data(), count(x), dtype_of<T>(), root, &c, c_, &made));
+        return Request(made);
+    }
+    // out: hpccoll_share() of the rows.
+    template <class T>
+    [[nodiscard]] Request reducescatter_async(std::span<const T> in, std::span<T> out,
+                                              hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        hpccoll_request *made = nullptr;
+        check(hpccoll_reducescatter_async(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request allgather_async(std::span<const T> in, std::span<T> out,
+                                          std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts),
+                                      &c, c_, &made));
+        return Request(made);
+    }
+    // On `root` all rows come to `out`; the other ranks may give an empty one.
+    template <class T>
+    [[nodiscard]] Request gather_async(std::span<const T> in, std::span<T> out, int root,
+                                       std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
+                                   &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request scatter_async(std::span<const T> in, std::span<T> out, int root,
+                                        std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
+                                    root, &c, c_, &made));
+        return Request(made);
+    }
+    template <class T>
+    [[nodiscard]] Request alltoall_async(std::span<const T> in, std::span<T> out,
+                                         std::span<const std::int64_t> splits = {},
+                                         std::vector<std::int64_t> *recv_counts = nullptr,
+                                         const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
+                                     place_for(recv_counts), &c, c_, &made));
+        return Request(made);
+    }
+    [[nodiscard]] Request barrier_async(const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_request *made = nullptr;
+        check(hpccoll_barrier_async(&c, c_, &made));
+        return Request(made);
+    }
+    // end of generated
 
     // ---- plans of them: the spans are used again at every start ----
 
+    // generated: plans (make bindings)
     template <class T>
     [[nodiscard]] Plan allreduce_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        return allreduce_init(std::span<const T>(x), x, op, args);
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_allreduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Plan(made);
     }
     template <class T>
-    [[nodiscard]] Plan allreduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op,
+    [[nodiscard]] Plan allreduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                                       const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_allreduce_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c,
-                                          c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_allreduce_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
+                                     &made));
+        return Plan(made);
     }
     template <class T>
     [[nodiscard]] Plan reduce_init(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_reduce_init(x.data(), x.data(), count(x), dtype_of<T>(), op, root, &c, c_, &made));
+        return Plan(made);
+    }
+    // On `root` the result comes to `out`; the other ranks may give an empty one.
+    template <class T>
+    [[nodiscard]] Plan reduce_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root,
+                                   const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_reduce_init(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+                                  dtype_of<T>(), op, root, &c, c_, &made));
+        return Plan(made);
+    }
+    template <class T>
+    [[nodiscard]] Plan scan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_scan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Plan(made);
+    }
+    template <class T>
+    [[nodiscard]] Plan scan_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                 const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_scan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_, &made));
+        return Plan(made);
+    }
+    template <class T>
+    [[nodiscard]] Plan exscan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_exscan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, &made));
+        return Plan(made);
+    }
+    template <class T>
+    [[nodiscard]] Plan exscan_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
+                                   const Args &args = {}) const {
+        const hpccoll_args c = args.c();
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_exscan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
+                                  &made));
+        return Plan(made);
     }
     template <class T> [[nodiscard]] Plan broadcast_init(std::span<T> x, int root) const {
-        return plan([&](auto made) {
-            return hpccoll_broadcast_init(x.data(), count(x), dtype_of<T>(), root, nullptr, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_broadcast_init(x.data(), count(x), dtype_of<T>(), root, nullptr, c_, &made));
+        return Plan(made);
     }
     // out: hpccoll_share() of the rows.
     template <class T>
@@ -369,104 +569,93 @@ class World {
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
         equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
-        return plan([&](auto made) {
-            return hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
+        return Plan(made);
     }
     template <class T>
     [[nodiscard]] Plan allgather_init(std::span<const T> in, std::span<T> out,
                                       std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out),
-                                          place_for(counts), &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_allgather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), &c,
+                                     c_, &made));
+        return Plan(made);
     }
     // On `root` all rows come to `out`; the other ranks may give an empty one.
     template <class T>
     [[nodiscard]] Plan gather_init(std::span<const T> in, std::span<T> out, int root,
                                    std::vector<std::int64_t> *counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts),
-                                       root, &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_gather_init(in.data(), count(in), dtype_of<T>(), out.data(), count(out), place_for(counts), root,
+                                  &c, c_, &made));
+        return Plan(made);
     }
     template <class T>
     [[nodiscard]] Plan scatter_init(std::span<const T> in, std::span<T> out, int root,
                                     std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_scatter_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(),
-                                        count(out), root, &c, c_, made);
-        });
-    }
-    template <class T>
-    [[nodiscard]] Plan scan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_scan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, made);
-        });
-    }
-    template <class T>
-    [[nodiscard]] Plan exscan_init(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
-        const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_exscan_init(x.data(), x.data(), count(x), dtype_of<T>(), op, &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_scatter_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
+                                   root, &c, c_, &made));
+        return Plan(made);
     }
     template <class T>
     [[nodiscard]] Plan alltoall_init(std::span<const T> in, std::span<T> out, std::span<const std::int64_t> splits = {},
                                      std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        return plan([&](auto made) {
-            return hpccoll_alltoall_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(),
-                                         count(out), place_for(recv_counts), &c, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_alltoall_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
+                                    place_for(recv_counts), &c, c_, &made));
+        return Plan(made);
     }
     [[nodiscard]] Plan barrier_init() const {
-        return plan([&](auto made) { return hpccoll_barrier_init(nullptr, c_, made); });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_barrier_init(nullptr, c_, &made));
+        return Plan(made);
     }
     template <class T> [[nodiscard]] Plan send_init(std::span<const T> x, int dest, int tag = 0) const {
-        return plan(
-            [&](auto made) { return hpccoll_send_init(x.data(), count(x), dtype_of<T>(), dest, tag, c_, made); });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_send_init(x.data(), count(x), dtype_of<T>(), dest, tag, c_, &made));
+        return Plan(made);
     }
     // *from: nullptr, or the rank that has sent it, as of the last start.
     template <class T>
     [[nodiscard]] Plan recv_init(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG, int *from = nullptr) const {
-        return plan([&](auto made) {
-            return hpccoll_recv_init(x.data(), count(x), dtype_of<T>(), source, tag, from, nullptr, c_, made);
-        });
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_recv_init(x.data(), count(x), dtype_of<T>(), source, tag, from, nullptr, c_, &made));
+        return Plan(made);
     }
+    // end of generated
 
     // ---- messages ----
 
+    // generated: messages (make bindings)
     template <class T> void send(std::span<const T> x, int dest, int tag = 0) const {
         check(hpccoll_send(x.data(), count(x), dtype_of<T>(), dest, tag, c_));
-    }
-    // The rank that has sent it.
-    template <class T> int recv(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG) const {
-        int from = -1;
-        check(hpccoll_recv(x.data(), count(x), dtype_of<T>(), source, tag, &from, nullptr, c_));
-        return from;
     }
     template <class T> [[nodiscard]] Request send_async(std::span<const T> x, int dest, int tag = 0) const {
         hpccoll_request *made = nullptr;
         check(hpccoll_send_async(x.data(), count(x), dtype_of<T>(), dest, tag, c_, &made));
         return Request(made);
     }
-    template <class T> [[nodiscard]] Request recv_async(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG) const {
+    // *from: nullptr, or the rank that has sent it, when it was waited for.
+    template <class T>
+    [[nodiscard]] Request recv_async(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG, int *from = nullptr) const {
         hpccoll_request *made = nullptr;
-        check(hpccoll_recv_async(x.data(), count(x), dtype_of<T>(), source, tag, nullptr, nullptr, c_, &made));
+        check(hpccoll_recv_async(x.data(), count(x), dtype_of<T>(), source, tag, from, nullptr, c_, &made));
         return Request(made);
+    }
+    // end of generated
+    // The rank that has sent it.
+    template <class T> int recv(std::span<T> x, int source, int tag = HPCCOLL_ANY_TAG) const {
+        int from = -1;
+        check(hpccoll_recv(x.data(), count(x), dtype_of<T>(), source, tag, &from, nullptr, c_));
+        return from;
     }
 
   private:
-    template <class Make> static Plan plan(Make make) {
-        hpccoll_plan *made = nullptr;
-        check(make(&made));
-        return Plan(made);
-    }
     static int checked(int value) {
         check(value);
         return value;

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 
 import c
+import cpp
 import fortran
 from table import ROOT
 
 FILES: dict[str, dict[str, Callable[[], str]]] = {
     "ext/api/hpccoll.h": c.SECTIONS,
+    "bindings/cpp/hpccoll.hpp": cpp.SECTIONS,
     "bindings/fortran/hpccoll.f90": fortran.OF_MODULE,
     "bindings/fortran/hpccoll_fortran.c": fortran.OF_GLUE,
 }

@@ -44,6 +44,56 @@ static void check_rows(const hpccoll::World &world) {
     check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
 }
 
+static void wait_for(hpccoll::Request request) {
+    request.wait();
+}
+
+// Each operation that was tested above, asynchronous; from one span to another where there are two.
+static void check_requests(const hpccoll::World &world) {
+    const std::size_t n = static_cast<std::size_t>(size);
+    std::vector<double> one{double(rank)}, each(n, rank), out(n), row(1), none;
+    const std::span<const double> mine(one), whole(each);
+    std::vector<std::int64_t> counts, splits(n, 1);
+    wait_for(world.allgather_async(mine, std::span(out), &counts));
+    check(out.back() == size - 1 && counts == splits, "an asynchronous allgather");
+    out.assign(n, -1);
+    wait_for(world.gather_async(mine, std::span(rank == 0 ? out : none), 0));
+    check(out.back() == (rank == 0 ? size - 1 : -1), "an asynchronous gather");
+    for (std::size_t r = 0; r < n; r++)
+        out[r] = double(2 * r);
+    wait_for(world.scatter_async(std::span<const double>(out), std::span(row), 0, std::span(splits)));
+    check(row[0] == 2 * rank, "an asynchronous scatter");
+    wait_for(world.alltoall_async(whole, std::span(out), {}, &counts));
+    check(out.back() == size - 1 && counts == splits, "an asynchronous alltoall");
+    wait_for(world.reducescatter_async(whole, std::span(row)));
+    check(row[0] == size * (size - 1) / 2, "an asynchronous reducescatter");
+    wait_for(world.broadcast_async(std::span(row), size - 1));
+    wait_for(world.barrier_async());
+    wait_for(world.scan_async(mine, std::span(row)));
+    check(row[0] == rank * (rank + 1) / 2, "an asynchronous scan");
+    wait_for(world.exscan_async(mine, std::span(row)));
+    check(row[0] == rank * (rank - 1) / 2, "an asynchronous exscan");
+    row[0] = -1;
+    wait_for(world.reduce_async(mine, std::span(rank == 1 % size ? row : none), HPCCOLL_MAX, 1 % size));
+    check(row[0] == (rank == 1 % size ? size - 1 : -1), "an asynchronous reduce");
+    world.exscan(mine, std::span(row), HPCCOLL_MAX);
+    check(rank == 0 || row[0] == rank - 1, "an exscan from one span to another");
+    wait_for(world.allreduce_async(mine, std::span(row), HPCCOLL_MIN));
+    check(row[0] == 0 && one[0] == rank, "an asynchronous allreduce from one span to another");
+    hpccoll::Plan upto = world.scan_init(mine, std::span(row), HPCCOLL_MAX);
+    upto();
+    check(row[0] == rank && one[0] == rank, "a plan from one span to another");
+}
+
+// The others have joined when rank 0 sums, and count as zeros.
+static void check_join(const hpccoll::World &world) {
+    hpccoll::Args args;
+    args.name = "of rank 0 alone";
+    if (rank == 0)
+        check(world.allreduce(5.0, HPCCOLL_SUM, args) == 5, "a sum of one rank");
+    check(world.join() == 0, "join");
+}
+
 static void check_plans(const hpccoll::World &world) {
     std::vector<double> x(5), out(static_cast<std::size_t>(size)), share(rank < 5 % size ? 5 / size + 1 : 5 / size);
     const std::span<double> whole(x);
@@ -114,13 +164,16 @@ static void check_all(const hpccoll::World &world) {
     world.allreduce(std::span<int>(most), HPCCOLL_MAXLOC);
     check(most[1] == size - 1, "MAXLOC");
     check_rows(world);
+    check_requests(world);
     check_plans(world);
     const double out = rank;
     double in = -1;
-    auto receive = world.recv_async(std::span(&in, 1), (rank + size - 1) % size);
+    int from = -1;
+    auto receive = world.recv_async(std::span(&in, 1), HPCCOLL_ANY_SOURCE, 7, &from);
     world.send(std::span(&out, 1), (rank + 1) % size, 7);
     receive.wait();
-    check(in == (rank + size - 1) % size, "messages");
+    check(in == from && from == (rank + size - 1) % size, "messages");
+    check_join(world);
     hpccoll::World half = world.split(rank % 2);
     check(half && half.size() == (size + 1 - rank % 2) / 2, "split");
     const std::array<int, 1> first{0};
