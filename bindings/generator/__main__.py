@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import c
 import cpp
+import cython
 import fortran
 from table import ROOT
 
@@ -19,6 +20,7 @@ FILES: dict[str, dict[str, Callable[[], str]]] = {
     "bindings/cpp/hpccoll.hpp": cpp.SECTIONS,
     "bindings/fortran/hpccoll.f90": fortran.OF_MODULE,
     "bindings/fortran/hpccoll_fortran.c": fortran.OF_GLUE,
+    "ext/cython/hc.pxd": cython.SECTIONS,
 }
 SECTION = re.compile(r"(^ *\S+ generated: (\w+) .*?\n).*?(^ *\S+ end of generated\b.*?\n)", re.DOTALL | re.MULTILINE)
 
