@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("ext", "hpccoll", "tests", "benchmarks", "examples", "docs")
+FOLDERS = ("ext", "bindings", "hpccoll", "tests", "benchmarks", "examples", "docs")
 FILES = sorted(
     f
     for folder in FOLDERS
-    for end in ("c", "h", "py", "pyx", "pxd", "pxi")
+    for end in ("c", "h", "hpp", "f90", "py", "pyx", "pxd", "pxi")
     for f in (ROOT / folder).rglob(f"*.{end}")
     if f.parent != ROOT / "hpccoll" / "include"
 )  # what the build copies to include/ is no source
+GENERATED = re.compile(r"^ *\S+ generated: .*?^ *\S+ end of generated", re.DOTALL | re.MULTILINE)
 FILE_LINES, FUNCTION_LINES, COLUMNS = 500, 60, 120
 
 
@@ -44,8 +45,9 @@ def python_functions(text: str) -> Iterator[tuple[str, int]]:
 
 
 def test_files_fit() -> None:
+    """What `make bindings` writes into a file does not count."""
     assert FILES
-    lines = {name(file): len(file.read_text().splitlines()) for file in FILES}
+    lines = {name(file): len(GENERATED.sub("", file.read_text()).splitlines()) for file in FILES}
     assert not {file: n for file, n in lines.items() if n > FILE_LINES}
 
 

@@ -142,7 +142,7 @@ contains
       before = step
       call hpccoll_startall(some)
       call hpccoll_waitall(some)
-      if (rank == 0) call check(all(everybody(1, :) == [(real(i*step, c_double), i=0, ranks - 1)]), "a plan of a gather")
+      if (rank == 0) call check(all(everybody(1, :) == [(i*step*1.0_c_double, i=0, ranks - 1)]), "a plan of a gather")
       call check(all(taken(:, 1) == [2*rank*step, (2*rank + 1)*step]), "a plan of a scatter")
       call check(all(prefix == (rank + 1)*step), "a plan of a scan")
       call check(before == rank*step, "a plan of an exscan")

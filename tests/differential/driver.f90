@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! driver.f90 - a call of a differential program, in Fortran: its arguments are numbers and addresses, see modes_fortran.py.
+! driver.f90 - a call of a differential program, in Fortran: its arguments are numbers and addresses (modes_fortran.py).
 module driver
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: int32, int64, real32, real64
