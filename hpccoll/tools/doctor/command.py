@@ -7,6 +7,7 @@ import argparse
 import json
 import math
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -40,9 +41,9 @@ LET_OTHERS_REPORT = 10.0
 """Seconds before a rank that reports alone ends with an error, at which mpirun kills the others."""
 DESCRIPTION = """
 Finds what keeps a job from starting or makes it slow, from the lowest layer up, and measures the network.
-Start it like the job: `srun -N2 -n8 python -m hpccoll doctor`, `hpccoll run -H h1:4,h2:4 hpccoll doctor`. Where
-mpirun itself hangs, `hpccoll doctor -H h1,h2` asks the hosts over ssh, without MPI. Exit status: 0 no errors,
-1 errors, 2 usage.
+Start it like the job: `srun -N2 -n8 python -m hpccoll doctor`, `hpccoll run -H h1:4,h2:4 hpccoll doctor`; on one
+machine `hpccoll doctor -np 2`. Where mpirun itself hangs, `hpccoll doctor -H h1,h2` asks the hosts over ssh, without
+MPI. Exit status: 0 no errors, 1 errors, 2 usage.
 """
 
 
@@ -50,6 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describe `hpccoll doctor`."""
     parser = commands.add_parser("doctor", help="why it hangs, fails or is slow", description=DESCRIPTION)
     add = parser.add_argument
+    _add_ranks(parser)
     add("--json", action="store_true", help="for programs")
     add(
         "--no-measuring",
@@ -97,6 +99,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(main=main)
 
 
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-np", "-n", dest="ranks", type=int, metavar="N", help="start N ranks with `hpccoll run`")
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Examine the job and print the report.
 
@@ -105,6 +111,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.at_hub:
         return at_hub()
     try:
+        if arguments.ranks is not None:
+            return start(arguments)
         if arguments.attach is not None:
             return attach(arguments.attach)
         options = read_options(arguments)
@@ -119,6 +127,22 @@ def main(arguments: argparse.Namespace) -> int:
         process = identity.read(config.environment())
         return trial.gpu_aware_mpi(process, record, arguments.patience, arguments.json, _reporter(process))
     return in_job(options, arguments)
+
+
+def start(arguments: argparse.Namespace) -> int:
+    """Start the ranks that -np asks for, each of which is this command without -np.
+
+    :returns: the exit status of `hpccoll run`
+    :raises ValueError: an argument asks for ranks of another job
+    """
+    for name in ("hosts", "attach"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"-np {arguments.ranks} starts ranks on this machine: leave --{name} out, or -np")
+    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_ranks(own)
+    _, words = own.parse_known_args(sys.argv[1:])
+    python = [sys.executable, "-m", "hpccoll"]
+    return subprocess.run([*python, "run", "-np", str(arguments.ranks), *python, *words], check=False).returncode
 
 
 def attach(job: str) -> int:

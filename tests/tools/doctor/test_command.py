@@ -56,6 +56,12 @@ def test_a_job_is_measured_and_the_report_is_json_once() -> None:
     assert "resnet-50 on 1 node (102.2 MB and 111 ms" in report["training"]["sentence"]
 
 
+def test_it_starts_the_ranks_that_it_is_asked_for() -> None:
+    status, output, errors = hpccoll("doctor", "-np", "2", "--no-measuring", "--json")
+    assert status == 0, output + errors
+    assert json.loads(output)["ranks"] == 2
+
+
 def test_the_nodes_of_hpccoll_run_are_measured_as_such() -> None:
     command = [sys.executable, "-m", "hpccoll", "doctor", "--json"]
     status, output, errors = hpccoll("run", "-np", 2, "--nodes", 2, "--timeout", 150, *command)
@@ -89,6 +95,7 @@ def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
         (["--model", "resnet-50", "--overlap", "2"], "a share from 0 to 1"),
         (["--require", "latency=1us", "--no-measuring"], "needs a measurement"),
         (["-H", "h1:x"], "is not HOST or HOST:RANKS"),
+        (["-np", "2", "-H", "h1"], "leave --hosts out, or -np"),
         (["--model", "no-such"], "invalid choice"),
     ],
 )
