@@ -4,6 +4,7 @@
  */
 #include "api/api.h"
 
+#include "core/fnv.h"
 #include "transport/arithmetic.h"
 
 #include <fcntl.h>
@@ -44,14 +45,6 @@ static void draw_nonce(char nonce[17]) {
     snprintf(nonce, 17, "%016llx", (unsigned long long)number);
 }
 
-/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
-static uint64_t hash_of(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return hash;
-}
-
 static void say_hello(const hc__base *base, hello *h) {
     struct stat shm = {0};
     char agreed[HC__AGREED_BYTES];
@@ -65,7 +58,7 @@ static void say_hello(const hc__base *base, hello *h) {
     h->background = base->settings.background;
     draw_nonce(h->nonce);
     hc__settings_agreed(&base->settings, agreed);
-    h->agreed = hash_of(agreed);
+    h->agreed = hc_fnv(agreed, strlen(agreed));
 }
 
 static int same_machine(const hello *a, const hello *b) {

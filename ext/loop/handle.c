@@ -7,6 +7,8 @@
  */
 #include "loop/driver.h"
 
+#include "core/fnv.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -142,18 +144,10 @@ void hc__futex_wake(_Atomic uint32_t *word) {
 
 /* ---- debug: has an input been changed while it was ours? ------------------------------------------- */
 
-static uint64_t sum_bytes(const void *data, size_t bytes) {
-    const uint8_t *at = data;
-    uint64_t sum = 0xcbf29ce484222325ull;
-    for (size_t i = 0; i < bytes; i++)
-        sum = (sum ^ at[i]) * 0x100000001b3ull;
-    return sum;
-}
-
 static uint64_t sum_piece(const hc_handle *handle, uint32_t i) {
     const hc_piece *piece = &handle->pieces[i];
     return piece->in && handle->request.memory == HC_MEMORY_HOST
-               ? sum_bytes(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype))
+               ? hc_fnv(piece->in, (size_t)piece->count * hc_dtype_size(handle->tensors[i].dtype))
                : 0;
 }
 

@@ -4,6 +4,8 @@
  */
 #include "world/plan_agreement.h"
 
+#include "core/fnv.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +47,7 @@ int hc_plans_between_nodes(const hc_plans_used *used) {
 /* ---- written ----------------------------------------------------------------------------------------------- */
 
 static void add_to_hash(uint64_t *hash, int64_t word) {
-    *hash = (*hash ^ (uint64_t)word) * 0x100000001b3ull;
+    *hash = (*hash ^ (uint64_t)word) * HC_FNV_PRIME;
     *hash ^= *hash >> 29;
 }
 

@@ -10,10 +10,11 @@ EXT = Path(__file__).resolve().parents[2] / "ext"
 SOURCES = sorted(EXT.rglob("*.[ch]"))
 SEES = {  # layer: headers of lower layers that it may include
     "core": set(),
-    "transport": {"core/hc.h", "core/reserve.h"},
+    "transport": {"core/fnv.h", "core/hc.h", "core/reserve.h"},
     "fleet": {"core/hc.h"},
     "cuda": {"core/hc.h", "transport/transport.h"},
     "loop": {
+        "core/fnv.h",
         "core/hc.h",
         "transport/transport.h",
         "transport/shm/shm.h",
@@ -21,6 +22,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/p2p/p2p.h",
     },
     "world": {
+        "core/fnv.h",
         "core/hc.h",
         "transport/hierarchy/hierarchy.h",
         "transport/shm/shm.h",
@@ -29,6 +31,7 @@ SEES = {  # layer: headers of lower layers that it may include
     },
     "gate": {"core/hc.h", "loop/loop.h", "loop/waiting.h", "world/arguments.h"},
     "api": {
+        "core/fnv.h",
         "core/hc.h",
         "transport/arithmetic.h",
         "transport/shm/shm.h",

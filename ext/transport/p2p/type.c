@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/fnv.h"
 #include "transport/p2p/p2p.h"
 
 #define HASHED 0xFF /* no UTF-8 begins with it, and no dtype has it */
@@ -19,9 +20,7 @@ static uint64_t type_of(const char *name) {
         memcpy(&type, name, bytes);
         return type;
     }
-    type = 0xcbf29ce484222325ull; /* FNV-1a */
-    for (size_t i = 0; i < bytes; i++)
-        type = (type ^ (uint8_t)name[i]) * 0x100000001b3ull;
+    type = hc_fnv(name, bytes);
     *(uint8_t *)&type = HASHED;
     return type;
 }

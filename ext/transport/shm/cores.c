@@ -8,6 +8,8 @@
  */
 #include "transport/shm/cores.h"
 
+#include "core/fnv.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -61,13 +63,6 @@ static uint32_t quota_of(const char *folder) {
     return limit > 0 && period > 0 ? (uint32_t)((double)limit * 1000 / (double)period) : 0;
 }
 
-static uint64_t hash_of(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (; *text; text++)
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-    return hash;
-}
-
 typedef struct strictest {
     uint32_t quota;
     uint64_t group;
@@ -76,7 +71,7 @@ typedef struct strictest {
 static void look_at(const char *folder, strictest *found) {
     uint32_t quota = quota_of(folder);
     if (quota && (!found->quota || quota < found->quota))
-        *found = (strictest){quota, hash_of(folder)};
+        *found = (strictest){quota, hc_fnv(folder, strlen(folder))};
 }
 
 /* One line of /proc/self/cgroup, "0::/a/b" or "4:cpu,cpuacct:/a/b": each folder from the top to the group. */

@@ -28,7 +28,7 @@ SOURCES = (
     "ext/core/reserve.c",
     "ext/core/status.c",
 )
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SANITIZE = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 EAGER, RTS, CTS, FIN, CELL, RNDV, GONE, CREDIT = range(1, 9)
 RECEIVE, SEND, MESSAGE, RAW, TURN, WITHDRAW, FORGET = range(7)
 SIZES = (0, 1, 300, 8 << 10, (8 << 10) + 1, 33000, 70000, 300000)

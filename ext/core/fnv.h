@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fnv.h - FNV-1a (draft-eastlake-fnv), a hash of few bytes, equal on machines of every kind. Two inputs with one hash
+ * are rare and not excluded: names that ranks agree on have the keys of hash.h.
+ */
+#ifndef HC_CORE_FNV_H
+#define HC_CORE_FNV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HC_FNV_BASIS UINT64_C(0xcbf29ce484222325)
+#define HC_FNV_PRIME UINT64_C(0x100000001b3)
+
+static inline uint64_t hc_fnv(const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    uint64_t hash = HC_FNV_BASIS;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * HC_FNV_PRIME;
+    return hash;
+}
+
+#endif
