@@ -8,8 +8,10 @@ python docs/generate.py --check    change nothing; exit status 1 if a page is no
 import argparse
 import dataclasses
 import inspect
+import json
 import math
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +27,8 @@ from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent / "ext" / "core"
+SIMULATOR = HERE.parent / "benchmarks" / "simulator" / "study.py"
+SIMULATED = HERE.parent / "benchmarks" / "results" / "simulator.jsonl"
 SECTION = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -217,11 +221,33 @@ def needs() -> str:
     return table(("model", "between nodes", "bytes", "computation", "2 nodes", "16 nodes", "256 nodes"), rows)
 
 
+def simulated(curves: str, form: str) -> str:
+    """What a picture of the simulator shows, as a table."""
+    study = runpy.run_path(str(SIMULATOR))
+    results = [json.loads(line) for line in SIMULATED.read_text().splitlines()]
+    return str(study["by_ranks"](study[curves](results), form))
+
+
+def agreement_by_ranks() -> str:
+    """Simulated agreements on a step."""
+    return simulated("agreement_curves", ".0f")
+
+
+def allreduce_by_ranks() -> str:
+    """Simulated allreduces of 3 MiB."""
+    return simulated("allreduce_curves", ".3f")
+
+
+def efficiency_by_ranks() -> str:
+    """Simulated steps."""
+    return simulated("efficiency_curves", ".3f")
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
-        *(engine, phases, needs),
+        *(engine, phases, needs, agreement_by_ranks, allreduce_by_ranks, efficiency_by_ranks),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -1,12 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs does with each page beyond its own: tables that a phone can show, decisions left out of the search."""
+"""What mkdocs does beyond its own: pictures are drawn, a phone can show tables, and no search finds decisions."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DRAW = ("benchmarks/simulator", "draw", "benchmarks/results/simulator.jsonl", "build/pictures")
+PICTURE = re.compile(r"<!-- picture: (\S+) (.*?) -->")
 
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+
+
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """Draw the pictures of docs/scaling-to-summit.md, which are not checked in, into the site."""
+    from mkdocs.structure.files import File
+
+    subprocess.run([sys.executable, *DRAW], cwd=ROOT, check=True)
+    for picture in sorted((ROOT / DRAW[-1]).glob("*.svg")):
+        files.append(File.generated(config, f"assets/{picture.name}", abs_src_path=str(picture)))
+    return files
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -25,7 +42,7 @@ def label(table: str) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Decisions are for those who work on hpccoll; a user's search does not find them."""
+    """Show the pictures; and leave decisions, which are for those who work on hpccoll, out of a user's search."""
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"exclude": True}
-    return markdown
+    return PICTURE.sub(r"![\2](assets/\1)", markdown)

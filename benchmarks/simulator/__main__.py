@@ -3,7 +3,7 @@
 
     python benchmarks/simulator run benchmarks/results/simulator.jsonl [--largest 4608]
     python benchmarks/simulator tables benchmarks/results/simulator.jsonl
-    python benchmarks/simulator draw benchmarks/results/simulator.jsonl docs/assets
+    python benchmarks/simulator draw benchmarks/results/simulator.jsonl build/pictures
 
 `run` builds simulate (needs g++ and libsimgrid-dev), and leaves out what the file has already: it can be interrupted.
 docs/scaling-to-summit.md says what is simulated, and what is not.

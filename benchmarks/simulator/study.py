@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated times say: curves beside the published points, and tables."""
+"""What the simulated times say: curves beside the published points, as pictures and as tables."""
 
 import math
 from collections.abc import Callable
@@ -11,9 +11,13 @@ from hpccoll.tools.model import predict
 from hpccoll.tools.study import figures
 
 Run = dict[str, Any]
+Curves = dict[str, list[tuple[int, float]]]
+"""By the name of a curve: GPUs (ranks), and the value."""
 PLAIN = {"what", "machine", "nodes", "bytes", "rails", "shard", "depth"}
 INJECTION, LATENCY, TICK = 23e9, 1.4e-6, 1e-3
 """The figures of Summit in machine.hpp: bytes per second of a node; a message over four links with overheads."""
+SIZE = 3 << 20
+"""Bytes of the allreduce whose time is drawn over the GPUs."""
 COMPUTE = (0.05, 0.111, 0.3)
 """Seconds of computing in a step: ResNet-50 in FP32 with a batch of 32 per V100 takes about 0.1."""
 NOISE = 0.01
@@ -76,7 +80,50 @@ def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, f
     return found
 
 
-# ---- figures ---------------------------------------------------------------------------------------------
+# ---- curves ----------------------------------------------------------------------------------------------
+
+
+def agreement_curves(results: list[Run]) -> Curves:
+    """Microseconds of an agreement on a step, and what the published bit vector takes with its tick."""
+    found: Curves = {}
+    for label, wanted in (("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4})):
+        several = select(results, what="agreement", **wanted)
+        found[label] = [(one["ranks"], 1e6 * one["seconds"]) for one in several]
+    ranks = [n for n, _ in found["fan-out 16 (default)"]]
+    found["bit vector, 1 ms ticks"] = [
+        (n, 1e6 * (TICK / 2 + predecessor.bit_vector(n, 161).chain * LATENCY)) for n in ranks
+    ]
+    return found
+
+
+def allreduce_curves(results: list[Run]) -> Curves:
+    """Milliseconds of an allreduce of 3 MiB on Summit, and what the links need at least."""
+    by_lines = {6 * nodes: 1e3 * batch(SIZE) for nodes, batch in batches(results).items()}
+    return {
+        "as it is": sorted((by_lines | _simulated(results, rails=6)).items()),
+        "parts of 64 elements": sorted(_simulated(results, unit=64).items()),
+        "floor of the links": [(n, 1e3 * 2 * (n // 6 - 1) / (n // 6) * SIZE / INJECTION) for n in sorted(by_lines)],
+    }
+
+
+def _simulated(results: list[Run], **more: Any) -> dict[int, float]:
+    """Milliseconds of an allreduce of 3 MiB, by GPUs, where this very size was simulated."""
+    several = select(results, what="allreduce", machine="summit", bytes=SIZE, depth=4, **more)
+    return {one["ranks"]: 1e3 * one["seconds"] for one in several}
+
+
+def efficiency_curves(results: list[Run]) -> Curves:
+    """The share of a step that is computing, for each time of computing, without noise and with it."""
+    found: Curves = {}
+    for compute in COMPUTE:
+        several = efficiencies(results, compute)
+        label = f"step of {1e3 * compute:.0f} ms"
+        found[label] = [(n, plain) for n, plain, _ in several]
+        found[f"{label}, with noise"] = [(n, noisy) for n, _, noisy in several]
+    return found
+
+
+# ---- pictures --------------------------------------------------------------------------------------------
 
 
 def _save(figure: Any, file: Path) -> None:
@@ -86,11 +133,6 @@ def _save(figure: Any, file: Path) -> None:
         figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-def _ranks_axis(axes: Any) -> None:
-    axes.set_xscale("log")
-    axes.set_xlabel("GPUs (ranks)")
-
-
 def draw(results: list[Run], folder: Path) -> None:
     """Write scaling-agreement.svg, scaling-allreduce.svg and scaling-efficiency.svg."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,44 +140,40 @@ def draw(results: list[Run], folder: Path) -> None:
         _save(figures.drawn(lambda axes, draw_it=function: draw_it(axes, results)), folder / f"scaling-{name}.svg")  # type: ignore[misc]
 
 
-def _agreement(axes: Any, results: list[Run]) -> None:
-    for number, (label, wanted) in enumerate((("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4}))):
-        several = select(results, what="agreement", **wanted)
-        axes.plot([one["ranks"] for one in several], [1e6 * one["seconds"] for one in several], label=label,
+def _plot(axes: Any, curves: Curves, last_line: str) -> None:
+    """Draw the curves, of which the last one is calculated."""
+    *simulated, calculated = curves
+    for number, label in enumerate(simulated):
+        axes.plot(*zip(*curves[label], strict=True), label=label,
                   color=figures.COLOURS[number], marker=figures.MARKERS[number])  # fmt: skip
-    ranks = [6 * 4**i for i in range(7)] + [27_648]
-    ticks = [TICK / 2 + predecessor.bit_vector(n, 161).chain * LATENCY for n in ranks]
-    axes.plot(ranks, [1e6 * seconds for seconds in ticks], color="0.4", linestyle="--", label="bit vector, 1 ms ticks")
+    axes.plot(*zip(*curves[calculated], strict=True), color="0.4", linestyle=last_line, label=calculated)
+
+
+def _ranks_axis(axes: Any) -> None:
+    axes.set_xscale("log")
+    axes.set_xlabel("GPUs (ranks)")
+
+
+def _agreement(axes: Any, results: list[Run]) -> None:
+    _plot(axes, agreement_curves(results), "--")
     _ranks_axis(axes)
     axes.set_yscale("log")
     axes.set_ylabel("Agreement on a step (µs)")
 
 
 def _allreduce(axes: Any, results: list[Run]) -> None:
-    size = 3 << 20
-    for number, (label, more) in enumerate((("as it is", {}), ("parts of 64 elements", {"unit": 64}))):
-        if more:
-            several = [one for one in select(results, what="allreduce", **more) if one["asked"]["bytes"] == size]
-            there = [(one["nodes"], one["seconds"]) for one in several if one["asked"]["depth"] == 4]
-        else:
-            there = [(nodes, batch(size)) for nodes, batch in sorted(batches(results).items())]
-        axes.plot([6 * nodes for nodes, _ in there], [1e3 * seconds for _, seconds in there], label=label,
-                  color=figures.COLOURS[number], marker=figures.MARKERS[number])  # fmt: skip
-    nodes = sorted(batches(results))
-    floor = [1e3 * 2 * (n - 1) / n * size / INJECTION for n in nodes]
-    axes.plot([6 * n for n in nodes], floor, color="0.4", linestyle=":", label="floor of the links")
+    _plot(axes, allreduce_curves(results), ":")
     _ranks_axis(axes)
     axes.set_ylabel("Allreduce of 3 MiB (ms)")
     axes.set_ylim(bottom=0)
 
 
 def _efficiency(axes: Any, results: list[Run]) -> None:
-    for number, compute in enumerate(COMPUTE):
-        several = efficiencies(results, compute)
-        axes.plot([n for n, _, _ in several], [plain for _, plain, _ in several], color=figures.COLOURS[number],
-                  label=f"step of {1e3 * compute:.0f} ms", marker=figures.MARKERS[number])  # fmt: skip
-        axes.plot([n for n, _, _ in several], [noisy for _, _, noisy in several], color=figures.COLOURS[number],
-                  linestyle=":", label="with noise of 1 %" if number == 0 else None)  # fmt: skip
+    for number, (label, points) in enumerate(efficiency_curves(results).items()):
+        colour, noisy = figures.COLOURS[number // 2], number % 2
+        style = {"linestyle": ":"} if noisy else {"marker": figures.MARKERS[number // 2]}
+        shown = label if not noisy else "with noise of 1 %" if number == 1 else None
+        axes.plot(*zip(*points, strict=True), color=colour, label=shown, **style)
     for number, (ranks, value, source) in enumerate(PUBLISHED):
         axes.plot([ranks], [value], color="black", linestyle="none", marker="*x+"[number], markersize=7, label=source)
     _ranks_axis(axes)
@@ -144,6 +182,19 @@ def _efficiency(axes: Any, results: list[Run]) -> None:
 
 
 # ---- tables ----------------------------------------------------------------------------------------------
+
+
+def by_ranks(curves: Curves, form: str) -> str:
+    """What a picture shows, as Markdown: one row per number of GPUs.
+
+    :param form: of a number, as ".3f"
+    """
+    lines = ["| GPUs | " + " | ".join(curves) + " |", "|---|" + "---:|" * len(curves)]
+    values = [dict(points) for points in curves.values()]
+    for ranks in sorted({ranks for several in values for ranks in several}):
+        cells = (f" {several[ranks]:{form}} |" if ranks in several else " |" for several in values)
+        lines.append(f"| {ranks:,} |" + "".join(cells))
+    return "\n".join(lines)
 
 
 def tables(results: list[Run]) -> str:
@@ -159,9 +210,4 @@ def tables(results: list[Run]) -> str:
             size = f" of {one['bytes'] / 2**20:.1f} MiB"
         what = f"{asked['machine']}, {one['what']}{size}{', ' if more else ''}{more}"
         lines.append(f"| {one['nodes']:,} | {one['ranks']:,} | {what} | {1e6 * one['seconds']:.1f} | {floor} |")
-    lines += ["", "| GPUs | " + " | ".join(f"step of {1e3 * c:.0f} ms | with noise" for c in COMPUTE) + " |"]
-    lines.append("|---" * (1 + 2 * len(COMPUTE)) + "|")
-    several = [efficiencies(results, compute) for compute in COMPUTE]
-    for row in zip(*several, strict=True):
-        lines.append(f"| {row[0][0]:,} | " + " | ".join(f"{a:.3f} | {b:.3f}" for _, a, b in row) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", by_ranks(efficiency_curves(results), ".3f")])
