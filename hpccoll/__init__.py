@@ -22,6 +22,7 @@ except ImportError as _error:
 
 from hpccoll import compression, config, errors
 from hpccoll import default_world as _default_world
+from hpccoll import not_there as _not_there
 from hpccoll.collectives import Handle
 from hpccoll.default_world import *  # noqa: F403 - all names of its __all__, as below
 from hpccoll.default_world import current as world
@@ -51,6 +52,7 @@ from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index
 from hpccoll.worlds import World
 
 __version__ = _metadata.version("hpccoll")
+_not_there.tell_imports()
 
 
 def rank() -> int:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules and names of Horovod that hpccoll does not have, and what to use instead.
 
-`hpccoll.data` and its like are files of two lines: they raise what this module makes, and so does an import of
-anything below them (`hpccoll.data.data_loader_base`). Each front end asks this module for the error of a name.
+There is no file for `hpccoll.data` and its like. Python asks the finder of this module for them after it has found
+nothing, and the finder raises the error, also for what would be below them (`hpccoll.data.data_loader_base`). Each
+front end asks this module for the error of a name.
 """
 
 from __future__ import annotations
 
-__all__ = ["INSTEAD", "NAMES", "missing", "no_name"]
+import sys
+
+__all__ = ["INSTEAD", "NAMES", "Finder", "missing", "no_name", "tell_imports"]
 
 PAGE = "docs/not-there.md"
 
@@ -79,6 +82,26 @@ def missing(module: str) -> ImportError:
     :param module: its name, a key of INSTEAD
     """
     return ImportError(f"{module} is not there: {INSTEAD[module]}. See {PAGE} of hpccoll", name=module)
+
+
+class Finder:
+    """What `sys.meta_path` holds: it finds nothing, and raises the error for a module of INSTEAD."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
+        """Be asked for a module that no other finder has found.
+
+        :param name: of the module, in any package
+        :raises ImportError: it is one of INSTEAD
+        """
+        if name in INSTEAD:
+            raise missing(name)
+
+
+def tell_imports() -> None:
+    """Let the imports of this process raise these errors."""
+    if Finder not in sys.meta_path:
+        sys.meta_path.append(Finder)
 
 
 def no_name(module: str, name: str) -> AttributeError:

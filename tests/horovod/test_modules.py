@@ -2,6 +2,7 @@
 """Horovod's modules under their names: there, or an import error that says what to use instead."""
 
 import importlib
+import importlib.machinery
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import hpccoll.torch as hvd
-from hpccoll.not_there import INSTEAD, NAMES, PAGE
+from hpccoll.not_there import INSTEAD, NAMES, PAGE, Finder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import horovod_names
@@ -48,6 +49,14 @@ def test_a_missing_module_is_an_import_error_with_a_sentence(module: str) -> Non
     top = next(name for name in INSTEAD if f"{module}.".startswith(f"{name}."))
     assert not isinstance(raised.value, ModuleNotFoundError)
     assert str(raised.value) == f"{top} is not there: {INSTEAD[top]}. See {PAGE} of hpccoll"
+
+
+def test_only_imports_that_would_fail_ask_for_these_modules() -> None:
+    """Every import of a process asks the finders in their order, until one of them has found the module."""
+    assert sys.meta_path.index(Finder) > sys.meta_path.index(importlib.machinery.PathFinder)
+    assert [Finder.find_spec(name) for name in ("data", "horovod.data", "hpccoll", "hpccoll.data_sets")] == [None] * 4
+    files = [ROOT / name.replace(".", "/") for name in INSTEAD]
+    assert not [file for file in files if file.with_suffix(".py").exists() or (file / "__init__.py").exists()]
 
 
 WITHOUT_FRAMEWORKS = """
