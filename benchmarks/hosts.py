@@ -39,7 +39,6 @@ MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
 
 QUESTIONS = {  # program: libraries asked, options
     "allreduce": (("hpccoll", "mpi"), ["--smallest", str(64 << 10), "--seconds", "2", "--most", "20"]),
-    "hierarchy": (("hpccoll",), ["--nodes", ""]),
     "small": (("hpccoll", "mpi"), ["--seconds", "0.3"]),
     "cg": (("hpccoll", "mpi"), ["--seconds", "0.3"]),
 }

@@ -33,11 +33,6 @@ class Hpccoll:
         self.hpccoll = hpccoll
         self.version = hpccoll.__version__
 
-    def restart(self, **knobs: object) -> None:
-        """A new default World with other knobs."""
-        self.hpccoll.shutdown()
-        self.hpccoll.init(**knobs)
-
     def sum_in_place(self, x: Array) -> Callable[[], object]:
         allreduce = self.hpccoll.allreduce
         return lambda: allreduce(x, name="x", out=x)

@@ -10,6 +10,5 @@ QUESTIONS = {  # program: the libraries that it can ask
     "torch_optimizer": ("hpccoll", "gloo", "horovod"),
     "torch_ddp": ("hpccoll", "gloo"),
     "torch_overlap": ("hpccoll", "gloo", "horovod"),
-    "hierarchy": ("hpccoll",),
     "idle": ("hpccoll",),
 }

@@ -17,7 +17,6 @@ QUESTIONS = (
     "many_tensors",
     "resnet50",
     "idle",
-    "hierarchy",
 )
 SLOW = ("torch_optimizer", "torch_ddp", "torch_overlap")  # PyTorch starts and trains in each
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
