@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_config.c - what a data plane for devices is told: names of its modes, and a copy of its own.
+ * device_config.c - the configuration of a device data plane: the names of its modes, and how it is copied.
  */
 #include "cuda/driver/device_own.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_data.c - a set's data plane for batches on a device: which way each of them goes.
+ * device_data.c - a set's data plane for batches on a device: it sends each batch along one of four paths.
  *
  *     staged    every operation              through the host's data plane (staged.c)
- *     fast      allreduce, broadcast,        a hierarchy of its own, whose node is NCCL (nccl_node.c), or one rank
+ *     fast      allreduce, broadcast,        a second hierarchy, whose node is NCCL (nccl_node.c) or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
- *     flat      what is large, if a knob     another plane over the same host, in mode nccl_flat
- *               says from where on
+ *     flat      large batches, if a knob     another plane over the same host, in mode nccl_flat
+ *               sets the threshold
  *
  * device_paths.c chooses.
  */
@@ -17,7 +17,7 @@
 
 /* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
-/* The words of whoever failed. */
+/* Sets the error text: that of the part that failed. */
 static int say(hc__plane *p, int status) {
     if (status >= 0 || status == HC_RESULT_SIZE)
         return status;
@@ -32,7 +32,8 @@ static int say(hc__plane *p, int status) {
     return status;
 }
 
-/* Results that the hierarchy would allocate on the host; what does not fit is its affair. */
+/* Allocates on the device the results that the hierarchy would allocate on the host; it still checks the callers'
+ * sizes. */
 static int place_shares(hc__plane *p, hc_batch *b) {
     int late, status = HC_OK;
     for (int32_t i = 0; i < b->npieces && status >= 0; i++) {
@@ -53,7 +54,7 @@ static int start_nccl(hc__plane *p, hc_batch *batch) {
     return p->path == HC__PATH_STAGES ? p->fast->ops->start(p->fast, batch) : hc__nccl_rows_start(&p->rows, batch);
 }
 
-/* Behind, on the device, what other sets have launched. */
+/* The stream waits, on the device, for the batch that another set launched last. */
 static int take_launch_slot(hc__plane *p) {
     hc_gpu_event before = p->launch.order->launched;
     int status = before ? p->device->driver.stream_wait_event(p->node->work, before, 0) : 0;
@@ -63,7 +64,7 @@ static int take_launch_slot(hc__plane *p) {
     return status < 0 ? status : HC_MOVED;
 }
 
-/* A set of one rank waits for nobody, and nobody for it. */
+/* Without a launch order no other set can wait in a circle with this one. */
 static int begin_nccl(hc__plane *p, hc_batch *batch) {
     if (!p->launch.order)
         return start_nccl(p, batch);
@@ -86,7 +87,7 @@ static int begin(hc__plane *p, hc_batch *batch) {
     return status < 0 ? status : hc__staged_start(&p->staged, batch);
 }
 
-/* Communicators; then the batch that waited for them. */
+/* Opens communicators, then starts the batch that waited for them. */
 static int go_on_opening(hc__plane *p) {
     int status = hc__plane_open_test(p);
     if (status == HC_DONE)
@@ -128,7 +129,7 @@ static int start_on_device(hc__plane *p, hc_batch *batch) {
     return status;
 }
 
-/* What the other plane answered. */
+/* Takes over the answer of the other plane. */
 static int adopt(hc__plane *p, int status) {
     p->base.needs_polling = p->flat->base.needs_polling;
     p->base.text = p->flat->base.text;
@@ -278,7 +279,7 @@ static int has_flat(const hc__plane *p) {
     return p->config.mode == HC_DEVICE_AUTO && p->config.flat > 0 && p->nodes > 1;
 }
 
-/* It opens its communicator with its first batch. */
+/* The flat plane opens its communicator with its first batch. */
 static int open_flat(hc__plane *p, hc_data **data) {
     hc_device_data_config config = p->config;
     hc_data *flat;

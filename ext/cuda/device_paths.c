@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_paths.c - which way a batch on a device goes, and what has to be opened for it.
+ * device_paths.c - chooses the path of a batch on a device, and opens what that path needs.
  *
- * The choice is made of what all ranks know: the mode, the placement, the batch's signature and size, and the facts
- * that the ranks told each other before the first batch that NCCL could run.
+ * All ranks must choose alike, so the choice depends only on what all ranks know: the mode, the placement, the batch's
+ * signature and size, and the facts that the ranks exchanged before the first batch that NCCL could run.
  */
 #include "cuda/device_plane.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- the placement ---------------------------------------------------------------------------------------------- */
 
-/* How many nodes there are, and of how many ranks; who is joined by one communicator. */
+/* Counts the nodes and their ranks, and finds the groups that share a communicator. */
 void hc__plane_place(hc__plane *p) {
     const int32_t n = p->parts.place.set_size, *node_of = p->parts.place.node_of;
     for (int32_t r = 0; r < n; r++) {
@@ -39,7 +39,7 @@ static int is_flat(const hc__plane *p) {
     return p->groups == 1 && p->config.mode != HC_DEVICE_MPI;
 }
 
-/* Nodes of one rank leave NCCL nothing to do; it is worth it where MPI takes the device's memory, or was asked for. */
+/* With one rank per node NCCL has nothing to do. Then this path pays only if MPI takes device memory, or on request. */
 static int is_idle(const hc__plane *p) {
     int asked = p->config.mode == HC_DEVICE_NCCL_FLAT || p->config.mode == HC_DEVICE_MPI;
     return !asked && p->largest == 1 && p->nodes > 1;
@@ -49,7 +49,8 @@ int hc__plane_has_shares(const hc_batch *b) {
     return hc_operation_has(b->operation, HC_OP_REDUCES) && !hc_operation_has(b->operation, HC_OP_ELEMENTWISE);
 }
 
-/* What the hierarchy runs over a node of NCCL, with a net or without; a reducescatter where each rank has a rail. */
+/* 1: the hierarchy runs this batch over a node of NCCL, with a net or without. A reducescatter needs a rail per
+ * rank. */
 int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
     int32_t rails = p->parts.place.rails;
     int all_drive = p->smallest == p->largest && (rails == 0 || rails >= p->largest) &&
@@ -59,12 +60,12 @@ int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
     return !hc__plane_has_shares(b) || is_flat(p) || all_drive;
 }
 
-/* A batch whose latency counts: its way by the host has no launches of NCCL, and one copy in each direction. */
+/* Small batches go through the host where latency counts: no NCCL launches, one copy in each direction. */
 static int has_small(const hc__plane *p) {
     return p->config.mode == HC_DEVICE_AUTO && p->nodes > 1 && p->config.small > 0;
 }
 
-/* For operations whose counts are agreed. */
+/* Valid only for operations whose counts all ranks agree on. */
 static int64_t bytes_of(const hc_batch *b) {
     int64_t count = 0;
     for (int32_t i = 0; i < b->npieces; i++)
@@ -81,7 +82,7 @@ int hc__plane_suits_flat(const hc__plane *p, const hc_batch *b) {
     return p->flat && is_sized && bytes_of(b) >= p->config.flat && hc__plane_suits_nccl(p->flat, b);
 }
 
-/* NCCL adds in an order of its own. */
+/* NCCL chooses the order of its additions, so a deterministic batch does not use it. */
 int hc__plane_suits_nccl(const hc__plane *p, const hc_batch *b) {
     int reduces = hc_operation_has(b->operation, HC_OP_REDUCES);
     if (p->config.mode == HC_DEVICE_STAGED || (reduces && b->deterministic) || p->comms.forbidden || is_small(p, b))
@@ -113,7 +114,7 @@ int hc__plane_open_staged(hc__plane *p) {
     return hc__staged_open(&p->staged);
 }
 
-/* Whether this rank says that MPI may have its device's memory. */
+/* 1: this rank allows MPI to read its device memory. */
 static int may_mpi(hc__plane *p) {
     if (p->groups > HC_SUM_MOST) {
         snprintf(p->mpi_words, sizeof p->mpi_words, "no kernel adds up so many nodes: %d", p->groups);
@@ -136,11 +137,11 @@ void hc__plane_open_comms(hc__plane *p) {
                            .patience = p->config.patience};
     p->opened = 1;
     if (p->comms.alone)
-        p->launch.order = NULL; /* what NCCL needs */
+        p->launch.order = NULL; /* only NCCL needs an order */
     hc__comms_begin(&p->comms, p->config.nccl_library, p->config.nccl_files);
 }
 
-/* Another rank's "no" holds for all; it knows why. */
+/* One rank's "no" holds for all ranks; that rank knows the reason. */
 static void adopt_words(hc__plane *p) {
     if (p->comms.against >= 0 && p->comms.gpu_aware)
         snprintf(p->mpi_words, sizeof p->mpi_words, "rank %d says that MPI cannot have its GPU's: `hpccoll info` there",
@@ -167,7 +168,7 @@ static void say_fast(hc__plane *p) {
 /* A hierarchy whose nodes are the groups that NCCL joins. */
 static int open_fast(hc__plane *p) {
     hc_hierarchy_config place = p->parts.place;
-    int32_t all = place.set_size; /* the hierarchy takes no more than the smallest node has */
+    int32_t all = place.set_size; /* the hierarchy limits it to the ranks of the smallest node */
     place.node_of = p->group_of;
     place.rails = place.rails > 0 ? place.rails : all;
     place.chunk_most = CHUNK_MOST;
@@ -198,7 +199,7 @@ int hc__plane_open_test(hc__plane *p) {
                  p->device->pci, p->comms.text);
         if (p->config.mode != HC_DEVICE_AUTO)
             return HC_TRANSPORT;
-        p->comms.text[0] = 0; /* no failure */
+        p->comms.text[0] = 0; /* not a failure */
     } else if (is_idle(p) && p->comms.against >= 0) {
         snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host: MPI does not get its memory (%s)",
                  p->device->number, p->device->pci, p->mpi_words);

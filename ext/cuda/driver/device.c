@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.c - the devices that this process has opened: one entry a number, shared by all who open it.
+ * device.c - the devices that this process has opened: one entry per device number, with a count of its users.
  */
 #include "cuda/driver/device_own.h"
 #include "cuda/driver/device_pool.h"
@@ -27,7 +27,7 @@ typedef struct device {
 } device;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static device *devices; /* open ones: contexts, streams and memory of a driver are the process's, too */
+static device *devices; /* open ones; per process, as the driver's contexts, streams and memory are */
 
 static device *device_of(hc_device *base) {
     return (device *)base;
@@ -68,7 +68,7 @@ int hc_device_of(const hc_device *d, const void *address) {
     return d->driver.pointer_fact(&number, HC_POINTER_DEVICE, hc__address(address)) == 0 ? number : -1;
 }
 
-/* The primary context, made by whoever is first, and the kernels in it. */
+/* Retains the primary context, which the first user creates, and loads the kernels into it. */
 static int begin(device *d, char *why) {
     hc_driver *driver = &d->base.driver;
     char text[512] = "";
@@ -94,7 +94,7 @@ static int begin(device *d, char *why) {
     return status < 0 ? refuse(why, text, "`nvidia-smi` on this node tells more") : HC_OK;
 }
 
-/* The number that was asked for, checked. */
+/* Resolves HC_DEVICE_CURRENT and checks the number. */
 static int find_number(const hc_driver *driver, int number, char *why) {
     int current = 0;
     char text[128];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_pool.c - blocks of memory that were asked for once, and who has them.
+ * device_pool.c - a cache of memory blocks, on the device and pinned.
  */
 #include "cuda/driver/device_pool.h"
 
@@ -14,7 +14,7 @@ struct hc__block {
     size_t bytes;
     enum hc__memory_kind kind;
     uint8_t taken;
-    hc_gpu_event used; /* of a result: the last work that may read it; or NULL */
+    hc_gpu_event used; /* of a result: follows the last work that may read it; or NULL */
 };
 
 static void free_block(hc__pool *p, hc__block **at) {
@@ -29,12 +29,12 @@ static void free_block(hc__pool *p, hc__block **at) {
     free(b);
 }
 
-/* It is not taken, and nothing that was launched uses it. */
+/* 1: nobody holds the block, and no launched work uses it. */
 static int is_free(const hc__pool *p, const hc__block *b) {
     return !b->taken && (!b->used || p->driver->event_query(b->used) == 0);
 }
 
-/* The smallest that fits, and is not twice too large: what is kept for large ones is not given to small ones. */
+/* The smallest block that fits. A block more than twice too large is left for large requests. */
 static hc__block *find_free(const hc__pool *p, enum hc__memory_kind kind, size_t bytes) {
     hc__block *best = NULL;
     for (hc__block *b = p->blocks; b; b = b->next)
@@ -110,7 +110,7 @@ void hc__pool_give_behind(hc__pool *p, void *memory, hc_gpu_stream stream) {
     int status = b->used ? 0 : p->driver->event_new(&b->used, HC_EVENT_DISABLE_TIMING);
     if (!status)
         status = p->driver->event_record(b->used, stream);
-    b->taken = status != 0; /* nobody knows when it is free: better lost than used twice */
+    b->taken = status != 0; /* without the event nothing shows when the block is free, so it stays taken */
 }
 
 void hc__pool_free(hc__pool *p) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_pool.h - memory on a device and pinned beside it, which is kept for whoever asks next: private to device.c.
+ * device_pool.h - a cache of device memory and pinned memory: private to device.c.
  *
- * To ask the driver for memory is slow, and to give it back waits for the device. One thread at a time, in the device's
+ * Allocating from the driver is slow, and freeing waits for the device. Callers hold the device's lock and are in its
  * context.
  */
 #ifndef HC_DEVICE_POOL_H
@@ -19,8 +19,8 @@ typedef struct hc__pool {
 
 int hc__pool_take(hc__pool *, enum hc__memory_kind, size_t bytes, void **memory); /* OK or NO_MEMORY */
 void hc__pool_give(hc__pool *, void *memory);
-/* What was launched in `stream` before may still use it. */
+/* Work that was launched in `stream` before this call may still use it. */
 void hc__pool_give_behind(hc__pool *, void *memory, hc_gpu_stream stream);
-void hc__pool_free(hc__pool *); /* all of it, and waits for the device */
+void hc__pool_free(hc__pool *); /* waits for the device */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c - finds the driver of a GPU, fills its table, and asks whether there is a device, or one in use.
+ * driver.c - finds the driver of a GPU, fills its table of functions, and asks for the devices.
  */
 #include "cuda/driver/driver.h"
 
@@ -18,7 +18,7 @@ const char *hc_driver_text(const hc_driver *driver, int status) {
     return driver->error_text(status, &text) == 0 && text ? text : "unknown error";
 }
 
-/* A first call of the driver: its failure makes the whole of it unusable. */
+/* Checks one of the first calls: a failure makes the driver unusable. */
 static int first(hc_driver *driver, const char *call, int status) {
     if (status == 0)
         return HC_OK;

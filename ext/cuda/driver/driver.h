@@ -2,8 +2,9 @@
  *
  * driver.h - the functions of a GPU's driver, as a table that is filled at run time.
  *
- * The driver API (libcuda) and not the runtime library: its symbols carry versions and stay, so that one binary serves
- * CUDA 11, 12 and 13, it comes with the kernel's driver, and its primary context is the one that PyTorch and CuPy use.
+ * It uses the driver API (libcuda) and not the runtime library, for three reasons. Its symbols have versions and stay,
+ * so one binary serves CUDA 11, 12 and 13. It comes with the kernel's driver. Its primary context is the one that
+ * PyTorch and CuPy use.
  */
 #ifndef HC_DRIVER_H
 #define HC_DRIVER_H
@@ -63,19 +64,19 @@ typedef void *hc_gpu_context, *hc_gpu_stream, *hc_gpu_event, *hc_gpu_module, *hc
 typedef struct hc_driver {
     hc_library library;
     int version; /* 12080: CUDA 12.8, the newest that this driver speaks */
-    int devices; /* that this process may use */
+    int devices; /* number of devices that this process may use */
 #define X(member, symbol, arguments) int(*member) arguments;
     HC_DRIVER_FUNCTIONS(X)
 #undef X
 } hc_driver;
 
 /* Opens the driver, initialises it and counts devices; `named`: the knob's value or NULL. OK, or UNSUPPORTED with
- * library.text and library.remedy. What follows a call of this must not fork and use the driver in the child. */
+ * library.text and library.remedy. After this call a process must not fork and use the driver in the child. */
 int hc_driver_open(hc_driver *, const char *named);
 /* The number of the device whose context this thread uses; -1: none, or this process has opened no driver. Opens and
  * initialises nothing. */
 int hc_driver_current(const char *named);
-/* What the driver says about a status of its own; never NULL. */
+/* The driver's text for one of its statuses; never NULL. */
 const char *hc_driver_text(const hc_driver *, int status);
 
 #endif

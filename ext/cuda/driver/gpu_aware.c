@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu_aware.c - whether MPI is given this device's memory.
+ * gpu_aware.c - decides whether MPI gets pointers to this device's memory.
  */
 #include "cuda/driver/device_own.h"
 #include "cuda/driver/gpu_aware.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu_aware.h - whether MPI is given a device's memory as it is: what a knob and a site's proofs say.
+ * gpu_aware.h - whether MPI gets pointers to device memory: a knob and a site's proofs decide.
  *
- * A wrong belief is a crash or a wrong sum, so that nothing is believed: `hpccoll doctor --gpu-aware` tries, and
- * records what it tried with. Python compares what all but the device tell; here is the device.
+ * A wrong guess means a crash or a wrong sum, so nothing is guessed: `hpccoll doctor --gpu-aware` tries it and records
+ * the setup of the trial. Python compares the rest of the setup with this job's; this file compares the device.
  */
 #ifndef HC_GPU_AWARE_H
 #define HC_GPU_AWARE_H
@@ -14,7 +14,7 @@
 #define HC_GPU_AWARE_MODES(X)                                            \
     X(NO, "no")     /* through pinned memory */                          \
     X(AUTO, "auto") /* where it is proved, for this device and driver */ \
-    X(YES, "yes")   /* the user's word */
+    X(YES, "yes")   /* the user says so */
 enum hc_gpu_aware_mode {
 #define X(name, text) HC_GPU_AWARE_##name,
     HC_GPU_AWARE_MODES(X)
@@ -25,15 +25,15 @@ int hc_gpu_aware_named(const char *name); /* -1: no such name */
 
 typedef struct hc_gpu_aware {
     int mode;                  /* the same on all ranks */
-    const char *const *proofs; /* devices that it is proved for, as hc_device_identity() writes them; ends with NULL */
+    const char *const *proofs; /* devices with a proof, as hc_device_identity() writes them; ends with NULL */
     const char *why;           /* why there are none; or NULL */
 } hc_gpu_aware;
 
-/* "NVIDIA H200, CUDA 12.8": what a proof is for. */
+/* "NVIDIA H200, CUDA 12.8": the device of a proof. */
 struct hc_device;
 void hc_device_identity(const struct hc_device *, char *text, size_t room);
 
-/* 1, or 0; `words` says why, to follow "between nodes". */
+/* 1 or 0; `words` gets the reason, a phrase that follows "between nodes". */
 int hc__gpu_aware(const hc_gpu_aware *, const struct hc_device *, char *words, size_t room);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * library.c - opens a library at run time: the documented order, and every failure in words.
+ * library.c - opens a library at run time, in the documented order, and records every failure as text.
  */
 #include "cuda/driver/library.h"
 
@@ -30,7 +30,7 @@ int hc_library_refuse(hc_library *library, const char *remedy, const char *forma
     return HC_UNSUPPORTED;
 }
 
-/* Tries one name; what went wrong is added to the text. */
+/* Tries one name; adds a failure to the text. */
 static int try(hc_library *library, const char *name, int in_process) {
     library->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | (in_process ? RTLD_NOLOAD : 0));
     if (library->handle)
@@ -38,7 +38,7 @@ static int try(hc_library *library, const char *name, int in_process) {
     const char *why = dlerror();
     if (in_process)
         say(library, "%s is not in this process; ", name);
-    else if (!why || strncmp(why, name, strlen(name)) == 0) /* the linker's words name the file already */
+    else if (!why || strncmp(why, name, strlen(name)) == 0) /* the linker's text names the file already */
         say(library, "%s; ", why ? why : name);
     else
         say(library, "%s: %s; ", name, why);
@@ -94,8 +94,8 @@ static int open_and_fill(hc_library *library, const hc_search *search, const hc_
     return fill(library, search, symbols, n, table);
 }
 
-/* One at a time: what dlopen() writes about a library on one thread is read here on another. The linker's own lock
- * orders the two, too, but that is its affair: its records are promised to nobody without it. */
+/* One thread at a time: this reads dlopen()'s records of a library, which another thread's dlopen() may write. The
+ * linker has a lock for them, but does not promise that callers may rely on it. */
 int hc_library_open(hc_library *library, const hc_search *search, const hc_symbol *symbols, int n, void *table) {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one_at_a_time);

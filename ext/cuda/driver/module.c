@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * module.c - kernels are loaded from their text, launched, and what the driver says to that.
+ * module.c - loads kernels from their text and launches them.
  */
 #include "cuda/driver/module.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS 2048u /* at most, in a launch: several waves on any GPU, and much work for each block. An estimate */
+#define BLOCKS 2048u /* per launch at most: several waves on any GPU, and enough work for each block. An estimate */
 
 int hc_module_failed(hc_module *m, const char *what, int status) {
     snprintf(m->text, sizeof m->text, "%s: %s (%d)", what, hc_driver_text(m->driver, status), status);

@@ -2,8 +2,8 @@
  *
  * module.h - a set of kernels that the driver has compiled from their text: private to pack_launch.c and sum_launch.c.
  *
- * A driver of any age since CUDA 11 compiles the text when it is first loaded, for the GPU that is there, and keeps the
- * result in its cache: no compiler of ours is needed where hpccoll is built or runs.
+ * Every driver since CUDA 11 compiles the text for the GPU at hand when it is first loaded, and caches the result. So
+ * neither the build nor the job needs a CUDA compiler.
  */
 #ifndef HC_MODULE_H
 #define HC_MODULE_H
@@ -26,13 +26,13 @@ typedef struct hc_module {
     char text[256]; /* of the last failure */
 } hc_module;
 
-/* Loads them from their file in the folder; TRANSPORT with text where it cannot be read or the driver refuses: then
- * they are still to be closed. */
+/* Loads the kernels from their file in the folder. TRANSPORT with text where it cannot be read or the driver refuses;
+ * close() is needed after a failure, too. */
 int hc_module_open(hc_module *, const hc_driver *, const hc_module_text *, const char *folder);
 void hc_module_close(hc_module *); /* all launches must be done */
-/* A launch of as many blocks as the work has, or fewer that share it, in `stream`. OK, or TRANSPORT with text. */
+/* Launches `blocks` blocks in the stream, or fewer that share the work. OK, or TRANSPORT with text. */
 int hc_module_launch(hc_module *, int kernel, uint64_t blocks, unsigned threads, void *job, hc_gpu_stream);
-/* TRANSPORT, and in the text what was done and the driver's word for its status. */
+/* Returns TRANSPORT; the text gets `what` and the driver's text for the status. */
 int hc_module_failed(hc_module *, const char *what, int status);
 
 #endif

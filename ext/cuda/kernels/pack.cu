@@ -3,13 +3,13 @@
  * pack.cu - gathers many tensors into the fusion buffer, with cast and scale, and spreads it again: one launch each.
  *
  * The work is cut into chunks of equal size whatever the tensors' sizes, and every block takes an equal run of them:
- * one search for the first, the next ones follow. (A fixed number of blocks a tensor, as is common, leaves most of the
- * device idle behind one large tensor.) Where both sides are aligned a thread moves 16 bytes at a time, several before
- * it stores any; else it moves elements, neighbouring threads neighbouring ones.
+ * one search for the first, the next ones follow. (The common choice, a fixed number of blocks per tensor, leaves most
+ * of the device idle while one large tensor runs.) Where both sides are aligned a thread moves 16 bytes at a time and
+ * loads several before it stores any; else it moves elements, neighbouring threads neighbouring elements.
  *
- * What is shipped is pack.ptx.inc, made from this by ptx.py; a test compares.
- *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from in float32, with a float64 in float64; one rounding; where the width
- *                         stays the same, divided by `divisor` before that
+ * ptx.py makes hpccoll/_kernels/pack.ptx from this file; a test compares them.
+ *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from, in float32 (in float64 if either type is
+ *                         float64), rounded once; if the width stays the same, divided by `divisor` before
  *     hc_pack_copyN       elements of N bytes as they are
  */
 #include "cuda/kernels/pack_job.h"
@@ -49,13 +49,13 @@ INLINE unsigned entry_with(const hc_pack_job *job, unsigned chunk) {
     return low;
 }
 
-/* The first of the chunks that a block does: runs of equal length, to within one. */
+/* The first chunk of a block; the blocks' runs of chunks differ in length by at most one. */
 INLINE unsigned share_of(unsigned chunks, unsigned block, unsigned blocks) {
     unsigned more = chunks % blocks;
     return chunks / blocks * block + (block < more ? block : more);
 }
 
-/* ---- what a value is multiplied and divided by ---------------------------------------------------------- */
+/* ---- factor and divisor ------------------------------------------------------------------------------ */
 
 typedef struct {
     float factor, divisor;
@@ -64,7 +64,7 @@ typedef struct {
     double factor, divisor;
 } by_double;
 
-/* Only kernels that keep the width divide: a division takes registers, and no mean is narrowed here. */
+/* Only kernels that keep the width divide: a division takes registers, and these kernels never narrow a mean. */
 INLINE float scaled_float(float x, by_float by, int divides) {
     return !divides || by.divisor == 1 ? by.factor * x : by.factor * x / by.divisor;
 }

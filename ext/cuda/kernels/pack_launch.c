@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_launch.c - launches the pack kernels; a long table of tensors goes before.
+ * pack_launch.c - launches the pack kernels; first copies a long table of tensors to the device.
  */
 #include "cuda/kernels/pack.h"
 
@@ -44,7 +44,7 @@ void hc_packer_close(hc_packer *packer) {
     memset(packer, 0, sizeof *packer);
 }
 
-/* Room for n entries, with some to spare: this happens seldom (freeing device memory waits for the device). */
+/* Makes room for 2 n entries, so that it seldom grows: freeing device memory waits for the device. */
 static int grow_table(hc_packer *packer, int i, int n) {
     int room = 2 * n, status;
     void *host = NULL;
@@ -62,7 +62,7 @@ static int grow_table(hc_packer *packer, int i, int n) {
     return HC_OK;
 }
 
-/* Brings the entries to the device: OK; HC_PACK_BUSY: the table is still read; else a status. */
+/* Copies the entries to the device: OK; HC_PACK_BUSY: a launch still reads the table; else a status. */
 static int send_table(hc_packer *packer, int n, hc_pack_job *job, hc_gpu_stream stream) {
     int i = packer->next, status = packer->module.driver->event_query(packer->table[i].used);
     if (status == HC_DRIVER_NOT_READY)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_loop.h - one kernel of pack.cu: from FROM to TO, computing in REAL, or of elements of type COPY as they are.
+ * pack_loop.h - one kernel of pack.cu: converts FROM to TO in REAL arithmetic, or copies elements of type COPY.
  */
 #ifdef COPY
 #define IN COPY
@@ -18,7 +18,7 @@
 #define LANES ((int)(HC_PACK_UNIT / (sizeof(IN) < sizeof(OUT) ? sizeof(IN) : sizeof(OUT)))) /* of a vector */
 #define WORDS_IN (LANES * (int)sizeof(IN) / 4)
 #define WORDS_OUT (LANES * (int)sizeof(OUT) / 4)
-#define AT_ONCE (16 / (WORDS_IN > WORDS_OUT ? WORDS_IN : WORDS_OUT)) /* vectors on the way: 64 bytes a thread */
+#define AT_ONCE (16 / (WORDS_IN > WORDS_OUT ? WORDS_IN : WORDS_OUT)) /* vectors in flight: 64 bytes per thread */
 
 typedef union {
     unsigned word[WORDS_IN];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_plan.c - which kernel packs a pair of types, and which chunks of work there are.
+ * pack_plan.c - chooses the kernel for a pair of types, and divides the work into chunks.
  */
 #include "cuda/kernels/pack.h"
 
@@ -26,7 +26,7 @@ static int float_of(int dtype) {
     return dtype >= HC_FLOAT16 && dtype <= HC_FLOAT64 ? dtype - HC_FLOAT16 : -1;
 }
 
-/* A complex number is two floats; what is copied as it is moves in parts of 8 bytes at most. */
+/* A complex number counts as two floats, so a copy moves parts of 8 bytes at most. */
 static int part_of(int dtype, int *parts) {
     *parts = dtype == HC_COMPLEX64 || dtype == HC_COMPLEX128 ? 2 : 1;
     return dtype == HC_COMPLEX64 ? HC_FLOAT32 : dtype == HC_COMPLEX128 ? HC_FLOAT64 : dtype;

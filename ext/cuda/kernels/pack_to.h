@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack_to.h - the kernels of pack.cu from one type (FROM) to all, computing in REAL; included once for each.
+ * pack_to.h - the kernels of pack.cu from one type (FROM) to all types, in REAL arithmetic; included once per FROM.
  */
 #define TO f16
 #include "cuda/kernels/pack_loop.h"

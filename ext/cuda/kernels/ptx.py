@@ -2,13 +2,13 @@
 """Make hpccoll/_kernels/pack.ptx from pack.cu, and sum.ptx from sum.cu, with a pinned compiler that needs no GPU.
 
     pip install --target FOLDER --no-deps nvidia-cuda-nvrtc-cu12==12.4.127
-    python ext/cuda/kernels/ptx.py FOLDER            rewrite them
-    python ext/cuda/kernels/ptx.py FOLDER --check    change nothing; exit status 1 if one is not up to date
-    python ext/cuda/kernels/ptx.py FOLDER --cubin sm_90 INTO    INTO/pack.cubin...: one GPU's, by any NVRTC from 12 on
+    python ext/cuda/kernels/ptx.py FOLDER            write both files
+    python ext/cuda/kernels/ptx.py FOLDER --check    change nothing; exit status 1 if a file is stale
+    python ext/cuda/kernels/ptx.py FOLDER --cubin sm_90 INTO    INTO/pack.cubin, for one GPU, by any NVRTC since 12
 
-Compiled for compute_70 and with its version lowered to 7.0, the text is taken by every driver since CUDA 11 and every
-GPU since Volta. That is sound as long as it uses no instruction that came later; an assembler with the version's
-rules is the judge (tests/cuda/test_ptx.py).
+The text is compiled for compute_70 and its version is lowered to 7.0, so every driver since CUDA 11 and every GPU since
+Volta accepts it. This is correct as long as the text uses no later instruction; tests/cuda/test_ptx.py checks it with
+an assembler that knows version 7.0.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Compiler:
             raise SystemExit(f"{name}: {self.library.nvrtcGetErrorString(status).decode()}")
 
     def compile(self, name: str, kind: str, architecture: str) -> bytes:
-        """NAME.cu as "PTX" for compute_70, or as "CUBIN" for sm_90."""
+        """Compile NAME.cu to "PTX" for compute_70, or to "CUBIN" for sm_90."""
         program = ctypes.c_void_p()
         source = (HERE / f"{name}.cu").read_bytes()
         self("nvrtcCreateProgram", ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None)
@@ -60,7 +60,7 @@ class Compiler:
 
 
 def ptx(compiler: Compiler, name: str) -> str:
-    """The text that is shipped: no comments but the head, no empty lines, the version lowered."""
+    """Return the text for the package: without comments and empty lines, with a head and the lower version."""
     text = compiler.compile(name, "PTX", "compute_70").decode().rstrip("\0")
     lines = [line for line in (re.sub(r"//.*", "", line).rstrip() for line in text.splitlines()) if line]
     changed = [VERSION if line.startswith(".version") else line for line in lines]

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum.cu - what the net's algorithms add up, where it lies in a device's memory: to[i] = from[0][i] + from[1][i] + ...
+ * sum.cu - reductions of the net's algorithms in device memory: to[i] = from[0][i] + from[1][i] + ...
  *
- * The same values as on the host (ext/transport/kernels/vector.h): in the sources' order; float16 and bfloat16 in
- * float32, rounded once; integers wrap; of least and greatest once a NaN is always a NaN, and of equal values the first
- * stays. A mean is the sum, divided once. Here float32 and float64 are added up in their own type, as NCCL does in a
- * node: the host adds them up in more.
+ * The results are those of the host (ext/transport/kernels/vector.h): sources in order; float16 and bfloat16 in
+ * float32, rounded once; integers wrap; least and greatest keep a NaN, and keep the first of equal values. A mean is
+ * the sum, divided once. One difference: float32 and float64 are added in their own type, as NCCL does; the host uses a
+ * wider type.
  *
- * A thread takes 16 bytes of each source in turn, reads all before it writes, and goes on a grid's width further.
- * Whether as many threads as fit hide the latency of that, no GPU has measured.
+ * A thread takes 16 bytes of each source in turn, reads all before it writes, and strides by the width of the grid. It
+ * is not measured yet whether enough threads fit to hide the latency.
  *     hc_sum_T     i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64
  */
 #include "cuda/kernels/sum_job.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum_launch.c - chooses among the kernels that add up, and launches one.
+ * sum_launch.c - chooses a kernel of sum.cu and launches it.
  */
 #include "cuda/kernels/sum.h"
 
 #include <stdio.h>
 
-#define VECTOR 16 /* bytes: what one access moves at most */
+#define VECTOR 16 /* bytes: the largest access */
 
 /*    dtype     kernel      */
 #define KERNELS(X)             \

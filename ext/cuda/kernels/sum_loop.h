@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum_loop.h - one kernel of sum.cu: elements of type T, added up as WIDE (with WIDEN and NARROW to and from it; left
- * out: as they are). DIVIDE makes the mean.
+ * sum_loop.h - one kernel of sum.cu: adds elements of type T as WIDE. WIDEN and NARROW convert; by default WIDE is T.
+ * DIVIDE makes the mean.
  */
 #ifndef WIDE
 #define WIDE T
@@ -22,7 +22,7 @@ typedef union {
         sum[i] = MADE(a, b);              \
     }
 
-/* One branch for n elements; n is known when this is compiled. */
+/* One branch per n elements; n is a constant. */
 INLINE void NAME(fold_)(WIDE *sum, const T *x, int n, unsigned operation) {
     if (operation == HC_SUM_ADD) {
         FOLD(ADD)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * values.h - what the kernels are written in: types, their conversions, accesses of 16 bytes.
+ * values.h - the kernels' types, their conversions, and accesses of 16 bytes.
  *
- * The part that C and CUDA share, without another header: the tests compile the kernels for the host and bring their
- * own of the first part (tests/cuda/fake/values_host.h).
+ * It includes no other header. The tests compile the kernels for the host, with their version of the first part
+ * (tests/cuda/fake/values_host.h).
  */
 #ifndef HC_VALUES_H
 #define HC_VALUES_H
@@ -12,7 +12,7 @@
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define INLINE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define ROLLED _Pragma("unroll 1") /* the text is shipped, and compiled by the driver: keep it short */
+#define ROLLED _Pragma("unroll 1") /* the driver compiles the text: keep it short */
 
 INLINE float from_f16(unsigned short x) {
     float y;
@@ -47,7 +47,8 @@ INLINE void store16(unsigned long long to, const unsigned *from) {
                  : "l"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                  : "memory");
 }
-/* Words of the table, whose address is not an argument's: asm, so that the two ways to an entry stay two. */
+/* Reads a word of the table in device memory. As asm, so that the compiler does not merge this with the reads of
+ * entries in the arguments. */
 INLINE unsigned long long load8(unsigned long long from) {
     unsigned long long x;
     asm volatile("ld.global.u64 %0, [%1];" : "=l"(x) : "l"(from));
@@ -69,7 +70,7 @@ INLINE float from_bf16(bf16 x) {
     return as_float((unsigned)x << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one. */
+/* To nearest, ties to even; a NaN stays a NaN. */
 INLINE bf16 f32_to_bf16(float x) {
     unsigned bits = as_bits(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -77,7 +78,7 @@ INLINE bf16 f32_to_bf16(float x) {
     return (bf16)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* By way of float32 rounded to odd, which keeps what the second rounding must know (Boldo and Melquiond, 2008). */
+/* First rounds to odd in float32, which makes the second rounding exact (Boldo and Melquiond, 2008). */
 INLINE bf16 f64_to_bf16(double x) {
     float near = (float)x;
     unsigned bits = as_bits(near);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comms.c - makes a communicator, watches it, ends it.
+ * comms.c - creates an NCCL communicator, watches it, ends it.
  */
 #include "cuda/nccl/comms.h"
 
@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum { FACTS, IDS, INIT, READY };
-/* What a rank tells: NCCL's version or -1, the GPU's address on its bus, whether MPI may have its memory. */
+/* The facts of a rank: NCCL's version or -1, the GPU's PCI address, whether MPI may read its memory. */
 enum { VERSION, PLACE, GPU_AWARE, NFACTS };
 #define CLOSE_TRIES 3000 /* milliseconds */
 
@@ -20,7 +20,7 @@ uint64_t hc__comms_now(void) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------ */
+/* ---- error texts ------------------------------------------------------------------------------------------------ */
 
 /* "NCCL 2.28.9 on rank 3 (device 1, 0000:4b:00.0)" */
 static int name(const hc__comms *c, char *text, size_t room) {
@@ -30,7 +30,7 @@ static int name(const hc__comms *c, char *text, size_t room) {
                     c->alone ? "" : " on ", c->rank, c->device->number, c->device->pci);
 }
 
-/* NCCL's own words for a status. */
+/* Writes NCCL's text for a status. */
 static int failed(hc__comms *c, const char *call, int status) {
     const char *last = c->nccl.last_error ? c->nccl.last_error(c->comm) : NULL;
     int at = name(c, c->text, sizeof c->text);
@@ -57,14 +57,14 @@ static int forbid(hc__comms *c) {
 
 /* ---- facts ------------------------------------------------------------------------------------------------------ */
 
-/* The address as a number: "0000:4a:00.0" */
+/* A PCI address such as "0000:4a:00.0" as a number. */
 static int64_t place_number(const char *pci) {
     unsigned domain = 0, bus = 0, device = 0, function = 0;
     sscanf(pci, "%x:%x:%x.%x", &domain, &bus, &device, &function);
     return (int64_t)domain << 16 | (int64_t)bus << 8 | (int64_t)device << 3 | function;
 }
 
-/* `bytes` of each rank to all, by way of the host. */
+/* Starts an allgather of `bytes` per rank through the host. */
 static int gather(hc__comms *c, const void *own, void *all, int64_t bytes) {
     c->piece = (hc_piece){
         .in = own, .out = all, .count = bytes, .row = bytes, .rows = 1, .scale = 1.0, .out_capacity = bytes * c->size};
@@ -120,7 +120,7 @@ static int judge_version(hc__comms *c, int32_t r) {
     return 0;
 }
 
-/* NCCL refuses two ranks on one GPU, and would not say which. */
+/* NCCL refuses two ranks on one GPU, but does not name them. */
 static int judge_place(hc__comms *c, int32_t r) {
     for (int32_t q = 0; q < r && !c->shares; q++) {
         int64_t at = fact(c, r, PLACE);

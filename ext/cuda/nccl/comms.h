@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comms.h - a communicator of NCCL for some ranks of a set, from what all ranks say about themselves to its end.
+ * comms.h - an NCCL communicator for some ranks of a set: its setup, use and end.
  *
- *     facts   each rank tells its version of NCCL, its GPU, and whether MPI may have that one's memory, to all others
- *             through the host's data plane
- *     ids     the first rank of each group makes an id and tells it
- *     init    NCCL connects the ranks, while it is asked how far it is
+ *     facts   the ranks exchange, on the host, their NCCL version, their GPU, and whether MPI may read its memory
+ *     ids     the first rank of each group makes an id and sends it to the others
+ *     init    NCCL connects the ranks; the test polls it
  *
- * None of it blocks. Where the facts forbid NCCL, all ranks learn the same sentence. Ids are told rather than made by
- * ncclCommSplit(): a split is a collective of all ranks of another communicator (docs/decisions/0021, 0024).
+ * Nothing here blocks. Where the facts forbid NCCL, all ranks get the same text. Ids are exchanged because
+ * ncclCommSplit() would need all ranks of another communicator (docs/decisions/0021, 0024).
  */
 #ifndef HC_COMMS_H
 #define HC_COMMS_H
@@ -23,12 +22,12 @@ typedef struct hc__comms {
     int32_t rank, size; /* in the set */
     const int32_t *node_of;
     const int32_t *group_of; /* ranks of one group get a communicator together */
-    uint8_t shares;          /* ranks may be on one GPU: a test's business */
-    uint8_t alone;           /* all groups have one rank: facts are told, NCCL is not opened, and there is no comm */
-    uint8_t gpu_aware;       /* what this rank says */
-    uint64_t patience;       /* ns without progress until it is given up; 0: never */
+    uint8_t shares;          /* ranks may use one GPU: only in tests */
+    uint8_t alone;           /* all groups have one rank: facts are exchanged, NCCL stays closed, no comm */
+    uint8_t gpu_aware;       /* this rank's fact */
+    uint64_t patience;       /* ns without progress until it fails; 0: never */
 
-    int32_t against; /* the first rank that says MPI may not have its GPU's memory; -1: none does */
+    int32_t against; /* the first rank whose device memory MPI may not read; -1: none */
     hc_nccl nccl;
     hc_nccl_comm comm; /* NULL: alone */
     int32_t group_rank, group_size;
@@ -47,14 +46,14 @@ typedef struct hc__comms {
 void hc__comms_begin(hc__comms *, const char *named, const char *const *files);
 /* HC_DONE: usable, or forbidden; else enum hc_progress, or a status with text. */
 int hc__comms_test(hc__comms *);
-/* Whether what was asked of NCCL has been taken in: HC_DONE, HC_IDLE: not yet; else a status with text. `status`: what
- * the call itself answered, or HC_NCCL_IN_PROGRESS to ask again. */
+/* HC_DONE: NCCL has finished the call; HC_IDLE: not yet; else a status with text. `status`: the result of the call, or
+ * HC_NCCL_IN_PROGRESS to ask again. */
 int hc__comms_settle(hc__comms *, const char *call, int status);
-/* HC_IDLE while patience lasts, counted from the last move; then a status with text. */
+/* HC_IDLE until `patience` has passed since the last progress; then a status with text. */
 int hc__comms_wait(hc__comms *, const char *what);
-/* Ends what is under way: its streams come to their end, with any values. */
+/* Aborts running operations: their streams end, and the values are undefined. */
 void hc__comms_abort(hc__comms *);
-void hc__comms_close(hc__comms *); /* waits a little for the others; then aborts */
+void hc__comms_close(hc__comms *); /* waits a little for the other ranks, then aborts */
 
 uint64_t hc__comms_now(void); /* ns */
 

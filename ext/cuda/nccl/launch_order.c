@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_order.c - asks for a place in the order of launches, waits for it, ends it.
+ * launch_order.c - gets a place in the order of launches, waits for its turn, releases it.
  */
 #include "cuda/nccl/launch_order.h"
 
@@ -36,7 +36,7 @@ static int agree(hc__launch_slot *t) {
     return HC_DONE;
 }
 
-/* A number that was proposed only grows until it is agreed. */
+/* The agreed number is at least the proposed one, so a batch with a larger proposal cannot come first. */
 static int is_first(const hc__launch_slot *t) {
     for (const hc__launch_slot *other = t->order->first; other; other = other->next)
         if (other->number < t->number || (other->number == t->number && other->set < t->set))

@@ -2,9 +2,8 @@
  *
  * nccl.h - the functions of NCCL, as a table that is filled at run time.
  *
- * Types and codes are those of NCCL's public header, as far as they are used: 2.14 has all of it. Only the part of its
- * configuration that 2.18 has is declared: the library copies as much as `size` says and fills in the defaults of what
- * it knows beyond `version`.
+ * Types and codes are those of NCCL's public header, as far as they are used; 2.14 has all of them. The configuration
+ * is that of 2.18: the library copies `size` bytes, and uses defaults for the fields that came after `version`.
  */
 #ifndef HC_NCCL_H
 #define HC_NCCL_H
@@ -40,7 +39,7 @@ typedef struct hc_nccl_id {
 } hc_nccl_id; /* by value */
 typedef void *hc_nccl_comm;
 
-#define HC_NCCL_UNDEFINED INT32_MIN /* of a field of the configuration: the library's default */
+#define HC_NCCL_UNDEFINED INT32_MIN /* in the configuration: the library's default */
 typedef struct hc_nccl_config {
     size_t size;
     uint32_t magic, version;
@@ -86,8 +85,8 @@ typedef struct hc_nccl {
 #undef X
 } hc_nccl;
 
-/* Opens NCCL, which needs no driver for that. `named`: the knob's value or NULL; `files`: where Python's packages may
- * have it, ends with NULL. OK, or UNSUPPORTED with library.text and library.remedy. */
+/* Opens NCCL; this needs no driver. `named`: the knob's value or NULL; `files`: paths in Python packages, ends with
+ * NULL. OK, or UNSUPPORTED with library.text and library.remedy. */
 int hc_nccl_open(hc_nccl *, const char *named, const char *const *files);
 /* 22809: "2.28.9" */
 void hc_nccl_version_text(int version, char *text, size_t room);

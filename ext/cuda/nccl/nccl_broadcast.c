@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_broadcast.c - where the stages of a broadcast are others than a sum's.
+ * nccl_broadcast.c - the stages of a broadcast, where they differ from those of an allreduce.
  *
  *     the root's node   reduce    the root's tensors -> buffer -> ncclBroadcast: every driver of the net has its shard
  *                       spread    buffer -> tensors
  *     other nodes       reduce    nothing: the slot is free
- *                       spread    as of a sum: NCCL's allgather of what the net has brought, buffer -> tensors
+ *                       spread    as for a sum: NCCL's allgather of the shards that the net brought, buffer -> tensors
  *
- * A node's ranks know in which of the two they are, so that they call their communicator in one order. Bytes: the
- * root's node sends every byte once, the others receive it once, each driver its rail's part of them; over PCIe goes
- * the same.
+ * All ranks of a node know which of the two cases applies, so they call their communicator in one order. The root's
+ * node sends every byte once and each other node receives it once, split among the rails; the same bytes cross PCIe.
  */
 #include "cuda/nccl/nccl_node.h"
 

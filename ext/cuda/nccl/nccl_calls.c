@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_calls.c - which types and reductions NCCL has, the calls that sum and gather a chunk, and how long they may
- * take.
+ * nccl_calls.c - the types and reductions of NCCL, the calls that sum and gather a chunk, and their time limit.
  */
 #include "cuda/nccl/nccl_node.h"
 
 #include <stdio.h>
 
-/* ---- what NCCL knows -------------------------------------------------------------------------------------------- */
+/* ---- types and reductions --------------------------------------------------------------------------------------- */
 
 int hc__nccl_dtype(int dtype) {
     static const int codes[HC_DTYPE_COUNT] = {
@@ -19,7 +18,7 @@ int hc__nccl_dtype(int dtype) {
     return codes[dtype] - 1;
 }
 
-/* The mean of integers is an exact sum that is divided, which NCCL does in another way. */
+/* -1 for a mean of integers: it divides the exact sum, which NCCL cannot do. */
 int hc__nccl_op(int reduction, int dtype) {
     static const int codes[HC_REDUCTION_COUNT] = {[HC_SUM] = 1 + HC_NCCL_SUM,
                                                   [HC_AVERAGE] = 1 + HC_NCCL_SUM,
@@ -61,7 +60,7 @@ int hc__nccl_wait_for_device(hc__nccl_node *n, const char *what) {
 
 /* ---- allreduce's calls ------------------------------------------------------------------------------------------ */
 
-/* Sums of all shards where they are driven: one call, or one per rail. */
+/* Each rail's driver gets the sum of its shard: one call, or one per rail. */
 int hc__nccl_call_reduce(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     const hc_nccl *nccl = &n->comms->nccl;
     const char *from = slot->in_place ? slot->in_place : slot->buffer;

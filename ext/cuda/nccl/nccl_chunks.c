@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_chunks.c - what a chunk of a batch holds, and its way between the tensors and the buffer.
+ * nccl_chunks.c - the ranges of tensors in a chunk of a batch, and their copies to and from the buffer.
  *
- * All that decides here is agreed: counts, types, scale factors. Where a rank's tensors lie is its own: whether it
- * packs them or gives them to NCCL as they are, no other rank can tell.
+ * All ranks agree on counts, types and scale factors, and only these decide which calls of NCCL are made. The addresses
+ * of tensors differ per rank; whether a rank packs its tensors or passes them to NCCL in place is invisible to the
+ * others.
  */
 #include "cuda/nccl/nccl_node.h"
 
 #include <stdio.h>
 
-#define NEUTRAL_BYTES ((int64_t)1 << 20) /* brought as often as it takes */
+#define NEUTRAL_BYTES ((int64_t)1 << 20) /* copied as often as needed */
 
 int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
     return hc__device_failed(n->device, status, what, n->text, sizeof n->text);
@@ -17,7 +18,7 @@ int hc__nccl_failed(hc__nccl_node *n, int status, const char *what) {
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* What is given back may still be used in `work`, behind which the other streams have come to their end. */
+/* Work in `work` may still use the old memory; the other streams have ended by then. */
 int hc__nccl_grow(hc__nccl_node *n, enum hc__memory_kind kind, char **at, int64_t bytes) {
     void *memory;
     hc_device_result_free(n->device, *at, n->work);
@@ -43,7 +44,7 @@ int hc__nccl_layout(hc__nccl_node *n) {
     return HC_OK;
 }
 
-/* The tensor in which an element of the whole lies. */
+/* The tensor that holds element `at` of the batch. */
 static int32_t piece_at(const hc__nccl_node *n, int64_t at) {
     return hc_piece_at(n->starts, n->batch->npieces, at);
 }
@@ -67,7 +68,8 @@ static int add_range(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int64_t f
     return status;
 }
 
-/* The one range that is all of the chunk, as NCCL takes it: whole shards where there are rails. */
+/* The address of the chunk, if it is one range that NCCL can use in place (with rails: only whole shards); else
+ * NULL. */
 static char *in_place(const hc__nccl_node *n, const hc__nccl_slot *slot, const hc__copies *c) {
     int whole = !n->comms->alone && c->n == 1 && c->of[0].bytes == slot->n * n->size &&
                 (n->rails == 0 || slot->n == slot->part * n->rails);
@@ -98,7 +100,7 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
 
 /* ---- neutral elements ------------------------------------------------------------------------------------------- */
 
-/* A rank that has joined, or gave only some of the tensors, brings neutral elements for the rest. */
+/* Neutral elements stand for tensors that a rank lacks, because it has joined or passed only some of them. */
 static int fill_neutral(hc__nccl_node *n) {
     const hc_batch *b = n->batch;
     int reduction = b->reduction == HC_AVERAGE ? HC_SUM : b->reduction;

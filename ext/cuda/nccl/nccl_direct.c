@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_direct.c - a step of an operation that is NCCL's alone: tensors -> scratch memory -> a call -> tensors, launched
+ * nccl_direct.c - a step of an operation that only NCCL runs: tensors -> scratch memory -> a call -> tensors, launched
  * in one stream.
  */
 #include "cuda/nccl/nccl_direct.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_direct.h - allgather and alltoall among ranks that one communicator joins: private to nccl_direct.c, nccl_rows.c
- * and device_data.c.
+ * nccl_direct.h - allgather and alltoall over one communicator: private to nccl_direct.c, nccl_rows.c and
+ * device_data.c.
  *
- * Both launch in the node's stream `work`, one step of a batch after another, and wait for nothing on the device:
- * scratch memory is overwritten behind what reads it. All that decides which calls there are is known to all ranks.
+ * Both launch the steps of a batch in the node's stream `work`, one after another, and never wait for the device: the
+ * stream's order protects the scratch memory. All ranks know the numbers that decide which calls are made.
  */
 #ifndef HC_NCCL_DIRECT_H
 #define HC_NCCL_DIRECT_H
@@ -23,8 +23,8 @@ typedef struct hc__step {
 } hc__step;
 
 typedef struct hc__step_ops {
-    int (*cut)(hc__step *);        /* fills in and out, which are empty; OK, HC_PACK_BUSY, or a status with text */
-    int (*call)(const hc__step *); /* NCCL's answer */
+    int (*cut)(hc__step *);        /* fills `in` and `out`, empty before; OK, HC_PACK_BUSY, or a status with text */
+    int (*call)(const hc__step *); /* NCCL's status */
     const char *call_name;         /* "an allgather" */
 } hc__step_ops;
 
@@ -34,7 +34,7 @@ int hc__step_reserve(hc__step *, int64_t bytes); /* scratch memory; grows, doubl
 int hc__step_move(hc__step *, const hc__step_ops *);
 void hc__step_free(hc__step *);
 
-/* ---- allgather and alltoall: the counts cross, then runs of tensors, a large one as it lies, small ones packed -- */
+/* ---- allgather and alltoall: first the counts, then runs of tensors: a large one in place, small ones packed ---- */
 
 /* A range of device memory. */
 typedef struct hc__nccl_part {
@@ -48,10 +48,11 @@ typedef struct hc__nccl_rows {
     uint8_t counted;
     int64_t most;         /* bytes that are packed together */
     int32_t first, end;   /* the run */
-    hc__nccl_part *parts; /* of the run: a line for what leaves, a line for what comes, by rank */
+    hc__nccl_part *parts; /* of the run: a row for outgoing bytes, a row for incoming bytes; by rank */
 } hc__nccl_rows;
 
-/* Borrows all; of ranks that are all in the node's communicator. `host`: their data plane. chunk_bytes 0: chosen. */
+/* Borrows all arguments. All ranks of the set are in the node's communicator. `host`: the set's data plane. chunk_bytes
+ * 0: the default. */
 int hc__nccl_rows_open(hc__nccl_rows *, hc__nccl_node *, hc_data *host, const int32_t *world, int64_t chunk_bytes);
 int hc__nccl_rows_start(hc__nccl_rows *, hc_batch *);
 int hc__nccl_rows_test(hc__nccl_rows *);

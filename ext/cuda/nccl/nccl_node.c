@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_node.c - a node of NCCL: its memory, streams and events, and what begins and ends a batch. Its stages are in
+ * nccl_node.c - a node of NCCL: its memory, streams and events; opens and closes a batch. Its stages are in
  * nccl_stages.c.
  */
 #include "cuda/nccl/nccl_node.h"
@@ -14,7 +14,7 @@
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* One kind of buffer of all slots; doubling, so that little is left behind. */
+/* Grows one kind of buffer in all slots; doubling wastes little in the pool. */
 static int reserve(hc__nccl_node *n, enum hc__memory_kind kind, size_t member, int64_t *room, int64_t bytes) {
     int status = HC_OK;
     if (bytes <= *room)
@@ -54,8 +54,8 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     return hc__nccl_failed(n, status, "waiting for the callers' streams");
 }
 
-/* NCCL adds in the tensors' type. The packed values have been divided by a power of two, which rounds nothing, so that
- * the sum fits where the mean does; the sum is divided by the rest. */
+/* NCCL adds in the tensors' type. Packing divides the values by a power of two, which rounds nothing, so the sum fits
+ * if the mean does; then the sum is divided by the remaining factor. */
 static void split_divisor(hc__nccl_node *n) {
     double all = (double)n->batch->node_divisor;
     n->shift = 1.0;
@@ -119,16 +119,16 @@ static int nccl_close(hc_node *base) {
     return hc__nccl_end(hc__nccl_node_of(base));
 }
 
-/* ---- coming and going ------------------------------------------------------------------------------------------- */
+/* ---- create, watch, free ---------------------------------------------------------------------------------------- */
 
 int hc__nccl_node_watch(hc__nccl_node *n) {
     const char *what = "a batch that was launched";
-    int told = HC_NCCL_SUCCESS, status = n->device->driver.event_query(n->done);
+    int async_status = HC_NCCL_SUCCESS, status = n->device->driver.event_query(n->done);
     if (status != HC_DRIVER_NOT_READY || n->batch)
         return n->batch ? HC_OK : hc__nccl_failed(n, status, what);
     if (n->comms->alone)
         return hc__nccl_wait_for_device(n, what);
-    n->called = n->comms->nccl.get_async_error(n->comms->comm, &told) ? HC_NCCL_INTERNAL : told;
+    n->called = n->comms->nccl.get_async_error(n->comms->comm, &async_status) ? HC_NCCL_INTERNAL : async_status;
     return n->called == HC_NCCL_SUCCESS ? hc__nccl_wait_for_device(n, what) : hc__nccl_settle(n, what);
 }
 

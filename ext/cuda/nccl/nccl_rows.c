@@ -2,13 +2,11 @@
  *
  * nccl_rows.c - allgather and alltoall over one communicator.
  *
- *     allgather ncclAllGather where all give the same, else one ncclBroadcast a rank in a group: every byte crosses
- *     each
- *                 link of NCCL's ring once, where sends to all would cross the links between nodes once a rank
+ *     allgather   ncclAllGather where all ranks give equally much, else a group with an ncclBroadcast per rank: every
+ *                 byte crosses each link of NCCL's ring once; with sends, links between nodes once per rank
  *     alltoall    ncclSend and ncclRecv in a group
  *
- * Bytes are bytes: any type goes. A rank that has joined gives nothing, and takes what it does not want into scratch
- * memory.
+ * NCCL moves bytes, so every type works. A rank that has joined gives nothing, and receives into scratch memory.
  */
 #include "cuda/nccl/nccl_direct.h"
 
@@ -22,7 +20,7 @@ static hc__nccl_rows *rows_of(const hc__step *step) {
 
 /* ---- a run ------------------------------------------------------------------------------------------------------ */
 
-/* Bytes of tensors [first, end) that a stream has: one as it is, several each at a multiple of 16. */
+/* Bytes of tensors [first, end) in a stream: one tensor without padding, several each at a multiple of 16. */
 static int64_t run_bytes(const hc__nccl_rows *o, int incoming, int32_t stream, int32_t first, int32_t end) {
     int64_t bytes = 0;
     if (end - first == 1)
@@ -39,8 +37,8 @@ static int64_t all_bytes(const hc__nccl_rows *o, int32_t i) {
     return bytes;
 }
 
-/* How far the tensors from `first` on are packed together. All ranks know all of an allgather, and of an alltoall the
- * longest stream. */
+/* The end of the run of tensors from `first` that are packed together. It must be the same on all ranks, which know all
+ * streams of an allgather, but only the longest of an alltoall. */
 static int32_t find_end(const hc__nccl_rows *o) {
     const hc_batch *b = o->rows.batch;
     int32_t end = o->first + 1;
@@ -54,7 +52,7 @@ static int32_t find_end(const hc__nccl_rows *o) {
     return end;
 }
 
-/* Where a stream's part of the run lies in its tensor; NULL: in none, or in several. */
+/* The address of a stream's part of the run in its tensor; NULL: it is in no tensor, or in several. */
 static char *in_tensor(const hc__nccl_rows *o, int incoming, int32_t stream) {
     return o->end - o->first == 1 ? hc__rows_at(&o->rows, incoming, stream, o->first) : NULL;
 }
@@ -68,7 +66,7 @@ static int64_t scratch_bytes(const hc__nccl_rows *o) {
     return bytes;
 }
 
-/* For several tensors: the copies between them and the stream's part of the run. */
+/* Adds the copies between several tensors and the stream's part of the run. */
 static int add_copies(hc__nccl_rows *o, int incoming, int32_t stream, int64_t place) {
     hc__copies *copies = incoming ? &o->step.out : &o->step.in;
     int status = HC_OK;
@@ -82,7 +80,7 @@ static int add_copies(hc__nccl_rows *o, int incoming, int32_t stream, int64_t pl
     return status;
 }
 
-/* The next tensors, and where each stream's part of them is: in its tensor, or in scratch memory. */
+/* Chooses the next tensors and the place of each stream's part: in its tensor, or in scratch memory. */
 static int cut_run(hc__step *step) {
     hc__nccl_rows *o = rows_of(step);
     int64_t place = 0;

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_scatter.c - where the stages of a reducescatter are others than an allreduce's.
+ * nccl_scatter.c - the stages of a reducescatter, where they differ from those of an allreduce.
  *
- *     reduce windows of all ranks' shares -> buffer -> ncclReduceScatter: local rank j has the node's sums of what the
- *               j-th ranks of all nodes get
- *     (the net  reduces and scatters these among the j-th ranks)
- *     spread    my share -> tensors: there is nothing to gather
+ *     reduce    windows of all ranks' shares -> buffer -> ncclReduceScatter: local rank j has the node's sums for the
+ *               j-th ranks of all nodes
+ *     net       reduces and scatters these sums among the j-th ranks
+ *     spread    my share -> tensors; no gather is needed
  *
- * All nodes have as many ranks, and each drives its rail. Where one communicator joins all ranks there is no net; a
- * tensor whose rows come out even, and that needs no factor, is then reduced as it lies.
+ * All nodes have the same number of ranks, and every rank drives a rail. Where one communicator joins all ranks there
+ * is no net; then a tensor is reduced in place if its rows divide evenly and it needs no factor.
  *
- * Where a window's parts have gaps (tensors whose rows do not come out even), two calls can do it: ncclReduceScatter,
- * in which everybody sends all but one of the parts, gaps included, or one ncclReduce a rank in a group, in which what
- * each part really has goes round once. The one that moves fewer bytes is called.
+ * Where rows do not divide evenly, the parts of a window have gaps. Two calls are possible: ncclReduceScatter, in which
+ * every rank sends all parts but one, gaps included; or a group of one ncclReduce per rank, which sends each part
+ * without its gaps once around the ring. The code calls the one that moves fewer bytes.
  */
 #include "cuda/nccl/nccl_node.h"
 
 #include <stdlib.h>
 
-#define WINDOW_BYTES ((int64_t)64 << 20) /* of all parts together, where there is no net. An estimate */
+#define WINDOW_BYTES ((int64_t)64 << 20) /* of all parts, if there is no net. An estimate */
 #define LEAST_BYTES ((int64_t)4096)      /* of a part */
 
 /* ---- layout ----------------------------------------------------------------------------------------------------- */
 
-/* In the buffer: for each local rank the parts of the nodes' ranks of that number, node after node. */
+/* The order of parts in the buffer: local rank 0 of every node, then local rank 1 of every node, and so on. */
 int hc__nccl_order_parts(hc__nccl_node *n) {
     const hc__comms *c = n->comms;
     n->ranks = calloc((size_t)c->size, sizeof *n->ranks);
@@ -35,7 +35,7 @@ int hc__nccl_order_parts(hc__nccl_node *n) {
         for (int32_t q = 0; q < r; q++)
             local += c->group_of[q] == c->group_of[r];
         int32_t place = local * n->groups + c->group_of[r];
-        if (place < c->size) /* else nodes are uneven, and there are no such batches */
+        if (place < c->size) /* else nodes are uneven, and no batch comes here */
             n->ranks[place] = r;
     }
     return HC_OK;
@@ -58,7 +58,7 @@ int hc__nccl_lay_shares(hc__nccl_node *n, int64_t chunk_elements) {
 
 /* ---- a window --------------------------------------------------------------------------------------------------- */
 
-/* All ranks give, and take, the tensor as it lies. A rank that has joined does as if. */
+/* All ranks pass the tensor in place. A rank that has joined passes spare memory. */
 static int cut_whole(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_piece *piece = &n->batch->pieces[0];
     int64_t part = hc__share_bytes(&n->shares, 0, 0), all = part * n->comms->size;
@@ -77,7 +77,7 @@ static int cut_whole(hc__nccl_node *n, hc__nccl_slot *slot) {
     return piece->in ? HC_OK : hc__nccl_neutral(n, n->spare, all);
 }
 
-/* Where tensor i meets rank r's part of the window: bytes [from, to) of its share, at `place` of the part. */
+/* The overlap of tensor i with rank r's part of the window: bytes [from, to) of its share, at `place` in the part. */
 typedef struct span {
     int64_t from, to, place;
 } span;
@@ -92,7 +92,7 @@ static span span_of(const hc__nccl_node *n, const hc__nccl_slot *slot, int32_t i
     return (span){from, to < share ? to : share, start + from - slot->from};
 }
 
-/* The tensors of the window: *first, and one past the last. */
+/* The tensors of the window: sets *first, returns the end. */
 static int32_t tensors(const hc__nccl_node *n, const hc__nccl_slot *slot, int32_t *first) {
     int32_t pieces = n->batch->npieces, end;
     *first = end = hc_piece_at(n->shares.starts, pieces, slot->from);
@@ -101,7 +101,7 @@ static int32_t tensors(const hc__nccl_node *n, const hc__nccl_slot *slot, int32_
     return end;
 }
 
-/* The copies between tensor i and a part, which begins at `part` in the buffer. */
+/* Adds the copies between tensor i and the part that begins at `part` in the buffer. */
 static int add_copies(hc__nccl_node *n, hc__nccl_slot *slot, int32_t i, int32_t r, int64_t part) {
     const hc_piece *piece = &n->batch->pieces[i];
     char *out = r == n->comms->rank ? hc__share_out(&n->shares, i, r) : NULL;

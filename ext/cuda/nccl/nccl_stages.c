@@ -4,7 +4,7 @@
  */
 #include "cuda/nccl/nccl_node.h"
 
-/* A broadcast whose root is in another node: the net brings the shards. */
+/* 1: a broadcast whose root is in another node; the net brings the shards. */
 static int comes_from_afar(const hc__nccl_node *n) {
     return n->moves && n->root < 0;
 }
@@ -28,14 +28,14 @@ static int begin_reduce(hc__nccl_node *n, hc__nccl_slot *slot) {
     return HC_MOVED;
 }
 
-/* Where it lies on the device, in the wire's type. */
+/* The shard on the device, in the wire's type. */
 static char *shard_at(const hc__nccl_node *n, const hc__nccl_slot *slot) {
     char *chunk = n->moves && n->root >= 0 ? hc__nccl_lies(n, slot) : hc__nccl_wire(n, slot);
     return chunk + n->base.local_rank * slot->part * n->wire_size;
 }
 
-/* My shard, in the wire's type; to the host, unless the net takes it from the device. For another node's broadcast
- * there is none yet, only room for it. */
+/* Converts my shard to the wire's type and copies it to the host, unless the net reads device memory. In a broadcast
+ * from another node it only makes room for the shard. */
 static int fetch_shard(hc__nccl_node *n, hc__nccl_slot *slot) {
     const hc_driver *d = &n->device->driver;
     int64_t at = n->base.local_rank * slot->part;
@@ -108,7 +108,7 @@ int hc__nccl_publish(hc_node *base, int64_t chunk) {
     int64_t own = n->scatters ? n->comms->group_of[n->comms->rank] * count * n->wire_size : 0;
     size_t bytes = n->sums ? 0 : (size_t)(count * n->wire_size);
     if (!hc__nccl_returns(n))
-        return HC_OK; /* all have it */
+        return HC_OK; /* all ranks of the node have it */
     int status = comes_from_afar(n) ? d->stream_wait_event(n->up, slot->reduced, 0) : 0;
     if (bytes && !status)
         status = d->to_device(hc__address(shard_at(n, slot) + own), slot->host + own, bytes, n->up);
@@ -119,8 +119,8 @@ int hc__nccl_publish(hc_node *base, int64_t chunk) {
 
 /* ---- spread ----------------------------------------------------------------------------------------------------- */
 
-/* Its place in the order of calls: behind the sums of `depth` chunks, of all at the end. A broadcast has one kind of
- * calls in a node. */
+/* All ranks must call NCCL in one order: spread comes after the sums of the next `depth` chunks, or of all at the end.
+ * In a broadcast a node makes calls of one kind only, so any time is right. */
 static int may_spread(const hc__nccl_node *n, int64_t chunk) {
     return n->moves || n->nreduced == n->nchunks || n->nreduced == chunk + HC__NCCL_DEPTH;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sums.c - sums and conversions of shards on the device, and who has ended.
+ * sums.c - sums and conversions of shards on the device, and the events that tell their end.
  */
 #include "cuda/nccl/sums.h"
 
@@ -28,14 +28,14 @@ static void sums_release(hc_arithmetic *base, void *memory) {
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------------- */
 
-/* What was launched has a number, and the event behind it. */
+/* Numbers the launched work and records its event. */
 static int note(hc__sums *s) {
     uint64_t number = s->base.begun++;
     return failed(s, s->device->driver.event_record(s->events[number % HC__SUMS_EVENTS], s->stream),
                   "recording an event");
 }
 
-/* The packer's cast: `to` begins at a multiple of 16, as parts of shards do. */
+/* Uses the packer's cast, which needs `to` at a multiple of 16; parts of shards are. */
 static int sums_convert(hc_arithmetic *base, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     hc__sums *s = (hc__sums *)base;
     hc_pack_tensor tensor = {hc__address(from), n};
@@ -58,7 +58,7 @@ static int sums_reduce(hc_arithmetic *base, void *to, const void *const *from, i
     return status < 0 ? status : note(s);
 }
 
-/* An event that was used again is that of a later one, which ends later. */
+/* An event that was reused belongs to later work of the same stream, so its end implies this one's. */
 static int sums_ended(hc_arithmetic *base, uint64_t begun) {
     hc__sums *s = (hc__sums *)base;
     if (begun <= s->over)
@@ -75,7 +75,7 @@ static int sums_ended(hc_arithmetic *base, uint64_t begun) {
 
 static const struct hc_arithmetic_ops sums_ops = {sums_alloc, sums_release, sums_convert, sums_reduce, sums_ended};
 
-/* ---- coming and going ------------------------------------------------------------------------------------------- */
+/* ---- open, close ------------------------------------------------------------------------------------------------ */
 
 static void *enter(void *device) {
     return hc_device_enter(device);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copies.c - between tensors and pinned memory: one by one, or gathered on the device so that one copy does.
+ * copies.c - copies between tensors and pinned memory: one by one, or packed on the device into one copy.
  */
 #include "cuda/staged/copies.h"
 
 #include <stdlib.h>
 
-/* A copy between device and host costs some microseconds whatever its size; packing costs a launch and a second pass
- * over the bytes, inside the device. Estimates: no GPU has measured them (benchmarks/gpu does). */
+/* Every copy between device and host costs some microseconds; packing costs a launch and a second pass over the bytes
+ * inside the device. Estimates: no GPU has measured them (benchmarks/gpu does). */
 #define FEW 4
 #define LARGE_BYTES ((int64_t)256 << 10)
-#define LEAST_BYTES ((int64_t)64 << 10) /* of a stage, which doubles: what it leaves behind is no more than it has */
+#define LEAST_BYTES ((int64_t)64 << 10) /* of a stage; doubles, so outgrown memory is less than the current */
 
 int hc__copies_add(hc__copies *c, const void *address, int64_t bytes, int64_t place) {
     if (bytes == 0)
@@ -37,7 +37,7 @@ void hc__copies_free(hc__copies *c) {
     *c = (hc__copies){0};
 }
 
-/* A gap becomes a tensor without an address, which has its place and is not moved. */
+/* A gap becomes a tensor without an address: the packer skips its place. */
 int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
     int64_t place = c->n ? c->of[0].place : 0;
     int n = 0;
@@ -57,7 +57,8 @@ int hc__copies_tensors(hc__copies *c, int64_t size, int64_t buffer_size) {
 
 /* ---- a buffer on the device ----------------------------------------------------------------------------------- */
 
-/* All ranges of one factor; mostly there is one for all. The others' are left out: no address. */
+/* Packs all ranges with this factor (usually one factor for all); the others get no address, so the packer skips
+ * them. */
 static int pack_scaled(hc__copies *c, const hc__launch *to, int dtype, char *buffer, double scale) {
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int count = hc__copies_tensors(c, size, size), at = 0;
@@ -165,7 +166,7 @@ static int launch_packed(hc__copies *c, const hc__launch *to, hc__stage *s, int 
                            .scale = 1.0,
                            .divisor = 1.0,
                            .at = whole.address};
-    int status = up ? copy_one(s, &whole, up, to->stream) : 0; /* asked again, it is made again: no harm */
+    int status = up ? copy_one(s, &whole, up, to->stream) : 0; /* a retry repeats this copy: no harm */
     if (!status) {
         int packed = hc__device_pack(to->device, &order, to->stream, to->text, to->room);
         if (packed)
@@ -179,7 +180,7 @@ int hc__copies_launch(hc__copies *c, const hc__launch *to, hc__stage *s, int dty
     int64_t size = (int64_t)hc_dtype_size(dtype);
     int n = is_worth_packing(c) ? hc__copies_tensors(c, size, size) : -1;
     if (n > 0 && !s->packed && hc__device_take(s->device, HC__ON_DEVICE, (size_t)s->bytes, &s->packed) < 0)
-        n = -1; /* one by one needs none */
+        n = -1; /* copies one by one need no device memory */
     if (n > 0)
         return launch_packed(c, to, s, n, dtype, up);
     return hc__device_failed(s->device, launch_each(c, s, up, to->stream), "copying tensors", to->text, to->room);

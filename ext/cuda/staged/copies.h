@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copies.h - ranges of tensors on a device, and where each lies in a buffer: brought there in few launches.
+ * copies.h - copies between ranges of tensors on a device and places in a buffer, in few launches.
  */
 #ifndef HC_COPIES_H
 #define HC_COPIES_H
@@ -11,13 +11,13 @@ typedef struct hc__copy {
     hc_gpu_address address; /* on the device: whole elements of a tensor */
     int64_t bytes;
     int64_t place; /* in the buffer; ascending from copy to copy */
-    double scale;  /* on the way into the buffer; 1 unless it is set */
+    double scale;  /* applied on the way into the buffer; default 1 */
 } hc__copy;
 
 typedef struct hc__copies {
     hc__copy *of;
     int32_t n, room;
-    hc_pack_tensor *tensors; /* the same, as the packer takes them; room for 2 room + 1 */
+    hc_pack_tensor *tensors; /* the copies in the packer's form; space for 2 room + 1 */
 } hc__copies;
 
 int hc__copies_add(hc__copies *, const void *address, int64_t bytes, int64_t place); /* bytes 0: nothing */
@@ -28,11 +28,11 @@ static inline int64_t hc__aligned(int64_t bytes) {
     return (bytes + HC_PACK_UNIT - 1) / HC_PACK_UNIT * HC_PACK_UNIT;
 }
 
-/* The copies as the packer takes them, of elements of so many bytes in the tensors and in the buffer: their number; -1
- * where they do not lie as it needs them. */
+/* Fills `tensors` for the packer; size and buffer_size: bytes of an element in the tensors and in the buffer. Returns
+ * their number; -1: the packer cannot handle their alignment. */
 int hc__copies_tensors(hc__copies *, int64_t size, int64_t buffer_size);
 
-/* Where work is launched, and where the words about a failure go. */
+/* The stream for launches, and the place for error texts. */
 typedef struct hc__launch {
     hc_device *device;
     hc_gpu_stream stream;
@@ -40,24 +40,24 @@ typedef struct hc__launch {
     size_t room;
 } hc__launch;
 
-/* All of them into a buffer on the device, scaled, or from it, divided: OK; HC_PACK_BUSY: ask again; else a status,
- * with text. One launch, or one for each factor. */
+/* Packs all copies into a buffer on the device, scaled, or unpacks them, divided: OK; HC_PACK_BUSY: try again; else a
+ * status with text. One launch per factor. */
 int hc__copies_pack(hc__copies *, const hc__launch *, int dtype, char *buffer);
 int hc__copies_unpack(hc__copies *, const hc__launch *, int dtype, const char *buffer, int buffer_dtype,
                       double divisor);
 
-/* Pinned memory and, at the same places, memory on the device where many small tensors are gathered first. */
+/* Pinned memory, and device memory of the same layout in which many small tensors are packed first. */
 typedef struct hc__stage {
     hc_device *device;
     char *host;
     void *packed; /* NULL until it is needed */
     int64_t bytes;
 } hc__stage;
-int hc__stage_reserve(hc__stage *, int64_t bytes); /* grows; nothing may be under way in it */
+int hc__stage_reserve(hc__stage *, int64_t bytes); /* grows; no copy may be running in it */
 void hc__stage_free(hc__stage *);
 
-/* All copies between tensors of dtype and the stage, launched, to the tensors if `up`: OK; HC_PACK_BUSY: ask
- * again; else a status, with text. Few or large ones go one by one, others packed. */
+/* Launches all copies between tensors of dtype and the stage, to the tensors if `up`: OK; HC_PACK_BUSY: try again; else
+ * a status with text. Few or large tensors are copied one by one, others packed. */
 int hc__copies_launch(hc__copies *, const hc__launch *, hc__stage *, int dtype, int up);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p_buffers.c - copies between a caller's array and the pinned memory that point-to-point moves, each behind its
- * caller's stream.
+ * p2p_buffers.c - copies between a caller's array and the pinned memory of its message, each ordered after the caller's
+ * stream.
  */
 #include "cuda/staged/p2p_buffers.h"
 
@@ -23,7 +23,7 @@ static int open_streams(hc__p2p_buffers *p, hc_device *device) {
 
 /* ---- copies ----------------------------------------------------------------------------------------------------- */
 
-/* Memory goes back when its copy has ended; who opens the next staging buffer, or closes one, looks. */
+/* Frees the memory of copies that have ended. Every open and close of a staging buffer calls this. */
 static void collect(hc__p2p_buffers *p) {
     hc__p2p_copy **link = &p->leaving;
     while (*link) {
@@ -75,7 +75,8 @@ static int board(hc__p2p_buffers *p, hc_staging *staging) {
 
 /* ---- copies ----------------------------------------------------------------------------------------------------- */
 
-/* Behind what the caller's stream had to do, and before what it does next with the array. */
+/* The copy waits for the caller's event `ready`; the caller's stream waits for `finished` before it uses the array
+ * again. */
 static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {
     const hc_driver *d = &p->device->driver;
     hc_gpu_stream stream = up ? p->up : p->down;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.c - the counts of rows cross; then every rank knows its streams, the longest of all, and what is refused.
+ * rows.c - exchanges the counts of rows; then every rank knows its streams, the longest stream, and the refused
+ * tensors.
  */
 #include "cuda/staged/rows.h"
 
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All that leaves a rank is one stream: whoever gets any of it gets all. */
+/* 1: a rank sends one stream; every receiver gets all of it. */
 static int is_gather(const hc__rows *w) {
     return !hc_operation_has(w->batch->operation, HC_OP_COUNTS);
 }
@@ -17,12 +18,12 @@ static int is_root(const hc__rows *w) {
     return w->rank == w->batch->root;
 }
 
-/* A gather's rank without a result. */
+/* 1: a gather, and this rank is not the root. */
 static int gets_nothing(const hc__rows *w) {
     return hc_operation_has(w->batch->operation, HC_OP_TO_ROOT) && !is_root(w);
 }
 
-/* A scatter: all rows come from the root. */
+/* 1: a scatter; all rows come from the root. */
 static int root_gives(const hc__rows *w) {
     return hc_operation_has(w->batch->operation, HC_OP_ROOTED) && !is_gather(w);
 }
@@ -56,7 +57,7 @@ int32_t hc__rows_streams(const hc__rows *w, int incoming) {
 }
 
 int64_t hc__rows_bytes(const hc__rows *w, int incoming, int32_t stream, int32_t i) {
-    return (incoming ? w->came : w->sent)[(int64_t)stream * w->batch->npieces + i] * row_bytes(w, i);
+    return (incoming ? w->received : w->sent)[(int64_t)stream * w->batch->npieces + i] * row_bytes(w, i);
 }
 
 char *hc__rows_at(const hc__rows *w, int incoming, int32_t stream, int32_t i) {
@@ -91,31 +92,31 @@ int hc__rows_copies(const hc__rows *w, int incoming, int32_t stream, int64_t fro
 
 /* ---- the counts ------------------------------------------------------------------------------------------------- */
 
-/* A line for n tensors: the rows of each, the longest of its rank's streams, the rows of each `out` or -1. */
+/* Length of a line, for n tensors: n counts of rows, the rank's longest stream, n rows of the `out`s (-1: none). */
 static int64_t line_length(const hc__rows *w) {
     return 2 * (int64_t)w->batch->npieces + 1;
 }
 
-/* In a scatter the root tells a line for each rank, the others one each. */
+/* In a scatter the root sends a line per rank; each other rank sends one. */
 static int32_t own_lines(const hc__rows *w) {
     return root_gives(w) && !is_root(w) ? 1 : hc__rows_streams(w, HC__LEAVING);
 }
 
-static int32_t told_lines(const hc__rows *w) {
+static int32_t gathered_lines(const hc__rows *w) {
     return root_gives(w) ? 2 * w->size - 1 : w->size;
 }
 
 /* The first line of rank r. */
-static const int64_t *told_by(const hc__rows *w, int32_t r) {
+static const int64_t *lines_of(const hc__rows *w, int32_t r) {
     int32_t before = root_gives(w) && r > w->batch->root ? w->size - 1 : 0;
-    return w->told + (before + r) * line_length(w);
+    return w->gathered + (before + r) * line_length(w);
 }
 
 static int64_t room_of(const hc__rows *w, int32_t r, int32_t i) {
-    return told_by(w, r)[w->batch->npieces + 1 + i];
+    return lines_of(w, r)[w->batch->npieces + 1 + i];
 }
 
-/* Rows of a tensor that rank r gets of mine. */
+/* Rows of my tensor that rank r gets. */
 static int64_t rows_for(const hc__rows *w, const hc_piece *piece, int32_t r) {
     if (!piece->in || (root_gives(w) && !is_root(w)))
         return 0;
@@ -135,7 +136,7 @@ static void note_rows(hc__rows *w) {
     }
 }
 
-static void tell(hc__rows *w) {
+static void fill_own_lines(hc__rows *w) {
     int32_t n = w->batch->npieces, streams = hc__rows_streams(w, HC__LEAVING);
     int64_t longest = 0;
     for (int32_t r = 0; r < streams; r++) {
@@ -157,22 +158,22 @@ static void tell(hc__rows *w) {
 static int make_arrays(hc__rows *w) {
     size_t n = (size_t)w->batch->npieces, p = (size_t)w->size, lines = p * (2 * n + 1);
     w->own = calloc(lines, sizeof *w->own);
-    w->told = calloc(2 * lines, sizeof *w->told);
+    w->gathered = calloc(2 * lines, sizeof *w->gathered);
     w->needs = calloc(p * n + 1, sizeof *w->needs);
     w->sent = calloc(p * n + 1, sizeof *w->sent);
-    w->came = calloc(p * n + 1, sizeof *w->came);
+    w->received = calloc(p * n + 1, sizeof *w->received);
     w->before = calloc(2 * p * n + 1, sizeof *w->before);
     w->ones = calloc(2 * p, sizeof *w->ones);
-    return w->own && w->told && w->needs && w->sent && w->came && w->before && w->ones ? HC_OK : HC_NO_MEMORY;
+    return w->own && w->gathered && w->needs && w->sent && w->received && w->before && w->ones ? HC_OK : HC_NO_MEMORY;
 }
 
-/* Lines of `length` numbers, by way of the host. */
-static int exchange(hc__rows *w, int operation, const int64_t *own, int32_t lines, int64_t *told, int32_t all,
+/* Starts to exchange lines of `length` numbers through the host. */
+static int exchange(hc__rows *w, int operation, const int64_t *own, int32_t lines, int64_t *gathered, int32_t all,
                     int64_t length) {
     for (int32_t r = 0; r < w->size; r++)
         w->ones[r] = 1;
     w->piece = (hc_piece){.in = own,
-                          .out = told,
+                          .out = gathered,
                           .count = lines * length,
                           .row = length,
                           .rows = lines,
@@ -200,12 +201,12 @@ int hc__rows_begin(hc__rows *w, hc_batch *batch) {
     if (make_arrays(w) < 0)
         return HC_NO_MEMORY;
     note_rows(w);
-    tell(w);
+    fill_own_lines(w);
     int operation = batch->operation == HC_ALLTOALL ? HC_ALLTOALL : HC_ALLGATHER;
-    return exchange(w, operation, w->own, own_lines(w), w->told, told_lines(w), line_length(w));
+    return exchange(w, operation, w->own, own_lines(w), w->gathered, gathered_lines(w), line_length(w));
 }
 
-/* For each tensor: where, in rows, what goes to or comes from a rank begins. */
+/* Sets, for each tensor and rank, the row at which the part for or from that rank begins. */
 static void find_places(hc__rows *w, const int64_t *rows, int64_t *before, int32_t streams) {
     int32_t n = w->batch->npieces;
     for (int32_t i = 0; i < n; i++) {
@@ -217,38 +218,38 @@ static void find_places(hc__rows *w, const int64_t *rows, int64_t *before, int32
     }
 }
 
-/* What I am told: a line from each rank; in a scatter the root's line for me. */
+/* Reads a line of each rank; in a scatter only the root's line for this rank has rows. */
 static void read_counts(hc__rows *w) {
     int32_t n = w->batch->npieces;
     w->longest = 0;
     for (int32_t r = 0; r < w->size; r++) {
-        const int64_t *line = told_by(w, r);
+        const int64_t *line = lines_of(w, r);
         w->longest = line[n] > w->longest ? line[n] : w->longest;
         if (root_gives(w) && r == w->batch->root)
             line += w->rank * line_length(w);
         if (!gets_nothing(w))
-            memcpy(w->came + (int64_t)r * n, line, (size_t)n * sizeof *line);
+            memcpy(w->received + (int64_t)r * n, line, (size_t)n * sizeof *line);
     }
 }
 
-static int64_t rows_that_come(const hc__rows *w, int32_t i) {
+static int64_t rows_received(const hc__rows *w, int32_t i) {
     int64_t rows = 0;
     for (int32_t r = 0; r < w->size; r++)
-        rows += w->came[(int64_t)r * w->batch->npieces + i];
+        rows += w->received[(int64_t)r * w->batch->npieces + i];
     return rows;
 }
 
-/* Rows of tensor i that go to rank r, or in an allgather and a gather to anyone. */
+/* Rows of tensor i that rank r gets; in an allgather and a gather, that any receiver gets. */
 static int64_t rows_towards(const hc__rows *w, int32_t r, int32_t i) {
     int64_t rows = 0;
     if (root_gives(w))
-        return told_by(w, w->batch->root)[r * line_length(w) + i];
+        return lines_of(w, w->batch->root)[r * line_length(w) + i];
     for (int32_t q = 0; q < w->size; q++)
-        rows += told_by(w, q)[i];
+        rows += lines_of(w, q)[i];
     return rows;
 }
 
-/* The rows of all results, which the counts tell but for an alltoall. */
+/* Computes the rows of all results from the counts; not possible for an alltoall. */
 static void find_needs(hc__rows *w) {
     int32_t n = w->batch->npieces;
     for (int32_t i = 0; i < n; i++)
@@ -264,15 +265,15 @@ static int must_ask(const hc__rows *w) {
     return brought && !is_gather(w) && !root_gives(w);
 }
 
-/* An alltoall with an `out` on any rank: only its owner knows the rows of a result. */
+/* For an alltoall with an `out` on any rank: only the owner knows the rows of a result, so the ranks exchange them. */
 static int ask(hc__rows *w) {
     w->asks = 1;
     for (int32_t i = 0; i < w->batch->npieces; i++)
-        w->own[i] = rows_that_come(w, i);
+        w->own[i] = rows_received(w, i);
     return exchange(w, HC_ALLGATHER, w->own, 1, w->needs, w->size, w->batch->npieces);
 }
 
-/* No rank gets a result of a tensor for which one of them has no place, and none of its rows move. */
+/* A tensor whose `out` has the wrong size on one rank is refused on all, and none of its rows move. */
 static void refuse(hc__rows *w) {
     int32_t n = w->batch->npieces;
     for (int32_t i = 0; i < n; i++) {
@@ -283,7 +284,7 @@ static void refuse(hc__rows *w) {
                 hc_piece_refuse_rows(piece, r, w->world[r], has, needs);
         }
         for (int32_t r = 0; r < w->size && piece->status != HC_OK; r++)
-            w->sent[(int64_t)r * n + i] = w->came[(int64_t)r * n + i] = 0;
+            w->sent[(int64_t)r * n + i] = w->received[(int64_t)r * n + i] = 0;
     }
 }
 
@@ -296,8 +297,8 @@ static int place_results(hc__rows *w) {
         if (gets_nothing(w) || piece->status != HC_OK)
             continue;
         for (int32_t r = 0; piece->recv_rows && r < w->size; r++)
-            piece->recv_rows[r] = w->came[(int64_t)r * n + i];
-        status = hc__place_on_device(w->device, w->batch, piece, rows_that_come(w, i), &late, w->text);
+            piece->recv_rows[r] = w->received[(int64_t)r * n + i];
+        status = hc__place_on_device(w->device, w->batch, piece, rows_received(w, i), &late, w->text);
     }
     return status;
 }
@@ -317,13 +318,13 @@ int hc__rows_test(hc__rows *w) {
     }
     refuse(w);
     find_places(w, w->sent, w->before, hc__rows_streams(w, HC__LEAVING));
-    find_places(w, w->came, w->before + (int64_t)w->size * n, w->size);
+    find_places(w, w->received, w->before + (int64_t)w->size * n, w->size);
     status = place_results(w);
     return status < 0 ? status : HC_DONE;
 }
 
 void hc__rows_end(hc__rows *w) {
-    int64_t **const arrays[] = {&w->own, &w->told, &w->needs, &w->sent, &w->came, &w->before, &w->ones};
+    int64_t **const arrays[] = {&w->own, &w->gathered, &w->needs, &w->sent, &w->received, &w->before, &w->ones};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         free(*arrays[i]);
         *arrays[i] = NULL;

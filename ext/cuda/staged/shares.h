@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shares.h - a reducescatter as its ranks' shares: a window of it is the same range of all of them, so that rank r's
- * part of a window is what rank r gets of it, whatever rows and tensors it has. All tensors are laid one after another
- * as in the longest share, that of rank 0; where the rows of a tensor do not come out even, the other shares have gaps.
+ * shares.h - cuts a reducescatter into windows. A share is all that one rank gets. A window is the same range of all
+ * shares, so rank r's part of a window belongs to rank r, whatever tensors and rows it holds. The layout is that of
+ * rank 0, whose share is the longest: tensors one after another; where rows do not divide evenly, the other shares have
+ * gaps.
  */
 #ifndef HC_SHARES_H
 #define HC_SHARES_H
@@ -26,7 +27,7 @@ static inline int64_t hc__share_bytes(const hc__shares *s, int32_t i, int32_t r)
 static inline int64_t hc__share_before(const hc__shares *s, int32_t i, int32_t r) {
     return hc_share_begin(s->batch->pieces[i].rows, s->size, r) * hc__share_row(s, i);
 }
-/* Where rank r's result of tensor i goes; NULL where nobody wants it, or the room has another size. */
+/* The memory for rank r's result of tensor i; NULL: nobody wants it, or it has the wrong size. */
 static inline char *hc__share_out(const hc__shares *s, int32_t i, int32_t r) {
     const hc_piece *piece = &s->batch->pieces[i];
     int fits = piece->out_owned || piece->out_capacity == hc__share_bytes(s, i, r);

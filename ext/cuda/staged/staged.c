@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged.c - the pipeline of a batch by way of the host: three stages, none of which waits for another's end.
+ * staged.c - the pipeline of a batch through the host: three stages that overlap.
  *
- * Events are asked, and nothing is called by the driver of the device: a host function in a stream (cuLaunchHostFunc)
- * would wake us some microseconds earlier, but holds up its stream for as long as it takes, runs in a thread that may
- * not be ours to end, and must not find us gone. The loop needs_polling as it does for messages between nodes
- * (hc_data.needs_polling).
+ * It polls events. A host function in a stream (cuLaunchHostFunc) would wake the loop some microseconds earlier, but it
+ * blocks its stream while it runs, runs in a thread of the CUDA driver, and must not run after the World is gone. So
+ * the loop polls as it does for messages between nodes (hc_data.needs_polling).
  */
 #include "cuda/staged/staged.h"
 
 #include <stdlib.h>
 
-/* Large enough that a launch costs little beside its bytes, small enough that few are in flight. An estimate. */
+/* Large enough that the cost of a launch is small, small enough for several chunks in flight. An estimate. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 
 static const struct {
@@ -35,7 +34,7 @@ static int failed(hc__staged *s, int status, const char *what) {
     return hc__device_failed(s->device, status, what, s->text, sizeof s->text);
 }
 
-/* ---- coming and going ------------------------------------------------------------------------------------------ */
+/* ---- open, close ----------------------------------------------------------------------------------------------- */
 
 int hc__staged_open(hc__staged *s) {
     const hc_driver *d = &s->device->driver;
@@ -84,8 +83,8 @@ void hc__staged_close(hc__staged *s) {
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */
 
-/* 1: the event has come; 0: not yet; else a status. */
-static int has_come(hc__staged *s, hc_gpu_event event) {
+/* 1: the event has occurred; 0: not yet; else a status. */
+static int has_occurred(hc__staged *s, hc_gpu_event event) {
     int status = s->device->driver.event_query(event);
     s->waits |= status == HC_DRIVER_NOT_READY;
     if (status == HC_DRIVER_NOT_READY)
@@ -94,7 +93,7 @@ static int has_come(hc__staged *s, hc_gpu_event event) {
     return status < 0 ? status : 1;
 }
 
-/* Copies are in the stream, and the event behind them. 1: launched; 0: ask again; else a status. */
+/* Launches the slot's copies and records their event. 1: launched; 0: try again; else a status. */
 static int launch(hc__staged *s, hc__staged_slot *slot, int up) {
     hc_gpu_stream stream = up ? s->up : s->down;
     const hc__launch to = {s->device, stream, s->text, sizeof s->text};
@@ -110,7 +109,7 @@ static int fill_next(hc__staged *s) {
     hc__staged_slot *slot = &s->slots[s->filled % HC__SLOTS];
     if (s->filled == s->chunks || s->filled == s->drained + HC__SLOTS)
         return 0;
-    int status = slot->cut ? 1 : has_come(s, slot->left);
+    int status = slot->cut ? 1 : has_occurred(s, slot->left);
     if (status == 1 && !slot->cut) {
         slot->down.n = slot->up.n = 0;
         status = cutters[s->batch->operation].cut(s, s->filled, slot);
@@ -132,7 +131,7 @@ static int run_next(hc__staged *s) {
     hc__staged_slot *slot = &s->slots[s->run % HC__SLOTS];
     if (s->run == s->filled)
         return 0;
-    int status = s->running ? 1 : has_come(s, slot->arrived);
+    int status = s->running ? 1 : has_occurred(s, slot->arrived);
     if (status != 1)
         return status;
     if (!s->running) {
@@ -159,7 +158,8 @@ static int drain_next(hc__staged *s) {
 
 /* ---- a batch ----------------------------------------------------------------------------------------------------- */
 
-/* The stream `up` need not wait: every chunk's `arrived` is behind this, also where it brings nothing. */
+/* The stream `up` need not wait: its copies follow the chunk's event `arrived`, which follows this, even if the chunk
+ * has no copies. */
 static int wait_until_ready(hc__staged *s) {
     int status = 0;
     for (int32_t i = 0; i < s->batch->ncalls && !status; i++)
@@ -178,7 +178,7 @@ int hc__staged_start(hc__staged *s, hc_batch *batch) {
     return status < 0 ? status : cutters[batch->operation].begin(s);
 }
 
-/* All of `down` has come; what is in `up` ends before these events. */
+/* All of `down` has ended; the work in `up` ends before these events. */
 static int finish(hc__staged *s) {
     int status = 0;
     for (int32_t i = 0; i < s->batch->ncalls && !status; i++)

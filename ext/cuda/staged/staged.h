@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged.h - a batch on a device by way of the host: private to staged*.c and device_data.c.
+ * staged.h - a batch on a device through the host: private to staged*.c and device_data.c.
  *
- *     down    chunk c + 2   from the tensors to pinned memory      a stream of its own
+ *     down    chunk c + 2   from the tensors to pinned memory      stream `down`
  *     host    chunk c + 1   the host's data plane, as a batch      the driver
- *     up      chunk c       from pinned memory to the tensors      a stream of its own
+ *     up      chunk c       from pinned memory to the tensors      stream `up`
  *
- * Chunks are cut from numbers that all ranks know, so that each is a batch of the host's data plane on all of them:
- * this works for every operation and type that the host has, and no algorithm is written twice.
+ * All ranks cut chunks from numbers that they all know, so each chunk is a batch of the host's data plane. This serves
+ * every operation and type of the host, and no algorithm is written twice.
  */
 #ifndef HC_STAGED_H
 #define HC_STAGED_H
@@ -15,7 +15,7 @@
 #include "cuda/staged/rows.h"
 #include "cuda/staged/shares.h"
 
-#define HC__SLOTS 3 /* one a stage */
+#define HC__SLOTS 3 /* one per stage */
 
 typedef struct hc__staged_slot {
     hc__stage stage;
@@ -25,12 +25,12 @@ typedef struct hc__staged_slot {
     hc_batch batch;       /* the chunk, for the host's data plane */
     hc_piece *pieces;
     int32_t room;
-    int cut; /* what follows is to be launched still */
+    int cut; /* the chunk is cut, its copies are not launched yet */
 } hc__staged_slot;
 
-/* Elementwise operations, broadcast: one tensor after another, cut anywhere. */
+/* Elementwise operations and broadcast: tensors in a row, cut anywhere. */
 typedef struct hc__staged_even {
-    int64_t *starts; /* npieces + 1: bytes before each, all tensors at multiples of 16 */
+    int64_t *starts; /* npieces + 1: bytes before each tensor, at multiples of 16 */
     int32_t room;
 } hc__staged_even;
 
@@ -40,11 +40,11 @@ typedef struct hc__staged_scatter {
     int64_t each; /* bytes of a share in a chunk */
 } hc__staged_scatter;
 
-/* The others: rows of which only their owners know how many there are. */
+/* Allgather, alltoall, gather, scatter: only its owner knows the rows of a tensor. */
 typedef struct hc__staged_uneven {
     hc__rows rows;
     int counted;
-    int64_t *lines; /* send_rows and recv_rows of what the host's data plane runs: 2 x HC__SLOTS lines of ranks */
+    int64_t *lines; /* send_rows and recv_rows of the host's batches: 2 x HC__SLOTS lines of ranks */
     int64_t each;   /* bytes of a stream in a chunk */
 } hc__staged_uneven;
 
@@ -58,10 +58,10 @@ typedef struct hc__staged {
     hc__staged_slot slots[HC__SLOTS];
 
     hc_batch *batch;
-    int late;                             /* RESULT_SIZE of a reducescatter, told at the end */
-    int64_t chunks, filled, run, drained; /* chunks in all, and how many have been through each stage */
+    int late;                             /* RESULT_SIZE of a reducescatter, returned at the end */
+    int64_t chunks, filled, run, drained; /* all chunks, and the chunks that finished each stage */
     uint8_t running;                      /* the host's data plane has chunk `run` */
-    uint8_t waits;                        /* nothing moved, and an event is awaited */
+    uint8_t waits;                        /* no progress: an event is outstanding */
     hc__staged_even even;
     hc__staged_scatter scatter;
     hc__staged_uneven uneven;
@@ -70,19 +70,19 @@ typedef struct hc__staged {
 
 /* Streams and events; slots get their memory as batches need it. */
 int hc__staged_open(hc__staged *);
-void hc__staged_close(hc__staged *); /* waits a little for what is under way; what is then still in use is lost */
+void hc__staged_close(hc__staged *); /* waits a little for running copies; memory still in use after that is lost */
 
 int hc__staged_start(hc__staged *, hc_batch *);
 int hc__staged_test(hc__staged *);
 
-/* ---- what the cutters do ------------------------------------------------------------------------------------- */
+/* ---- cutting a batch into chunks ----------------------------------------------------------------------------- */
 
 int hc__staged_even_begin(hc__staged *);                           /* sets chunks */
 int hc__staged_even_cut(hc__staged *, int64_t, hc__staged_slot *); /* fills batch, pieces, copies of an empty slot */
 int hc__staged_scatter_begin(hc__staged *);
 int hc__staged_scatter_cut(hc__staged *, int64_t, hc__staged_slot *);
 void hc__staged_scatter_end(hc__staged *);
-int hc__staged_uneven_begin(hc__staged *); /* the counts are to run first */
+int hc__staged_uneven_begin(hc__staged *); /* the counts come first */
 int hc__staged_uneven_count(hc__staged *); /* moves the counts; HC_DONE: chunks is set */
 int hc__staged_uneven_cut(hc__staged *, int64_t, hc__staged_slot *);
 void hc__staged_uneven_end(hc__staged *);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_even.c - by way of the host, what gives all ranks a place for all of every tensor: the elementwise operations
- * and broadcast. Only what a rank reads is copied down, and only what it gets is copied up: of a reduce, at the root.
+ * staged_even.c - elementwise operations and broadcast through the host. Every rank has memory for all of every tensor.
+ * A rank copies down only what it sends, and copies up only what it receives: in a reduce, only the root copies up.
  */
 #include "cuda/staged/staged.h"
 
@@ -27,7 +27,7 @@ typedef struct span {
     int64_t from, to, place;
 } span;
 
-/* Only the root's values count: a broadcast. */
+/* 1: a broadcast; only the root's values count. */
 static int root_gives(const hc_batch *b) {
     return hc_operation_has(b->operation, HC_OP_ROOTED) && !hc_operation_has(b->operation, HC_OP_REDUCES);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_scatter.c - reducescatter by way of the host: a chunk is a window of all shares, again a reducescatter of the
- * host's data plane, which sends no more than it must.
+ * staged_scatter.c - reducescatter through the host: each chunk is a window of all shares, and itself a reducescatter
+ * of the host's data plane.
  *
  * The host's operation gives each rank rows of a tensor, so a window becomes a tensor of one row per rank. Where the
  * rows cannot be divided evenly, the first ranks have one row more: a second tensor has a row for each of these ranks.
@@ -25,7 +25,7 @@ int hc__staged_scatter_begin(hc__staged *s) {
     return status;
 }
 
-/* Bytes [from, to) of the shares of tensor i that the first `ranks` have: their rows at `place`, my result at `out`. */
+/* Bytes [from, to) of tensor i in the shares of the first `ranks` ranks: their rows at `place`, my result at `out`. */
 typedef struct band {
     int32_t i, ranks;
     int64_t from, to, place, out;
@@ -47,7 +47,8 @@ static int add_copies(const hc__staged *s, hc__staged_slot *slot, const band *d)
     return status;
 }
 
-/* What pads a row to 16 bytes is summed as well, and read by nobody. Addresses follow when the stage has its size. */
+/* The padding of a row to 16 bytes is summed, too, but nobody reads it. set_addresses() completes the piece when the
+ * stage has its size. */
 static hc_piece cut_band(const hc__staged *s, const band *d) {
     const hc_piece *piece = &s->batch->pieces[d->i];
     int64_t row = band_row(d) / (int64_t)hc_dtype_size(s->batch->dtype);
@@ -60,7 +61,7 @@ static hc_piece cut_band(const hc__staged *s, const band *d) {
                       .out_capacity = s->rank < d->ranks ? band_row(d) : 0};
 }
 
-/* The one or two bands of a tensor in a window: what all ranks have, and what the first ones have beyond that. */
+/* The one or two bands of a tensor in a window: the rows of all ranks, and the extra row of the first ranks. */
 static int32_t find_bands(const hc__staged *s, int32_t i, int64_t from, int64_t to, band bands[2]) {
     const hc__shares *shares = &s->scatter.shares;
     int64_t even = hc__share_bytes(shares, i, s->size - 1), most = hc__share_bytes(shares, i, 0);
@@ -81,7 +82,7 @@ static void set_addresses(hc__staged *s, hc__staged_slot *slot, hc_piece *cut, c
     }
 }
 
-/* All bands of the window [from, to); their number, or a status. *end: bytes of the stage. */
+/* Cuts all bands of the window [from, to); returns their number or a status. *end: bytes of the stage. */
 static int32_t cut_window(hc__staged *s, hc__staged_slot *slot, int64_t from, int64_t to, band *bands, int64_t *end) {
     const int64_t *starts = s->scatter.shares.starts;
     int32_t pieces = s->batch->npieces, n = 0;

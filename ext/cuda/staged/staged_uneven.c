@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staged_uneven.c - rows by way of the host (allgather, alltoall, gather, scatter): a chunk is `each` bytes of every
- * stream of rows.h, again a batch of the host's data plane, of bytes.
+ * staged_uneven.c - allgather, alltoall, gather and scatter through the host: a chunk is `each` bytes of every stream
+ * (rows.h), and itself a batch of bytes of the host's data plane.
  */
 #include "cuda/staged/staged.h"
 
@@ -35,7 +35,7 @@ int hc__staged_uneven_count(hc__staged *s) {
     return HC_DONE;
 }
 
-/* All streams out, or in; *lines: the bytes of each; *place moves on behind them. */
+/* Adds the copies of all outgoing or incoming streams; `lines` gets the bytes of each, *place advances past them. */
 static int add_streams(hc__staged *s, int64_t chunk, hc__copies *copies, int incoming, int64_t *lines, int64_t *place) {
     const hc__rows *rows = &s->uneven.rows;
     int32_t streams = hc__rows_streams(rows, incoming);
