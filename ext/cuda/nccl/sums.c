@@ -30,7 +30,7 @@ static void sums_release(hc_arithmetic *base, void *memory) {
 
 /* Numbers the launched work and records its event. */
 static int note(hc__sums *s) {
-    uint64_t number = s->base.begun++;
+    uint64_t number = s->base.issued++;
     return failed(s, s->device->driver.event_record(s->events[number % HC__SUMS_EVENTS], s->stream),
                   "recording an event");
 }
@@ -59,16 +59,16 @@ static int sums_reduce(hc_arithmetic *base, void *to, const void *const *from, i
 }
 
 /* An event that was reused belongs to later work of the same stream, so its end implies this one's. */
-static int sums_ended(hc_arithmetic *base, uint64_t begun) {
+static int sums_ended(hc_arithmetic *base, uint64_t issued) {
     hc__sums *s = (hc__sums *)base;
-    if (begun <= s->over)
+    if (issued <= s->over)
         return HC_DONE;
-    int status = s->device->driver.event_query(s->events[(begun - 1) % HC__SUMS_EVENTS]);
+    int status = s->device->driver.event_query(s->events[(issued - 1) % HC__SUMS_EVENTS]);
     if (status == HC_DRIVER_NOT_READY) {
         s->waits = 1;
         return HC_IDLE;
     }
-    s->over = begun;
+    s->over = issued;
     status = failed(s, status, "a sum between nodes");
     return status < 0 ? status : HC_DONE;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c - the tree's edges: small messages, whole and in order, over rings in the node control segment and over a
- * net.
+ * control.c - the edges of the tree: delivers small messages whole and in order, over rings in the node control segment
+ * or over a net.
  *
- * Towards each peer goes one stream of bytes: a message is its length (8 bytes) and its body. A ring takes as
- * much of the stream as fits; a net takes it in frames of at most FRAME bytes, one on its way at a time. So messages
- * of any size are cut and put together by the same few lines on both paths. What has not left waits in process
- * memory.
+ * Each peer has one outgoing stream of bytes, in which a message is its length (8 bytes) and its body. A ring takes as
+ * much of the stream as fits; a net takes frames of at most FRAME bytes, one at a time. So the same few lines split and
+ * reassemble messages of any size on both paths. Unsent bytes wait in process memory.
  *
- * Looking for new messages costs a few loads: a writer marks its ring in the reader's dirty bits, and one receive
- * from any rank is posted on the net.
+ * A poll for new messages costs a few loads: a writer marks its ring in the reader's dirty bits, and the net has one
+ * posted receive from any rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 #include "transport/control/control.h"
 
 #define FRAME ((size_t)16 << 10)
-#define LONGEST (UINT64_C(1) << 32) /* of a message; more is no length, and would never be whole */
+#define LONGEST (UINT64_C(1) << 32) /* of a message; a larger length is corrupt */
 
 typedef struct stream {
     uint8_t *data;
@@ -27,13 +26,13 @@ typedef struct stream {
 
 typedef struct edge {
     struct edge *next;     /* all edges */
-    struct edge *next_out; /* those with something to send or to report */
+    struct edge *next_out; /* edges with bytes to send or a SENT to report */
     int32_t peer, local;   /* World rank; local rank, -1: over the net */
     int is_out;            /* in the list `out` */
     stream out, in;
-    size_t in_given; /* bytes at the front of `in` that the caller looks at until its next receive */
+    size_t in_given; /* bytes at the front of `in` that the caller reads until its next receive */
     hc_net_request *sending;
-    uint8_t *frame; /* what is being sent; only where the path is a net */
+    uint8_t *frame; /* the frame in flight; only for a net */
 } edge;
 
 typedef struct control {
@@ -42,7 +41,7 @@ typedef struct control {
     hc_net *net;
     int32_t *local_of, world_size;
     edge *edges, *out;
-    edge *given;  /* of the message that the caller holds */
+    edge *given;  /* the edge of the message that the caller holds */
     edge *unread; /* an edge that may hold more whole messages */
     hc__mask dirty;
     hc_net_request *receiving;
@@ -59,7 +58,7 @@ static size_t filled(const stream *s) {
     return s->to - s->from;
 }
 
-/* Room for n more bytes behind what is there; NULL: out of memory. */
+/* Makes room for n bytes at the end; NULL: out of memory. */
 static uint8_t *stream_room(stream *s, size_t n) {
     if (s->from > 0 && (s->from == s->to || s->room - s->to < n)) {
         memmove(s->data, s->data + s->from, filled(s));
@@ -87,7 +86,7 @@ static int stream_add(stream *s, const void *bytes, size_t n) {
     return HC_OK;
 }
 
-/* 1: the first message of a stream, which is whole; 0: there is none; HC_BAD_MESSAGE: none can come. */
+/* 1: the stream begins with a whole message; 0: not yet; HC_BAD_MESSAGE: its length is corrupt. */
 static int stream_message(const stream *s, const uint8_t **bytes, size_t *n) {
     uint64_t length;
     if (filled(s) < sizeof length)
@@ -118,7 +117,7 @@ static edge *edge_to(control *control, int32_t peer) {
 
 static void edge_free(control *control, edge *e) {
     if (e->sending != NULL && control->net->ops->cancel(control->net, &e->sending) != HC_OK)
-        e->frame = NULL; /* the library may still read it: better lost than reused */
+        e->frame = NULL; /* the library may still read the frame, so it is not freed */
     hc_free(e->out.data);
     hc_free(e->in.data);
     hc_free(e->frame);
@@ -156,7 +155,7 @@ static int push_net(control *control, edge *e) {
     memcpy(e->frame, e->out.data + e->out.from, n);
     int status = net->ops->isend(net, e->peer, HC_TAG_CONTROL, e->frame, n, &e->sending);
     if (status < 0)
-        return status; /* what has not left stays queued, before any message about this failure */
+        return status; /* the unsent bytes stay queued, before any message about this failure */
     e->out.from += n;
     return HC_MOVED;
 }
@@ -175,8 +174,8 @@ static int queue(edge *e, const void *bytes, size_t nbytes) {
     return HC_OK;
 }
 
-/* Straight into the ring, if nothing waits and there is room. This needs no memory, so a rank that has run out of it
- * can still report that. */
+/* Writes the message directly into the ring, if no bytes wait and there is room. This allocates nothing, so a rank that
+ * is out of memory can still report it. */
 static int write_ring(control *control, const edge *e, const void *bytes, size_t nbytes) {
     uint64_t length = nbytes;
     size_t room = hc__node_control_ring_room(control->node_control);
@@ -195,7 +194,7 @@ static void count_waiting(hc_control *base, uint32_t more) {
     atomic_store_explicit(&base->waiting, now + more, memory_order_relaxed);
 }
 
-/* The edge to a peer that there is a way to: OK, or a status. */
+/* The edge to a reachable peer: OK, or a status. */
 static int find_way(control *control, int32_t peer, edge **e) {
     if (peer < 0 || peer >= control->world_size)
         return HC_INVALID;
@@ -214,7 +213,8 @@ static int control_has_left(hc_control *base, int32_t peer) {
     return find_way(control_of(base), peer, &e) < 0 || has_left(e);
 }
 
-/* An eighth of a ring is for what nobody holds back. A ring that is too small in itself is not waited for. */
+/* An eighth of a ring stays free for messages that do not wait for takes(). A message too large for the whole ring does
+ * not wait either. */
 static int control_takes(hc_control *base, int32_t peer, size_t nbytes) {
     control *control = control_of(base);
     edge *e;
@@ -247,10 +247,10 @@ static int control_send(hc_control *base, int32_t peer, const void *bytes, size_
         control->out = e;
     }
     status = sent ? HC_OK : push(control, e);
-    return status < 0 && status != HC_NO_MEMORY ? status : HC_OK; /* progress tries again, and says so */
+    return status < 0 && status != HC_NO_MEMORY ? status : HC_OK; /* progress() tries again, and reports the failure */
 }
 
-/* Unlinks the edge at *link when all it had has left. */
+/* Unlinks the edge at *link if it has sent everything. */
 static int is_through(edge **link) {
     edge *e = *link;
     if (!has_left(e))
@@ -323,7 +323,7 @@ static int pull_net(control *control) {
     size_t n;
     int32_t peer;
     if (net == NULL || control->receiving == NULL)
-        return HC_IDLE; /* NULL: it failed, which was reported */
+        return HC_IDLE; /* NULL: it failed before, and the failure was reported */
     int status = net->ops->test(net, &control->receiving, &n, &peer);
     if (status != HC_DONE)
         return status;
@@ -366,7 +366,7 @@ static int control_receive(hc_control *base, int32_t *peer, const uint8_t **byte
     }
 }
 
-/* ---- coming and going ---------------------------------------------------------------------------- */
+/* ---- create and free ----------------------------------------------------------------------------- */
 
 static void control_free(hc_control *base) {
     control *control = control_of(base);

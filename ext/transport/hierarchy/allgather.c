@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allgather.c - allgather of slices whose first dimension only their owners know.
+ * allgather.c - allgather of arrays whose first dimension only their owners know.
  *
- * First a gather of the row counts of all tensors of the batch. Then one gather a tensor, straight from the
- * caller's memory to the result; but small tensors travel packed together.
+ * First the ranks gather the row counts of all tensors of the batch. Then one gather per tensor moves the rows from the
+ * caller's memory to the result; small tensors are packed together.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -57,7 +57,7 @@ static void drop_rows(hc__hierarchy *h, int32_t piece) {
         slice_of(h, r, piece)->rows = 0;
 }
 
-/* Now all ranks know the rows of each result, and those of each `out`. */
+/* Refuses pieces whose `out` has the wrong rows on some rank; all ranks know all rows now. */
 static void check_rooms(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->batch->npieces; i++) {
         int64_t rows = rows_in_all(h, i);
@@ -73,7 +73,7 @@ static void check_rooms(hc__hierarchy *h) {
     }
 }
 
-/* The result of a piece gets its place, its caller the counts. */
+/* Sets the memory for the result of a piece, and gives the caller the counts. */
 static int place_piece(hc__hierarchy *h, int32_t i, void **spare, void **out) {
     hc_piece *piece = &h->batch->pieces[i];
     *out = NULL;
@@ -84,7 +84,7 @@ static int place_piece(hc__hierarchy *h, int32_t i, void **spare, void **out) {
     return hc__place_result(h, piece, rows_in_all(h, i), spare, out);
 }
 
-/* A rank may have no memory for even a small result. */
+/* 1: a rank may lack memory even for a small result. */
 static int is_unsure(const hc__hierarchy *h, int32_t piece) {
     int unsure = 0;
     for (int32_t r = 0; r < h->place.size; r++)
@@ -92,7 +92,7 @@ static int is_unsure(const hc__hierarchy *h, int32_t piece) {
     return unsure;
 }
 
-/* How far the pieces from a->first on fit into one packed gather, by numbers that all ranks know. */
+/* The end of the pieces from a->first that fit into one packed gather; from numbers that all ranks know. */
 static int32_t find_end(const hc__hierarchy *h, int64_t *total) {
     int32_t end = h->allgather.first;
     *total = rows_in_all(h, end) * row_bytes(h, end);
@@ -190,7 +190,7 @@ static int allgather_start(hc__hierarchy *h) {
     return begin_counts(h);
 }
 
-/* What has come ends a stage, and the next one begins. DONE: there is none. */
+/* Ends a stage and starts the next. DONE: it was the last. */
 static int next_stage(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
     int status;

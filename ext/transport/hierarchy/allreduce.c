@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - chunks of a batch through node, net and node again, all stages at once: an allreduce, a
- * reducescatter between nodes, or the broadcast of a node that has no exchange.
+ * allreduce.c - the pipeline that moves chunks of a batch through node, net and node again: for an allreduce, a
+ * reducescatter between nodes, and the broadcast of a node without an exchange.
  *
  *     chunk c + 2     packed and reduced in the node
- *     chunk c + 1     its rail's shard under way between the nodes
+ *     chunk c + 1     the shard of this rail moves between the nodes
  *     chunk c         published, copied to the tensors
  *
- * Each stage takes the chunks in order; the net may finish them in any order, each in a channel (a tag and buffers)
- * of its own. As many chunks as the node has slots for lie between the first stage and the last. Reducing in the node
- * before the network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in
- * Data Parallel Training across Deep Learning Frameworks" (NSDI 2022).
+ * Each stage takes the chunks in order. The net may finish them in any order, as each chunk has its channel (a tag and
+ * buffers). The node's slots limit the chunks between the first and the last stage. Reducing in the node before the
+ * network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in Data Parallel
+ * Training across Deep Learning Frameworks" (NSDI 2022).
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 
-/* Bytes on the wire of a rail's shard of one chunk. Enough that a message costs much less than its bytes, little enough
- * that several are in flight; the benchmark net_chunks.py shows both ends. */
+/* Bytes on the wire of a rail's shard of one chunk. Large enough that the bytes cost much more than the message, small
+ * enough for several in flight; the benchmark net_chunks.py shows both limits. */
 #define SHARD_BYTES ((int64_t)256 << 10)
 
-/* Elements a chunk, equal on all nodes: it is cut from the same numbers everywhere, and fits the largest node. */
+/* Elements per chunk. All nodes compute it from the same numbers, and it fits the largest node. */
 static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
     int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunk_most / size;
     int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->rails;
     if (h->chunk_bytes == 0 && h->rails == 0)
-        return 0; /* the node knows best */
+        return 0; /* the node chooses */
     if (h->chunk_bytes > 0)
         wanted = h->chunk_bytes < size ? 1 : h->chunk_bytes / size;
     return wanted < limit ? wanted : limit;
@@ -129,7 +129,7 @@ static int spread_next(hc__hierarchy *h) {
 
 int hc__pipeline_test(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
-    /* The latest stage first: it frees room for the earlier ones. */
+    /* The last stage first: it frees slots for the earlier ones. */
     int (*const stages[])(hc__hierarchy *) = {spread_next, publish_next, launch_next, reduce_next};
     int moved = 0, again;
     do {
@@ -145,8 +145,8 @@ int hc__pipeline_test(hc__hierarchy *h) {
             int status = h->node->ops->close(h->node);
             return status < 0 ? status : HC_DONE;
         }
-        /* With a net, the driver looks after control messages between the chunks. A single one has few stages, and what
-         * comes between them costs more than they do. */
+        /* With a net, the driver handles control messages between chunks. A single chunk has few stages, and that would
+         * cost more than they do. */
     } while (again && (h->rails == 0 || p->nchunks == 1));
     return moved ? HC_MOVED : HC_IDLE;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alltoall.c - alltoall with splits that only their senders know.
+ * alltoall.c - alltoall whose splits only the senders know.
  *
- * Row counts first: the ranks of a node show each other everything they send (an exchange reads any range of a
- * neighbour's stream, so its beginning must be known), ranks elsewhere get the counts that concern them. Then
- * tensor by tensor: an exchange in the node, and beside it messages to and from every rank elsewhere, each rank
- * beginning with its next neighbour so that no rank is sent to by all at once.
+ * First the row counts: the ranks of a node exchange all their counts, because an exchange reads ranges of a
+ * neighbour's stream and must know where they begin; ranks of other nodes get only their own counts. Then, tensor by
+ * tensor, an exchange inside the node and messages to and from all ranks of other nodes. Each rank starts with its next
+ * neighbour, so that not all ranks send to the same one.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR_MESSAGES 32 /* in flight at once: the net must hold what comes before its receive */
+#define FAR_MESSAGES 32 /* in flight at once: the net buffers messages that arrive before their receives */
 
 enum { COUNT, ASK, MOVE };
 
@@ -20,7 +20,7 @@ static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
 }
 
-/* Rows of a piece that local rank j sends to set rank r. */
+/* The rows of a piece that local rank j sends to set rank r. */
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
     return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece].rows;
@@ -59,7 +59,7 @@ static int exchange_counts(hc__hierarchy *h) {
     return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
-/* My node's part of `incoming`, once the table is here. */
+/* Fills my node's part of `incoming` from the table. */
 static void read_table(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t pieces = h->batch->npieces;
@@ -70,15 +70,15 @@ static void read_table(hc__hierarchy *h) {
     }
 }
 
-/* Bytes between the beginning of my piece, or result, and what goes to, or comes from, rank r. */
+/* The byte offset, in my piece or my result, of the rows to or from rank r. */
 static void find_offsets(const hc__hierarchy *h, const hc__count *counts, int64_t row_bytes, int64_t *offsets) {
     offsets[0] = 0;
     for (int32_t r = 0; r < h->place.size; r++)
         offsets[r + 1] = offsets[r] + counts[(int64_t)r * h->batch->npieces + h->alltoall.piece].rows * row_bytes;
 }
 
-/* What rank r has told of the piece under way: every rank has been told the same total and room. */
-static const hc__count *told_by(const hc__hierarchy *h, int32_t r) {
+/* Rank r's counts of the current piece; their total and room are the same on all ranks. */
+static const hc__count *counts_of(const hc__hierarchy *h, int32_t r) {
     return &h->alltoall.incoming[(int64_t)r * h->batch->npieces + h->alltoall.piece];
 }
 
@@ -86,13 +86,13 @@ static int64_t row_bytes(const hc__hierarchy *h) {
     return h->batch->pieces[h->alltoall.piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
 }
 
-/* May a rank have no place for its result? All ranks give the same answer. */
+/* 1: a rank may lack memory for its result. All ranks compute the same answer. */
 static int must_ask(const hc__hierarchy *h) {
     int64_t rows = 0;
     int asks = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
-        rows += told_by(h, r)->total;
-        asks |= told_by(h, r)->room != HC__ROOM_LATER;
+        rows += counts_of(h, r)->total;
+        asks |= counts_of(h, r)->room != HC__ROOM_LATER;
     }
     return asks || rows * row_bytes(h) > HC__ASKED_BYTES;
 }
@@ -113,10 +113,10 @@ static void move_piece(hc__hierarchy *h) {
 static int begin_piece(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     hc_piece *piece = &h->batch->pieces[a->piece];
-    int64_t rows = 0, room = told_by(h, h->place.rank)->room;
+    int64_t rows = 0, room = counts_of(h, h->place.rank)->room;
     void *out = NULL;
     for (int32_t r = 0; r < h->place.size; r++) {
-        int64_t here = told_by(h, r)->rows;
+        int64_t here = counts_of(h, r)->rows;
         if (piece->recv_rows)
             piece->recv_rows[r] = here;
         rows += here;
@@ -133,7 +133,7 @@ static int begin_piece(hc__hierarchy *h) {
     return status;
 }
 
-/* In my node: from rank j's stream the range that is for me. */
+/* Inside the node: reads my range of each rank's stream. */
 static int exchange_rows(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     for (int32_t j = 0; j < h->place.local_size; j++) {
@@ -153,7 +153,7 @@ static int exchange_rows(hc__hierarchy *h) {
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */
 
-/* What I send to one rank and what I get from another, in this stage. */
+/* Posts this stage's send to one rank and receive from another. */
 static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
     hc__alltoall *a = &h->alltoall;
     int counting = a->stage == COUNT, status = HC_OK;
@@ -172,8 +172,8 @@ static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
     return status;
 }
 
-/* Step s sends to the rank s after me and receives from the one s before me. All ranks take the steps in this
- * order, a few at a time, so the earliest unfinished step of all is under way at both its ends. */
+/* Step s sends to the rank s after me and receives from the one s before me. All ranks take the steps in this order, a
+ * few at a time, so both ends of the earliest unfinished step have posted it: no deadlock. */
 static int exchange_far(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int32_t p = h->place.size;
@@ -206,7 +206,7 @@ static int alltoall_start(hc__hierarchy *h) {
     return a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
 }
 
-/* Both halves of a stage, the node's and the net's. */
+/* Tests both halves of a stage, the node's and the net's. */
 static int test_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int near = HC_DONE;
@@ -222,7 +222,7 @@ static int test_stage(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-/* A stage is over, and the next one begins. DONE: there is none. */
+/* Ends a stage and starts the next. DONE: it was the last. */
 static int next_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     if (a->stage == COUNT) {

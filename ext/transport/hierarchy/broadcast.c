@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast.c - the root's bytes to all: a tree across nodes in segments, and each node's exchange.
+ * broadcast.c - broadcast: segments go down a tree across nodes, and through each node's exchange.
  *
- * One rank per node, its representative (the root itself in the root's node, else the leader), takes part in the
- * tree.
- * Few bytes go down a binomial tree, many down a chain, which sends every byte over each link once. All tensors
- * of the batch are one stream: a segment is passed on as soon as it is here, and given to the node's ranks
- * while the next ones arrive, whichever tensor they belong to.
+ * One rank per node, its representative, takes part in the tree: the root in its node, else the leader. Few bytes go
+ * down a binomial tree, many down a chain, which sends every byte over each link once. All tensors of the batch form
+ * one stream. A segment is forwarded as soon as it has arrived, and goes to the node's ranks while the next segments
+ * arrive.
  *
- * Where the node has no exchange, the allreduce's pipeline carries the broadcast: in chunks, of which every rail has
- * its part.
+ * If the node has no exchange, the pipeline of the allreduce carries the broadcast in chunks, and each rail carries its
+ * part.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -17,7 +16,7 @@
 #include <string.h>
 
 #define SEGMENT_BYTES ((int64_t)512 << 10)
-#define SHARED_SEGMENTS 4 /* that an exchange in the node takes at once */
+#define SHARED_SEGMENTS 4 /* per exchange in the node */
 #define AHEAD ((int64_t)(sizeof h->broadcast.receives / sizeof *h->broadcast.receives))
 
 /* ---- the stream ---------------------------------------------------------------------------------------- */
@@ -40,7 +39,7 @@ static hc__cursor beginning(const hc__hierarchy *h, int64_t step) {
     return c;
 }
 
-/* Bytes of the segment at the cursor, 0 at the end of the stream; *at: where it lies, or NULL. */
+/* Bytes of the segment at the cursor, 0 at the end of the stream; *at: its address, or NULL. */
 static int64_t segment(const hc__hierarchy *h, const hc__cursor *c, char **at) {
     *at = NULL;
     if (c->piece == h->batch->npieces)
@@ -96,7 +95,7 @@ static void find_neighbours(hc__hierarchy *h) {
 
 /* ---- stages -------------------------------------------------------------------------------------------- */
 
-/* The next segments from the parent. */
+/* Receives the next segments from the parent. */
 static int receive(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     hc_net *net = h->net;
@@ -125,7 +124,7 @@ static int receive(hc__hierarchy *h) {
     return moved ? HC_MOVED : HC_IDLE;
 }
 
-/* What is here to the children. */
+/* Sends the segments that have arrived to the children. */
 static int forward(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int moved = 0;
@@ -144,7 +143,7 @@ static int forward(hc__hierarchy *h) {
     return status < 0 || !moved ? status : HC_MOVED;
 }
 
-/* The next bytes from the representative to the node's other ranks. */
+/* Exchanges the next bytes from the representative to the node's other ranks. */
 static int exchange(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int32_t from = representative(h, h->place.node), local = 0;
@@ -170,7 +169,7 @@ static int exchange(hc__hierarchy *h) {
 
 /* ---- start to end ---------------------------------------------------------------------------------------- */
 
-/* Where each piece is, or goes. */
+/* Finds the memory of each piece. */
 static int find_places(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     int represents = representative(h, h->place.node) == h->place.rank;
@@ -187,7 +186,7 @@ static int find_places(hc__hierarchy *h) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
             if (piece->out && piece->out != piece->in)
                 hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
-        } else if (!piece->out && represents) { /* joined: all its pieces are dropped, but must be passed on */
+        } else if (!piece->out && represents) { /* joined: needs no result, but must forward the pieces */
             b->spare = b->spare ? b->spare : hc_work_new((size_t)b->bytes);
             if (!b->spare)
                 return HC_NO_MEMORY;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gather_bytes.c - all ranks' bytes to all ranks, of lengths that every rank knows.
+ * gather_bytes.c - allgather of bytes whose lengths every rank knows.
  *
- *     collect   in the node: all ranks' bytes to its leader (on one node: to all ranks, and the only stage)
- *     cross     leaders: each node's bytes around a ring, or at once to all when they are few
- *     share     in the node: the leader's whole result to the others
+ *     collect   in the node: all ranks' bytes to the leader (with one node: to all ranks, and this is the only stage)
+ *     cross     leaders: each node's bytes around a ring, or directly to all leaders if they are few
+ *     share     in the node: the leader's result to the other ranks
  *
- * Only the leader exchanges messages with other nodes: all ranks of a node need the same bytes from there, so these
- * cross the wire once per node. Leaders on top of shared memory are the hierarchy of Romero et al. (NSDI 2022).
+ * Only the leader exchanges messages with other nodes: all ranks of its node need the same bytes, so they cross the
+ * wire once per node. Leaders on top of shared memory are the hierarchy of Romero et al. (NSDI 2022).
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -21,7 +21,7 @@ static int is_leader(const hc__hierarchy *h) {
     return h->place.local_rank == 0;
 }
 
-/* No rank offers or reads anything. */
+/* Resets the exchange: no rank offers or reads anything. */
 static void clear_exchange(hc__hierarchy *h) {
     memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
     memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);
@@ -52,7 +52,7 @@ static int share(hc__hierarchy *h) {
     return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
 }
 
-/* Posts all of a node's bytes to or from a leader: one message for each run of neighbours in the result. */
+/* Posts a node's bytes to or from a leader: one message per contiguous run in the result. */
 static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends) {
     hc__gather *g = &h->gather;
     int32_t ranks = h->place.first[node + 1] - h->place.first[node];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hierarchy.c - a process set's data plane: which operation runs, from start to end, over node and net.
+ * hierarchy.c - a process set's data plane over node and net: starts, tests and ends the operation of a batch.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a network between nodes costs where it was not measured: a TCP or Ethernet class link. */
+/* The cost of a network that was not measured: a TCP or Ethernet class link. */
 #define DEFAULT_ALPHA 2e-5
 #define DEFAULT_BETA 1e-9
 #define RAIL_BYTES ((int64_t)64 << 10)
-#define GAMMA 1e-10 /* a byte read by a reduction: about 10 GB/s */
+#define GAMMA 1e-10 /* seconds per byte that a reduction reads: about 10 GB/s */
 
 const hc__operation hc__op_BARRIER, hc__op_JOIN;
 
@@ -21,8 +21,8 @@ static const hc__operation *const operations[HC_OPERATION_COUNT] = {
 #undef X
 };
 
-/* Between nodes the sum travels, and is divided once, at the end. A sum of floats travels divided by a power of two,
- * which rounds nothing, so that it is not larger than the largest value: 16 bits hold it. */
+/* Nodes exchange sums, and the total is divided once, at the end. Sums of floats are first divided by a power of two,
+ * which rounds nothing, so that they do not exceed the largest value: 16 bits hold it. */
 static int64_t node_divisor(const hc__hierarchy *h, const hc_batch *b) {
     int64_t divisor = 1;
     if (h->place.nodes == 1 || b->divisor == 1)
@@ -66,7 +66,7 @@ static int is_stuck(const hc__hierarchy *h) {
     return stuck;
 }
 
-/* Frees results that were being made. Memory that the net may still write to is lost instead. */
+/* Frees unfinished results, unless the net may still write to them. */
 static void drop_results(hc__hierarchy *h) {
     int ours = h->batch && h->batch->memory == HC_MEMORY_HOST && !is_stuck(h);
     for (int32_t i = 0; ours && i < h->batch->npieces; i++) {
@@ -120,7 +120,7 @@ static void destroy(hc_data *data) {
 static const struct hc_data_ops hierarchy_ops = {
     .name = "hierarchy", .start = start, .test = test, .abandon = abandon, .free = destroy};
 
-/* Rank j of every node that has one, for j my local rank; and rank 0 of every node. */
+/* The teams between nodes: the ranks with my local rank, and local rank 0 of every node. */
 static void gather_teams(hc__hierarchy *h) {
     hc__placement *p = &h->place;
     for (int32_t i = 0; i < p->nodes; i++) {
@@ -145,8 +145,8 @@ static int make_arrays(hc__hierarchy *h) {
     return HC_OK;
 }
 
-/* Rails that a set gets: no more than its smallest node has ranks; and, unless told how many, no more than leave
- * each enough of the largest chunk for a message. */
+/* The number of rails: at most the ranks of the smallest node; by default also so few that each has enough of the
+ * largest chunk for a message. */
 static int32_t choose_rails(const hc__placement *p, int32_t wanted) {
     int64_t most = wanted > 0 ? wanted : hc_node_chunk_bytes(p->largest) / RAIL_BYTES;
     if (p->nodes == 1)
@@ -189,7 +189,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *c, hc_node *node, hc_net *net, h
     h->gather.bundle.net = h->alltoall.bundle.net = h->broadcast.sends.net = h->rooted.bundle.net = net;
     int status = configure(h, c);
     if (status < 0) {
-        h->node = NULL; /* still the caller's */
+        h->node = NULL; /* the caller keeps it */
         destroy(&h->base);
         return status;
     }

@@ -29,19 +29,19 @@ typedef struct hc_hierarchy_config {
     const int32_t *node_of; /* copied */
     HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
-    double alpha, beta;        /* the net's model: seconds a message, seconds a byte; 0: latency_bytes, defaults */
+    double alpha, beta;        /* the net's model: seconds per message, seconds per byte; 0: latency_bytes, defaults */
     const char *algorithm;     /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
-    hc_arithmetic *arithmetic; /* of the memory that the node's shards are in; NULL: the host's */
+    hc_arithmetic *arithmetic; /* for the memory of the node's shards; NULL: the host's */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc_data **);
 
-/* What the maker of a set's data plane for another kind of memory is given. An extension of its own makes it, which is
- * not linked with this code: what it needs of it comes along. */
-#define HC_PLANE_VERSION 2 /* of this struct and all that it leads to; the extension compares it */
+/* The argument of the maker of a set's data plane for device memory. That is a separate extension, which is not linked
+ * with this code; so this struct has pointers to the functions that it needs. */
+#define HC_PLANE_VERSION 2 /* of this struct and all structs it refers to; the extension compares it */
 typedef struct hc_plane_parts {
     int version;
-    hc_hierarchy_config place; /* as of the host's plane; copied */
-    hc_data *host;             /* the host's plane: borrowed, and idle whenever the other one has a batch */
+    hc_hierarchy_config place; /* as for the host's plane; copied */
+    hc_data *host;             /* the host's plane: borrowed, and idle while the other plane has a batch */
     hc_net *net;               /* borrowed; NULL inside one node */
     int (*new_hierarchy)(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **);
     void (*neutral)(void *to, int dtype, int reduction, int64_t n); /* hc_host_neutral() */

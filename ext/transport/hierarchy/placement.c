@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * placement.c - which set ranks share a node, numbered both ways.
+ * placement.c - maps set ranks to nodes, and nodes to set ranks.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -24,7 +24,7 @@ static void fill(hc__placement *p) {
         p->first[p->node_of[r] + 1]++;
     for (int32_t i = 0; i < p->nodes; i++)
         p->first[i + 1] += p->first[i];
-    for (int32_t r = p->size - 1; r >= 0; r--) /* backwards, so that `first` ends at the beginnings */
+    for (int32_t r = p->size - 1; r >= 0; r--) /* backwards, so that `first` ends as the first rank of each node */
         p->by_node[--p->first[p->node_of[r] + 1]] = r;
     memmove(p->first, p->first + 1, (size_t)p->nodes * sizeof *p->first);
     p->first[p->nodes] = p->size;

@@ -2,10 +2,9 @@
  *
  * reduce.c - the reduction of all ranks' tensors, on the root only.
  *
- * The pipeline of the allreduce: the node reduces a chunk, the net reduces the nodes' sums to the root's node, and the
- * root alone copies the result out. Inside the node each rank packs and reduces as for an allreduce and copies nothing
- * out. Between nodes a rail's shard leaves every node but the root's once: (nodes - 1) times the data in all, half of
- * what an allreduce sends.
+ * It uses the pipeline of the allreduce: the node reduces a chunk, the net reduces the nodes' sums to the root's node,
+ * and only the root copies the result out. Every node but the root's sends each shard once: in all (nodes - 1) times
+ * the data, half of an allreduce.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 

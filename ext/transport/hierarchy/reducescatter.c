@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reducescatter.c - reducescatter: rows are summed, each rank keeps its own.
+ * reducescatter.c - reducescatter: sums rows; each rank gets its share of them.
  *
- * Inside one node the node scatters by itself, tensor by tensor. Between nodes the allreduce's pipeline runs, but its
- * network stage sends each node its own rows only: a node sends what belongs to the others, and no byte twice.
+ * With one node the node scatters tensor by tensor. Between nodes the pipeline of the allreduce runs, but its network
+ * stage sends each node only that node's rows, and no byte twice.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -11,10 +11,10 @@
 
 /* ---- between nodes --------------------------------------------------------------------------------------- */
 
-/* The pipeline's batch for a reducescatter is this one, cut and sorted by node. A part of it is what belongs to one
- * rank, so that all ranks of a node copy their results out at the same time; where ranks are many, and a rank's window
- * of a chunk would be a line or two, what belongs to one node, piece after piece. A cut of a piece goes as far as the
- * ranks of the part follow one another in the set; mine is one of its own, the only one with somewhere to go. */
+/* The pipeline's batch is this batch, cut and sorted by node. A part of it belongs to one rank, so that all ranks of a
+ * node copy their results out at the same time. If ranks are many, a rank's window of a chunk would be a cache line or
+ * two; then a part belongs to one node, piece after piece. A cut of a piece spans the consecutive set ranks of a part;
+ * my share is a separate cut, the only one with an output. */
 #ifndef RANKS_MANY
 #define RANKS_MANY 64
 #endif
@@ -27,7 +27,7 @@ static int has_no_scatter(const hc__hierarchy *h) {
     return !h->node->ops->scatter;
 }
 
-/* Bounds of all parts to those of the nodes, in place. */
+/* Turns the bounds of all parts into those of the nodes, in place. */
 static void nodes_bounds(const hc__hierarchy *h, int64_t *bounds) {
     int are_nodes = has_no_scatter(h) || !part_is_a_rank(h);
     for (int32_t node = 0; !are_nodes && node <= h->place.nodes; node++)
@@ -41,7 +41,7 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
                                     hc__net_algorithm(h));
 }
 
-/* One past the last of node's ranks, from its j-th on and before its end-th, whose shares are one cut. */
+/* The end of the cut that begins with the node's j-th rank; at most `end`. */
 static int32_t cut_end(const hc__hierarchy *h, int32_t node, int32_t j, int32_t end) {
     int32_t first = hc__set_rank(&h->place, node, j), last = j + 1;
     while (first != h->place.rank && last < end && hc__set_rank(&h->place, node, last) == first + last - j &&
@@ -60,14 +60,15 @@ static hc_piece cut_piece(const hc__hierarchy *h, const hc_piece *piece, int32_t
     if (piece->in)
         cut.in = (const char *)piece->in + at * (int64_t)hc_dtype_size(h->batch->dtype);
     int64_t bytes = cut.count * (int64_t)hc_dtype_size(h->batch->dtype);
-    int fits = piece->out_owned || piece->out_capacity == bytes; /* else hc__place_result() has noted it */
+    int fits = piece->out_owned || piece->out_capacity == bytes; /* else hc__place_result() has set h->late */
     if (first != h->place.rank || !fits)
         cut.out = NULL;
     cut.drop = cut.out == NULL;
     return cut;
 }
 
-/* The shares of node's ranks j to end - 1, of all pieces, behind what the batch has; without `pieces` only counted. */
+/* Appends the shares of the node's ranks j to end - 1, of all pieces, to the batch; without `pieces` only counts
+ * them. */
 static void cut_part(const hc__hierarchy *h, hc_batch *cut, int32_t node, int32_t j, int32_t end) {
     for (int32_t i = 0; i < h->batch->npieces; i++)
         for (int32_t k = j, next; k < end; k = next) {
@@ -80,7 +81,7 @@ static void cut_part(const hc__hierarchy *h, hc_batch *cut, int32_t node, int32_
         }
 }
 
-/* Part after part. */
+/* Cuts the batch into all its parts. */
 static hc_parts cut_batch(hc__hierarchy *h, hc_batch *cut, int64_t *bounds) {
     const hc__placement *p = &h->place;
     hc_parts parts = {.bounds = bounds};
@@ -140,8 +141,8 @@ static int start_between_nodes(hc__hierarchy *h) {
     return hc__pipeline_start(h, &p->cut, &parts, launch);
 }
 
-/* A node without scatter() cuts the batch itself: local rank j has the sums of what the j-th ranks of all nodes get,
- * which are the parts of its rail. */
+/* A node without scatter() cuts the batch itself: local rank j has the sums for the j-th ranks of all nodes, which are
+ * the parts of its rail. */
 static int start_rails(hc__hierarchy *h) {
     hc_parts parts = {.n = h->place.nodes, .own = h->place.node, .own_end = h->place.node + 1};
     int status = place_results(h);
@@ -150,7 +151,7 @@ static int start_rails(hc__hierarchy *h) {
 
 /* ---- inside a node --------------------------------------------------------------------------------------- */
 
-/* The next tensor's scatter inside the node; the batch it is given is cut to one piece. */
+/* Scatters the next tensor inside the node, as a batch of one piece. */
 static int scatter_next(hc__hierarchy *h) {
     hc__node_scatter *s = &h->scatter;
     hc_piece *piece = &h->batch->pieces[s->piece];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * results.c - where the rows go that a rank receives: memory of the caller, or new memory.
+ * results.c - the memory for the rows that a rank receives: the caller's, or new memory.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rooted_rows.c - gather and scatter: rows between the root and every rank, as many as their owner says.
+ * rooted_rows.c - gather and scatter: rows between the root and every rank; only the sender knows their number.
  *
- * First every rank tells all others its rows, and the room of its result. So all ranks refuse a tensor whose result has
- * no place on one of them. Then tensor by tensor: in the root's node an exchange moves the rows; a rank of another node
- * exchanges one message with the root, straight from the caller's memory to the result. So every byte crosses the
- * network once, and no other rank needs memory for it; the root has a window of messages in flight.
+ * First all ranks exchange their counts of rows and the room of their results; if one rank lacks memory for a result,
+ * all ranks refuse the tensor. Then, tensor by tensor, an exchange moves the rows inside the root's node, and each rank
+ * of another node exchanges one message with the root, directly from the caller's memory to the result. So every byte
+ * crosses the network once and needs no intermediate memory. The root has a window of messages in flight.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR_MESSAGES 32 /* in flight at the root: the net must hold what comes before its receive */
+#define FAR_MESSAGES 32 /* in flight at the root: the net buffers messages that arrive before their receives */
 
 enum { COUNT, ASK, MOVE };
 
@@ -20,36 +20,36 @@ static int is_root(const hc__hierarchy *h) {
     return h->place.rank == h->batch->root;
 }
 
-/* In the root's node. */
+/* 1: the rank is in the root's node. */
 static int is_near(const hc__hierarchy *h, int32_t rank) {
     return h->place.node_of[rank] == h->place.node_of[h->batch->root];
 }
 
-/* ---- what the ranks have told each other --------------------------------------------------------------------- */
+/* ---- the counts ---------------------------------------------------------------------------------------------- */
 
-/* A rank's part of the table: per piece the room of its result; behind these the rows that it gives: to the root
- * (gather), or, told by the root, to each rank (scatter). */
-static int64_t told_length(const hc__hierarchy *h, int32_t rank) {
+/* The length of a rank's part of the table: the room of its result per piece; then, in a gather, its rows per piece,
+ * and in a scatter, for the root only, the rows per rank and piece. */
+static int64_t counts_length(const hc__hierarchy *h, int32_t rank) {
     int64_t givings = h->rooted.gathers ? 1 : rank == h->batch->root ? h->place.size : 0;
     return h->batch->npieces * (1 + givings);
 }
 
-static int64_t *told_by(const hc__hierarchy *h, int32_t rank) {
+static int64_t *counts_of(const hc__hierarchy *h, int32_t rank) {
     int64_t before = h->rooted.gathers ? 2 * rank : rank + (rank > h->batch->root ? h->place.size : 0);
-    return h->rooted.told + before * h->batch->npieces;
+    return h->rooted.counts + before * h->batch->npieces;
 }
 
-/* The rows between the root and a rank, one count per piece. */
+/* The rows between the root and a rank: one count per piece. */
 static int64_t *rows_of(const hc__hierarchy *h, int32_t rank) {
     int64_t n = h->batch->npieces;
-    return h->rooted.gathers ? told_by(h, rank) + n : told_by(h, h->batch->root) + (1 + rank) * n;
+    return h->rooted.gathers ? counts_of(h, rank) + n : counts_of(h, h->batch->root) + (1 + rank) * n;
 }
 
 static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
     return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
 }
 
-/* Bytes between the root and a rank, for the piece under way. */
+/* Bytes between the root and a rank, for the current piece. */
 static int64_t bytes_of(const hc__hierarchy *h, int32_t rank) {
     return rows_of(h, rank)[h->rooted.piece] * row_bytes(h, h->rooted.piece);
 }
@@ -67,23 +67,23 @@ static int has_result(const hc__hierarchy *h, int32_t rank) {
     return !h->rooted.gathers || rank == h->batch->root;
 }
 
-/* Now all ranks know the rows of each result, and those of each `out`. */
+/* Refuses pieces whose `out` has the wrong rows on some rank; all ranks know all rows now. */
 static void check_rooms(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->batch->npieces; i++) {
         hc_piece *piece = &h->batch->pieces[i];
         for (int32_t r = 0; r < h->place.size && piece->status == HC_OK; r++) {
-            int64_t room = told_by(h, r)[i], rows = result_rows(h, r, i);
+            int64_t room = counts_of(h, r)[i], rows = result_rows(h, r, i);
             if (room >= 0 && room != rows)
                 hc__refuse_piece(h, piece, r, &(hc__vote){.status = HC_RESULT_SIZE, .has = room, .needs = rows});
         }
     }
 }
 
-/* May a rank find no memory for its result? All ranks give the same answer. */
+/* 1: a rank may lack memory for its result. All ranks compute the same answer. */
 static int must_ask(const hc__hierarchy *h) {
     int asks = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
-        int64_t room = told_by(h, r)[h->rooted.piece];
+        int64_t room = counts_of(h, r)[h->rooted.piece];
         int64_t bytes = result_rows(h, r, h->rooted.piece) * row_bytes(h, h->rooted.piece);
         asks |= has_result(h, r) && (room == HC__ROOM_UNSURE || (room < 0 && bytes > HC__ASKED_BYTES));
     }
@@ -104,7 +104,7 @@ static hc_stream stream_to_root(hc__hierarchy *h) {
     return (hc_stream){g->here, h->lengths[h->place.local_rank]};
 }
 
-/* The root's stream: its tensor from the node's first rank's rows to its last one's. */
+/* The root's stream: its tensor, from the rows of the node's first rank to those of its last rank. */
 static hc_stream stream_from_root(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     const hc__placement *p = &h->place;
@@ -129,7 +129,7 @@ static int move_near(hc__hierarchy *h) {
 
 /* ---- between the root and the ranks of other nodes --------------------------------------------------------- */
 
-/* The message between the root and `rank`; either calls it. */
+/* Posts the message between the root and `rank`; both ends call it. */
 static int post(hc__hierarchy *h, int32_t rank) {
     hc__rooted *g = &h->rooted;
     int32_t peer = h->place.world[is_root(h) ? rank : h->batch->root], tag = h->tags + HC__TAG_ROOTED;
@@ -139,7 +139,7 @@ static int post(hc__hierarchy *h, int32_t rank) {
     return hc__bundle_send(&g->bundle, peer, tag, data, bytes_of(h, rank));
 }
 
-/* The root takes all others in their order after it; a rank of another node has one message. */
+/* The root handles the other ranks in order, starting after itself; a rank of another node has one message. */
 static int move_far(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     int32_t p = h->place.size, end = is_root(h) ? p : 2;
@@ -187,7 +187,7 @@ static void move_piece(hc__hierarchy *h) {
     }
 }
 
-/* The result of the piece gets its place, a gather's root the counts. */
+/* Sets the memory for the result of the piece; gives a gather's root the counts. */
 static int place_piece(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     hc_piece *piece = &h->batch->pieces[g->piece];
@@ -214,7 +214,7 @@ static int begin_piece(hc__hierarchy *h) {
     return status;
 }
 
-/* The rooms are told here; the caller adds the rows, and goes on with tell(). */
+/* Fills in the rooms; the caller adds the rows, then calls exchange_counts(). */
 static int start(hc__hierarchy *h, int gathers) {
     hc__rooted *g = &h->rooted;
     size_t entries = 2 * (size_t)h->place.size * (size_t)h->batch->npieces;
@@ -224,21 +224,21 @@ static int start(hc__hierarchy *h, int gathers) {
     g->stage = COUNT;
     g->piece = -1;
     g->bundle.net = h->net;
-    g->told = hc_calloc(entries + 1, sizeof *g->told);
+    g->counts = hc_calloc(entries + 1, sizeof *g->counts);
     g->offsets = hc_malloc(((size_t)h->place.size + 1) * sizeof *g->offsets);
-    if (!g->told || !g->offsets)
+    if (!g->counts || !g->offsets)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < h->batch->npieces; i++) {
         int wanted = has_result(h, h->place.rank);
-        told_by(h, h->place.rank)[i] = wanted ? hc__room_of(h, &h->batch->pieces[i]) : HC__ROOM_LATER;
+        counts_of(h, h->place.rank)[i] = wanted ? hc__room_of(h, &h->batch->pieces[i]) : HC__ROOM_LATER;
     }
     return HC_OK;
 }
 
-static int tell(hc__hierarchy *h) {
+static int exchange_counts(hc__hierarchy *h) {
     for (int32_t r = 0; r < h->place.size; r++)
-        h->gather.lengths[r] = told_length(h, r) * (int64_t)sizeof *h->rooted.told;
-    return hc__gather_start(h, told_by(h, h->place.rank), h->rooted.told);
+        h->gather.lengths[r] = counts_length(h, r) * (int64_t)sizeof *h->rooted.counts;
+    return hc__gather_start(h, counts_of(h, h->place.rank), h->rooted.counts);
 }
 
 static int gather_start(hc__hierarchy *h) {
@@ -247,7 +247,7 @@ static int gather_start(hc__hierarchy *h) {
         return status;
     for (int32_t i = 0; i < h->batch->npieces; i++)
         rows_of(h, h->place.rank)[i] = h->batch->pieces[i].in ? h->batch->pieces[i].rows : 0;
-    return tell(h);
+    return exchange_counts(h);
 }
 
 static int scatter_start(hc__hierarchy *h) {
@@ -259,10 +259,10 @@ static int scatter_start(hc__hierarchy *h) {
         for (int32_t r = 0; r < h->place.size; r++)
             rows_of(h, r)[i] = piece->send_rows ? piece->send_rows[r] : hc_share(piece->rows, h->place.size, r);
     }
-    return tell(h);
+    return exchange_counts(h);
 }
 
-/* Both halves of a piece's move, the node's and the net's. */
+/* Tests both halves of a piece's move, the node's and the net's. */
 static int test_move(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     int near = HC_DONE;
@@ -278,7 +278,7 @@ static int test_move(hc__hierarchy *h) {
     return near == HC_MOVED || far == HC_MOVED ? HC_MOVED : HC_IDLE;
 }
 
-/* A stage is over, and the next one begins. DONE: there is none. */
+/* Ends a stage and starts the next. DONE: it was the last. */
 static int next_stage(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     const hc_batch *b = h->batch;
@@ -307,11 +307,11 @@ static int rooted_test(hc__hierarchy *h) {
 
 static void rooted_end(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    hc_free(g->told);
+    hc_free(g->counts);
     hc_free(g->offsets);
     hc_result_free(g->spare);
     hc__verdict_end(h);
-    g->told = g->offsets = NULL;
+    g->counts = g->offsets = NULL;
     g->spare = NULL;
 }
 

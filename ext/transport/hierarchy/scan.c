@@ -5,12 +5,12 @@
  * Values are combined in the order of the set's ranks, float16 and bfloat16 in float32 with one rounding at the end, so
  * the bits depend neither on the path nor on how requests were fused.
  *
- *     few bytes    every rank's values go to all (gather_bytes.c), and each rank reduces those that it needs
- *     many bytes   a chain in chunks: rank r receives the prefix of the ranks before it, adds its own values and sends
- *                  the sum to rank r + 1, while the chunk before that is under way there
+ *     few bytes    every rank gets the values of all ranks (gather_bytes.c), and reduces those that it needs
+ *     many bytes   a chain in chunks: rank r receives the prefix of the ranks before it, adds its values and sends the
+ *                  sum to rank r + 1, which meanwhile works on the chunk before
  *
- * In the chain a rank receives and sends the data once. Between neighbours on one node the chunks go through the shared
- * segment, between nodes over the net: where nodes hold consecutive ranks, (nodes - 1) times the data in all.
+ * In the chain a rank receives and sends the data once: through the shared segment between neighbours on one node, over
+ * the net between nodes. If nodes hold consecutive ranks, the net carries (nodes - 1) times the data.
  *
  * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind
  * the node's first one offers chunk t - d to its neighbour.
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT_ONCE_BYTES ((int64_t)256 << 10) /* all ranks' values: above, the chain's bytes cost less than its steps */
+#define AT_ONCE_BYTES ((int64_t)256 << 10) /* of all ranks' values; above this the chain is faster */
 #define CHUNK_BYTES ((int64_t)64 << 10)    /* stays in a core's cache with the rank's own values */
 #define SLOTS HC__SCAN_SLOTS
 
@@ -30,8 +30,8 @@ static size_t dtype_size(const hc__hierarchy *h) {
     return hc_dtype_size(h->batch->dtype);
 }
 
-/* What has come from all ranks is scaled when it has been added up; the chain adds scaled values, because a sum that
- * goes along it may be too large for its type where the scaled sum is not. */
+/* The values of all ranks are scaled after they are added. The chain adds scaled values, because a partial sum may
+ * overflow its type where the scaled one does not. */
 static double own_scale(const hc__hierarchy *h, int32_t piece) {
     return h->scan.at_once ? 1.0 : h->batch->pieces[piece].scale;
 }
@@ -40,7 +40,7 @@ static double result_scale(const hc__hierarchy *h, int32_t piece) {
     return h->scan.at_once ? h->batch->pieces[piece].scale : 1.0;
 }
 
-/* Own values of elements [from, to) of the batch, as `kind`. */
+/* Copies this rank's elements [from, to) of the batch, as `kind`. */
 static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind, char *at) {
     const hc_batch *b = h->batch;
     const int64_t *starts = h->scan.starts;
@@ -56,8 +56,8 @@ static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind
     }
 }
 
-/* The reduction of `from`, n_from times elements [begin, end) of the batch as `kind`, to the tensors; of nothing: the
- * neutral element. */
+/* Reduces the n_from operands, elements [begin, end) of the batch as `kind`, into the tensors; n_from 0: the neutral
+ * element. */
 static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char **from, int n_from, int kind) {
     const hc_batch *b = h->batch;
     const int64_t *starts = h->scan.starts;
@@ -125,7 +125,7 @@ static int is_far(const hc__hierarchy *h, int32_t rank) {
     return rank >= 0 && rank < h->place.size && h->place.node_of[rank] != h->place.node;
 }
 
-/* The chunk that the j-th rank of my node offers in a step, or -1. */
+/* The chunk that my node's j-th rank offers in a step, or -1. */
 static int64_t passed_on(const hc__hierarchy *h, int32_t j, int64_t step) {
     int32_t r = hc__set_rank(&h->place, h->place.node, j);
     int64_t chunk = step - (r - hc__set_rank(&h->place, h->place.node, 0));
@@ -153,7 +153,7 @@ static int start_chain(hc__hierarchy *h) {
     return HC_OK;
 }
 
-/* The prefix of the ranks before me becomes mine, and the result is written. */
+/* Adds this rank's values to the prefix, and writes the result. */
 static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     hc__scan *s = &h->scan;
     int64_t from = chunk * s->chunk, to = chunk_end(s, chunk);
@@ -165,7 +165,7 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
         put_result(h, from, to, &result, !is_first, s->kind);
     const void *operands[2] = {is_first ? s->own_values : prefix, s->own_values};
     if (s->exclusive && h->place.rank + 1 == h->place.size)
-        return; /* the last rank passes nothing on */
+        return; /* the last rank sends nothing */
     hc_host_reduce(prefix, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, to - from, 1.0, 1.0);
     if (!s->exclusive)
         put_result(h, from, to, &result, 1, s->kind);
@@ -232,7 +232,7 @@ static int step_next(hc__hierarchy *h) {
         return HC_IDLE;
     int64_t out = passed_on(h, me, s->step), in = -1;
     if (is_near(h, h->place.rank - 1))
-        in = passed_on(h, me - 1, s->step); /* the j-th rank's neighbour is the one before it in the node, too */
+        in = passed_on(h, me - 1, s->step); /* the set's neighbour is also the node's */
     if (out >= s->added || (in >= 0 && in >= s->passed + SLOTS))
         return HC_IDLE;
     memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
@@ -318,7 +318,7 @@ void hc__scan_abandon(hc__hierarchy *h) {
 
 static void scan_end(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
-    if (!s->stuck) /* else the library may still read or write it: better lost than used again */
+    if (!s->stuck) /* else the library may still use it, so it is not freed */
         hc_result_free(s->memory);
     hc_free(s->starts);
     hc_free(s->operands);

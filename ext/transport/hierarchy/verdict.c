@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verdict.c - has every rank a place for its result of a piece? If one has none, the piece is refused on all ranks.
+ * verdict.c - the ranks vote whether each has memory for its result of a piece; one "no" refuses the piece on all
+ * ranks.
  *
- * Asked before any row moves, so that no buffer is touched, the ranks stay in step, and the next batch can run. It
- * costs one small gather, so the operations ask only where a rank may have none: where its caller brought the result,
- * whose rows cannot be checked before they are counted, or where the result is large.
+ * They vote before any row moves, so no buffer is touched, the ranks stay in step, and the next batch can run. A vote
+ * costs one small gather, so it is taken only where a rank may have no memory: the result is large, or it is the
+ * caller's, whose rows can be checked only after the counts are known.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -26,7 +27,7 @@ static int make_room(hc__hierarchy *h, int64_t reserves) {
     return 1;
 }
 
-/* Whether a small result of this piece will find memory; pages that are never touched cost none. */
+/* 1: a small result of this piece will find memory. Untouched pages of a reserve cost no memory. */
 static int has_reserve(hc__hierarchy *h, const hc_piece *piece) {
     int64_t at = piece - h->batch->pieces;
     if (at >= h->nreserves && !make_room(h, (at | 63) + 1))
@@ -68,7 +69,7 @@ int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64
     if (status == HC_OK && has >= 0 && has != piece->out_rows)
         vote.status = HC_RESULT_SIZE;
     if (status == HC_NO_MEMORY) {
-        h->base.text = NULL; /* it breaks nothing */
+        h->base.text = NULL; /* not a failure of the World */
         vote.needs *= row_bytes;
     }
     for (int32_t r = 0; r < h->place.size; r++)

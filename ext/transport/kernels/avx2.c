@@ -41,7 +41,7 @@ INLINE void store_f16(void *to, pair p) {
     _mm_storeu_si128(h + 1, _mm256_cvtps_ph((__m256)p.b, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Unpacking and packing keep to each half of a vector: its quarters change places before and after. */
+/* Unpack and pack work inside each half of a vector, so its middle quarters are swapped before and after. */
 #define MIDDLE_QUARTERS_SWAPPED 0xd8
 
 INLINE pair load_bf16(const void *from) {

@@ -2,7 +2,7 @@
  *
  * avx512.c - the kernels on 64-byte vectors (AVX-512 F, BW, DQ and VL). Compiles to nothing elsewhere.
  *
- * The instructions for bfloat16 (AVX512_BF16) are not used: they take subnormal numbers for zero.
+ * The instructions for bfloat16 (AVX512_BF16) are not used: they treat subnormal numbers as zero.
  */
 #include "transport/kernels/kernels.h"
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.h - the two copies of every set of vector code: by ordinary stores, and by streaming ones.
+ * copy.h - the two copies of every set of vector code: by ordinary and by streaming stores.
  *
- * What another L3 holds is written at 5 to 14 GB/s by ordinary stores, whoever makes them (memcpy, rep movsb, vectors),
- * because each line is fetched first, and at 29 to 35 by streaming stores, which do not fetch it. In one L3 streaming
- * costs the reader half of its rate. And `rep movsb`, which is what a C library's memcpy is from 2 KiB on, reads what
- * another L3 has written at 11 GB/s, where a loop over vectors reaches 20 to 26 (measured on Zen 4); on Zen 3 it loses
- * up to 20 times with a misaligned destination.
+ * Measured on Zen 4. Ordinary stores of any kind (memcpy, rep movsb, vectors) to lines in another L3 reach 5 to 14
+ * GB/s, because each line is fetched first; streaming stores do not fetch it and reach 29 to 35. Inside one L3
+ * streaming halves the reader's rate. `rep movsb`, which a C library's memcpy uses from 2 KiB, reads lines of another
+ * L3 at 11 GB/s; a loop over vectors reaches 20 to 26. On Zen 3 `rep movsb` is up to 20 times slower with a misaligned
+ * destination.
  *
- * Both take any size and alignment; the regions are apart. Stores are aligned: the first and the last bytes are written
- * by vectors that overlap their neighbours.
+ * Both take any size and alignment; the regions must not overlap. Stores are aligned: the first and last vectors
+ * overlap their neighbours.
  */
 
-#define TURN (4 * (int64_t)sizeof(vec)) /* bytes that are loaded before the first of them is stored */
+#define TURN (4 * (int64_t)sizeof(vec)) /* bytes loaded before the first store */
 
-/* Whole vectors from the first aligned one on; the last one is left. Returns where that begins. */
+/* Copies whole vectors from the first aligned one, without the last. Returns the offset of the last. */
 INLINE int64_t copy_aligned(char *to, const char *from, int64_t n, void (*store)(char *, vec)) {
     int64_t i = (int64_t)(sizeof(vec) - (uintptr_t)to % sizeof(vec));
     for (; i + TURN <= n; i += TURN) {
@@ -45,7 +45,7 @@ static void copy_plain(void *to, const void *from, int64_t n) {
     copy_by(to, from, n, store_vec);
 }
 
-/* Streaming stores come in any order: the fence puts them before what the caller stores next, the flag above all. */
+/* Streaming stores are not ordered: the fence orders them before the caller's next stores, above all the flag. */
 static void copy_streaming(void *to, const void *from, int64_t n) {
     copy_by(to, from, n, stream_vec);
     stream_fence();

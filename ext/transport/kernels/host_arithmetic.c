@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_arithmetic.c - the memory of the host: how it is allocated, and the arithmetic that runs on it.
+ * host_arithmetic.c - allocates host memory, and runs the arithmetic on it.
  *
- * The kernels do the arithmetic; here is what is the same for every set of vector code.
+ * It is independent of the vector instructions; the kernels do the arithmetic.
  */
 #include "transport/arithmetic.h"
 #include "transport/kernels/kernels.h"
@@ -24,8 +24,8 @@ static const uint8_t size_of[] = {
 
 /* ---- allocation ------------------------------------------------------------------------------------ */
 
-/* A fresh result of many megabytes costs more in page faults than in copying; huge pages take most of that
- * away, where the system gives them on request. */
+/* For a new result of many megabytes page faults cost more than the copy. Huge pages avoid most of them, where the
+ * system grants them. */
 void *hc_result_new(size_t bytes) {
     size_t align = bytes >= 2 * HUGE_PAGE ? HUGE_PAGE : LINE;
     void *p = NULL;
@@ -64,7 +64,7 @@ int hc_stores_named(const char *word) {
                                          : HC_STORES_AUTO;
 }
 
-/* The scale is real: complex numbers are twice as many floats. */
+/* The scale is real, so complex numbers count as twice as many floats. */
 static int real_of(int dtype, int64_t *n) {
     if (dtype != HC_COMPLEX64 && dtype != HC_COMPLEX128)
         return dtype;
@@ -94,8 +94,8 @@ typedef union block {
     double f64[BLOCK];
 } block;
 
-/* Floats that change their type on the way: block by block, each source is widened and added to the block's
- * accumulator, which is rounded once, at the end. `to` may be one of from[] when it is not the wider. */
+/* Reduces floats whose type changes: block by block, it widens each source, adds it to the block's accumulator, and
+ * rounds once at the end. `to` may be one of from[] if its type is not the wider. */
 static void reduce_and_convert(char *to, int to_dtype, const void *const *from, int n_from, int from_dtype,
                                int reduction, int64_t n, double scale, double divisor) {
     int wide = from_dtype == HC_FLOAT64 ? HC_FLOAT64 : HC_FLOAT32;
@@ -133,8 +133,8 @@ void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from,
 
 /* ---- divide ----------------------------------------------------------------------------------------- */
 
-/* A divisor beyond the type's range gives 0 for all its values, but one: the least value by its own magnitude,
- * hence the division in 64 bits where the type has fewer. */
+/* A divisor beyond the type's range gives 0, except for the least value divided by its magnitude; so narrower types are
+ * divided in 64 bits. */
 #define DIVIDE(T, WIDE)                                              \
     static void divide_##T(void *data, int64_t n, int64_t divisor) { \
         T##_t *x = data;                                             \
@@ -180,7 +180,7 @@ void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor) {
     X(COMPLEX64, 0x3f800000, 0, 0)                                         \
     X(COMPLEX128, 0x3ff0000000000000, 0, 0)
 
-/* The bits of the element, from the lowest; the imaginary part of a complex number is 0. */
+/* The bits of the neutral element; the imaginary part of a complex number is 0. */
 static uint64_t neutral_bits(int dtype, int reduction) {
     static const struct {
         uint64_t one, smallest, largest;
@@ -214,7 +214,7 @@ void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
         memcpy((char *)to + filled, to, filled < bytes - filled ? filled : bytes - filled);
 }
 
-/* ---- as the net's algorithms use it ------------------------------------------------------------------ */
+/* ---- the interface for the net's algorithms ---------------------------------------------------------- */
 
 static void *arithmetic_alloc(hc_arithmetic *a, size_t bytes) {
     (void)a;
@@ -239,9 +239,9 @@ static int arithmetic_reduce(hc_arithmetic *a, void *to, const void *const *from
     return HC_OK;
 }
 
-static int arithmetic_ended(hc_arithmetic *a, uint64_t begun) {
+static int arithmetic_ended(hc_arithmetic *a, uint64_t issued) {
     (void)a;
-    (void)begun;
+    (void)issued;
     return HC_DONE;
 }
 

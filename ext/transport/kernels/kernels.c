@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.c - which vector code runs, and which reductions exist.
+ * kernels.c - chooses the vector code, and knows which reductions exist.
  *
- * The choice is made at run time, once, so that one binary serves every node of a machine and every machine.
+ * The choice is made once, at run time, so one binary serves all machines.
  */
 #include "transport/kernels/kernels.h"
 
@@ -57,7 +57,7 @@ int hc_kernels_select(const char *name) {
     return HC_INVALID;
 }
 
-/* Relaxed will do: the tables are constants, and threads that race here choose the same one. */
+/* Relaxed order is enough: the tables are constants, and racing threads choose the same one. */
 const hc__kernels *hc__kernels_chosen(void) {
     const hc__kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (!k) {

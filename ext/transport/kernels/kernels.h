@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.h - what one set of vector code offers; private to the kernels and to host_arithmetic.c.
+ * kernels.h - the interface of one set of vector code; private to the kernels and to host_arithmetic.c.
  *
- * All sets compute equal bits, whatever the width of their vectors; only the payload of a NaN made from two
- * NaNs is left to the processor.
+ * All sets compute equal bits; only the payload of a NaN made from two NaNs depends on the processor.
  */
 #ifndef HC_KERNELS_H
 #define HC_KERNELS_H
@@ -11,12 +10,12 @@
 #include "transport/arithmetic.h"
 
 /* to = scale * reduce over from[0..n_from-1] / divisor, element by element, over `bytes` bytes of each. Only SUM and
- * AVERAGE of floats look at `scale`, only AVERAGE of floats at `divisor`. `to` may be one of from[]. */
+ * AVERAGE of floats use `scale`, only AVERAGE of floats uses `divisor`. `to` may be one of from[]. */
 typedef void hc__reduce_fn(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor);
 /* to[i] = scale * from[i] for n elements. */
 typedef void hc__convert_fn(void *to, const void *from, int64_t n, double scale);
 
-/* n bytes from one region to another that is apart from it. */
+/* Copies n bytes between regions that do not overlap. */
 typedef void hc__copy_fn(void *to, const void *from, int64_t n);
 
 typedef struct hc__kernels {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loops.h - the loops that every kernel is: over the sources of a reduction, also where their sum may leave its range,
- * and over a conversion; and the mean of float64.
+ * loops.h - the loops of the kernels: a reduction, a reduction whose sum may overflow, a conversion, and the mean of
+ * float64.
  *
  * The steps (how a vec is loaded, combined, finished, stored) are arguments; the loops are inlined with them, so
  * a kernel is straight vector code.
@@ -22,7 +22,7 @@ INLINE void finish_pair(pair *p, finish_by by, finish_step *finish) {
     p->b = finish(p->b, by);
 }
 
-/* `bytes` of the `step` that a pair comes from: the rest of it is zero. */
+/* Loads `bytes` of the `step` bytes of a pair; the rest is zero. */
 INLINE pair load_some(const char *from, int64_t bytes, int64_t step, load_step *load) {
     if (bytes == step)
         return load(from);
@@ -37,7 +37,7 @@ INLINE void store_part(char *to, size_t bytes, pair p, store_step *store) {
     memcpy(to, part, bytes);
 }
 
-/* Each source goes through `start`, which may be a finish, too. */
+/* Applies the step `start` to each source. */
 INLINE pair reduce_some(const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step, finish_by early,
                         finish_by by, load_step *load, finish_step *start, combine_step *combine, finish_step *finish) {
     pair p = load_some(from[0] + i, bytes, step, load);
@@ -51,9 +51,9 @@ INLINE pair reduce_some(const char *const *from, int n_from, int64_t i, int64_t 
     return p;
 }
 
-/* A pair comes from and goes to `step` bytes. Two pairs are kept in registers, so that memory and arithmetic
- * overlap and a source costs one turn for both; all of a turn is read before anything is written, because
- * `to` may be one of from[]. */
+/* A pair has `step` bytes in memory. Two pairs are in registers, so that memory and arithmetic overlap and one pass
+ * over the sources serves both. All inputs of an iteration are read before its first store, because `to` may be one of
+ * from[]. */
 INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t bytes, int64_t step, finish_by by,
                         load_step *load, combine_step *combine, finish_step *finish, store_step *store) {
     int64_t i = 0;
@@ -79,11 +79,11 @@ INLINE void reduce_loop(char *to, const char *const *from, int n_from, int64_t b
     }
 }
 
-/* ---- sums that leave the range --------------------------------------------------------------------- */
+/* ---- sums that may overflow ------------------------------------------------------------------------ */
 
-/* A sum may be too large for its type where its mean, or its product with a factor, is not. Such a result is made a
- * second time: each source is multiplied by `early`, a power of two, before it is added, and the sum is finished with
- * `late`. It is not made this way at once, because the smallest numbers would lose digits. */
+/* A sum may overflow its type although its mean, or its product with a factor, does not. Such a result is computed
+ * again: each source is multiplied by `early`, a power of two, before it is added, and the sum is finished with `late`.
+ * This is not the first way, because the smallest numbers would lose digits. */
 typedef struct second_way {
     finish_by early, late;
 } second_way;
@@ -97,7 +97,7 @@ INLINE vec endless_f64(vec v) {
     return (vec)((v_f64)v - (v_f64)v);
 }
 
-/* `again` in lanes of v that have no end. */
+/* v, with `again` in the lanes that are infinite or NaN. */
 typedef vec mend_step(vec v, vec again);
 INLINE vec mend_f32(vec v, vec again) {
     return pick((vec)((v_f32)endless_f32(v) != 0), again, v);
@@ -106,7 +106,7 @@ INLINE vec mend_f64(vec v, vec again) {
     return pick((vec)((v_f64)endless_f64(v) != 0), again, v);
 }
 
-/* The choice is made lane by lane: a result does not depend on its neighbours. */
+/* Each lane is chosen alone, so a result does not depend on its neighbours. */
 INLINE pair mend_pair(pair p, const char *const *from, int n_from, int64_t i, int64_t bytes, int64_t step,
                       second_way way, load_step *load, combine_step *add, finish_step *scale, finish_step *finish,
                       mend_step *mend) {
@@ -121,7 +121,7 @@ INLINE void reduce_within_loop(char *to, const char *const *from, int n_from, in
     for (; i + 2 * step <= bytes; i += 2 * step) {
         pair p = reduce_some(from, n_from, i, step, step, NOTHING, by, load, keep, add, finish);
         pair r = reduce_some(from, n_from, i + step, step, step, NOTHING, by, load, keep, add, finish);
-        if (has_bits(endless(add(add(p.a, p.b), add(r.a, r.b))))) { /* at least where one of them has no end */
+        if (has_bits(endless(add(add(p.a, p.b), add(r.a, r.b))))) { /* true if any lane is infinite or NaN */
             p = mend_pair(p, from, n_from, i, step, step, way, load, add, scale, finish, mend);
             r = mend_pair(r, from, n_from, i + step, step, step, way, load, add, scale, finish, mend);
         }
@@ -138,7 +138,7 @@ INLINE void reduce_within_loop(char *to, const char *const *from, int n_from, in
 
 /* ---- conversions ----------------------------------------------------------------------------------- */
 
-/* A pair holds `lanes` elements, from from_size * lanes bytes and to to_size * lanes. */
+/* A pair holds `lanes` elements: from_size * lanes bytes of input, to_size * lanes bytes of output. */
 INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t from_size, int64_t n, int64_t lanes,
                          finish_by by, load_step *load, finish_step *finish, store_step *store) {
     int64_t i = 0;
@@ -164,7 +164,7 @@ INLINE void convert_loop(char *to, int64_t to_size, const char *from, int64_t fr
 
 /* ---- the mean of float64 --------------------------------------------------------------------------- */
 
-/* No wider type is in the processor: `rest` has what the additions to `sum` were rounded by. */
+/* The processor has no wider type, so `rest` holds the rounding errors of `sum`. */
 typedef struct exact_sum {
     v_f64 sum, rest;
 } exact_sum;
@@ -176,8 +176,9 @@ INLINE void add_exactly(exact_sum *s, v_f64 x) {
     s->sum = sum;
 }
 
-/* (sum + rest) / divisor, of up to 26 bits: the quotient, corrected by the remainder. Both halves of the quotient times
- * the divisor are exact (T. J. Dekker, 1971). An infinity has no remainder, and a zero keeps its sign. */
+/* (sum + rest) / divisor, for a divisor of up to 26 bits: the quotient, corrected by the remainder. Both halves of
+ * the quotient times the divisor are exact (T. J. Dekker, 1971). An infinity has no remainder, and a zero keeps its
+ * sign. */
 INLINE vec divide_exactly(exact_sum s, v_f64 divisor) {
     const v_u64 low = (v_u64){0} + ((UINT64_C(1) << 27) - 1);
     v_f64 quotient = s.sum / divisor, upper = (v_f64)((v_u64)quotient & ~low), lower = quotient - upper;
@@ -199,7 +200,7 @@ INLINE exact_sum sum_exactly(const char *const *from, int n_from, int64_t i, siz
     return s;
 }
 
-/* The factor comes before the division, whose result may have fewer digits: it is the smaller number. */
+/* The factor is applied before the division: the quotient is smaller and may have fewer digits. */
 INLINE void mean_at(char *to, const char *const *from, int n_from, int64_t i, size_t bytes, finish_by by,
                     second_way way) {
     v_f64 factor = (v_f64)by.factor, divisor = (v_f64)by.divisor;

@@ -2,8 +2,7 @@
  *
  * portable.c - the kernels in plain C on 16-byte vectors: SSE2, NEON, VSX or what the compiler has.
  *
- * Its integer arithmetic for float16 is also the definition that the instructions of the other sets are tested
- * against.
+ * Its integer arithmetic for float16 is also the reference in the tests of the other sets.
  */
 #include "transport/kernels/kernels.h"
 
@@ -22,8 +21,8 @@ INLINE int has_bits(vec v) {
     return (v[0] | v[1]) != 0;
 }
 
-/* Elsewhere streaming stores either do not exist (POWER has them only for whole lines of zeros) or are a hint whose
- * worth nobody has measured for this (stnp of aarch64): there both copies are one. */
+/* Other processors have no streaming stores (POWER: only for whole lines of zeros), or only a hint whose effect here is
+ * not measured (stnp of aarch64). There both copies are the same. */
 #if defined(__x86_64__)
 
 INLINE void stream_vec(char *to, vec v) {
@@ -58,7 +57,7 @@ INLINE void store_halves(void *to, v_u32 a, v_u32 b) {
     memcpy(to, &both, sizeof both);
 }
 
-#if defined(__aarch64__) /* every one of them converts by an instruction */
+#if defined(__aarch64__) /* all of them have instructions for the conversion */
 
 INLINE pair load_f16(const void *from) {
     float16x8_t h = vreinterpretq_f16_u8(vld1q_u8(from));

@@ -2,10 +2,9 @@
  *
  * table.h - every kernel of one set of vector code, and the table of them.
  *
- * Written once and compiled once for each set. Whoever includes this brings HC__KERNELS (the table's name),
- * HC__NAME (its text), load_ and store_ of f16 and bf16 (a pair of float32) and load_f32_as_f64 and
- * store_f64_as_f32 (a pair of float64), all in the order of memory; stream_vec and stream_fence for copies; and
- * has_bits, which says whether a vec is not zero.
+ * It is compiled once per set. Define before the include: HC__KERNELS (the table's name), HC__NAME (its text), load_
+ * and store_ of f16 and bf16 (a pair of float32), load_f32_as_f64 and store_f64_as_f32 (a pair of float64), all in the
+ * order of memory; stream_vec and stream_fence for copies; and has_bits, true if a vec is not zero.
  */
 #include "transport/kernels/copy.h"
 #include "transport/kernels/loops.h"
@@ -27,7 +26,7 @@
     REDUCE_PLAIN(product_##U, multiply_##U) \
     REDUCE_ORDER(U)                         \
     REDUCE_ORDER(I)
-/* What a sum that leaves the range is divided by before it is added up, so that it does not. */
+/* The operands of a sum that overflows are divided by this; then it does not. */
 static double power_of_two_above(int n_from) {
     double power = 2;
     while (power <= n_from)
@@ -35,7 +34,7 @@ static double power_of_two_above(int n_from) {
     return power;
 }
 
-/* Without a factor a sum that leaves the range is infinite. float16 does not leave it, being added up in float32. */
+/* Without a factor an overflowing sum is infinite. float16 cannot overflow, as it is added in float32. */
 #define REDUCE_SUM(NAME, STEP, V, C, LOAD, ADD, SCALE, ENDLESS, MEND, STORE)                                       \
     static void NAME(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) { \
         const char *const *at = (const char *const *)from;                                                         \
@@ -87,8 +86,8 @@ REDUCE_TRUTH(f64, load_truth_f64, v_u64, UINT64_C(0x3ff0000000000000))
 
 /* ---- means ----------------------------------------------------------------------------------------- */
 
-/* The sum in a wider type, divided there, then rounded once. A power of two divides exactly, and so does the product
- * with its reciprocal, which is faster. */
+/* The sum is formed and divided in a wider type, then rounded once. For a power of two the product with the reciprocal
+ * is also exact, and faster. */
 static int is_power_of_two(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -105,7 +104,7 @@ static int is_power_of_two(double x) {
             reduce_loop(to, at, n_from, bytes, STEP, by, LOAD, ADD, DIVIDE, STORE);                                \
     }
 
-/* The same where the sum may leave the range of the type that it is added up in. */
+/* The same if the sum may overflow the type of the accumulation. */
 static void mean_bf16(void *to, const void *const *from, int n_from, int64_t bytes, double scale, double divisor) {
     const char *const *at = (const char *const *)from;
     double power = power_of_two_above(n_from), both = scale / divisor;
@@ -124,7 +123,7 @@ static void mean_bf16(void *to, const void *const *from, int n_from, int64_t byt
 MEAN(mean_f16, sizeof(vec), v_f32, float, load_f16, add_f32, scale_f32, divide_f32, store_f16)
 MEAN(wide_mean_f32, sizeof(vec), v_f64, double, load_f32_as_f64, add_f64, scale_f64, divide_f64, store_f64_as_f32)
 
-/* The sum of two values is rounded once, as their mean is: half of it is that mean. */
+/* The sum of two values is rounded once, so half of it is their correctly rounded mean. */
 static int is_half_of_two(int n_from, double divisor) {
     return n_from <= 2 && is_power_of_two(divisor);
 }
@@ -171,7 +170,7 @@ CONVERT_IN_F64(f64, 8, f32, 4, load_plain, scale_f64, store_f64_as_f32)
 CONVERT_IN_F64(f64, 8, f64, 8, load_plain, scale_f64, store_plain)
 CONVERT_IN_F64(f64, 8, odd, 4, load_plain, scale_f64_to_odd, store_f64_as_f32)
 
-/* Between float64 and the half-width floats: by way of a block of float32, without a second rounding. */
+/* Between float64 and the half-width floats: through a block of float32, without a second rounding. */
 #define BLOCK 512
 #define WIDEN(FROM)                                                                  \
     static void FROM##_to_f64(void *to, const void *from, int64_t n, double scale) { \

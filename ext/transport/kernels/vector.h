@@ -2,9 +2,8 @@
  *
  * vector.h - vectors of HC__VECTOR_BYTES bytes, by the vector extension of gcc and clang.
  *
- * The extension, and not loops left to the optimiser: the speed then depends neither on -O3 nor on whether the
- * compiler can show that `to` and from[] are apart (they may be one array). Whoever includes this defines
- * HC__VECTOR_BYTES and, after it, the conversions that table.h lists.
+ * With plain loops the speed would depend on -O3, and on the compiler's proof that `to` and from[] do not overlap (they
+ * may be one array). Define HC__VECTOR_BYTES before the include and, after it, the conversions that table.h lists.
  */
 #include <string.h>
 
@@ -12,7 +11,7 @@
 #error "the kernels are written for little-endian machines"
 #endif
 
-/* A product and a sum must stay two roundings, or the sets of kernels would differ in their bits. */
+/* A product and a sum must round twice, or the bits of the sets would differ. */
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #else
@@ -33,13 +32,13 @@ typedef VECTOR(int64_t) v_i64;
 typedef VECTOR(float) v_f32;
 typedef VECTOR(double) v_f64;
 
-/* What passes between the steps of a kernel: bits, to be cast to the lanes that a step means. */
+/* The value between the steps of a kernel: bits, which each step casts to its lanes. */
 typedef v_u64 vec;
 
 #define FLOATS (HC__VECTOR_BYTES / 4) /* lanes */
 #define DOUBLES (HC__VECTOR_BYTES / 8)
 
-/* Kernels work on two vecs at a time: as many half-width floats as one plain vec holds. */
+/* Kernels work on two vecs at a time: they hold, widened, the half-width floats of one vec. */
 typedef struct pair {
     vec a, b;
 } pair;
@@ -54,7 +53,7 @@ INLINE void store_vec(char *to, vec v) {
     memcpy(to, &v, sizeof v);
 }
 
-/* One memcpy a vec: compilers take one of the whole pair by way of the stack. */
+/* One memcpy per vec: compilers move a whole pair through the stack. */
 INLINE pair load_plain(const void *from) {
     vec a, b;
     memcpy(&a, from, sizeof a);
@@ -108,9 +107,8 @@ COMBINE(and_bits, vec, (a & b))
 COMBINE(or_bits, vec, (a | b))
 COMBINE(xor_bits, vec, (a ^ b))
 
-/* The four products of the definition, each rounded, no search for infinities. The sign of the last one is turned
- * and there is no minus: gcc 12 makes its instruction that multiplies, adds and subtracts of one, whatever the
- * pragma says. */
+/* The four products of the definition, each rounded, without C's handling of infinities. The last sign is flipped
+ * instead of a subtraction: from that gcc 12 would make a fused multiply-add-subtract, in spite of the pragma. */
 #define COMBINE_COMPLEX(T, V, LANES)                                   \
     INLINE vec multiply_complex_##T(vec x, vec y) {                    \
         V a = (V)x, b = (V)y, by_real = a, by_imaginary = a, turn = a; \
@@ -146,8 +144,8 @@ LOAD_TRUTH(f64, v_u64, INT64_MAX)
 #define ADD_TO_NUMBERS(X, Y) ((X) + ((Y) & (v_u32)((v_f32)(X) == (v_f32)(X))))
 #endif
 
-/* float32 to bfloat16, in the upper half of each lane: to nearest, ties to even. A NaN is only cut: its first bit is
- * set and stays, because arithmetic made it or it was a bfloat16 before. */
+/* float32 to bfloat16, in the upper half of each lane: to nearest, ties to even. A NaN is only truncated: its quiet bit
+ * is set, as it comes from arithmetic or from a bfloat16, and stays. */
 INLINE v_u32 round_bf16(vec v) {
     v_u32 f = (v_u32)v, up = 0x7fff + (f >> 16 & 1);
     return ADD_TO_NUMBERS(f, up);
@@ -165,7 +163,7 @@ INLINE void store_bf16_apart(void *to, pair p) {
     memcpy(to, &both, sizeof both);
 }
 
-/* What a finished value is multiplied and divided by. */
+/* The factor and divisor of the finish step. */
 typedef struct finish_by {
     vec factor, divisor;
 } finish_by;
@@ -189,9 +187,9 @@ INLINE vec divide_f64(vec v, finish_by by) {
     return (vec)((v_f64)v * (v_f64)by.factor / (v_f64)by.divisor);
 }
 
-/* 13 significant bits, the last one "something follows": a later rounding to the 11 of float16 or the 8 of
- * bfloat16 is then the only one, though it goes by way of float32 (S. Boldo, G. Melquiond, "When double rounding
- * is odd", 2005). */
+/* Rounds to 13 significant bits, the last of which means "more bits follow". A later rounding through float32 to the
+ * 11 bits of float16 or the 8 of bfloat16 is then correct (S. Boldo, G. Melquiond, "When double rounding is odd",
+ * 2005). */
 INLINE vec scale_f64_to_odd(vec v, finish_by by) {
     const uint64_t rest = (UINT64_C(1) << 40) - 1;
     v_u64 d = (v_u64)scale_f64(v, by);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - the allreduce and the reduce-scatter by name: which algorithm's rounds run, and what they work in.
+ * allreduce.c - allreduce and reduce-scatter: selects the rounds of an algorithm and the type they work in.
  *
  * A reduce-scatter is the first half of the same rounds.
  */
@@ -16,7 +16,7 @@ static hc__round_fn *const rounds[] = {
     [HC__RABENSEIFNER] = hc__round_rabenseifner,
 };
 
-/* What is received and not yet summed. */
+/* Scratch for operands that are received and not yet added. */
 static int64_t scratch_elements(const hc__channel *a, int algorithm) {
     int32_t n = a->team->n, me = a->team->me;
     if (a->whole)
@@ -25,7 +25,7 @@ static int64_t scratch_elements(const hc__channel *a, int algorithm) {
     return algorithm == HC__DIRECT || parts > a->count ? parts : a->count;
 }
 
-/* `scatters` and the bounds are set. */
+/* The caller has set `scatters` and the bounds. */
 static int start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
     a->count = count;
     a->partial = algorithm != HC__DIRECT;

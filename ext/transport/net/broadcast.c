@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast.c - a member's data to all others: received from the parent in the tree, then sent to the children.
+ * broadcast.c - broadcast: each member receives from its parent in the tree, then sends to its children.
  */
 #include "transport/net/algorithms.h"
 
-/* The chain has n - 1 links, the tree as many levels as n has bits, each of which sends every segment once a child. */
+/* The chain has n - 1 links. The tree has log2(n) levels, and a member sends every segment once per child. */
 static int chain_is_shorter(int32_t n, double segments) {
     int levels = 0;
     while (((int32_t)1 << levels) < n)

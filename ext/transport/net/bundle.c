@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bundle.c - the messages of one round: posted one by one, awaited together, cancelled together.
+ * bundle.c - the messages of one round: posts them one by one, tests and cancels them together.
  *
- * A long message is cut to the net's message_bytes, on both sides alike, with a window of pieces in flight. Messages to
- * one peer are matched in order, so a message begins only when all pieces of the one before it (same peer, same
- * direction) have been posted.
+ * Both sides cut a long message into pieces of the net's message_bytes, with a window of pieces in flight. Messages to
+ * one peer are matched in order, so a message starts only when all pieces of the message before it (same peer, same
+ * direction) are posted.
  */
 #include "core/reserve.h"
 #include "transport/net/bundle.h"
@@ -23,7 +23,7 @@ static int is_posted(const hc__flight *f) {
     return f->posted == f->bytes;
 }
 
-/* 1 while an earlier message of the same peer and direction is not all posted. */
+/* 1: an earlier message of the same peer and direction still has unposted pieces. */
 static int must_wait(const hc__bundle *b, int32_t i) {
     const hc__flight *f = &b->flights[i];
     for (int32_t j = 0; j < i; j++)
@@ -32,7 +32,7 @@ static int must_wait(const hc__bundle *b, int32_t i) {
     return 0;
 }
 
-/* Posts pieces as far as the window goes. */
+/* Posts pieces until the window is full. */
 static int post(hc__bundle *b, int32_t i) {
     hc__flight *f = &b->flights[i];
     hc_net *net = b->net;
@@ -83,7 +83,7 @@ int hc__bundle_release(hc__bundle *b) {
     return status;
 }
 
-/* The pieces of a message that have arrived, in order. */
+/* Counts the pieces of a message that have arrived, in order. */
 static int advance(hc__bundle *b, hc__flight *f) {
     int64_t piece = piece_bytes(b, f);
     int moved = 0;
@@ -93,7 +93,7 @@ static int advance(hc__bundle *b, hc__flight *f) {
         if (status != HC_DONE)
             return status < 0 || !moved ? status : HC_MOVED;
         if (f->receives && bytes != expected)
-            return HC_TRANSPORT; /* the members disagree about the lengths: a bug, or a foreign message */
+            return HC_TRANSPORT; /* the members disagree on the length: a bug, or a foreign message */
         f->arrived += (int64_t)expected;
         moved = 1;
     }
@@ -109,7 +109,7 @@ int hc__bundle_test(hc__bundle *b) {
             return status;
         moved |= status == HC_MOVED;
     }
-    for (int32_t i = 0; moved && i < b->n; i++) { /* a window has moved, or the message before has been posted */
+    for (int32_t i = 0; moved && i < b->n; i++) { /* a window has moved, or an earlier message is fully posted */
         int status = post(b, i);
         if (status < 0)
             return status;

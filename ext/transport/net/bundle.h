@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bundle.h - messages of one round of an algorithm, posted together and awaited together.
+ * bundle.h - the messages of one round of an algorithm, posted and tested together.
  */
 #ifndef HC_BUNDLE_H
 #define HC_BUNDLE_H
@@ -9,7 +9,7 @@
 
 #define HC__WINDOW 8
 
-/* One message, which may travel in pieces of net->message_bytes, a window of them at a time. */
+/* One message, sent in pieces of net->message_bytes, a window of them at a time. */
 typedef struct hc__flight {
     int32_t peer, tag;
     uint8_t receives;
@@ -24,7 +24,7 @@ typedef struct hc__bundle {
     int32_t n, room;
     uint8_t stuck; /* a request could not be cancelled: the buffers may still be read or written */
     uint8_t held;  /* nothing is posted before hc__bundle_release() */
-    uint8_t whole; /* messages are not cut: what suits a socket makes a device's memory travel by way of the host */
+    uint8_t whole; /* messages are not cut: small pieces would make the library move device memory through the host */
 } hc__bundle;
 
 /* Messages of 0 bytes are not sent at all (both sides know the lengths). */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel.c - the frame of the algorithms: types in and out, rounds in between.
+ * channel.c - the frame of the algorithms: converts the type before and after, and runs the rounds.
  *
- * Where roundings happen: sums are formed in the accumulation type, divided there where a mean is wanted, and rounded
- * once, at the end, by each member or before it is sent. So all members hold equal bits, whatever the algorithm.
+ * Sums are formed in the accumulation type, divided there for a mean, and rounded once: at the end, or before the
+ * result is sent. So all members hold equal bits, whatever the algorithm.
  */
 #include "transport/net/channel.h"
 
@@ -30,15 +30,15 @@ static void give(const hc__team *t, void *memory) {
         t->arithmetic->ops->release(t->arithmetic, memory);
 }
 
-/* The algorithms are not told of a failure: the frame looks after every round. */
-static void note_begun(hc__channel *a, int status) {
+/* The algorithms do not see a failure of the arithmetic; the frame checks after every round. */
+static void note_issued(hc__channel *a, int status) {
     a->failed = status < 0 ? status : a->failed;
-    a->awaits = a->team->arithmetic->begun;
+    a->awaits = a->team->arithmetic->issued;
 }
 
 static void convert(hc__channel *a, void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
     hc_arithmetic *arithmetic = a->team->arithmetic;
-    note_begun(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
+    note_issued(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
 }
 
 void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, int64_t n, int last) {
@@ -46,10 +46,10 @@ void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, i
     hc__reduction r = a->reduction;
     if (!last && r.reduction == HC_AVERAGE)
         r = (hc__reduction){HC_SUM, 1.0};
-    note_begun(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, r.reduction, n, r.divisor));
+    note_issued(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, r.reduction, n, r.divisor));
 }
 
-/* What a round sends has been made, and what it receives overwrites nothing that is still read. */
+/* HC_DONE: the arithmetic has ended, so a round's messages may be sent, and may be received into its operands. */
 static int settle(hc__channel *a) {
     if (!a->bundle.held)
         return HC_DONE;
@@ -69,12 +69,12 @@ static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
     return *at ? HC_OK : HC_NO_MEMORY;
 }
 
-/* The sum of some members may be too large for a type that the mean of all fits. Whoever has all of them can mend that
- * (keeps_range); where the sum travels, the members' values are divided before it, by a power of two, and the sum by
- * the rest. float16 has room enough in float32. */
+/* A partial sum may overflow a type that holds the mean. A member that has all values can repair that (keeps_range). If
+ * partial sums are sent, the members divide their values by a power of two first, and the sum by the remaining factor.
+ * float16 cannot overflow in float32. */
 static void make_room(hc__channel *a) {
     const hc__team *t = a->team;
-    int in_two = t->n == 2 || !a->partial; /* nothing travels but what members bring */
+    int in_two = t->n == 2 || !a->partial; /* only the members' values are sent */
     if (a->reduction.reduction != HC_AVERAGE || a->dtype <= HC_FLOAT16 || (in_two && t->arithmetic->keeps_range))
         return;
     double power = 1.0, all = a->reduction.divisor;
@@ -115,7 +115,7 @@ int hc__rounds_start(hc__channel *a, hc__round_fn *round, void *data, int64_t co
     return HC_OK;
 }
 
-/* The result, rounded to the type it came in. */
+/* Rounds the result to the type of the data. */
 static void deliver(hc__channel *a) {
     int64_t at = a->scatters ? a->bounds[a->team->me] : 0;
     int64_t n = a->scatters ? a->bounds[a->team->me + 1] - at : a->count;
@@ -153,14 +153,14 @@ void hc__channel_free(hc__channel *a) {
     hc_free(a->bounds);
     a->bounds = NULL;
     if (a->bundle.stuck)
-        return; /* the library may still read or write them: better lost than reused */
+        return; /* the library may still read or write them, so they are not reused */
     give(a->team, a->work_memory);
     give(a->team, a->scratch_memory);
     a->work_memory = a->scratch_memory = NULL;
     a->work_room = a->scratch_room = 0;
 }
 
-/* ---- what the algorithms share ---------------------------------------------------------------------- */
+/* ---- for all algorithms ------------------------------------------------------------------------------ */
 
 int64_t hc__part_of(const hc__channel *a, int32_t i) {
     return a->scatters ? a->bounds[i] : hc__even_part(a->count, a->team->n, i);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel.h - one operation in flight between nodes, with a tag and buffers of its own: the frame of the algorithms.
+ * channel.h - one operation in flight between nodes, with its tag and buffers: the frame of the algorithms.
  *
- * An algorithm is a function that is called once per round: it does the arithmetic on what the last round received and
- * posts the messages of the next. All that is posted in a round forms a bundle; the channel awaits the bundle without
- * blocking and calls the next round. There is no pipelining inside an algorithm: the hierarchy runs several chunks at
- * once, each in a channel of its own, and so keeps both directions of the link and the arithmetic busy with one
- * mechanism instead of one per algorithm.
+ * An algorithm is a function that is called once per round: it does the arithmetic on the data of the last round and
+ * posts the messages of the next. The messages of a round form a bundle; the channel tests the bundle without blocking
+ * and then calls the next round. Algorithms need no pipelining: the hierarchy runs several chunks at once, each in its
+ * own channel, which keeps both directions of the link and the arithmetic busy.
  */
 #ifndef HC_CHANNEL_H
 #define HC_CHANNEL_H
@@ -17,12 +16,12 @@
 
 typedef struct hc__team {
     hc_net *net;
-    hc_arithmetic *arithmetic; /* of the memory that the data is in */
+    hc_arithmetic *arithmetic; /* for the memory of the data */
     const int32_t *peers;      /* World rank of member i */
     int32_t n, me;
 } hc__team;
 
-/* What becomes of all members' elements; AVERAGE: their sum is divided by `divisor`, once, by whoever has all of it. */
+/* AVERAGE: a member that has the complete sum divides it by `divisor`, once. */
 typedef struct hc__reduction {
     int reduction; /* enum hc_reduction */
     double divisor;
@@ -30,13 +29,13 @@ typedef struct hc__reduction {
 
 /* ---- a channel --------------------------------------------------------------------------------------- */
 
-/* A member's neighbours, all counted from the root, which is 0; the farthest child first. */
+/* A member's neighbours, numbered from the root, which is 0; the farthest child first. */
 typedef struct hc__tree {
     int32_t parent; /* -1: the root */
     int32_t nchildren, children[32];
 } hc__tree;
 struct hc__channel;
-/* Called once per round: does the arithmetic on what the last round received and posts the next messages. HC_DONE after
+/* Called once per round: does the arithmetic on the data of the last round and posts the next messages. HC_DONE after
  * the last round, HC_MOVED when another follows, or a status. */
 typedef int hc__round_fn(struct hc__channel *, int32_t round);
 
@@ -46,27 +45,27 @@ typedef struct hc__channel {
     hc__net_model model;
     int32_t tag;
     hc__bundle bundle;
-    void *work_memory, *scratch_memory; /* grown as needed, kept from one use to the next */
+    void *work_memory, *scratch_memory; /* grow as needed, kept between uses */
     int64_t work_room, scratch_room;
     int64_t *bounds; /* reduce-scatter: where each member's part begins; n + 1 entries */
-    /* one use */
+    /* set for each use */
     hc__round_fn *round;
     void *data;    /* count elements of dtype */
     char *work;    /* count elements of kind: data itself, or work_memory */
-    char *scratch; /* what is received */
+    char *scratch; /* for received operands */
     int64_t count;
     hc__reduction reduction;
     int32_t next_round;
     uint8_t dtype;
-    uint8_t kind;  /* what the algorithm works in: dtype, or its accumulation type */
+    uint8_t kind;  /* the type of the work: dtype, or its accumulation type */
     uint8_t whole; /* direct: one round */
     uint8_t scatters;
-    uint8_t partial; /* sums of some members travel */
+    uint8_t partial; /* partial sums are sent */
     uint8_t running;
     hc__tree tree; /* broadcast, reduce */
     int32_t root;
     int failed;      /* a status of the team's arithmetic */
-    uint64_t awaits; /* how many of its operations must have ended before the next message */
+    uint64_t awaits; /* number of its operations that must end before the next message */
 } hc__channel;
 
 void hc__channel_init(hc__channel *, const hc__team *, const hc__net_model *, int32_t tag);
@@ -74,18 +73,17 @@ int hc__channel_test(hc__channel *);
 void hc__channel_abandon(hc__channel *);
 void hc__channel_free(hc__channel *);
 
-/* ---- what the algorithms share ------------------------------------------------------------------------ */
+/* ---- for all algorithms ------------------------------------------------------------------------------- */
 
-/* What all of them start with: the rounds work on `kind`, which is dtype or its accumulation type, and may use
- * `scratch` elements of it. */
+/* Starts the rounds. They work in `kind`, which is dtype or its accumulation type, and may use `scratch` elements of
+ * it. */
 int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, int dtype, int kind, hc__reduction,
                      int64_t scratch);
 
 /* Where member i's part begins (i == n: where the last one ends). */
 int64_t hc__part_of(const hc__channel *, int32_t i);
-/* What the algorithms share: elements [at, at + n) of work to and from a member, and the sum of what lies in
- * scratch into work (`first`: the received operand is the left one). `last`: no other operand follows, and a mean is
- * divided. */
+/* Send elements [at, at + n) of work to a member, receive them into work or into scratch, and add scratch to work
+ * (`first`: scratch is the left operand). `last`: no other operand follows, so a mean is divided. */
 int hc__send_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_scratch(hc__channel *, int32_t member, int64_t at, int64_t n);

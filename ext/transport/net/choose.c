@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * choose.c - which allreduce algorithm: a model of alpha seconds a message, beta seconds a byte.
+ * choose.c - chooses the allreduce algorithm by a model: alpha seconds per message, beta seconds per byte.
  *
- * Costs after Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH"
- * (2005). Two things are added. Algorithms that forward partial sums must carry float16 and bfloat16 as
- * float32, so that the sum is rounded once, and pay twice the bytes; "direct" sends contributions only and
- * does not. And links are not free of contention: the further messages of one round cost a part of alpha,
- * bytes that arrive from many peers at once or go to far partners cost a little more than a ring's.
+ * Costs after Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH" (2005). Two
+ * things are added. Algorithms that forward partial sums send float16 and bfloat16 as float32, so that the sum is
+ * rounded once, which doubles the bytes; "direct" sends only contributions and does not. And links have contention:
+ * each further message of a round costs a part of alpha, and bytes from many peers at once, or to far partners, cost a
+ * little more than those of a ring.
  */
 #include "transport/net/choose.h"
 
@@ -40,8 +40,8 @@ int hc__accumulation_dtype(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 ? HC_FLOAT32 : dtype;
 }
 
-/* Large parts begin at cache lines. Where that would make some parts much larger than others, and the links of their
- * members wait for, the parts differ by one element at most. */
+/* Large parts begin at cache lines. For small parts that would make some much larger than others, and links would wait;
+ * so small parts differ by at most one element. */
 int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
     int64_t least = count / n, more = count % n;
     if (least < PART_ALIGNED)
@@ -50,7 +50,7 @@ int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
     return i > count / part ? count : (i * part < count ? i * part : count);
 }
 
-/* Rounds of a doubling algorithm, and whether members must be folded away first. */
+/* Rounds of a doubling algorithm. *folded: n is no power of two, so members must be folded first. */
 static int doublings(int32_t n, int *folded) {
     int rounds = 0;
     while ((int32_t)1 << (rounds + 1) <= n && rounds < 30)
@@ -59,7 +59,7 @@ static int doublings(int32_t n, int *folded) {
     return rounds;
 }
 
-/* `n` messages posted together: they overlap, but each costs the processor something. */
+/* The cost of n messages posted together: they overlap, but each costs processor time. */
 static double together(const hc__net_model *m, int32_t n) {
     return n > 0 ? m->alpha * (1.0 + 0.2 * (n - 1)) : 0.0;
 }
@@ -123,7 +123,7 @@ int hc__net_choose_scatter(const hc__net_model *m, int32_t n, int64_t count, int
 }
 
 int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
-    int best = HC__DIRECT; /* wins a tie: its bits do not depend on the position of an element */
+    int best = HC__DIRECT; /* preferred in a tie: its bits do not depend on the position of an element */
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
         if (hc__net_cost(m, i, n, count, dtype) < hc__net_cost(m, best, n, count, dtype))
             best = i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * choose.h - the algorithms between nodes by name, what they cost, and which is the cheapest.
+ * choose.h - the algorithms between nodes, their predicted costs, and the choice of the cheapest.
  */
 #ifndef HC_CHOOSE_H
 #define HC_CHOOSE_H
@@ -25,19 +25,19 @@ const char *hc__algorithm_name(int algorithm);
 int hc__algorithm_named(const char *name); /* "auto" or NULL: HC__AUTO; -1: no such name */
 
 typedef struct hc__net_model {
-    double alpha; /* seconds a message */
-    double beta;  /* seconds a byte on the wire, a direction */
-    double gamma; /* seconds a byte read by a reduction */
+    double alpha; /* seconds per message */
+    double beta;  /* seconds per byte on the wire, in one direction */
+    double gamma; /* seconds per byte that a reduction reads */
 } hc__net_model;
 
 /* Predicted seconds for `count` elements of dtype among n members. */
 double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
 /* The cheapest. A pure function of what all members know, so that all choose alike. */
 int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int dtype);
-/* The same of a reduce-scatter: the first half of an allreduce, by "direct", "ring" or "rabenseifner". */
+/* The same for a reduce-scatter, the first half of an allreduce: "direct", "ring" or "rabenseifner". */
 double hc__net_scatter_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
 int hc__net_choose_scatter(const hc__net_model *, int32_t n, int64_t count, int dtype);
-/* Whether "direct" sends everything to all members in one round (equal bits, other cost). */
+/* 1: "direct" sends everything to all members in one round (equal bits, different cost). */
 int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype);
 
 /* float16, bfloat16 -> float32; others themselves. */

@@ -2,9 +2,9 @@
  *
  * direct.c - allreduce in one or two rounds: all members send their contributions, the owner of a part sums them.
  *
- * Only contributions and results travel, no partial sums: so float16 travels as float16 and the sum is
- * still formed in float32 with one rounding; and the order of the sum is the order of the members, for every
- * element and every length, so the bits do not depend on fusion ("deterministic").
+ * Members send only contributions and results, no partial sums. So float16 is sent as float16, and the sum is still
+ * formed in float32 with one rounding. And every element is added in the order of the members, whatever the length, so
+ * the bits do not depend on fusion ("deterministic").
  *
  *     parts   round 0: part q of my contribution to member q.  round 1: my part, summed, to all (not in a
  *             reduce-scatter)

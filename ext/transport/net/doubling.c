@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doubling.c - allreduce with partners at distances 1, 2, 4...: recursive doubling, and Rabenseifner's.
+ * doubling.c - allreduce with partners at distances 1, 2, 4...: recursive doubling, and Rabenseifner's algorithm.
  *
- * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves what is
- * exchanged on the way out (reduce-scatter) and doubles it on the way back (allgather): 2 log2(n) messages and the
- * least bytes (Rabenseifner, ICCS 2004). Both need a power of two: as many members as are too many are folded into a
- * neighbour first and served last (the scheme of MPICH). Rabenseifner's way out alone is a reduce-scatter, the blocks
- * cut where the members' parts begin.
+ * Recursive doubling exchanges everything log2(n) times: the least latency. Rabenseifner's algorithm halves the data in
+ * each round of a reduce-scatter and doubles it in each round of an allgather: 2 log2(n) messages and the least bytes
+ * (Rabenseifner, ICCS 2004). Both need a power of two, so the surplus members first add their data to a neighbour's,
+ * and get the result last (the scheme of MPICH). The first half alone is the reduce-scatter, with blocks cut at the
+ * members' parts.
  *
- * The largest parts of an allreduce go to the nearest member: nodes that are numbered along the leaf switches then
- * share few links above these. So the blocks lie in the order of the reversed bits of the positions, and the sums are
- * added in the order of recursive doubling. In a reduce-scatter each member keeps its own part, and the furthest come
- * first.
+ * In an allreduce the largest parts go to the nearest member, so nodes that are numbered along the leaf switches share
+ * few links above them. For that the blocks are in the order of the positions' reversed bits, and sums are added in the
+ * order of recursive doubling. In a reduce-scatter each member keeps its own part, so the farthest partner comes first.
  */
 #include "transport/net/algorithms.h"
 
-/* Where a member stands after the fold. */
+/* A member's place after the fold. */
 typedef struct place {
     int32_t core;     /* the power of two */
     int32_t levels;   /* its logarithm */
     int32_t extra;    /* pairs (0, 1), (2, 3) ... (2 extra - 2, 2 extra - 1) were folded */
     int32_t position; /* in the core; -1: folded away */
     int32_t buddy;    /* the other of the pair, or -1 */
-    int32_t block;    /* Rabenseifner's: which of the core's blocks it sums */
+    int32_t block;    /* Rabenseifner's: the block that it sums */
 } place;
 
 static place find_place(const hc__team *t) {
@@ -70,7 +69,7 @@ int hc__round_recursive_doubling(hc__channel *a, int32_t round) {
         return fold(a, &p);
     if (round == p.levels + 2)
         return HC_DONE;
-    if (p.position >= 0) { /* what the last round received */
+    if (p.position >= 0) { /* add the data of the last round */
         if (round == 1 && p.buddy >= 0)
             hc__combine(a, 0, a->count, 1, 0); /* the buddy has the lower number */
         if (round > 1)
@@ -102,7 +101,7 @@ static int32_t member_of_block(const hc__channel *a, const place *p, int32_t blo
     return member_at(p, block_of(a, p, block));
 }
 
-/* Where the elements of a block begin: in a reduce-scatter those of its member, behind those of its buddy. */
+/* The first element of a block; in a reduce-scatter the block has the parts of its member and of its buddy. */
 static int64_t begin(const hc__channel *a, const place *p, int32_t block) {
     if (!a->scatters)
         return hc__even_part(a->count, p->core, block);
@@ -116,7 +115,7 @@ static void run(const hc__channel *a, const place *p, int32_t block, int32_t siz
     *n = begin(a, p, first + size) - *at;
 }
 
-/* Gives away the half of my run of 2 * half blocks that the partner keeps, and receives mine. */
+/* Sends the partner's half of my run of 2 * half blocks, and receives my half. */
 static int halve(hc__channel *a, const place *p, int32_t half) {
     int64_t at, n;
     int32_t other = p->block ^ half, partner = member_of_block(a, p, other);
@@ -141,7 +140,7 @@ static int redouble(hc__channel *a, const place *p, int32_t half) {
 
 int hc__round_rabenseifner(hc__channel *a, int32_t round) {
     place p = find_place(a->team);
-    int32_t out = round - 1, back = out - p.levels; /* which step of the two halves this is */
+    int32_t out = round - 1, back = out - p.levels; /* the step in each of the two halves */
     int32_t last = a->scatters ? 0 : p.levels;
     p.block = p.position < 0 ? -1 : block_of(a, &p, p.position);
     if (round == 0)

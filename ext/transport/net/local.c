@@ -23,7 +23,7 @@ struct hc_net_request {
     struct hc_net_request *next;
     struct mailbox *box;
     void *data;
-    size_t bytes; /* to send; room, then received */
+    size_t bytes; /* to send; of a receive: room, then received bytes */
     int32_t peer, tag;
     int is_receive;
     _Atomic int state;
@@ -49,7 +49,7 @@ static int matches(const hc_net_request *receive, int32_t peer, int32_t tag) {
     return receive->tag == tag && (receive->peer == peer || receive->peer == HC_ANY_PEER);
 }
 
-/* Takes the oldest entry of a list that pairs with `request` out of it. */
+/* Removes and returns the oldest entry of the list that matches `request`. */
 static hc_net_request *take_match(hc_net_request **list, const hc_net_request *request) {
     for (hc_net_request **link = list; *link != NULL; link = &(*link)->next) {
         hc_net_request *other = *link;
@@ -153,7 +153,7 @@ static int local_cancel(hc_net *net, hc_net_request **req) {
             break;
         }
     pthread_mutex_unlock(&box->lock);
-    /* Paired: another thread is copying right now, and will be done in as long as that takes. */
+    /* PAIRED: another thread is copying now; wait until it has ended. */
     while (atomic_load_explicit(&request->state, memory_order_acquire) == PAIRED)
         sched_yield();
     hc_free(request);
@@ -192,7 +192,7 @@ int hc_local_net_new(int32_t n, hc_net **nets) {
     shared->size = n;
     for (int32_t i = 0; i < n; i++)
         pthread_mutex_init(&shared->boxes[i].lock, NULL);
-    atomic_store(&shared->users, 1); /* this function, until all nets are made */
+    atomic_store(&shared->users, 1); /* this function holds one until all nets are made */
     int status = HC_OK;
     int32_t made = 0;
     for (; made < n; made++) {

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi.c - a net over MPI: non-blocking point-to-point messages on a communicator of its own.
+ * mpi.c - a net over MPI: non-blocking point-to-point messages on a private communicator.
  *
- * Asking MPI about one request makes it look at all its sockets. So requests are not tested one by one: all
- * that are alive lie in one array for MPI_Testsome, which is called when a request is asked about a second
- * time since the last call. A driver that walks over its requests thus pays for one sweep per iteration.
+ * Testing one request makes MPI poll all its sockets. So all active requests are in one array for MPI_Testsome, which
+ * is called when a request is tested a second time since the last call. So a driver that tests all its requests pays
+ * for one MPI_Testsome per iteration.
  *
- * A receive from any rank is looked for and not posted: MPICH 5.0 on UCX loses messages that a posted
- * MPI_ANY_SOURCE should match, if receives from named ranks are posted as well. Four ranks hang within a few steps.
+ * A receive from any rank is probed and not posted: MPICH 5.0 on UCX loses messages for a posted MPI_ANY_SOURCE if
+ * receives from named ranks are posted, too. Four ranks hang within a few steps.
  *
- * MPI counts in int: a message beyond PIECE bytes travels as one element of a type that spans it all, so that
- * it stays one message and the order of messages is kept.
+ * MPI counts in int: a message beyond PIECE bytes is one element of a derived type, so it stays one message, in order.
  *
  * This file is compiled once per family of MPI libraries: mpi_mpich.c and its neighbours define MPI's types and
- * constants, include it, and then mpi_communicators.h and mpi_family.h, which make them known.
+ * constants, include this file, and then mpi_communicators.h and mpi_family.h, which export its functions.
  */
 #include "transport/net/mpi_calls.h"
 #include "transport/net/mpi_net.h"
@@ -30,16 +29,16 @@
 /* Within one machine (emulated nodes) a message is one copy: 64 MiB took 8.9 ms in 60 KiB each, 7.0 in 256 KiB. */
 #define MESSAGE_BYTES_ONE_MACHINE (1 << 20)
 #define ANY INT32_MAX
-#define END_SECONDS 10.0 /* longest wait for the others at the end */
+#define END_SECONDS 10.0 /* the longest wait for other ranks at the end */
 
 #define POINTER(result, name, arguments) static result(*MPI_##name) arguments;
 HC_MPI_CALLS(POINTER)
 #undef POINTER
 
 struct hc_net_request {
-    int32_t index;  /* in the arrays of those alive; ANY: not there, but alive; -1: complete */
-    uint32_t asked; /* sweep after which it was asked about last */
-    int status;     /* of a complete one */
+    int32_t index;  /* in the arrays of active requests; ANY: active, not in them; -1: complete */
+    uint32_t asked; /* the sweep after which it was last tested */
+    int status;     /* of a complete request */
     int32_t peer;
     size_t bytes;
     uint8_t receives;
@@ -49,7 +48,7 @@ struct hc_net_request {
 typedef struct mpi_net {
     hc_net base;
     MPI_Comm comm;
-    MPI_Errhandler before; /* of a communicator that is given back */
+    MPI_Errhandler before; /* the error handler of a borrowed communicator */
     MPI_Request *handles;  /* the first `alive` are in use */
     hc_net_request **owners;
     int *indices;
@@ -60,18 +59,18 @@ typedef struct mpi_net {
     void *any_data;
     int any_room;
     int32_t any_tag;
-    uint8_t *addressed; /* a bit per rank: control messages were sent to it */
+    uint8_t *addressed; /* a bit per rank: it was sent control messages */
     hc_net_request *unused;
     char text[MPI_MAX_ERROR_STRING + 1];
-    pid_t owner; /* a forked child has a copy of this, but no part in MPI */
+    pid_t owner; /* a forked child has a copy of the net, but must not call MPI */
     uint8_t failed;
-    hc_scope scope; /* what each call of MPI is made within, while it has users */
+    hc_scope scope; /* surrounds every call of MPI while it has users */
     int scope_users;
 } mpi_net;
 
 /* ---- the scope of calls ----------------------------------------------------------------------------- */
 
-/* MPI copies the memory of a device in the context of whatever thread calls it, for whichever message. */
+/* MPI copies device memory in the context of the calling thread, whichever message it progresses. */
 static void mpi_surround(hc_net *base, const hc_scope *scope) {
     mpi_net *net = (mpi_net *)base;
     net->scope_users += scope ? 1 : -1;
@@ -96,7 +95,7 @@ static int class_of(int code) {
     return class;
 }
 
-/* What receives from any rank fails without saying whose process did: a probe that names that rank fails, too. */
+/* A failed receive from any rank does not name the failed process; a probe for that rank fails, too. */
 static int32_t find_failed(const mpi_net *net) {
     int there;
     for (int32_t peer = 0; peer < net->base.size; peer++) {
@@ -141,7 +140,7 @@ static int grow(mpi_net *net) {
     return HC_OK;
 }
 
-/* A request and a place for its handle, or NULL. */
+/* Returns a request, with room for its handle in the arrays; NULL: out of memory. */
 static hc_net_request *take(mpi_net *net) {
     if (net->alive == net->room && grow(net) != HC_OK)
         return NULL;
@@ -162,14 +161,14 @@ static void give_back(mpi_net *net, hc_net_request *r) {
     net->unused = r;
 }
 
-/* For the batches of a rank that is out of memory. */
+/* Allocates requests early, for the batches of a rank that runs out of memory later. */
 static void stock(mpi_net *net) {
     hc_net_request *r = NULL;
     for (int32_t i = grow(net) == HC_OK ? net->room : 0; i > 0 && (r = malloc(sizeof *r)); i--)
         give_back(net, r);
 }
 
-/* Takes number i out of the arrays; the last takes its place. */
+/* Removes number i from the arrays; the last entry takes its place. */
 static void retire(mpi_net *net, int32_t i) {
     int32_t last = --net->alive;
     net->owners[i]->index = -1;
@@ -288,7 +287,7 @@ static int compare_down(const void *a, const void *b) {
     return *(const int *)b - *(const int *)a;
 }
 
-/* If something has come for the receive from any rank, it becomes one of those alive, of this message. */
+/* If a message for the receive from any rank has arrived, the receive matches it and joins the active requests. */
 static int match_any(mpi_net *net) {
     int there = 0;
     MPI_Message message;
@@ -305,7 +304,7 @@ static int match_any(mpi_net *net) {
     return HC_OK;
 }
 
-/* One look at everything that is alive. */
+/* Tests all active requests once. */
 static int look(mpi_net *net) {
     int done = 0, status = net->any ? match_any(net) : HC_OK;
     net->sweep++;
@@ -348,7 +347,7 @@ static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer
     return status < 0 ? status : HC_DONE;
 }
 
-/* A receive that nothing has arrived for is withdrawn; a message that is under way cannot be. */
+/* Cancels a receive without a message; a message in flight cannot be cancelled. */
 static int cancel(hc_net *base, hc_net_request **req) {
     mpi_net *net = (mpi_net *)base;
     hc_net_request *r = *req;
@@ -374,7 +373,7 @@ static int cancel(hc_net *base, hc_net_request **req) {
 
 /* ---- the net -------------------------------------------------------------------------------------------- */
 
-/* Receives, unread, one control message that came after its reader had ended. Whether there was one. */
+/* Receives and drops one control message whose reader has ended. 1: there was one. */
 static int discard(mpi_net *net) {
     int there = 0, bytes = 0;
     MPI_Status status;
@@ -388,7 +387,7 @@ static int discard(mpi_net *net) {
     return unread != NULL;
 }
 
-/* An empty message to each peer that was sent control messages; it completes when it is received. */
+/* Sends an empty message to each peer that was sent control messages; it completes when it is received. */
 static int send_ends(mpi_net *net) {
     for (int32_t peer = 0; peer < net->base.size; peer++) {
         if (!(net->addressed[peer / 8] & 1 << peer % 8))
@@ -403,10 +402,10 @@ static int send_ends(mpi_net *net) {
     return HC_OK;
 }
 
-/* Until no control message is on its way. Ranks end at different moments, so some cross the end; and MPICH gives
- * the number of a freed communicator to the next one, whose receives would match them. Messages do not overtake:
- * where the last one of a rank was received all were, and then it enters a barrier (non-blocking consensus;
- * Hoefler, Siebert, Lumsdaine 2010). 1, or 0 when a rank did not take part in time. */
+/* Waits until no control message is in flight. Ranks end at different times, so messages may arrive after a rank's end,
+ * and MPICH reuses the number of a freed communicator, so the next communicator's receives would match them. Messages
+ * keep their order: when a rank's last message is received, all are. Then the rank enters a barrier (non-blocking
+ * consensus; Hoefler, Siebert, Lumsdaine 2010). 1; 0: a rank did not take part in time. */
 static int drain(mpi_net *net) {
     MPI_Request barrier = MPI_REQUEST_NULL;
     int received = 0, all = 0;
@@ -437,7 +436,7 @@ static void destroy(hc_net *base) {
     }
     if (net->any)
         give_back(net, net->any);
-    /* After a failure the others may not be there to take part. */
+    /* After a failure the other ranks may be gone. */
     if (!finalized && !net->failed && !base->abandoned && drain(net))
         MPI_Comm_free(&net->comm);
     free(net->addressed);
@@ -475,7 +474,7 @@ static int configure(mpi_net *net, MPI_Comm comm, int one_machine) {
     net->base.rank = rank;
     net->base.size = size;
     net->base.message_bytes = one_machine ? MESSAGE_BYTES_ONE_MACHINE : MESSAGE_BYTES;
-    net->base.max_tag = found ? *bound : 32767; /* what the standard guarantees */
+    net->base.max_tag = found ? *bound : 32767; /* the standard's minimum */
     return net->addressed ? translate(net, code, -1) : HC_NO_MEMORY;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_calls.h - the functions of MPI that mpi.c calls, with the types of the family that included this.
+ * mpi_calls.h - the functions of MPI that mpi.c calls, with the types of the including family.
  *
- * CALL(result, name without MPI_, arguments). Each is a pointer of the same name, so that mpi.c reads as any other
- * program of MPI does; a call costs what it costs through the table of a linked library.
+ * CALL(result, name without MPI_, arguments). Each is a pointer of the same name, so mpi.c reads like any MPI program.
+ * A call costs the same as through a linked library's table.
  */
 #ifndef HC_MPI_CALLS_H
 #define HC_MPI_CALLS_H
@@ -48,7 +48,7 @@
     CALL(int, Type_free, (MPI_Datatype *))                                                                      \
     CALL(double, Wtime, (void))
 
-/* What of a family mpi4py knows, too: FACT(name of mpi4py, value). */
+/* Facts of a family that mpi4py can confirm: FACT(name in mpi4py, value). */
 #define HC_MPI_FACTS(FACT)                           \
     FACT("sizeof Comm", sizeof(MPI_Comm))            \
     FACT("sizeof Request", sizeof(MPI_Request))      \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_communicators.h - what a World that is made without mpi4py needs of MPI's communicators; included once in each
- * family's file, after mpi.c.
+ * mpi_communicators.h - communicators for a World without mpi4py; included once in each family's file, after mpi.c.
  */
 #ifndef HC_MPI_COMMUNICATORS_H
 #define HC_MPI_COMMUNICATORS_H
@@ -67,7 +66,7 @@ static uint64_t clock_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* MPI goes on writing into what nobody waits for any more: such memory is never freed. */
+/* After a timeout MPI may still write to the request and the communicator, so their memory is never freed. */
 static int comm_duplicate(const void *of, uint64_t ns, void *made) {
     struct duplicate {
         MPI_Comm comm;

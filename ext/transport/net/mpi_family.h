@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_family.h - what mpi_load.c asks of a family; included once in each family's file, after mpi.c.
+ * mpi_family.h - the functions that mpi_load.c needs of a family; included once in each family's file, after mpi.c.
  */
 #ifndef HC_MPI_FAMILY_H
 #define HC_MPI_FAMILY_H

@@ -2,9 +2,9 @@
  *
  * mpi_load.c - finds the MPI library of this process and its family.
  *
- * The library is the one that mpi4py, or the program, uses, because the communicators come from there. A symbol is
- * looked for as the dynamic linker does it for mpi4py: first what the whole process sees (the program, LD_PRELOAD with
- * a profiler's MPI_ functions), then what mpi4py's extension was linked with.
+ * It must be the library that made the communicators: that of mpi4py or of the program. Symbols are searched as the
+ * dynamic linker does for mpi4py: first in the global scope of the process (the program, LD_PRELOAD with a profiler's
+ * MPI_ functions), then in the libraries of mpi4py's extension.
  */
 #include "transport/net/mpi_net.h"
 
@@ -18,7 +18,8 @@ static void *find(const char *name) {
     return address || !linked ? address : dlsym(linked, name);
 }
 
-/* Whether the library's own interface is the standard's: MPICH 5 answers 0 in the library that has its old one. */
+/* 1: the library has the ABI of the standard. MPICH 5 also has the function, with version 0, in its library of the old
+ * ABI. */
 static int speaks_standard(void) {
     int (*version)(int *, int *), major = 0, minor = 0;
     void *address = find("MPI_Abi_get_version");

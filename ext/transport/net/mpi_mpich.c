@@ -39,7 +39,7 @@ enum {
 #define FAMILY hc__mpi_mpich
 #define FAMILY_NAME "MPICH"
 #define FORTRAN_HAS_HANDLES_OF_C 1
-#define FIND_HANDLES(find) NULL /* they are numbers */
+#define FIND_HANDLES(find) NULL /* handles are numbers */
 
 #include "transport/net/mpi.c"
 #include "transport/net/mpi_communicators.h"

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_net.h - a net over an MPI communicator, whichever MPI the process has: what the boundary needs of it.
+ * mpi_net.h - the interface of a net over an MPI communicator, for any MPI library.
  *
- * No mpi.h is needed to build it. MPI libraries come in families that share sizes, constants and layouts: MPICH with
- * Intel MPI, Cray MPICH and MVAPICH2; Open MPI; and those that speak the ABI of MPI 5.0. mpi.c is compiled once per
- * family (mpi_mpich.c, mpi_openmpi.c, mpi_standard.c), and mpi_load.c finds out which of them the process needs.
+ * The build needs no mpi.h. MPI libraries form families with equal sizes, constants and layouts: MPICH with Intel MPI,
+ * Cray MPICH and MVAPICH2; Open MPI; and libraries with the ABI of MPI 5.0. mpi.c is compiled once per family
+ * (mpi_mpich.c, mpi_openmpi.c, mpi_standard.c), and mpi_load.c chooses one at run time.
  */
 #ifndef HC_MPI_NET_H
 #define HC_MPI_NET_H
 
 #include "transport/net/net.h"
 
-#define HC_MPI_VERSION_ROOM 8193 /* for the longest text of MPI_Get_library_version, and its end */
+#define HC_MPI_VERSION_ROOM 8193 /* for the longest text of MPI_Get_library_version, with its 0 */
 
-/* Where to look for a function or variable of MPI by its name; NULL if it is not there. */
+/* Finds a function or variable of MPI by its name; NULL: it is not there. */
 typedef void *(*hc_mpi_find)(const char *name);
 
-/* A size or a constant of a family, by the name that mpi4py has for it. */
+/* A size or a constant of a family, with its name in mpi4py. */
 typedef struct hc_mpi_fact {
     const char *name;
     int64_t value;
@@ -24,36 +24,36 @@ typedef struct hc_mpi_fact {
 
 typedef struct hc_mpi_family {
     const char *name;
-    /* Fills the family's table of functions; the name of what is missing, or NULL. */
+    /* Fills the family's table of functions. NULL, or the name of a missing function. */
     const char *(*load)(hc_mpi_find);
     /* Sizes and constants, the last with the name NULL; valid after load(). */
     const hc_mpi_fact *(*facts)(void);
     int (*version)(char text[HC_MPI_VERSION_ROOM]);
-    /* What MPI_Init gave: 0 (single) to 3 (multiple), or -1 before it. */
+    /* The thread level of MPI: 0 (single) to 3 (multiple); -1 before MPI_Init. */
     int (*thread_level)(void);
-    /* Takes a communicator over, which nobody else may use, and lets it return errors; sends nothing. `comm`: the
-     * address of an MPI_Comm. `one_machine`: all ranks can share memory, which decides how long messages are best; the
-     * same on all ranks. MPI must be initialised; with MPI_THREAD_MULTIPLE any one thread at a time may use the net,
-     * below that only the threads that MPI allows. */
+    /* Takes ownership of a communicator that nobody else uses, and sets its error handler to return errors; sends
+     * nothing. `comm`: the address of an MPI_Comm. `one_machine`: all ranks can share memory, which sets message_bytes;
+     * the same on all ranks. MPI must be initialised. With MPI_THREAD_MULTIPLE any one thread at a time may use the
+     * net, below that only the threads that MPI allows. */
     int (*net_new)(const void *comm, int one_machine, hc_net **);
-    /* The same over a communicator that stays the program's and gets its error handler back: for the start. */
+    /* The same over a borrowed communicator, whose error handler is restored: for the start of a World. */
     int (*net_borrow)(const void *comm, hc_net **);
-    /* Why a World cannot be made of this communicator (NULL: of any, now), or NULL. */
+    /* The reason why this communicator (NULL: any, now) cannot make a World; or NULL. */
     const char *(*comm_refuse)(const void *comm);
-    /* Another communicator of the same ranks, into `made`; all of them call it. STALLED: not within `ns`. */
+    /* Duplicates a communicator into `made`; all its ranks call this. STALLED: it took longer than `ns`. */
     int (*comm_duplicate)(const void *comm, uint64_t ns, void *made);
     void (*comm_free)(void *comm);
-    /* The communicator of a handle of Fortran, into `made`. */
+    /* Converts a Fortran handle to a communicator in `made`. */
     int (*comm_of_fortran)(int handle, hc_mpi_find, void *made);
-    /* `end` is called at the beginning of MPI_Finalize; the first one counts. */
+    /* Registers `end` for the beginning of MPI_Finalize; only the first call counts. */
     int (*at_finalize)(void (*end)(void));
 } hc_mpi_family;
 #define HC_MPI_COMM_BYTES 8 /* of the largest communicator of a family */
 
 extern const hc_mpi_family hc__mpi_mpich, hc__mpi_openmpi, hc__mpi_standard;
 
-/* The family of the MPI library that a shared object, named by its file, was linked with (NULL: this program), loaded;
- * or NULL, and why. As for every symbol, what the whole process sees comes before what the object was linked with. */
+/* Loads the family of the MPI library that a shared object, named by its file, was linked with (NULL: this program); or
+ * NULL, and why. The global scope of the process comes before the object's libraries. */
 const hc_mpi_family *hc_mpi_load(const char *object, char why[256]);
 
 /* The address of MPI_Init in that library, after hc_mpi_load(). */

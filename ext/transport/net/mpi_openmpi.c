@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_openmpi.c - the net over MPI for Open MPI 4 and 5 and what is made of it: handles are addresses of variables.
+ * mpi_openmpi.c - the net over MPI for Open MPI 4 and 5 and libraries based on them: handles are addresses of
+ * variables.
  *
  * libmpi.so.40 has been compatible since Open MPI 3. A test compares with mpi.h.
  */
@@ -48,7 +49,7 @@ enum {
     MPI_THREAD_MULTIPLE = 3
 };
 
-/* The name of what is missing, or NULL. */
+/* Returns NULL, or the name of a missing variable. */
 static const char *find_handles(hc_mpi_find find) {
     byte_type = find("ompi_mpi_byte");
     errors_return = find("ompi_mpi_errors_return");

@@ -2,7 +2,7 @@
  *
  * mpi_standard.c - the net over MPI for libraries with the ABI of the MPI standard, version 5.0 (libmpi_abi.so).
  *
- * MPICH 5 and Intel MPI have such a library beside their own, Open MPI 5 has none. A test compares with mpi.h.
+ * MPICH 5 and Intel MPI ship such a library beside their own; Open MPI 5 does not. A test compares with mpi.h.
  */
 #include <stdint.h>
 
@@ -43,7 +43,7 @@ enum {
 #define FAMILY hc__mpi_standard
 #define FAMILY_NAME "the ABI of MPI 5.0"
 #define FORTRAN_HAS_HANDLES_OF_C 0
-#define FIND_HANDLES(find) NULL /* they are numbers */
+#define FIND_HANDLES(find) NULL /* handles are numbers */
 
 #include "transport/net/mpi.c"
 #include "transport/net/mpi_communicators.h"

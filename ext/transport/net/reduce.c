@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce.c - the reduction of all members' data to one of them.
+ * reduce.c - the reduction of all members' data to one member.
  *
  * The broadcast's tree, upwards: a member adds its children's sums to its own data and sends the result to its parent.
- * Every member but the root sends the data once, which is half of what an allreduce sends: (n - 1) times the data in
- * all. One segment goes up a binomial tree, many go up a chain, where each link carries every byte once and works on
- * another segment at the same time.
+ * Every member but the root sends the data once: (n - 1) times the data in all, half of an allreduce. One segment uses
+ * a binomial tree. Many segments use a chain: each link carries every byte once, and all links work at the same time,
+ * on different segments.
  *
  * The tree's sums depend on its shape, and float16 must travel in it as float32. With `in_order`, and between two
- * members, all send their data to the root at once, as it is, and the root sums it in the order of the members.
+ * members, all members send their unconverted data to the root at once, and the root adds it in the order of the
+ * members.
  */
 #include "transport/net/algorithms.h"
 

@@ -2,9 +2,8 @@
  *
  * ring.c - allreduce around a ring: n - 1 rounds of reduce-scatter, n - 1 of allgather.
  *
- * Sends the least bytes there can be, 2(n - 1)/n of the data (Patarasuk and Yuan, 2009), and only to the
- * neighbour, at the price of 2(n - 1) latencies. A reduce-scatter is the first half, one part further on, so that
- * the last part summed is one's own.
+ * It sends the minimum of bytes, 2(n - 1)/n of the data (Patarasuk and Yuan, 2009), and only to the neighbour, but has
+ * 2(n - 1) latencies. A reduce-scatter is the first half, shifted by one part, so that a member adds its own part last.
  */
 #include "transport/net/algorithms.h"
 
@@ -22,7 +21,7 @@ int hc__round_ring(hc__channel *a, int32_t round) {
     int32_t first = t->me - a->scatters;    /* the part sent first */
     int64_t at, n;
 
-    if (round > 0 && gathering <= 0) { /* what the last round received; left's sum is the earlier operand */
+    if (round > 0 && gathering <= 0) { /* add the data of the last round, left's sum first */
         part(a, first - round, &at, &n);
         hc__combine(a, at, n, 1, gathering == 0);
     }

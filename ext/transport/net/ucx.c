@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx.c - a net over UCX's tag matching: no MPI, no launcher, and a lost peer is noticed by its connection.
+ * ucx.c - a net over UCX's tag matching: it needs neither MPI nor a launcher, and notices a lost peer by its
+ * connection.
  *
- * Each net has a context and a worker of its own. Generation, source and tag of a message are in its tag of 64 bits, so
- * a message of an earlier net, whose port another one has now, matches nothing. Connections are made when they are
- * first needed, also by a rank that only receives, which learns of the sender's end by its own connection alone.
+ * Each net has its own context and worker. UCX's tag of 64 bits has the generation, source and tag of a message, so a
+ * message of an earlier net at the same port matches nothing. A rank connects at first need, also if it only receives:
+ * only its own connection tells it of the sender's end.
  *
- * UCX calls the error handler of a connection a few milliseconds after the peer's process is gone. That ends neither
- * receives that were posted nor sends: the net closes the connection by force, which ends the sends, and ends the
- * receives from this peer and from any peer itself. A peer whose host is cut off or stopped is not noticed here; that
- * is the heartbeat's part.
+ * UCX calls the error handler of a connection a few milliseconds after the peer's process is gone, but ends neither
+ * posted receives nor sends. So the net closes the connection by force, which ends the sends, and itself ends the
+ * receives from this peer and from any peer. Only the heartbeat notices a peer whose host is cut off or stopped.
  *
- * As over MPI, a request that is asked about a second time makes the net look at everything once.
+ * As over MPI, the second test of a request makes the net progress all requests once.
  */
 #include "transport/net/ucx_parts.h"
 
@@ -64,7 +64,7 @@ static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer
         *bytes = r->bytes;
     if (peer)
         *peer = r->peer;
-    r->abandoned = 1; /* where a loss has ended it and UCX has not */
+    r->abandoned = 1; /* for a request that a loss has ended, but UCX has not */
     if (!r->handle)
         hc__ucx_give_back(net, r);
     *req = NULL;
@@ -143,7 +143,7 @@ int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_n
     net->lost = lost;
     net->first_lost = -1;
     net->owner = getpid();
-    sigset_t all, before; /* UCX's thread inherits the mask: signals are for the program's threads */
+    sigset_t all, before; /* UCX's thread inherits the mask and must not get the program's signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     ucs_status_t status = open_context(net, settings, why);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx_api.h - what we use of UCX's interface (UCP), declared by ourselves, so that no header of UCX is needed.
+ * ucx_api.h - our declarations of the part of UCX's interface (UCP) that we use, so that the build needs no UCX header.
  *
- * The names are UCX's. It is the interface of version 1.13, which later versions extend: structures grow at their end,
- * and a mask says which of their fields are set. A test compares with the header of UCX.
+ * The names are UCX's. This is version 1.13 of the interface. Later versions extend it: structures grow at their end,
+ * and a mask tells which fields are set. A test compares with UCX's header.
  */
 #ifndef HC_UCX_API_H
 #define HC_UCX_API_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef int8_t ucs_status_t;    /* there a packed enumeration */
+typedef int8_t ucs_status_t;    /* in UCX a packed enumeration */
 typedef void *ucs_status_ptr_t; /* NULL: done; a request; or a status from -1 to -100 */
 typedef uint64_t ucp_tag_t;
 typedef struct ucp_config ucp_config_t;

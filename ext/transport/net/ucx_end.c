@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx_end.c - how a net over UCX ends, without being taken for a loss.
+ * ucx_end.c - closes a net over UCX so that its peers do not report a lost rank.
  *
- * Peers see the end of a connection as an error, whatever its reason. In the usual case the ranks pass two barriers:
- * after the first one all of them have begun to close the net, so that an error means no loss any more; after the
- * second one nobody waits for a message. A rank that cannot wait for the others, because the World is broken or they do
- * not come in time, says goodbye to those that it is connected with.
+ * Peers see every end of a connection as an error. Normally the ranks pass two barriers. After the first all ranks are
+ * closing the net, so an error is no loss any more; after the second nobody waits for a message. A rank that cannot
+ * wait for the others, because the World is broken or they are late, sends a goodbye to its connected peers.
  */
 #include "transport/net/ucx_parts.h"
 
@@ -15,8 +14,8 @@
 #include <unistd.h>
 
 #define END_SECONDS 10.0    /* the longest wait for the others at the end */
-#define GOODBYE_SECONDS 0.2 /* for a goodbye to leave, and for the end of a connection that is closed by force */
-#define CLOSE_SECONDS 2.0   /* for all connections to send what is left */
+#define GOODBYE_SECONDS 0.2 /* for sending a goodbye, and for closing a connection by force */
+#define CLOSE_SECONDS 2.0   /* for all connections to send their last messages */
 
 /* ---- goodbyes -------------------------------------------------------------------------------------------- */
 
@@ -37,11 +36,11 @@ static void say_goodbye(hc__ucx_net *net, int32_t rank) {
 
 /* ---- the end of connections -------------------------------------------------------------------------------- */
 
-/* Ends a receive that nothing has matched. */
+/* Ends an unmatched receive. */
 static void withdraw_receive(hc__ucx_net *net, hc_net_request *r) {
     if (!r->handle || !r->receives)
         return;
-    r->status = r->status == HC_IDLE ? HC_TRANSPORT : r->status; /* so that it does not look like a loss */
+    r->status = r->status == HC_IDLE ? HC_TRANSPORT : r->status; /* so that complete() does not report a loss */
     hc__ucx.ucp_request_cancel(net->worker, r->handle);
 }
 
@@ -78,8 +77,8 @@ static void close_all(hc__ucx_net *net, uint32_t flags) {
 
 /* ---- barriers ------------------------------------------------------------------------------------------------ */
 
-/* 1 when it is complete, 0 when the time is over or it failed. `gone_is_fine`: a peer whose connection has ended has
- * passed this barrier. */
+/* 1: it is complete; 0: it failed, or the time is over. `gone_is_fine`: a peer whose connection has ended has passed
+ * this barrier. */
 static int await(hc__ucx_net *net, hc_net_request *r, int32_t peer, int gone_is_fine, double limit) {
     while (r->status == HC_IDLE && hc__ucx_seconds() < limit) {
         hc__ucx_look(net);
@@ -97,8 +96,8 @@ static int await(hc__ucx_net *net, hc_net_request *r, int32_t peer, int gone_is_
     return done;
 }
 
-/* A dissemination barrier (Hensgen, Finkel, Manber 1988): log2(n) rounds, in each a message to the right. 1, or 0 when
- * not all ranks came in time. */
+/* A dissemination barrier (Hensgen, Finkel, Manber 1988): log2(n) rounds, with a message to the right in each. 1; 0: a
+ * rank was late. */
 static int barrier(hc__ucx_net *net, int32_t tag, int gone_is_fine, double limit) {
     int32_t n = net->base.size, me = net->base.rank;
     for (int32_t round = 0, step = 1; step < n; round++, step *= 2) {
@@ -123,7 +122,7 @@ static int end_together(hc__ucx_net *net) {
     return 1;
 }
 
-/* Whether UCX still works on a message to a peer. */
+/* 1: UCX still sends a message to the peer. */
 static int sends_to(const hc__ucx_net *net, int32_t peer) {
     for (const hc_net_request *r = net->alive; r; r = r->next)
         if (r->handle && !r->receives && r->peer == peer)
@@ -131,8 +130,8 @@ static int sends_to(const hc__ucx_net *net, int32_t peer) {
     return 0;
 }
 
-/* A silent rank takes nothing in, so that its connection would not end by itself. UCX ends the sends on it a little
- * after it has closed it. */
+/* A silent rank receives nothing, so its connection would not end by itself. UCX ends its sends a little after the
+ * forced close. */
 static void end_the_dead(hc__ucx_net *net) {
     int32_t dead = (int32_t)net->base.dead - 1;
     if (dead < 0)
@@ -145,7 +144,7 @@ static void end_the_dead(hc__ucx_net *net) {
 
 /* ---- the end of the net -------------------------------------------------------------------------------------- */
 
-/* Takes what nobody has asked for: UCX warns of each message that it has to drop itself. */
+/* Receives messages without a receive: UCX would warn of each message that it drops itself. */
 static void discard(hc__ucx_net *net) {
     const ucp_request_param_t how = {.op_attr_mask = 0};
     for (int left = 1 << 20; left > 0; left--) {

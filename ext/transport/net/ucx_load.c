@@ -2,8 +2,8 @@
  *
  * ucx_load.c - opens UCX's library and finds its functions.
  *
- * A process has one UCX only: a second one of another version cannot be loaded beside it (undefined symbols). So one
- * that is there already, such as that of an MPI, comes before all others, and the first that was opened stays.
+ * A process can have only one UCX: a second version cannot be loaded beside it (undefined symbols). So a UCX that is
+ * already loaded, such as an MPI's, has priority, and the first one opened stays.
  */
 #include "transport/net/ucx_parts.h"
 
@@ -18,7 +18,7 @@ hc__ucx_functions hc__ucx;
 static int is_open;
 static char file_name[4096];
 
-/* Loading UCX puts its own handlers in place of the program's (Python's faulthandler): they are put back. */
+/* Loading UCX replaces the program's signal handlers (Python's faulthandler), so they are restored. */
 static const int handled[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE};
 #define HANDLED (sizeof handled / sizeof *handled)
 
@@ -32,7 +32,7 @@ static void *load(const char *file) {
     return library;
 }
 
-/* The name of what is missing, or NULL. */
+/* Returns NULL, or the name of a missing function. */
 static const char *find_functions(void *library) {
 #define PLACE(result, name, arguments) {#name, (void *)&hc__ucx.name},
     const struct {

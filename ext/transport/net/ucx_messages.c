@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ucx_messages.c - requests and connections of the net over UCX: how messages go, and what the end of a peer ends.
+ * ucx_messages.c - requests and connections of the net over UCX, and how a lost peer ends them.
  */
 #include "transport/net/ucx_parts.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define CLOSE_SECONDS 0.2 /* for the end of a connection that is closed by force */
+#define CLOSE_SECONDS 0.2 /* for closing a connection by force */
 
 double hc__ucx_seconds(void) {
     struct timespec now;
@@ -66,10 +66,10 @@ static void complete(hc_net_request *r, ucs_status_t error) {
     r->handle = NULL;
     if (r->abandoned) {
         hc__ucx_give_back(net, r);
-    } else if (r->status != HC_IDLE || error == UCS_OK) { /* a loss has ended it, or all is well */
+    } else if (r->status != HC_IDLE || error == UCS_OK) { /* a loss has ended it before, or it succeeded */
         r->status = r->status != HC_IDLE ? r->status : HC_DONE;
     } else if (of_connection && peer && !r->receives && peer->said_goodbye) {
-        r->status = HC_DONE; /* some messages cross the end of a net: the peer wants them no more */
+        r->status = HC_DONE; /* the peer has ended and does not want this message */
     } else if (of_connection && peer && !peer->closed && !net->ending) {
         r->status = HC_PEER_LOST;
         r->lost = r->peer;
@@ -103,7 +103,7 @@ static void received(void *handle, ucs_status_t status, const ucp_tag_recv_info_
 
 /* ---- connections --------------------------------------------------------------------------------------- */
 
-/* Called by UCX from within its own progress: what follows is done after it. */
+/* UCX calls this from its progress; hc__ucx_look() acts on it afterwards. */
 static void connection_ended(void *of, ucp_ep_h endpoint, ucs_status_t status) {
     hc__ucx_peer *peer = of;
     (void)endpoint;
@@ -168,10 +168,10 @@ static ucp_tag_t tag_of(const hc__ucx_net *net, int32_t source, int32_t tag) {
     return net->generation | (ucp_tag_t)source << HC__UCX_SOURCE | (ucp_tag_t)tag;
 }
 
-/* What UCX answered to a new request. */
-static int begun(hc__ucx_net *net, hc_net_request *r, void *handle, hc_net_request **out) {
+/* Handles UCX's answer to a new request. */
+static int started(hc__ucx_net *net, hc_net_request *r, void *handle, hc_net_request **out) {
     intptr_t error = (intptr_t)handle;
-    if (error == UCS_ERR_MESSAGE_TRUNCATED) { /* it had come already */
+    if (error == UCS_ERR_MESSAGE_TRUNCATED) { /* the message had arrived before */
         r->status = fail(net, UCS_ERR_MESSAGE_TRUNCATED);
         *out = r;
         return HC_OK;
@@ -186,7 +186,7 @@ static int begun(hc__ucx_net *net, hc_net_request *r, void *handle, hc_net_reque
     else if (r->status == HC_IDLE)
         r->handle = handle;
     else
-        hc__ucx.ucp_request_free(handle); /* its callback was called at once */
+        hc__ucx.ucp_request_free(handle); /* it is already complete: its callback has run */
     return HC_OK;
 }
 
@@ -198,7 +198,7 @@ int hc__ucx_send(hc__ucx_net *net, int32_t peer, int32_t tag, const void *data, 
         return status < 0 ? status : HC_NO_MEMORY;
     r->peer = peer;
     r->bytes = bytes;
-    if (!net->peers[peer].endpoint) { /* it is gone, in order */
+    if (!net->peers[peer].endpoint) { /* it has ended regularly */
         r->status = HC_DONE;
         return HC_OK;
     }
@@ -211,7 +211,7 @@ int hc__ucx_send(hc__ucx_net *net, int32_t peer, int32_t tag, const void *data, 
     void *handle = hc__ucx.ucp_tag_send_nbx(net->peers[peer].endpoint, data, bytes, tag_of(net, net->base.rank, tag),
                                             &how);
     *out = NULL;
-    return begun(net, r, handle, out);
+    return started(net, r, handle, out);
 }
 
 int hc__ucx_receive(hc__ucx_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **out) {
@@ -227,17 +227,17 @@ int hc__ucx_receive(hc__ucx_net *net, int32_t peer, int32_t tag, void *data, siz
     r->is_any = peer == HC_ANY_PEER;
     const ucp_request_param_t how = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL, /* 1.13 tells the length of a message to the callback alone */
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL, /* 1.13 gives the length of a message only to the callback */
         .cb.recv = received,
         .user_data = r,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
     void *handle = hc__ucx.ucp_tag_recv_nbx(net->worker, data, room, tag_of(net, r->is_any ? 0 : peer, tag), mask,
                                             &how);
-    return begun(net, r, handle, out);
+    return started(net, r, handle, out);
 }
 
-/* ---- what comes ------------------------------------------------------------------------------------------- */
+/* ---- goodbyes and losses ---------------------------------------------------------------------------------- */
 
 int hc__ucx_expect_goodbyes(hc__ucx_net *net) {
     int status = HC_OK;
@@ -252,7 +252,7 @@ int hc__ucx_expect_goodbyes(hc__ucx_net *net) {
     return status;
 }
 
-/* Ends what needs a peer that is lost. */
+/* Ends all requests that need a lost peer. */
 static void lose(hc__ucx_net *net, int32_t rank) {
     net->lost[rank] = 1;
     if (net->first_lost < 0)
@@ -285,7 +285,7 @@ void hc__ucx_look(hc__ucx_net *net) {
     net->sweep++;
     hc__ucx.ucp_worker_progress(net->worker);
     if (net->goodbye && net->goodbye->status != HC_IDLE)
-        hc__ucx_expect_goodbyes(net); /* before what the end of that connection means */
+        hc__ucx_expect_goodbyes(net); /* before the end of that connection is judged */
     if (net->news)
         deal_with_news(net);
 }

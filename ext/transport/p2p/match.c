@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match.c - receives and messages find each other, in the order in which they were posted and came.
+ * match.c - matches receives and messages, in the order in which they were posted and arrived.
  *
- * A receive takes the earliest message that it matches, a message the earliest receive. What finds no partner waits in
- * a list of its own: `open` receives, `unexpected` messages.
+ * A receive takes the earliest matching message, a message the earliest matching receive. Unmatched receives wait in
+ * `open`, unmatched messages in `unexpected`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "core/reserve.h"
 #include "transport/p2p/p2p_state.h"
 
-/* An eager message was received, so its sender may send as much again. It is told only now and then. */
+/* Returns credit for a received eager message to its sender, in few headers: only when much is owed. */
 static int return_credit(hc_p2p *p2p, int32_t peer, uint64_t bytes) {
     hc__p2p_credit *credit = &p2p->credits[peer];
     credit->owed += sizeof(hc__p2p_header) + bytes;
@@ -29,7 +29,7 @@ static void describe(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *hea
     receive->came = header->type;
 }
 
-/* Describes the message, and says whether the receive can take it. */
+/* Describes the message in the receive; OK, or the status if the receive cannot take it. */
 static int fit(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
     describe(receive, peer, header);
     if (receive->type && header->type && receive->type != header->type)
@@ -42,7 +42,7 @@ static int fit(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header) {
     return fits ? HC_OK : HC_RESULT_SIZE;
 }
 
-/* The receive is in no queue. */
+/* Pairs a message with a receive, which is in no queue. */
 static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_header *header, const void *content) {
     int status = fit(receive, peer, header);
     if (header->kind == HC__P2P_EAGER) {
@@ -73,7 +73,7 @@ static int is_match(const hc_p2p_op *receive, int32_t peer, const hc__p2p_header
            (receive->peer == peer || receive->peer == HC_ANY_PEER);
 }
 
-/* A message waits for its receive: the probes that asked for one like it see it. */
+/* Shows an unmatched message to the matching probes. */
 static void show(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
     for (hc_p2p_op *probe = p2p->open.first, *next; probe; probe = next) {
         next = probe->next;
@@ -109,7 +109,7 @@ int hc__p2p_match(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const
     return keep(p2p, peer, header, content);
 }
 
-/* Takes the message at *link out of the list; the caller frees it. */
+/* Removes the message at *link from the list; the caller frees it. */
 static hc__p2p_unexpected *take(hc_p2p *p2p, hc__p2p_unexpected **link) {
     hc__p2p_unexpected *message = *link;
     *link = message->next;

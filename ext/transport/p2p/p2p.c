@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p.c - point-to-point messages: posted, read from the control edges, moved, finished.
+ * p2p.c - point-to-point messages: posts them, reads their headers from the control edges, moves and finishes them.
  *
  *     small    EAGER or IN_CELL ---------> copied to its receive, or kept until that is posted
  *     large    RTS ----------------------> waits for its receive
@@ -8,10 +8,9 @@
  *              <---------------------- CTS
  *              CELL, CELL, ... or RNDV and the net's messages
  *
- * The eager and the rendezvous protocol of MPI libraries. All headers go over the control edges, whose order is the
- * order of the messages. A rank may send each other one a bounded number of bytes of eager messages that are not yet
- * received; what goes beyond is announced like a large one, so that neither side's memory grows without limit under a
- * receiver that does not receive.
+ * The eager and the rendezvous protocol of MPI libraries. All headers go over the control edges, which keep the order
+ * of the messages. The bytes of eager messages that a peer has not yet received are limited; beyond the limit a message
+ * is announced like a large one. So no memory grows without limit if a receiver does not receive.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 #include "transport/p2p/p2p_state.h"
 #include "transport/shm/cells.h"
 
-#define INLINE_MAX 1024 /* bytes of a message inside the node that may travel in a ring and not in a cell */
+#define INLINE_MAX 1024 /* bytes: inside the node, larger messages go through a cell, not a ring */
 
 /* ---- posting --------------------------------------------------------------------------------------- */
 
@@ -29,7 +28,7 @@ static void move_to(hc__p2p_queue *queue, hc_p2p_op *op) {
     hc__p2p_queue_add(queue, op);
 }
 
-/* What it costs to send it whole; 0: it is announced. */
+/* The credit that an eager send costs; 0: it must be announced. */
 static uint64_t eager_cost(const hc_p2p *p2p, const hc_p2p_op *send) {
     uint64_t cost = sizeof(hc__p2p_header) + send->bytes;
     return send->bytes <= HC_P2P_EAGER_MAX && p2p->credits[send->peer].used + cost <= HC__P2P_CREDIT_MAX ? cost : 0;
@@ -39,7 +38,7 @@ static int takes(hc_p2p *p2p, int32_t peer, uint64_t bytes) {
     return p2p->control->ops->takes(p2p->control, peer, (size_t)bytes);
 }
 
-/* Beside its header, in a cell of this rank's. 1; 0: there is no room; or a status. */
+/* Sends the bytes in one of this rank's cells. 1: sent; 0: no room; or a status. */
 static int send_in_cell(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *header) {
     int room = p2p->local_of[send->peer] < 0 ? 0 : takes(p2p, send->peer, sizeof *header);
     if (room <= 0)
@@ -55,7 +54,8 @@ static int send_in_cell(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *head
     return status < 0 ? status : 1;
 }
 
-/* A message that leaves this process at once needs nobody who moves it on. 1; 0: there is no room; or a status. */
+/* Sends a message if it can leave this process now, so that no driver has to move it later. 1: sent; 0: no room; or a
+ * status. */
 static int send_at_once(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *header, uint64_t cost) {
     int fits = send->bytes > INLINE_MAX && p2p->local_of[send->peer] >= 0 ? 0 : takes(p2p, send->peer, cost);
     if (fits <= 0)
@@ -64,12 +64,12 @@ static int send_at_once(hc_p2p *p2p, const hc_p2p_op *send, hc__p2p_header *head
     return status < 0 ? status : 1;
 }
 
-/* 1; 0: it has to wait for room; or a status. */
+/* 1: sent; 0: it must wait for room; or a status. */
 static int send_whole(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header, uint64_t cost) {
     int is_self = send->peer == p2p->rank, sent = is_self ? 0 : send_at_once(p2p, send, header, cost);
     if (sent == 0 && p2p->holds && !is_self)
         return 0;
-    p2p->credits[send->peer].used += cost; /* before a message to itself is read, which gives it back */
+    p2p->credits[send->peer].used += cost; /* first: reading a message to itself returns the credit */
     if (sent == 0)
         sent = hc__p2p_send_header(p2p, send->peer, header, send->data);
     if (sent < 0)
@@ -94,7 +94,7 @@ static int announce(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header) {
     return status < 0 ? status : 1;
 }
 
-/* 1; 0: it has to wait for room, and nothing has been said of it; or a status. */
+/* 1: started; 0: it must wait for room, and the peer knows nothing of it; or a status. */
 static int begin_send(hc_p2p *p2p, hc_p2p_op *send) {
     hc__p2p_header header = {.kind = HC__P2P_EAGER,
                              .set = send->set,
@@ -114,19 +114,19 @@ static int is_behind(const hc__p2p_queue *queue, const hc_p2p_op *send) {
 }
 
 static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
-    int begun = is_behind(&p2p->held, send) ? 0 : begin_send(p2p, send);
-    if (begun == 0)
+    int started = is_behind(&p2p->held, send) ? 0 : begin_send(p2p, send);
+    if (started == 0)
         hc__p2p_queue_add(&p2p->held, send);
-    return begun < 0 ? begun : HC_OK;
+    return started < 0 ? started : HC_OK;
 }
 
-/* ---- held back, and on their way out --------------------------------------------------------------------- */
+/* ---- sends that wait for room ---------------------------------------------------------------------------- */
 
 static int move_held(hc_p2p *p2p, hc_p2p_op *send) {
     if (is_behind(&p2p->held, send))
         return HC_IDLE;
-    int begun = begin_send(p2p, send);
-    return begun < 0 ? begun : begun ? HC_MOVED : HC_IDLE;
+    int started = begin_send(p2p, send);
+    return started < 0 ? started : started ? HC_MOVED : HC_IDLE;
 }
 
 static int move_leaving(hc_p2p *p2p, hc_p2p_op *send) {
@@ -187,7 +187,7 @@ static int read_in_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header)
     return status;
 }
 
-/* Finishes an operation that the peer has ended, if it is still here. */
+/* Finishes an operation that the peer has ended, if it still exists. */
 static int end(hc_p2p *p2p, const hc__p2p_queue *queue, int32_t peer, uint32_t number, int status) {
     hc_p2p_op *op = hc__p2p_queue_find(queue, peer, number);
     if (op)
@@ -285,12 +285,12 @@ int hc_p2p_withdraw(hc_p2p *p2p, hc_p2p_op *op) {
     if (op->queue != &p2p->open && op->queue != &p2p->announced && op->queue != &p2p->held)
         return 0;
     if (op->queue == &p2p->announced)
-        hc__node_control_withdraw(p2p->node_control); /* a receiver may be reading it */
+        hc__node_control_withdraw(p2p->node_control); /* a receiver may be reading its bytes */
     hc__p2p_queue_remove(op);
     return 1;
 }
 
-/* 1 for the set and for earlier sets of its number, whose messages may have come after that one was forgotten. */
+/* 1: the forgotten set, or an earlier set of its number, whose messages may arrive late. */
 static int is_over(uint32_t set, uint32_t forgotten) {
     return set % HC_MAX_SETS == forgotten % HC_MAX_SETS && set <= forgotten;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.c - how the bytes of a large message go: read in the sender's memory, through cells of the control segment,
- * over the net, or from one place of this rank to another.
+ * paths.c - the paths of a large message: a read of the sender's memory, cells of the control segment, the net, or a
+ * copy inside this rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "transport/p2p/p2p_state.h"
 #include "transport/shm/cells.h"
 
-#define READ_BYTES ((size_t)1 << 20) /* in one turn of the driver, which has other things to do */
+#define READ_BYTES ((size_t)1 << 20) /* per call, so that the driver can do other work between calls */
 
 static size_t least(size_t a, uint64_t b) {
     return a < b ? a : (size_t)b;
@@ -30,8 +30,8 @@ static int copy_to_self(hc_p2p *p2p, hc_p2p_op *send) {
 
 /* ---- in the sender's memory ------------------------------------------------------------------------ */
 
-/* One copy, made by the receiver. If the memory cannot be read after all, or the send was withdrawn meanwhile, it asks
- * for the bytes: a send that is no longer there then says so. */
+/* The receiver makes one copy. If it cannot read the memory, or the send was withdrawn meanwhile, it sends a CTS
+ * instead; the sender answers a CTS for a withdrawn send with GONE. */
 static int read_source(hc_p2p *p2p, hc_p2p_op *receive) {
     int32_t local = p2p->local_of[receive->peer];
     size_t n = least(READ_BYTES, receive->received - receive->moved);
@@ -102,7 +102,7 @@ int hc__p2p_read_cell(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, h
 
 /* ---- between nodes --------------------------------------------------------------------------------- */
 
-/* All large messages use one tag and travel in pieces, so one at a time is under way from one rank to another. */
+/* All large messages use one tag and are cut into pieces, so only one at a time moves from one rank to another. */
 static int is_path_free(const hc_p2p_op *op, const hc__p2p_queue *queue) {
     for (const hc_p2p_op *before = queue->first; before != op; before = before->next)
         if (before->peer == op->peer)
@@ -136,7 +136,7 @@ static int move_over_net(hc_p2p *p2p, hc_p2p_op *op, const hc__p2p_queue *queue)
     return HC_MOVED;
 }
 
-/* ---- either ---------------------------------------------------------------------------------------- */
+/* ---- the choice of the path ------------------------------------------------------------------------ */
 
 int hc__p2p_send_bytes(hc_p2p *p2p, hc_p2p_op *send) {
     if (send->peer == p2p->rank)

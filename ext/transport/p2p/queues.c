@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queues.c - operations from queue to queue, and headers out.
+ * queues.c - moves operations between queues, and sends headers.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * type.c - what the bytes of a message are, in the 8 bytes that its header has for that.
+ * type.c - encodes the type of a message's elements in 8 bytes of its header.
  *
- * The number of a dtype, or the text of another type; of a text that is longer than 8 bytes its hash, after a byte that
- * no text begins with. So most errors can name the type that came, and a small message stays small.
+ * The 8 bytes hold the number of a dtype, or the name of another type. A name of more than 8 bytes becomes a hash,
+ * after a byte that no name begins with. So most errors can name the type of the message, and headers stay small.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - an allreduce, or the node's part in a reducescatter between nodes, in chunks through the segment.
+ * allreduce.c - an allreduce, or the node's part of a reducescatter between nodes, in chunks through the segment.
  *
- * Each rank owns a share of a chunk. It packs only the others' shares of its input into its slot and reads its own
- * from the tensors when it reduces; the sum goes to the result and, where it is final, straight to the tensors too.
- * So a byte of the input is read once, and what goes through the segment stays in the caches.
+ * Each rank owns a share of a chunk. It packs the other ranks' shares of its input into its slot, and reads its own
+ * share from the tensors when it reduces. The sum goes to the result and, if it is final, also directly to the tensors.
+ * So every input byte is read once, and the segment's bytes stay in the caches.
  *
- * With rails (a network stage follows) the chunk is cut into rails first, and each rail into the shares of the ranks
- * q with q % rails = rail. After a reducescatter's network stage this node has its own parts of each rail.
+ * If a network stage follows, the chunk is cut into rails first, and each rail into the shares of the ranks q with q %
+ * rails = rail. After the network stage of a reducescatter this node has its parts of each rail.
  */
 #include "transport/shm/shm_state.h"
 
@@ -17,7 +17,7 @@ static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
     return shm->sequence + (uint64_t)chunk + 1;
 }
 
-/* A place of a chunk in a rank's slot of it, and in its result. */
+/* The address of a place of a chunk in a rank's slot, and in the result. */
 static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t place) {
     return hc__shm_slot(shm, rank, chunk) + (size_t)place * shm->size;
 }
@@ -36,13 +36,14 @@ static int is_alone(const hc__shm *shm) {
 
 /* ---- open, close --------------------------------------------------------------------------------- */
 
-/* Large enough that marks cost little, small enough that what is in flight stays in the cache of a core. */
+/* Large enough that marks cost little, small enough that the chunks in flight fit a core's cache. */
 static int64_t choose_chunk(const hc__shm *shm) {
     int64_t bytes = least((int64_t)256 << 10, hc_node_chunk_bytes(shm->base.local_size));
     return bytes / (int64_t)shm->size;
 }
 
-/* The parts, and elements of each to a chunk of about `chunk`; the length of the longest. */
+/* Sets the parts, and the elements of each part in a chunk of about `chunk` elements; returns the length of the longest
+ * part. */
 static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
     int64_t longest = 0;
     shm->whole[0] = 0;
@@ -142,7 +143,7 @@ static void reduce_share(hc__shm *shm, int64_t chunk) {
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 
-/* Where a node of one rank makes its result, if it need not be in the segment: NULL, else. */
+/* The tensor in which a node of one rank can form its result; NULL: it must use the segment. */
 static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
     if (shm->nparts > 1)
         return NULL;
@@ -188,7 +189,7 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
             return HC_IDLE;
     }
     if (!shm->my_share_done) {
-        /* While the others are not there yet, the next chunk can be packed. */
+        /* While the other ranks are late, pack the next chunk. */
         if (!hc__marks_reached(shm, &shm->arrived, 0, 1, HC__PACKED, sequence_of(shm, chunk)))
             return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
         reduce_share(shm, chunk);
@@ -237,7 +238,7 @@ static void unpack_share(hc__shm *shm, int64_t chunk, int32_t owner) {
         hc__unpack(shm, elements, result_at(shm, chunk, place));
 }
 
-/* What the net has left this node of a rail. */
+/* Unpacks this node's parts of a rail after the net's reducescatter. */
 static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
     int64_t place = hc__rail_places(shm, chunk, rail).from;
     for (int32_t i = 0; i < shm->own_end; i++) {
@@ -248,7 +249,7 @@ static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
     }
 }
 
-/* The share of `owner` goes to the tensors; 0: it is not final yet. */
+/* Copies the share of `owner` to the tensors; 0: it is not final yet. */
 static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
     enum hc__mark_kind kind = shm->rails > 0 ? HC__PUBLISHED : HC__REDUCED;
     if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))

@@ -2,9 +2,9 @@
  *
  * byte_ring.c - a ring of bytes from one writer to one reader.
  *
- * Memory order: the bytes are written before `head` is stored with release, and read after `head` was loaded
- * with acquire. In the same way `tail` keeps the writer off bytes that are still being read. Each side reads its own
- * counter relaxed, because it alone writes it.
+ * Memory order: the writer stores `head` with release after the bytes, and the reader loads it with acquire before it
+ * reads them. In the same way `tail` keeps the writer from bytes that the reader still reads. Each side loads its own
+ * counter relaxed, because only this side writes it.
  */
 #include "transport/shm/byte_ring.h"
 
@@ -14,8 +14,8 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Free bytes. If they are fewer than n, the writer says that it waits and then looks again; the reader makes room and
- * then looks whether the writer waits. */
+/* Returns the free bytes. If they are fewer than n, the writer sets `waiting` and then checks again; the reader makes
+ * room and then checks `waiting`. So one of the two sees the other. */
 static size_t find_room(hc__ring *ring, size_t room, size_t n) {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);

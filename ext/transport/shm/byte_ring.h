@@ -18,13 +18,13 @@ typedef struct hc__ring {
     _Alignas(64) uint8_t data[];
 } hc__ring;
 
-/* Both move as much as fits and return how much that was. `room` is the size of data. */
+/* Both move as many bytes as fit, and return their number. `room` is the size of data. */
 size_t hc__ring_write(hc__ring *, size_t room, const void *bytes, size_t n);
 size_t hc__ring_read(hc__ring *, size_t room, void *bytes, size_t n);
 size_t hc__ring_filled(hc__ring *);
-/* For the writer: 1 when so many bytes fit; 0: the reader will wake it when there is more room. */
+/* For the writer: 1: n bytes fit; 0: the reader will wake it when there is more room. */
 int hc__ring_has_room(hc__ring *, size_t room, size_t n);
-/* For the reader, after it made room: 1 when the writer waits for that, and must be woken. */
+/* For the reader, after it made room: 1: the writer waits, so wake it. */
 int hc__ring_writer_waits(hc__ring *);
 
 #endif

@@ -4,14 +4,15 @@
  *
  * As in Nemesis: Buntinas, Mercier, Gropp, "Design and Evaluation of Nemesis" (CCGrid 2006).
  *
- * Memory order: the owner fills a cell before it writes the control message about it, whose ring orders the two. The
- * reader gives it back with release, which the owner's load acquires: it never writes over what is being read.
+ * Memory order: the owner fills a cell before it writes the control message about it; the message's ring orders the
+ * two. The reader frees the cell with release and the owner loads that with acquire, so it never overwrites bytes that
+ * are being read.
  */
 #include "transport/shm/cells.h"
 
-#define ALL_BYTES ((size_t)2 << 20) /* of a node: with all else of 64 ranks below 64 MiB, docker's default */
-#define ROOM_MIN ((size_t)8 << 10)  /* a message that travels whole */
-#define ROOM_MAX ((size_t)32 << 10) /* with its copy it stays in the cache of the first level, or nearly so */
+#define ALL_BYTES ((size_t)2 << 20) /* of a node: so the segments of 64 ranks stay below 64 MiB, docker's default */
+#define ROOM_MIN ((size_t)8 << 10)  /* an eager message */
+#define ROOM_MAX ((size_t)32 << 10) /* the cell and its copy nearly fit the first-level cache */
 #define COUNT_MIN 8
 
 int hc__cells_count(int32_t local_size) {
@@ -39,8 +40,8 @@ static int find_free(hc__cells *cells, int count) {
     return -1;
 }
 
-/* The owner says that it waits and then looks once more; a reader marks a cell as free and then looks whether the owner
- * waits. So one of the two sees the other. */
+/* The owner sets `waiting` and then checks the cells again; a reader frees a cell and then checks `waiting`. So one of
+ * the two sees the other. */
 int hc__cell_take(hc__cells *cells, int32_t local_size) {
     int count = hc__cells_count(local_size), cell = find_free(cells, count);
     if (cell < 0) {

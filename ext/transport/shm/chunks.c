@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chunks.c - which elements a chunk holds, and which rank owns which of them.
+ * chunks.c - the elements of a chunk, and the ranks that own them.
  *
- * The concatenation of a batch is cut into parts: one for an allreduce, in a reducescatter one for each rank or node.
- * A chunk holds a window of every part, so that no rank waits longer for its elements than another. In the segment
- * they lie rail after rail, part after part:
+ * The concatenation of a batch has one part for an allreduce, and a part per rank or node for a reducescatter. A chunk
+ * holds a window of every part, so no rank waits longer for its elements than another. In the segment the elements are
+ * ordered by rail, then by part:
  *
  *     rail 0: part 0, part 1, ...   rail 1: part 0, part 1, ...
  *
- * What lies so is a chunk's places, numbered from 0; a rail is a range of them, and so is the share of it that a
+ * These are the places of a chunk, numbered from 0. A rail is a range of places, and so is the share of a rail that a
  * rank reduces.
  */
 #include "transport/shm/shm_state.h"
 
-#define SHARE_MIN 1024 /* bytes: below, fewer ranks reduce */
+#define SHARE_MIN 1024 /* bytes of a share: with less, fewer ranks reduce */
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Part i of a range cut into equal parts of whole units. */
+/* Cuts a range into equal parts of whole units; returns part i. */
 static hc__range cut(hc__range range, int64_t parts, int64_t i, int64_t unit) {
     int64_t units = (range.to - range.from + unit - 1) / unit;
     int64_t part = (units + parts - 1) / parts * unit;

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control_segment.c - the node control segment: a doorbell and cells per rank, the rings between ranks, and which ranks
- * are alive.
+ * control_segment.c - the node control segment: a doorbell and cells per rank, rings between ranks, and signs of life.
  *
- * A doorbell is a counter that a futex waits on. To ring it costs a system call, and marks are published far more often
- * than a rank sleeps. So a rank that is about to sleep sets its bit in `listening`. The bits of all ranks are in one
- * cache line, which stays shared in every core's cache; a rank that publishes reads that line and mostly has nothing to
- * do.
+ * A doorbell is a counter that a futex waits on. Ringing it costs a system call, and ranks publish marks far more often
+ * than they sleep. So a rank sets its bit in `listening` before it sleeps. The bits of all ranks are in one cache line,
+ * which stays shared in all caches; a rank that publishes reads that line and usually finds nothing to do.
  *
- * No wake-up is lost. The publisher publishes, fences, reads `listening`; the listener sets its bit, fences, looks at
- * what is published: one of the two sees the other (both fences are sequentially consistent). A publisher that finds
- * the bit clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets its
- * bit between these two steps, it reads the bit that the publisher released and so sees what was published; the late
- * addition then wakes it once for nothing.
+ * No wake-up is lost. The publisher publishes, fences, and reads `listening`; the listener sets its bit, fences, and
+ * reads the published data. Both fences are sequentially consistent, so one of the two sees the other. A publisher that
+ * finds the bit clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets
+ * its bit between these two steps, it acquires the bit that the publisher released and so sees the published data; the
+ * late addition then wakes it once without need.
  *
- * A rank is alive while it holds the lock on its byte of the segment's file. This is a classic POSIX record lock: the
- * kernel drops it with the process, however that ends, and a forked child does not inherit it (an OFD lock lives as
- * long as any forked child that holds the file).
+ * A rank is alive while it holds the lock on its byte of the segment's file. It is a classic POSIX record lock: the
+ * kernel releases it when the process ends in any way, and a forked child does not inherit it (an OFD lock lives as
+ * long as any forked child that has the file open).
  */
 #include "transport/shm/control_segment.h"
 #include "transport/arithmetic.h"
@@ -34,9 +32,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE 128 /* two lines of 64: neighbours are fetched in pairs */
+#define LINE 128 /* two lines of 64 bytes: the prefetcher fetches pairs */
 #define RINGS_BYTES ((size_t)4 << 20)
-#define RING_ROOM_MIN 256 /* a few heads of messages */
+#define RING_ROOM_MIN 256 /* a few headers */
 #define RING_ROOM_MAX 8064
 
 enum reads { NEVER, UNKNOWN, POSSIBLE };
@@ -46,13 +44,13 @@ typedef struct rank_slot {
     _Alignas(LINE) _Atomic uint32_t doorbell;
     _Atomic uint32_t presence;
     _Alignas(LINE) _Atomic uint64_t dirty[HC__MASK_WORDS];
-    /* Signs of life; but for `turns`, which others read now and then, all of it changes seldom. */
+    /* Signs of life. Only `turns` changes often, and other ranks read it seldom. */
     _Alignas(LINE) hc_counter turns;
-    _Atomic uint64_t waits, space; /* space: the name space that `pid` is of */
+    _Atomic uint64_t waits, space; /* space: the name space of `pid` */
     _Atomic int32_t pid;
     _Atomic uint32_t answers;
-    _Atomic uint64_t withdrawn; /* how often memory was taken back that others may be reading */
-    hc_cores cores;             /* written before `presence` says so */
+    _Atomic uint64_t withdrawn; /* number of sends withdrawn while other ranks might read their memory */
+    hc_cores cores;             /* written before `presence` */
 } rank_slot;
 
 typedef struct segment_head {
@@ -92,15 +90,14 @@ size_t hc_node_control_bytes(int32_t local_size) {
     return head_bytes(local_size) + rings_bytes(local_size) + (size_t)local_size * hc__cells_bytes(local_size);
 }
 
-/* ---- coming and going ---------------------------------------------------------------------------- */
+/* ---- create and free ----------------------------------------------------------------------------- */
 
 static int lock_byte(int fd, int32_t rank, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     return fcntl(fd, F_SETLK, &lock);
 }
 
-/* Which process this is, for the ranks that read its state from /proc: a pid means something in its name space only;
- * and the cores that it may use. */
+/* Publishes this process: its pid and its name space, with which other ranks find its state in /proc, and its cores. */
 static void sign_in(hc_node_control *node_control) {
     rank_slot *mine = &node_control->head->slots[node_control->rank];
     struct stat space;
@@ -178,7 +175,7 @@ static long futex(hc_node_control *node_control, _Atomic uint32_t *word, int ope
 uint32_t hc_doorbell_listen(hc_node_control *node_control) {
     _Atomic uint64_t *word = &node_control->head->listening[node_control->rank / 64];
     uint64_t bit = UINT64_C(1) << (node_control->rank % 64);
-    /* Read the count first: a bit that is found set after that can only be cleared by a rank that adds to it later. */
+    /* Read the count first: then any rank that clears the bit adds to the counter after this read. */
     uint32_t seen = atomic_load_explicit(&node_control->head->slots[node_control->rank].doorbell, memory_order_acquire);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0)
         atomic_fetch_or_explicit(word, bit, memory_order_acq_rel);
@@ -189,7 +186,7 @@ uint32_t hc_doorbell_listen(hc_node_control *node_control) {
 int hc_doorbell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns) {
     _Atomic uint32_t *doorbell = &node_control->head->slots[node_control->rank].doorbell;
     struct timespec limit = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    /* A signal may have woken it, or the late system call of a wake-up that was seen before: the caller looks again. */
+    /* A signal, or the late system call of an earlier wake-up, may also have woken it; the caller checks again. */
     long woken = futex(node_control, doorbell, FUTEX_WAIT, seen, &limit);
     return woken == 0 || errno != ETIMEDOUT;
 }
@@ -236,7 +233,7 @@ static int is_lost(hc_node_control *node_control, int32_t rank) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     if (fcntl(node_control->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return 0;
-    /* A rank that leaves stores that before it releases the lock, so look again, in this order. */
+    /* A leaving rank stores LEFT before it releases the lock, so read `presence` again after the lock. */
     return atomic_load_explicit(&node_control->head->slots[rank].presence, memory_order_acquire) == PRESENT;
 }
 
@@ -311,7 +308,7 @@ int32_t hc_node_control_l3s(const hc_node_control *node_control) {
 
 /* ---- memory of other ranks ----------------------------------------------------------------------------- */
 
-/* Ranks that are threads have it already, and nothing to test here. */
+/* Ranks that are threads of one process share memory anyway. */
 void hc_node_control_read_memory(hc_node_control *node_control) {
     memset(node_control->reads, node_control->fd < 0 ? NEVER : UNKNOWN, sizeof node_control->reads);
 }
@@ -375,7 +372,7 @@ void hc_node_control_wait(hc_node_control *node_control, uint64_t now) {
     atomic_store_explicit(&node_control->head->slots[node_control->rank].waits, now, memory_order_relaxed);
 }
 
-/* The third word of the file, behind a name in brackets that may hold anything. */
+/* The state in /proc/PID/stat: the third field, after a name in brackets that may contain anything. */
 static char state_in(const char *text) {
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' ? end[2] : 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cores.c - the cores that the ranks of a node may use, and whether there are enough of them.
+ * cores.c - the cores that the ranks of a node may use, and whether they are enough.
  *
- * Each rank can have a core of its own if no set of processors has fewer members than ranks that are bound into it
- * (Hall's theorem). It is enough to look at the ranks' own masks and at their union where two masks are apart or one
- * lies in the other, as all launchers bind. A control group with a quota is a set of cores likewise.
+ * Each rank can have its own core if no set of processors is smaller than the number of ranks that are bound to it
+ * (Hall's theorem). All launchers bind so that two masks are disjoint, or one contains the other; then it is enough to
+ * check the ranks' masks and their union. A control group with a quota counts as a set of cores.
  */
 #include "transport/shm/cores.h"
 
@@ -88,7 +88,7 @@ static void look_along(const char *root, char *line, strictest *found) {
     int used = snprintf(folder, sizeof folder, "%s%s", root, is_cpu ? "/cpu" : "");
     for (char *rest, *part = strtok_r(path, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
         if (strcmp(part, "..") == 0)
-            continue; /* the group lies above what this name space shows */
+            continue; /* the group is outside this name space */
         used += snprintf(folder + used, sizeof folder - (size_t)used, "/%s", part);
         if (used >= (int)sizeof folder)
             return;
@@ -111,7 +111,7 @@ uint32_t hc_cores_quota(const char *root, const char *own, uint64_t *group) {
 
 /* ---- the cache that its cores share ------------------------------------------------------------------ */
 
-/* What a virtual machine shows of its caches is made up. */
+/* A virtual machine shows invented caches. */
 static int is_virtual(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;

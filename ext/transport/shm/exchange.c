@@ -2,9 +2,9 @@
  *
  * exchange.c - streams of bytes, and shares of a sum, in rounds through the slots.
  *
- * In a round a rank packs what the others may read into its slot (mark packed) and copies what it needs from theirs
- * (mark reduced: it reads no slot of this round any more). It packs a slot again when every rank's `reduced` has
- * reached the round that the slot held before.
+ * In a round a rank packs bytes for the others into its slot (mark packed), and copies the bytes that it needs from
+ * their slots (mark reduced: it has finished reading). It packs a slot again when every rank's `reduced` has reached
+ * the round that the slot held before.
  */
 #include "transport/shm/shm_state.h"
 
@@ -28,7 +28,7 @@ static uint64_t sequence_of(const hc__shm *shm, int64_t round) {
 
 typedef struct round_ops {
     void (*pack)(hc__shm *, int64_t round);
-    int (*take)(hc__shm *, int64_t round, int *moved); /* 1: all taken; 0: something is not there yet */
+    int (*take)(hc__shm *, int64_t round, int *moved); /* 1: all taken; 0: some rank is late */
 } round_ops;
 
 static void rounds_begin(hc__shm *shm, int64_t count) {
@@ -69,8 +69,8 @@ static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
 
 /* ---- exchange ------------------------------------------------------------------------------------ */
 
-/* The bytes of rank q's stream that pass in a round. Streams start at different places, so that in an alltoall the
- * bytes for one rank do not all pass at the same time. */
+/* The bytes of rank q's stream in a round. Streams start at different places, so that in an alltoall the bytes for one
+ * rank do not all come in the same round. */
 static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
     int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->stride;
     int64_t steps = (length + step - 1) / step;

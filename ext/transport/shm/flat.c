@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flat.c - one small batch again and again inside a node, by one hand-off.
+ * flat.c - repeats one small batch inside a node, with one hand-off per start.
  *
- * The exchange is that of small.c, with slots of its own. Two slots per rank are enough: part t + 2 goes where part t
- * was. If all ranks give and take, a rank writes t + 2 after it has seen every flag t + 1, and each rank raises that
- * flag after it has taken all of t. If one rank gives or takes alone, a rank that gives looks first whether the ranks
- * that take have raised flag t + 1. Every rank raises its flag at each start, whether it gives anything or not.
+ * The exchange is that of small.c, with separate slots. Two slots per rank are enough: part t + 2 replaces part t. If
+ * all ranks give and take, a rank writes t + 2 after it has seen every flag t + 1, and each rank raises that flag after
+ * it has read all of t. If only one rank gives or takes, a giving rank first checks that the taking ranks have raised
+ * flag t + 1. Every rank raises its flag at each start, even if it gives nothing.
  */
 #include "transport/shm/flat.h"
 
@@ -23,15 +23,15 @@ typedef struct flat_slot {
 
 struct hc__flat {
     hc_data base;
-    hc__shm shm; /* what pieces.c reads of it */
+    hc__shm shm; /* the part of a node that pieces.c reads */
     uint8_t *slots;
     size_t stride;
     uint64_t sequence; /* of the newest start */
     int is_sent, gives, takes;
-    int32_t next;     /* of `givers`: those before have given their part */
+    int32_t next;     /* index into givers: earlier ones have given their part */
     int32_t *locals;  /* local rank in the node control segment of each rank */
-    int32_t *givers;  /* ranks whose part this one needs */
-    int32_t *readers; /* ranks that must have taken the last part but one before the next is written */
+    int32_t *givers;  /* ranks whose part this rank needs */
+    int32_t *readers; /* ranks that must have read part t before this rank writes t + 2 */
     int32_t ngivers, nreaders;
     hc_stream_read *reads;
     hc__range range;
@@ -82,7 +82,7 @@ static int all_gave(hc__flat *flat) {
     return 1;
 }
 
-/* A rank's own part comes from its tensor. */
+/* Reads this rank's part from its tensor, the others' from their slots. */
 static void take_rows(hc__flat *flat) {
     hc__shm *shm = &flat->shm;
     const hc_piece *piece = &shm->batch->pieces[0];
@@ -154,7 +154,7 @@ int hc_flat_awaits(const hc_data *data, int32_t local) {
 /* ---- from start to end --------------------------------------------------------------------------- */
 
 static void abandon(hc_data *data) {
-    (void)data; /* nothing is under way but memory that is this plane's own */
+    (void)data; /* only this plane's memory is in use */
 }
 
 static void destroy(hc_data *data) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * layout.c - where everything lies in a node's segment, and the marks that say what of it may be read or written.
+ * layout.c - the layout of a node's segment, and the marks that tell which parts may be read or written.
  */
 #include "transport/shm/shm_state.h"
 
 #include <time.h>
 
 #define REGION_MAX ((size_t)2 << 20)     /* of one rank */
-#define REGIONS_BYTES ((size_t)56 << 20) /* of all: with the small slots below 64 MiB, docker's default */
+#define REGIONS_BYTES ((size_t)56 << 20) /* of all ranks: with the small slots below 64 MiB, docker's default */
 #define DEPTH_MIN 4
 #define PAGE 4096
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pieces.c - a batch of tensors as one concatenation: ranges of it packed, reduced, unpacked.
+ * pieces.c - packs, reduces and unpacks ranges of a batch, whose tensors form one concatenation.
  *
- * Where factor and divisor go: the node's sum is scaled when it is made, in float32 (float64), before it is rounded: to
- * float16 tensors, or to what travels between nodes. On one node the mean is then final; between nodes the sum is
- * divided by a power of two, which rounds nothing and keeps it near the mean, and the net divides by the rest.
+ * Factor and divisor: the node's sum is scaled in float32 (float64) before it is rounded to the tensors' type or the
+ * wire type. On one node the mean is then final. Between nodes the sum is first divided by a power of two, which rounds
+ * nothing and keeps it near the mean; the net divides by the remaining factor.
  *
- * The sums never write what other ranks read; it is copied: made in private memory, block by block where that is
- * scratch, then copied into the segment. The lines there were last read by other cores; a store between the loads of a
- * sum waits for the ownership of its line, while a copy has many on the way at once, or streams them where the other
- * cores are far (kernels/copy.h). Between two cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB
- * to 1 MB).
+ * Sums are formed in private memory (scratch: block by block) and then copied into the segment. Other cores have read
+ * the segment's lines, so each store needs the ownership of its line first. A store between the loads of a sum waits
+ * for that; a copy has many lines in flight, or streams them if the other cores are far (kernels/copy.h). Between two
+ * cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1 MB).
  */
 #include "transport/shm/shm_state.h"
 
@@ -93,7 +92,7 @@ void hc__pack(hc__shm *shm, hc__range range, uint8_t *to) {
 
 /* ---- the sum ------------------------------------------------------------------------------------- */
 
-/* Elements [at, at + n) of a span, reduced over all ranks, to private memory. */
+/* Reduces elements [at, at + n) of a span over all ranks, into private memory. */
 static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t n, uint8_t *to) {
     const hc_batch *batch = shm->batch;
     int32_t me = shm->base.local_rank;
@@ -108,7 +107,7 @@ static void reduce_block(hc__shm *shm, const hc__span *span, int64_t at, int64_t
     shm->base.reduced_bytes += (uint64_t)n * shm->size;
 }
 
-/* n elements of a sum in private memory to where others read them. */
+/* Copies n elements of a sum from private memory to the segment. */
 static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
     if (shm->result_dtype != shm->batch->dtype) {
         hc_host_convert(shm->block, shm->result_dtype, sum, shm->batch->dtype, n, 1.0);
@@ -120,7 +119,7 @@ static void show(hc__shm *shm, uint8_t *result, const uint8_t *sum, int64_t n) {
 static void reduce_span(hc__shm *shm, const hc__span *span, uint8_t *result, uint8_t *out) {
     if (out == NULL && result == NULL)
         return;
-    int in_one = out != NULL && span->in != NULL; /* no block of scratch to stay within */
+    int in_one = out != NULL && span->in != NULL; /* the tensor is the destination, so scratch sets no limit */
     for (int64_t at = 0, end; at < span->n; at = end) {
         end = in_one ? span->n : block_end(shm, at, span->n);
         size_t place = (size_t)at * shm->size;
@@ -151,7 +150,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
         uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->result_size : span.out;
         if (result == NULL)
             continue;
-        int logical = is_logical(batch->reduction); /* makes 0 or 1 of a single value, too */
+        int logical = is_logical(batch->reduction); /* turns even a single value into 0 or 1 */
         double divisor = (double)batch->node_divisor;
         if (span.in == NULL) {
             neutral(shm, shm->result_dtype, span.n, result);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * segment.c - memory shared by the ranks of a node: made, reserved, attached, unlinked.
+ * segment.c - memory shared by the ranks of a node: creates, reserves, attaches and unlinks it.
  *
  * A file under /dev/shm grows on the first touch of a page, and a full file system then answers with SIGBUS
  * in the middle of a reduction. So every page is reserved before any rank maps the file, and a full file system
@@ -25,7 +25,7 @@
 #define FILE_PREFIX "hpccoll-"
 #define NAME_PREFIX "/" FILE_PREFIX
 #define FOLDER "/dev/shm"
-#define LEFT_BEHIND_AFTER 60 /* seconds: a file is unlinked, and locked, well within a start */
+#define LEFT_BEHIND_AFTER 60 /* seconds: a start locks and unlinks its file much earlier */
 
 static int fail(char *why, size_t room, const char *what, const char *name, int error) {
     snprintf(why, room, "%s shared memory %s: %s", what, name, strerror(error));
@@ -53,8 +53,8 @@ static int map(hc_segment *segment, const char *name, int fd, size_t bytes, char
     return HC_OK;
 }
 
-/* Is this file a segment whose creator was killed before it unlinked it? A creator holds a lock as long as it lives,
- * which the kernel shows to processes in all namespaces and containers that see the file. */
+/* 1: the file is a segment whose creator was killed before it unlinked it. A creator holds a lock while it lives; the
+ * lock is visible in all namespaces and containers that see the file. */
 static int is_left_behind(int fd) {
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&

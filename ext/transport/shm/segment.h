@@ -16,10 +16,10 @@ typedef struct hc_segment {
     int fd; /* -1: process memory (threads) */
 } hc_segment;
 
-/* One rank creates the segment (and reserves every page, so that a full /dev/shm is an error here and never a
- * SIGBUS), the others attach; after a barrier, which is the caller's, the creator unlinks it. `why` gets an error
- * text that says how much was needed and how much there is. The first creation of a process removes segments of this
- * user whose creators were killed before they unlinked them. */
+/* One rank creates the segment (and reserves every page, so that a full /dev/shm is an error here and never a SIGBUS),
+ * the others attach; after a barrier, which is the caller's, the creator unlinks it. `why` gets an error text with the
+ * needed and the available bytes. The first creation in a process removes this user's segments whose creators were
+ * killed before they unlinked them. */
 int hc_segment_create(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_unlink(const char *name);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm.c - a node of ranks that share memory: made, freed, and its table of operations.
+ * shm.c - creates and frees a node of ranks that share memory, and has its table of operations.
  */
 #include "transport/shm/shm_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- coming and going ---------------------------------------------------------------------------- */
+/* ---- create and free ----------------------------------------------------------------------------- */
 
 static void shm_release(hc__shm *shm) {
     free(shm->inputs);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm.h - a node over shared memory: the node's stages of the collectives of one process set.
+ * shm.h - a node over shared memory, for the collectives of one process set.
  */
 #ifndef HC_SHM_H
 #define HC_SHM_H
@@ -9,12 +9,12 @@
 #include "transport/shm/control_segment.h"
 #include "transport/shm/flat.h"
 
-/* Makes the node of one process set. The zeroed segment, of hc_shm_bytes() or less, is made for the set; after OK the
- * node owns it (threads share a private one, which goes with the last of their nodes). locals[i]: local rank in the
- * node control segment of the set's i-th member on this node. */
+/* Makes the node of one process set. The segment is zeroed and has hc_shm_bytes() or less; after OK the node owns it.
+ * Threads share a private segment, which the last of their nodes frees. locals[i]: local rank in the node control
+ * segment of the set's i-th member on this node. */
 size_t hc_shm_bytes(int32_t local_size);
-/* The same for a node that runs chunks of at most `chunk` bytes, which is rounded up to whole pages, and never
- * exchange() or scatter(), whose rounds want whole slots. */
+/* The same for a node that only runs chunks of at most `chunk` bytes (rounded up to whole pages). It must not run
+ * exchange() or scatter(), whose rounds need whole slots. */
 size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk);
 int hc_shm_node_new(hc_segment, hc_node_control *, const int32_t *locals, int32_t local_rank, int32_t local_size,
                     hc_node **);

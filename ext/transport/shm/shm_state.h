@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm_state.h - the shared-memory node's own state. (Private to ext/transport/shm.)
+ * shm_state.h - the state of a shared-memory node. (Private to ext/transport/shm.)
  *
- * In the segment, in this order: how many ranks have left, marks (three counters per rank), small slots (two per
- * rank), slots (a region per rank, cut into the slots of the chunks in flight), results (one region, cut alike).
+ * The segment has, in this order: the number of ranks that have left, marks (three counters per rank), small slots (two
+ * per rank), slots (a region per rank, with a slot per chunk in flight), results (one region of the same layout).
  *
- * Chunks are numbered through the life of the node, over all batches: the n-th chunk has the sequence number n, from
- * 1. Every rank counts alike. Only its owner writes a mark, which holds the newest sequence number for which this is
- * true of the owner:
+ * Chunks have sequence numbers over all batches of the node, from 1, the same on all ranks. Only its owner writes a
+ * mark. It holds the newest sequence number for which this is true of the owner:
  *
- *     packed     my input of it lies in my slot
- *     reduced    my share of its result is made, and I read no other rank's slot for it any more
+ *     packed     my input is in my slot
+ *     reduced    my share of the result is complete, and I have finished reading the other ranks' slots
  *     published  (rail drivers) the rail's shard has been through the network
  *
- * Slots are used again without any other hand-shake. Let D be the depth.
+ * The marks are enough for the reuse of slots. Let D be the depth.
  *   (1) pack(n) comes after my own spread(n - D).
  *   (2) spread(n - D) ends when all shares of n - D are final, so every rank's `reduced` is at least n - D: no rank
  *       reads my slot of n - D any more, and I may pack n into it.
  *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
  *       before that, so no rank reads the old result.
- * At the end of a batch (2) and (3) hold for all its chunks when the first chunk of the next batch is packed,
- * so that each batch may cut the regions anew. Marks are stored with release after the data they speak of,
- * and loaded with acquire before that data is read (packed, published) or overwritten (reduced).
+ * When the first chunk of the next batch is packed, (2) and (3) hold for all chunks of the last batch, so each batch
+ * may lay out the regions anew. A mark is stored with release after its data, and loaded with acquire before the data
+ * is read (packed, published) or overwritten (reduced).
  */
 #ifndef HC_SHM_STATE_H
 #define HC_SHM_STATE_H
@@ -32,10 +31,10 @@
 #include "transport/shm/shm.h"
 #include "transport/shm/stores.h"
 
-#define HC__ALIGNMENT 64 /* bytes at which ranges begin that are worked on together */
-#define HC__LINE 128     /* two lines of 64: neighbours are fetched in pairs */
+#define HC__ALIGNMENT 64 /* bytes: the alignment of ranges */
+#define HC__LINE 128     /* two lines of 64 bytes: the prefetcher fetches pairs */
 #define HC__SMALL_ROOM ((size_t)16 << 10)
-#define HC__SCRATCH ((size_t)16 << 10) /* stays in the cache next to the core, beside what it is made of */
+#define HC__SCRATCH ((size_t)16 << 10) /* fits the first-level cache together with the operands */
 
 typedef struct hc__mark {
     _Alignas(HC__LINE) _Atomic uint64_t value;
@@ -47,19 +46,19 @@ typedef struct hc__marks {
     hc__mark of[HC__MARKS];
 } hc__marks;
 
-/* A slot of the small path: the flag and the data it speaks of, the first of them in one cache line. */
+/* A slot of the small path: the flag and its data, which begins in the flag's cache line. */
 typedef struct hc__small {
     _Alignas(HC__LINE) _Atomic uint64_t sequence;
     _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
 
-/* shortcut.c: what a rank gives, and how many have come. */
+/* shortcut.c: a rank's call and part, and the count of arrived ranks. */
 typedef struct hc__shortcut_slot {
     _Alignas(HC__LINE) uint64_t said[HC_SHORTCUT_WORDS];
     _Alignas(16) uint8_t part[HC_SHORTCUT_BYTES];
 } hc__shortcut_slot;
 typedef struct hc__shortcut_word {
-    _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | ranks that have come, or 255: it is off */
+    _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | arrived ranks; 255: the call is off */
 } hc__shortcut_word;
 struct hc_shortcut {
     uint64_t number; /* of the next call */
@@ -68,7 +67,7 @@ struct hc_shortcut {
     hc__shortcut_slot *slots;
 };
 
-/* How far a scan of all ranks' marks has come, so that repeating it costs one load and not one per rank. */
+/* The progress of a scan of all ranks' marks, so that a repeated scan costs one load and not one per rank. */
 typedef struct hc__mark_scan {
     uint64_t target;
     int32_t next;
@@ -81,8 +80,8 @@ typedef struct hc__range {
 
 /* exchange and scatter go through the slots in rounds. */
 typedef struct hc__rounds {
-    int64_t count, packed, taken; /* count 0: none under way */
-    int32_t next;                 /* the rank to be read next in round `taken` */
+    int64_t count, packed, taken; /* count 0: no rounds are running */
+    int32_t next;                 /* the next rank to read in round `taken` */
     hc__mark_scan freed, arrived;
     const hc_stream *stream;
     const hc_stream_read *reads;
@@ -93,15 +92,15 @@ typedef struct hc__shm {
     hc_node base;
     hc_segment segment;
     hc_node_control *node_control;
-    hc__mask peers; /* the node control segment's local ranks of the others */
+    hc__mask peers; /* the other ranks, by local rank in the node control segment */
     hc__choice choice;
-    hc__mark *left; /* how many nodes were freed */
+    hc__mark *left; /* number of nodes that were freed */
     hc__marks *marks;
     hc__small *small;
     hc_shortcut shortcut;
     uint8_t *slots, *results;
     size_t region;
-    const uint8_t **inputs;   /* local_size entries: where a reduction reads its range */
+    const uint8_t **inputs;   /* local_size entries: the operands of a reduction */
     const void **blocks;      /* the same within one block of it */
     uint8_t *scratch, *block; /* HC__SCRATCH bytes of private memory each */
 
@@ -109,23 +108,23 @@ typedef struct hc__shm {
     uint64_t small_sequence; /* the same for the small path */
     int small_sent;
 
-    /* The batch that is open. */
+    /* The open batch. */
     const hc_batch *batch;
     int64_t *starts; /* npieces + 1: where each piece begins in the concatenation */
     int32_t starts_room;
     size_t size;      /* bytes of an element */
-    int result_dtype; /* what the net carries, where it follows; else the batch's */
+    int result_dtype; /* the wire type if a net stage follows; else the batch's */
     size_t result_size;
     int64_t out_from; /* scatter: where this rank's share begins; else 0 */
     int is_small, rails, depth;
     int64_t whole[2];      /* the bounds of an allreduce's one part */
     const int64_t *bounds; /* where the parts begin: nparts + 1 */
     int32_t nparts, own_from, own_end;
-    int64_t window, nchunks; /* elements a chunk has of each part; at most */
-    int64_t chunk;           /* scatter: elements a round has for each rank */
+    int64_t window, nchunks; /* window: elements of each part per chunk, at most */
+    int64_t chunk;           /* scatter: elements per rank and round */
     size_t stride;           /* bytes from slot to slot */
     int64_t npacked, nreduced, nspread;
-    int my_share_done;   /* of chunk nreduced: waiting for the others of my rail */
+    int my_share_done;   /* of chunk nreduced: waits for the other ranks of my rail */
     int32_t spread_next; /* shares of chunk nspread that are copied */
     hc__mark_scan freed, arrived, rail_reduced;
     hc__rounds rounds;
@@ -137,20 +136,19 @@ static inline hc__shm *hc__shm_of(hc_node *node) {
 
 /* ---- layout.c: peers, marks and places --------------------------------------------------------------------- */
 
-void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* and wakes the others */
+void hc__mark_set(hc__shm *, enum hc__mark_kind, uint64_t value); /* also wakes the other ranks */
 int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t value);
 /* 1 when the marks of ranks first, first + step, ... have all reached `value`. */
 int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
                       uint64_t value);
-/* The others, `locals` of the node control segment. */
+/* Sets the other ranks; `locals`: their local ranks in the node control segment. */
 void hc__shm_meet(hc__shm *, const int32_t *locals);
-/* To where other ranks read it, by the stores that their distance wants. */
+/* Copies data to the segment, with the stores that suit the distance of the readers. */
 void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
-/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit.
- * Three are enough to keep the ranks of a node busy, and fewer slots stay in the caches; what a network has
- * to do takes longer and wants more of them. */
+/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit. Three slots
+ * keep the ranks of a node busy, and few slots stay in the caches; a network takes longer and needs more. */
 #define HC__DEPTH_IN_NODE 3
 #define HC__DEPTH_WITH_NET 8
 void hc__shm_lay_out(hc__shm *); /* finds the parts of the segment */
@@ -158,8 +156,8 @@ int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
 /* ---- pieces.c: a batch as one concatenation -------------------------------------------------- */
 
-/* Where a range of the concatenation meets one piece: n elements, from element `at` of the piece, `offset`
- * elements from the beginning of the range. `out` is where the piece's result of them goes, or NULL. */
+/* The overlap of a range of the concatenation with one piece: n elements, from element `at` of the piece and element
+ * `offset` of the range. `out`: the memory for their result, or NULL. */
 typedef struct hc__span {
     const hc_piece *piece;
     const uint8_t *in;
@@ -178,29 +176,29 @@ int hc__take_batch(hc__shm *, const hc_batch *, int result_dtype); /* notes wher
 hc__spans hc__spans_of(const hc__shm *, hc__range);
 int hc__spans_next(hc__spans *, hc__span *);
 
-/* My input of a range to `to`; neutral elements where there is none. */
+/* Copies my input of a range to `to`; neutral elements if I have none. */
 void hc__pack(hc__shm *, hc__range, uint8_t *to);
 enum hc__target {
     HC__TO_RESULT = 1, /* to `to`, as result_dtype */
     HC__TO_OUT = 2     /* to the tensors */
 };
-/* Reduces a range: the others' elements of it are at shm->inputs[q], mine in my tensors. */
+/* Reduces a range: the other ranks' elements are at shm->inputs[q], mine in my tensors. */
 void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
-/* A final range of the result, result_dtype at `from` (NULL: it is in the tensors already), to the tensors. */
+/* Copies a final range of the result to the tensors; it is result_dtype at `from` (NULL: already in the tensors). */
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
-/* The reduction of a node of one rank; to NULL: to the tensors. */
+/* Reduces on a node of one rank; `to` NULL: into the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
-/* ---- chunks.c: where a chunk's elements lie --------------------------------------------------- */
+/* ---- chunks.c: the elements of a chunk -------------------------------------------------------- */
 
-/* Elements of the concatenation that a chunk has of one part, on one rail. */
+/* The elements of one part on one rail, in a chunk. */
 hc__range hc__rail_elements(const hc__shm *, int64_t chunk, int32_t rail, int32_t part);
-/* Places of a chunk: all, a rail's, those that a rank reduces. */
+/* The places of a chunk: all, those of a rail, those that a rank reduces. */
 hc__range hc__chunk_places(const hc__shm *, int64_t chunk);
 hc__range hc__rail_places(const hc__shm *, int64_t chunk, int32_t rail);
 hc__range hc__share_places(const hc__shm *, int64_t chunk, int32_t rank);
 
-/* The runs of elements at a range of a chunk's places, and the place where each begins. */
+/* Iterates over the runs of elements in a range of a chunk's places, with the first place of each. */
 typedef struct hc__runs {
     const hc__shm *shm;
     int64_t chunk, place;

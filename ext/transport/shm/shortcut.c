@@ -2,24 +2,24 @@
  *
  * shortcut.c - one exchange of few bytes in which all ranks of a node take part, or none.
  *
- * A rank writes its part and what it asks for into its slot, and adds itself to a word that counts the ranks of this
- * call. The call is taken when the count is full. A rank that will not wait longer replaces the count by OFF, which
- * succeeds only while it is not full: so all ranks read the same outcome, whenever they look. If all have come, and one
- * of them asks for something else, every rank sees a difference to what it asks for itself.
+ * A rank writes its part and its call into its slot, and adds itself to a word that counts the ranks of this call. The
+ * call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, which
+ * succeeds only while the count is not full; so all ranks read the same outcome at any time. If all ranks have arrived
+ * and one has a different call, every rank sees a difference from its own call.
  *
- * The calls are numbered: the position of the last call that the engine agreed on, which is the same on all ranks, and
- * the calls taken since. A rank that comes with a lower number than the word has is late, and one with a higher number
- * replaces what is left of an earlier call, with which no rank comes any more.
+ * The number of a call is the position of the last call that the engine agreed on, which is the same on all ranks, plus
+ * the calls taken since. A rank with a lower number than the word's is late. A rank with a higher number replaces an
+ * earlier call in the word, to which no rank comes any more.
  *
- * Two words and two slots per rank are enough. A rank writes for call t + 2 after t + 1 was taken, and each rank came
- * with t + 1 after it had read all of t. If t + 1 was off, all ranks have been in a call of the engine since.
+ * Two words and two slots per rank are enough. A rank writes for call t + 2 after t + 1 was taken, and each rank joined
+ * t + 1 after it had read all of t. If t + 1 was off, all ranks have been in a call of the engine since.
  */
 #include "transport/shm/shm_state.h"
 
 #include <string.h>
 
 #define OFF UINT64_C(255)
-#define COUNT UINT64_C(255) /* bits of the word that are not the number */
+#define COUNT UINT64_C(255) /* the bits of the word below the number */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
     return &shortcut->words[shortcut->number % 2].value;
@@ -34,7 +34,7 @@ static int miss(hc_shortcut *shortcut) {
     return HC_SHORTCUT_OFF;
 }
 
-/* All have come. */
+/* Compares the calls of all ranks, which have arrived. */
 static int compare(hc_shortcut *shortcut) {
     const hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     for (int32_t q = 0; q < shortcut->size; q++)
@@ -91,12 +91,12 @@ int hc_shortcut_misses(const hc_shortcut *shortcut) {
 }
 
 void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
-    uint64_t number = (position & UINT32_MAX) << 24; /* that many shortcuts may follow */
+    uint64_t number = (position & UINT32_MAX) << 24; /* leaves room for 2^24 shortcuts */
     if (number > shortcut->number)
         shortcut->number = number;
 }
 
-/* ---- made with its node ----------------------------------------------------------------------------- */
+/* ---- the shortcut of a node ------------------------------------------------------------------------- */
 
 hc_shortcut *hc_shm_shortcut(const hc_node *node) {
     hc_shortcut *shortcut = &hc__shm_of((hc_node *)(uintptr_t)node)->shortcut;

@@ -2,18 +2,17 @@
  *
  * small.c - few bytes: one hand-off instead of two.
  *
- * Every rank writes its whole input beside a flag and, when all flags are up, reduces all inputs itself. All ranks
- * do so in the same order, so they get the same bits, and the same as in chunks.
+ * Every rank writes its whole input beside a flag and, when all flags are up, reduces all inputs itself. All ranks use
+ * the same order, so they get equal bits, which are also those of the chunks.
  *
- * Two slots per rank are enough: t + 2 goes where t was. A rank writes t + 2 after it has seen every flag t + 1, and
- * each rank raises that flag after it has read all of t.
+ * Two slots per rank are enough: t + 2 replaces t. A rank writes t + 2 after it has seen every flag t + 1, and each
+ * rank raises that flag after it has read all of t.
  */
 #include "transport/shm/shm_state.h"
 
 #include <string.h>
 
-/* Above it, two hand-offs cost less than letting every rank read all inputs (measured: benchmarks/node_stage).
- * */
+/* Above it two hand-offs are faster than every rank reading all inputs (measured: benchmarks/node_stage). */
 size_t hc__small_limit(int32_t local_size) {
     size_t limit = ((size_t)32 << 10) / (size_t)local_size;
     size_t room = sizeof((hc__small *)0)->data;

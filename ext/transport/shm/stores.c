@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stores.c - the choice of a rank between ordinary and streaming stores, by the rates at which it writes.
+ * stores.c - a rank chooses between ordinary and streaming stores by their measured rates.
  *
- * Which stores are right depends on where the readers run (kernels/copy.h), and that is known for certain only where
- * ranks are bound on a real machine: a virtual machine's host moves its processors between L3s every few seconds and
- * shows caches that do not exist. But the writer feels it: ordinary stores to lines that readers on another L3 hold
- * take two to seven times as long as streaming ones, because each line is fetched first. So now and then a rank writes
- * its next copies by ordinary stores, then as many by streaming ones, and compares the fastest of each: whatever
- * disturbs a copy makes it slower. No number of nanoseconds is in the rule, so that it holds on any processor.
+ * The better stores depend on where the readers run (kernels/copy.h). That is certain only for bound ranks on a real
+ * machine: a virtual machine shows invented caches, and its host moves its processors between L3s every few seconds.
+ * But the writer can measure it: ordinary stores to lines in another L3 take two to seven times as long as streaming
+ * stores, because each line is fetched first. So now and then a rank makes some copies with ordinary stores, then as
+ * many with streaming stores, and compares the fastest of each, because disturbances only slow a copy down. The rule
+ * compares rates and has no nanoseconds in it, so it holds on any processor.
  *
  * The choice changes no result, so each rank makes it alone, at any time.
  */
@@ -15,12 +15,12 @@
 
 #include "transport/arithmetic.h"
 
-/* Copies of one kind in a trial, and the time between two trials, in which a program that does nothing but call has a
- * hundred copies and more. Three trials in a row change any choice: a change is seen within a tenth of a second. */
+/* The copies of one kind in a trial, and the time between two trials, in which a busy program makes a hundred copies or
+ * more. Three equal trials in a row change any choice, so it follows a change within a tenth of a second. */
 #define COPIES 4
 #define EVERY_NS UINT64_C(10000000)
 #define VOTES_MOST 2
-/* Between two looks at the clock, which costs a tenth of the smallest copy. */
+/* Copies between two readings of the clock, each of which costs a tenth of the smallest copy. */
 #define UNSEEN 15
 /* Rate of ordinary stores / of streaming ones. Nine of ten trials found less than 0.5 between two L3s and more than
  * 0.5 in one (Zen 3, copies of up to 64 KiB; tests/transport/shm/rates.txt has some). */
@@ -28,7 +28,7 @@
 #define IS_NEAR 0.6
 
 void hc__choice_begin(hc__choice *choice, int stores) {
-    int votes = stores == HC_STORES_STREAM ? 1 : -1; /* it is a guess: two trials change it */
+    int votes = stores == HC_STORES_STREAM ? 1 : -1; /* a guess, which two trials change */
     *choice = (hc__choice){.stores = stores, .votes = votes, .unseen = UNSEEN};
 }
 

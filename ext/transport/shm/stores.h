@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stores.h - the choice of a rank between ordinary and streaming stores, by the rates at which it writes.
+ * stores.h - a rank chooses between ordinary and streaming stores by their measured rates.
  */
 #ifndef HC_STORES_H
 #define HC_STORES_H
@@ -8,22 +8,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a copy from which on a rank may stream. Below, the fence costs more than the stores. */
+/* Bytes of the smallest copy that may stream. For smaller ones the fence costs more than the stores. */
 #define HC__STREAM_LEAST ((size_t)4 << 10)
 
-/* What a rank knows of its stores to the ranks of one set. One thread at a time. */
+/* The state of a rank's choice for one set. One thread at a time. */
 typedef struct hc__choice {
     int stores;     /* enum hc_stores: PLAIN or STREAM, in use */
-    int votes;      /* of the last trials: for streaming less those against */
-    int left;       /* copies of the trial that is under way; 0: none is */
-    int unseen;     /* copies to come for which nobody need look at the clock */
+    int votes;      /* of the last trials: those for streaming minus those against */
+    int left;       /* remaining copies of the running trial; 0: no trial */
+    int unseen;     /* remaining copies before the next reading of the clock */
     uint64_t due;   /* ns: the next trial */
     double best[2]; /* bytes per ns in this trial, by enum hc_stores */
 } hc__choice;
 
-void hc__choice_begin(hc__choice *, int stores); /* what it uses until it has tried both */
-/* 1: the next copy is to be timed. Its stores are hc__choice_next(), and hc__choice_note() says how it went. Else they
- * are those in use. */
+void hc__choice_begin(hc__choice *, int stores); /* `stores`: used until it has tried both */
+/* 1: time the next copy: use the stores of hc__choice_next() and report to hc__choice_note(). 0: use `stores`. */
 static inline int hc__choice_looks(hc__choice *choice) {
     return choice->unseen-- <= 0;
 }
