@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alone.c - a call that a set of one rank need not agree on, in the thread that waits for it.
+ * alone.c - runs a call of a set of one rank in the calling thread, without agreement.
  *
- * It is the caller's own work from its arrays to its result. While nothing else is in flight and the set's log says
- * nothing that the caller must hear (a preemption), no order and no name matters, so the request takes no way through
- * inbox, engine and batch; all others do.
+ * If nothing else is in flight, and the set's log has no preemption that the caller must learn of, neither order nor
+ * name matters. Then the call needs no inbox, engine and batch; all other calls use them.
  */
 #include "loop/driver.h"
 
@@ -42,7 +41,7 @@ static void run_tensor(const hc_request *request, int dtype, const hc_piece *pie
         return;
     }
     double scale = hc__factor_of(request, dtype);
-    int logical = reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR; /* makes 0 or 1 of one value */
+    int logical = reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR; /* makes a value 0 or 1 */
     if (piece->out != piece->in || scale != 1.0 || logical)
         hc_host_reduce(piece->out, dtype, &piece->in, 1, dtype, reduction, piece->count, scale, 1.0);
 }

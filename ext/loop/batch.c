@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch.c - from agreed items to what the data plane runs, and its results back to the handles.
+ * batch.c - builds a batch for the data plane from agreed items, and delivers its results to the handles.
  *
- * An item's signature is agreed, its memory is this rank's: the ticket is the handle, whose pieces say where the
- * tensors lie. A rank that has joined has no handle; its pieces have no memory and are sized by the signature.
+ * An item has an agreed signature and a ticket, which is this rank's handle; the handle's pieces have the addresses of
+ * the tensors. A rank that has joined has no handle: its pieces have no memory, and sizes from the signature.
  */
 #include "loop/driver.h"
 
@@ -20,7 +20,7 @@ double hc__factor_of(const hc_request *agreed, int dtype) {
     return is_inexact(dtype) ? agreed->prescale * agreed->postscale : 1.0;
 }
 
-/* What travels between nodes: the call's compression, else the World's, else the values as they are. */
+/* The wire type between nodes: the call's compression, else the World's, else the dtype. */
 static int wire_of(const hc_loop *loop, const hc_request *agreed, int dtype) {
     int wide = dtype == HC_FLOAT32 || dtype == HC_FLOAT64;
     int wire = agreed->wire != HC_WIRE_SAME ? agreed->wire : loop->config.wire;
@@ -43,7 +43,7 @@ static void set_up(const hc_loop *loop, const hc__set_queue *queue, hc__run *b, 
     };
 }
 
-/* A joined rank's part: the neutral element where there is one, nothing of what is not agreed. */
+/* The piece of a rank that has joined: neutral elements, or no rows if the rows are not agreed. */
 static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor) {
     int uneven = hc_operation_has(agreed->operation, HC_OP_ROWS_DIFFER);
     int elementwise = hc_operation_has(agreed->operation, HC_OP_ELEMENTWISE);
@@ -99,7 +99,7 @@ static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
     return HC_OK;
 }
 
-/* One pair of events for each of this rank's calls; who has joined has none. */
+/* Makes room for a pair of events per call of this rank; a rank that has joined has none. */
 static int reserve_events(hc__run *b, uint32_t ncalls) {
     if (ncalls > b->room) {
         void **events = hc_realloc(b->events, 0, 2 * (size_t)ncalls * sizeof(void *));
@@ -165,7 +165,8 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
     return b;
 }
 
-/* Names the rank that has no place for its result. Without memory for that, the words stay without a rank. */
+/* Adds to the text the rank that has no memory for its result. If that needs memory that is not there, the text
+ * stays. */
 static void name_refuser(const hc_loop *loop, hc_piece *piece) {
     char who[HC_WHO], text[HC_WHO + 128];
     hc_who_in_set(&loop->processes, piece->refused_by, piece->refused_by_world, who);
@@ -201,7 +202,7 @@ void hc__run_free(hc__run *b) {
     if (!b)
         return;
     for (int32_t i = 0; i < b->batch.npieces; i++)
-        hc_free(b->batch.pieces[i].why); /* of a batch that was given up */
+        hc_free(b->batch.pieces[i].why); /* of an abandoned batch */
     hc_free(b->batch.pieces);
     hc_free(b->origin);
     hc_free(b->events);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * completion.c - functions that a framework wants called when a handle is done, and the thread that calls them.
+ * completion.c - calls a framework's functions when their handles are done, and has the thread for that.
  *
- * Such a function sets a framework free to go on, and some go on right there: they run what comes next, or ask for the
- * next operation. So it is called neither in a driver's turn nor by the background thread, which other ranks may need.
- * A caller that has driven for its own handle calls the functions itself; no other thread is woken then.
+ * Such a function may run the framework's next work or request the next operation. So neither a driver in its turn nor
+ * the background thread, which other ranks may need, calls it. A caller that has driven for its own handle calls the
+ * functions itself, without waking a thread.
  *
- * The thread also stands for the caller that waits (rule R1). A framework always waits for what it has begun, but does
- * not say so. So when some time has passed in which it began nothing more, what is pending is raised.
+ * The thread also acts for the waiting caller (rule R1). A framework always waits for its operations, but does not call
+ * wait. So the thread raises all pending requests when the framework has started no operation for a short time.
  */
 #include "loop/driver.h"
 
@@ -40,7 +40,8 @@ static void ring(hc_loop *loop) {
     hc__futex_wake(&loop->completion.call);
 }
 
-/* Pairs with listen(): counted, then looked here; said, then counted there. */
+/* Pairs with listen(): this adds to `begun`, then reads `listening`; listen() sets `listening`, then reads `begun`. So
+ * one of the two sees the other. */
 void hc__completion_begun(hc_loop *loop) {
     atomic_fetch_add_explicit(&loop->completion.begun, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&loop->completion.listening, memory_order_seq_cst))
@@ -54,7 +55,8 @@ static void flush(hc_loop *loop) {
     hc__thread_call(loop);
 }
 
-/* Sleeps until something is done or, while handles are begun one after another, until that has ended. */
+/* Sleeps until a handle is done. While a program starts handles one after another, it sleeps until a quiet moment, and
+ * then raises them. */
 static void listen(hc_loop *loop, uint32_t call, uint32_t *raised) {
     hc__completion *completion = &loop->completion;
     uint64_t window = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed);
@@ -84,11 +86,11 @@ static void *run(void *argument) {
             break;
         listen(loop, call, &raised);
     }
-    hc__completion_call(loop); /* what was done between the call and the look */
+    hc__completion_call(loop); /* handles that finished between the call and the check of `stopping` */
     return NULL;
 }
 
-/* Signals are the program's: its handlers run in its own threads. */
+/* The thread blocks all signals: the program's handlers must run in the program's threads. */
 int hc_loop_start_completions(hc_loop *loop) {
     if (atomic_load(&loop->forked))
         return HC_FORKED;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drive.c - who drives, and for how long: waiting callers first, the background thread when there is none.
+ * drive.c - lets waiting callers drive; the background thread drives when no caller waits.
  *
- * A thread that only waited for another to drive would cost two context switches an operation, 10 to 50 us where
- * the operation itself takes 2. So a waiter takes the driver's place if it is free. `driving` is a try-lock and
- * never blocks; a waiter that finds it taken sleeps on `epoch` and is woken when its handle is done or
- * the place is free.
+ * Waiting for another thread to drive would cost two context switches per operation: 10 to 50 us for an operation of 2
+ * us. So a waiter takes the driver's place if it is free. `driving` is a try-lock and never blocks. A waiter that finds
+ * it taken sleeps on `epoch`, and wakes when its handle is done or the place is free.
  */
 #include "loop/driver.h"
 
 #include <string.h>
 
-/* Nothing moved since idle_since: sleeps on the doorbell, unless something moves or comes now. */
+/* Sleeps on the doorbell, as nothing has moved since idle_since; returns at once if something moves or arrives now. */
 static void sleep_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     uint32_t seen = hc_doorbell_listen(loop->parts.node_control);
     if (hc__progress_once(loop) || !hc__about_to_sleep(loop, now))
@@ -20,7 +19,7 @@ static void sleep_a_little(hc_loop *loop, uint64_t now, uint64_t idle_since, uin
     hc_doorbell_sleep(loop->parts.node_control, seen, hc__sleep_limit(loop, now, idle_since, limit));
 }
 
-/* What a caller waits for: the handles from `next` on. Those before are done. */
+/* The handles that a caller waits for: from `next` on; the ones before it are done. */
 typedef struct awaited {
     hc_handle *const *next, *const *end;
 } awaited;
@@ -31,13 +30,14 @@ static int all_done(awaited *all) {
     return all->next == all->end;
 }
 
-/* For a caller who does not drive: its handles are done, and somebody sees to what this process owes to others. */
+/* 1: a caller that does not drive may return: its handles are done, and nothing for other ranks is left without a
+ * driver. */
 static int is_over(hc_loop *loop, awaited *all) {
     return all_done(all) && (!hc__loop_owes(loop) || atomic_load_explicit(&loop->driving, memory_order_relaxed));
 }
 
-/* What a driver has left is the background thread's, which looks by itself while it coalesces. Else it sleeps on call,
- * or on the doorbell: there it waits for what was in flight when it went, and knows nothing of the rest. */
+/* Hands the remaining work to the background thread. While it coalesces it checks by itself. Otherwise it sleeps on
+ * `call`, or on the doorbell, where it waits only for the work of which it knows. */
 static void drive_on(hc_loop *loop, enum hc__left left) {
     if (left == HC__QUIET || atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
         return;
@@ -46,7 +46,7 @@ static void drive_on(hc_loop *loop, enum hc__left left) {
     hc__thread_call(loop);
 }
 
-/* Only of a wait that sleeps, and once per handle: a caller may come again and again. */
+/* Traces a wait only if it sleeps, and once per handle, because a caller may wait many times. */
 static void trace_wait(hc_loop *loop, const awaited *all) {
     if (all->next == all->end || (*all->next)->traced_wait)
         return;
@@ -76,7 +76,7 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
     }
 }
 
-/* Somebody else drives, or must. What was asked for (flush) has to reach a driver that sleeps. */
+/* Sleeps while another thread drives, or must drive. Wakes a sleeping driver, so that it sees the flush. */
 static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t ns) {
     for (int looks = hc__looks_to_a_turn(loop); looks > 0; looks--) {
         if (is_over(loop, all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
@@ -93,7 +93,7 @@ static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t 
     atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
 }
 
-/* One progress iteration at least, so that a caller that only asks (a limit that has passed) moves things too. */
+/* Runs at least one progress iteration, so that a caller that only polls (with a past limit) makes progress, too. */
 static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     int can_drive = hc__may_drive(loop);
     enum hc__left left = HC__QUIET;
@@ -105,7 +105,7 @@ static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
         } else {
             now = hc__loop_now();
             sleep_for_news(loop, all, can_drive, limit > now ? limit - now : 0);
-            left = HC__LISTENS; /* for this caller's sake the background thread may have gone */
+            left = HC__LISTENS; /* the background thread may have left its place to this caller */
         }
         now = hc__loop_now();
     } while (!is_over(loop, all) && now < limit);
@@ -118,7 +118,8 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
-/* A message of another node does not come soon. Only the driver may ask: it writes the peer of a receive from any. */
+/* 1: the message comes from this node, so soon. Only the driver may call this: it changes the peer of a receive from
+ * any rank. */
 static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)
@@ -126,7 +127,8 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
     return op->peer >= 0 ? loop->node_of[op->peer] == loop->node_of[loop->config.engine.rank] : !loop->parts.net;
 }
 
-/* Messages need no flush, and one that comes at once no note of its wait. 1: all are done. */
+/* Drives for a moment, for messages: they need no flush, and a message that arrives at once needs no trace of a wait.
+ * 1: all are done. */
 static int drive_soon(hc_loop *loop, awaited *all) {
     if (all->next == all->end || !(*all->next)->op || !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
@@ -182,7 +184,7 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     hc_handle_release(handle);
 }
 
-/* The caller drives, if the place is free, for one handle that nobody waits for. */
+/* If the driver's place is free, the caller drives for one handle although nobody waits for it. */
 static enum hc__left drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     awaited one = {&handle, &handle + 1};
     if (!hc__may_drive(loop) || !hc__driver_try(loop))
@@ -193,7 +195,7 @@ static enum hc__left drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     return hc__driver_leave(loop);
 }
 
-/* Its caller will go on, and asks for no flush later: the request is raised now. */
+/* Raises the request now, because its caller goes on and requests no flush later. */
 static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
@@ -265,7 +267,7 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     handle->bytes = handle->op ? handle->op->bytes : 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         handle->bytes += (uint64_t)handle->pieces[i].count * hc_dtype_size(handle->tensors[i].dtype);
-    uint64_t bytes = handle->bytes; /* the handle may be gone once it is pushed */
+    uint64_t bytes = handle->bytes; /* the driver may free the handle once it is pushed */
     hc__inbox_push(loop, handle);
     if (waits)
         return;

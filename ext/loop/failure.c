@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * failure.c - what fails here becomes an event for the engine, which tells the others.
+ * failure.c - turns a failure on this rank into an event for the engine, which tells the other ranks.
  */
 #include "loop/driver.h"
 
 #include <stdio.h>
 
-/* Steps are not nested: what fails inside one is the next event of the turn. The first failure counts. */
+/* Steps are not nested: a failure inside a step becomes the next event of the iteration. Only the first failure
+ * counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     const hc_net *net = loop->parts.net;
     if (loop->failing || atomic_load(&loop->broken))
@@ -22,7 +23,7 @@ void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     loop->failing = 1;
 }
 
-/* Names the rank for all others. */
+/* The text names this rank, as all ranks will show it. */
 void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run *b, const char *what) {
     char text[sizeof loop->failure_text], who[HC_WHO];
     const hc_handle *handle = b ? b->first : (const hc_handle *)(uintptr_t)run->items[0].ticket;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handle.c - the one way out: a request's outcome, and how its waiter learns of it.
+ * handle.c - finishes handles: stores the result of a request and wakes its waiter.
  *
- * Waiters that do not drive sleep on one futex per loop, not one per handle: it also says that the driver's place
- * is free, and a sleeper must hear both.
+ * Waiters that do not drive sleep on one futex per loop, not one per handle: it also signals that the driver's place is
+ * free, and a sleeper must notice both.
  */
 #include "loop/driver.h"
 
@@ -74,8 +74,8 @@ void hc_handle_release(hc_handle *handle) {
     free(handle);
 }
 
-/* The driver is in the middle of its turn, and a function may do anything. So another thread calls it, or the driver
- * when it has left its place. The loop's reference goes along. */
+/* The driver is in its iteration, and the function may do anything. So another thread calls it, or the driver after it
+ * has left its place. The loop's reference moves with it. */
 static void leave_to_caller(hc_loop *loop, hc_handle *handle) {
     hc__completion *completion = &loop->completion;
     hc_handle *top = atomic_load_explicit(&completion->done, memory_order_relaxed);
@@ -89,8 +89,8 @@ static void leave_to_caller(hc_loop *loop, hc_handle *handle) {
     hc__futex_wake(&completion->call);
 }
 
-/* The waiter may free its reference as soon as `done` is seen: nothing of the handle is read after the store
- * but through the loop's own reference. */
+/* The waiter may release its reference as soon as it sees `done`: after that store the handle is read only under the
+ * loop's reference. */
 void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     if (handle->modified && status == HC_OK) {
         status = HC_INVALID;
@@ -124,8 +124,8 @@ void hc__handle_unlink(hc_handle *handle) {
         handle->next->link = handle->link;
 }
 
-/* Pairs with the sleeper in hc_loop_wait(): it counts itself, then reads the epoch's news (done, driving); here the
- * news is written, then the count is read. Sequentially consistent, so one of the two sees the other. */
+/* Pairs with the sleeper in hc_loop_wait(): the sleeper counts itself, then reads `done` and `driving`; here they were
+ * written before the count is read. All are sequentially consistent, so one of the two sees the other. */
 void hc__wake_waiters(hc_loop *loop) {
     if (!atomic_load_explicit(&loop->sleepers, memory_order_seq_cst))
         return;
@@ -142,7 +142,7 @@ void hc__futex_wake(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* ---- debug: has an input been changed while it was ours? ------------------------------------------- */
+/* ---- debug: was an input changed while it was in flight? ------------------------------------------- */
 
 static uint64_t sum_piece(const hc_handle *handle, uint32_t i) {
     const hc_piece *piece = &handle->pieces[i];

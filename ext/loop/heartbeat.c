@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * heartbeat.c - are the others alive? Asked only while a rank waits, so an idle job stays silent.
+ * heartbeat.c - checks that other ranks are alive. It asks only while a rank waits, so an idle job sends nothing.
  *
  * On this node the kernel knows which process is gone (hc_node_control_lost), and each rank counts its progress
  * iterations in shared memory (node_life.c). Other nodes are asked by a one-byte control message, which their driver
  * answers; the engine's own messages are longer. A rank asks its neighbours in the World's tree, and passes a question
- * on to its other neighbours. So the whole tree is asked while one rank waits, each edge once per interval, however
- * many wait. The answer to a question is followed by what the rank knows of silent ranks.
+ * on to its other neighbours. So the whole tree is asked while a rank waits, each edge once per interval, however many
+ * ranks wait. After its answer a rank sends its list of silent ranks.
  *
- * A leader whose process is gone leaves the tree cut: the failure that the engine floods ends at the node. So the ranks
- * of its node tell its neighbours on other nodes themselves.
+ * A lost leader cuts the tree: the failure that the engine floods ends at its node. So the ranks of its node tell its
+ * neighbours on other nodes directly.
  */
 #include "loop/driver.h"
 
@@ -17,10 +17,10 @@
 #include <string.h>
 
 enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C, IT_IS_GONE = 0xC3 };
-#define GONE_BYTES 4        /* what it is, rank (3) */
-#define SILENT_BYTES 7      /* what it is, kind, rank (3), age in tenths of a second (2) */
+#define GONE_BYTES 4        /* kind of message, rank (3) */
+#define SILENT_BYTES 7      /* kind of message, kind of silence, rank (3), age in tenths of a second (2) */
 #define ENGINES_LEAST 8     /* bytes of a message of the engine */
-#define GAP (1000 * HC__MS) /* this rank itself did not run: nobody owes it an answer */
+#define GAP (1000 * HC__MS) /* this rank itself did not run, so no rank owes it an answer */
 
 static void send(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     loop->parts.control->ops->send(loop->parts.control, peer, bytes, nbytes);
@@ -103,7 +103,7 @@ static int is_neighbour(const hc_loop *loop, int32_t rank) {
     return 0;
 }
 
-/* A rank of this node waits: its leader asks for it. */
+/* 1: a rank of this node waits, so this leader asks other nodes for it. */
 static int node_waits(hc_loop *loop, uint64_t now) {
     hc_local_life life;
     for (int32_t i = 0; loop->nneighbours && i < loop->config.local_size; i++)
@@ -116,7 +116,7 @@ static int is_asked(const hc_loop *loop, uint64_t now) {
     return loop->asked_at && now - loop->asked_at < 3 * loop->ask_every;
 }
 
-/* A wait that begins, or a gap in which this rank did not run, starts all clocks anew. */
+/* Restarts all clocks when a wait begins, or after a gap in which this rank did not run. */
 static void begin(hc_loop *loop, uint64_t now) {
     if (loop->watching && now - loop->watching < GAP) {
         loop->watching = now;
@@ -130,7 +130,7 @@ static void begin(hc_loop *loop, uint64_t now) {
 
 /* ---- ranks that do not answer ---------------------------------------------------------------------- */
 
-/* Another rank of a node whose leader does not answer: it knows whether that process is stopped, unless it is silent,
+/* Another rank of the node whose leader does not answer. It knows whether that process is stopped, unless it is silent,
  * too. */
 static int32_t stand_in(const hc_loop *loop, int32_t rank) {
     for (int32_t other = 0; other < loop->config.engine.size; other++)
@@ -169,7 +169,7 @@ static void look_at_neighbours(hc_loop *loop, uint64_t now) {
     }
 }
 
-/* A peer of a message that a caller waits for. It need not be a neighbour in the tree. */
+/* Checks the peer of a message that a caller waits for; it may be no neighbour in the tree. */
 static void watch_peer(hc_loop *loop, int32_t peer, uint64_t now) {
     if (loop->watching)
         look_at_owed(loop, peer, now);
@@ -180,7 +180,7 @@ static void watch_and_ask_peer(hc_loop *loop, int32_t peer, uint64_t now) {
     ask(loop, peer, now);
 }
 
-/* ---- what is told --------------------------------------------------------------------------------- */
+/* ---- reports to neighbours ------------------------------------------------------------------------ */
 
 static void tell(hc_loop *loop, const hc__silent *silent, int32_t peer, uint64_t now) {
     uint64_t age = (now - silent->since) / (100 * HC__MS);
@@ -202,9 +202,9 @@ static void spread_news(hc_loop *loop, uint64_t now) {
     }
 }
 
-/* ---- a look at all others -------------------------------------------------------------------------- */
+/* ---- the check of all ranks ------------------------------------------------------------------------ */
 
-/* The engine's reports name them. */
+/* The engine's reports name the silent ranks. */
 static void tell_engine(hc_loop *loop, uint64_t now) {
     int had = loop->silent_text[0] != 0;
     if (loop->nsilent ? now - loop->told_at < loop->ask_every : !had)
@@ -260,7 +260,7 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
     look(loop, now);
 }
 
-/* Called by a driver that has nothing to do: does another rank want to know? */
+/* Called by a driver without work: another rank of the node may wait, or have asked. */
 void hc__heartbeat_idle(hc_loop *loop) {
     if (!loop->nneighbours && !loop->asked_at && !loop->watching)
         return;
@@ -269,7 +269,7 @@ void hc__heartbeat_idle(hc_loop *loop) {
         hc__heartbeat(loop, now);
 }
 
-/* ---- what comes ------------------------------------------------------------------------------------ */
+/* ---- received messages ----------------------------------------------------------------------------- */
 
 static void take_question(hc_loop *loop, int32_t peer, uint64_t now) {
     uint8_t answer = I_AM;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * in_flight.c - the memory of requests in flight, as spans in order; a search costs the logarithm of their number.
+ * in_flight.c - the memory of requests in flight, as sorted spans; a search takes logarithmic time.
  *
- * Spans of ended requests stay until one of them is in the way, or the room is used up. So a wait costs nothing here,
- * and the next step of a program, which begins when nothing is in flight, finds an empty table.
+ * Spans of ended requests stay until one of them overlaps a new request, or the table is full. So a wait costs nothing
+ * here. A program's next step begins with nothing in flight, so it finds an empty table.
  */
 #include "loop/in_flight.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Spans that begin before `place`. */
+/* The number of spans that begin before `place`. */
 static size_t before(const hc__spans *s, const char *place) {
     size_t low = 0, high = s->many;
-    if (high && s->at[high - 1].begin < place) /* memory is often asked for in its order */
+    if (high && s->at[high - 1].begin < place) /* requests often come in the order of their memory */
         return high;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -30,7 +30,7 @@ static void find_reach(hc__spans *s, size_t from) {
     for (size_t i = from; i < s->many; i++) {
         const char *reach = i && s->at[i - 1].reach > s->at[i].end ? s->at[i - 1].reach : s->at[i].end;
         if (i > from && s->at[i].reach == reach)
-            return; /* so are those behind it */
+            return; /* the later ones are unchanged, too */
         s->at[i].reach = reach;
     }
 }

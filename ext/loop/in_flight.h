@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * in_flight.h - which memory belongs to requests that are in flight, so that another request for it can be refused.
+ * in_flight.h - the memory of requests in flight, so that a second request for it can be refused.
  *
- * A caller that waits has nothing else in flight, so only asynchronous calls are noted. It belongs to the boundary,
- * whose calls come one at a time; nobody tells it that a request has ended: it looks when it must.
+ * Only asynchronous calls are recorded: a waiting caller has nothing else in flight. The language's boundary owns the
+ * table and calls one function at a time. The end of a request is not reported; the table checks it when needed.
  */
 #ifndef HC_IN_FLIGHT_H
 #define HC_IN_FLIGHT_H
@@ -15,34 +15,34 @@
 typedef struct hc__span {
     const char *begin, *end;
     const char *reach; /* the largest end of this span and those before it */
-    hc_handle *handle; /* a reference of ours */
+    hc_handle *handle; /* the table holds a reference */
 } hc__span;
 
-/* Sorted by where they begin. */
+/* Sorted by `begin`. */
 typedef struct hc__spans {
     hc__span *at;
     size_t many, room;
 } hc__spans;
 
 typedef struct hc_in_flight {
-    hc__spans inputs, outs; /* an array that is both is an out */
+    hc__spans inputs, outs; /* an array that is input and output is in outs */
 } hc_in_flight;
 
-/* NULL, or the request in flight that this memory is an out of, or (`writes`) an input of. Two broadcasts of exactly
- * one memory, such as that of tied weights, write the same values there: `operation` is of the new request, or -1 for a
+/* NULL, or the request in flight that writes this memory or, if `writes`, reads it. Two broadcasts of exactly the
+ * same memory (tied weights) do not conflict, as they write equal values. `operation`: of the new request, -1 for a
  * message. */
 const hc_handle *hc_in_flight_other(hc_in_flight *, const void *data, size_t bytes, int writes, int operation);
-/* Before the handle is submitted. OK, or NO_MEMORY. */
+/* Call it before the handle is submitted. OK, or NO_MEMORY. */
 int hc_in_flight_add(hc_in_flight *, const void *data, size_t bytes, int writes, hc_handle *);
-/* What the handle is, for an error. Returns text. */
+/* Describes the handle for an error text. Returns text. */
 const char *hc_in_flight_words(const hc_handle *, char text[HC_IN_FLIGHT_WORDS]);
-/* Where an array of a group lies. */
+/* The memory of an array of a group. */
 typedef struct hc_extent {
     const char *begin, *end;
     int writes, array;
 } hc_extent;
 
-/* An `array` that lies over one that another extent writes, or -1. Sorts the extents. */
+/* The `array` of an extent that overlaps one that another extent writes, or -1. Sorts the extents. */
 int hc_extents_conflict(hc_extent *, size_t n);
 void hc_in_flight_clear(hc_in_flight *); /* nothing is in flight */
 void hc_in_flight_free(hc_in_flight *);

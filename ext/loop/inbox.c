@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inbox.c - the one way in: many producers, one consumer.
+ * inbox.c - takes requests from many producers to one consumer.
  *
- * A stack that producers push with compare-and-swap and the driver takes whole with one exchange, then turns
- * round. Order of one producer is kept, which is all the protocol asks for. A queue would save the turning
- * round and cost a spin in the consumer while a producer is between its two writes.
+ * It is a stack: producers push with compare-and-swap; the driver takes all of it with one exchange and reverses it.
+ * That keeps the order of each producer, and the protocol needs no more. A queue would need no reversal, but its
+ * consumer would spin while a producer is between its two writes.
  *
- * Memory order: the push releases the handle's fields, the exchange acquires them. ABA cannot happen: the
+ * Memory order: the push releases the handle's fields, the exchange acquires them. There is no ABA problem, because the
  * consumer never removes a single element.
  */
 #include "loop/driver.h"

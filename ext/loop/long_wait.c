@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * long_wait.c - a caller waits long for what ranks do not agree about: a message, a start of a plan.
+ * long_wait.c - reports long waits for things without agreement: a message, a start of a plan.
  */
 #include "loop/driver.h"
 
 #include <stdio.h>
 
-/* As for agreed requests: a report at the warning time and each time it has doubled, the World's end at the limit. The
- * clock runs from when a caller began to wait: a receive that nobody waits for may be open for ever. */
+/* As for agreed requests, there is a report at the warning time and whenever it has doubled, and the World breaks at
+ * the limit. The clock starts when a caller begins to wait: a receive without a waiter may stay open for ever. */
 void hc__watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns,
                     void (*describe)(hc_loop *, const hc_handle *, char *text, size_t room)) {
     char what[sizeof loop->failure_text / 2 - 64], text[sizeof loop->failure_text];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop.c - making a loop, ending it, and its figures.
+ * loop.c - creates and ends a loop, and reads its figures.
  */
 #include "loop/loop.h"
 #include "loop/driver.h"
@@ -11,9 +11,9 @@
 #include <sys/mman.h>
 
 #define LONG_WARNING (10000 * HC__MS)
-#define LEAST_ASK (HC__MS * 250) /* an idle rank looks up that often */
+#define LEAST_ASK (HC__MS * 250) /* an idle rank wakes this often */
 #define LEAST_PATIENCE (4 * LEAST_ASK)
-#define PATIENCE (1000 * HC__MS) /* with those who should hear this rank's end */
+#define PATIENCE (1000 * HC__MS) /* with ranks that should learn of this rank's end */
 
 static int allocate(hc_loop *loop, const hc_loop_config *config) {
     size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
@@ -45,8 +45,8 @@ static void deallocate(hc_loop *loop) {
     free(loop);
 }
 
-/* A silence is known before the first report, which is due at the stall warning; and a rank is lost soon after the peer
- * timeout, which runs from the first question. */
+/* A silence is known before the first report, which comes at the stall warning. A rank is lost soon after the peer
+ * timeout, which starts at the first question. */
 static void set_clocks(hc_loop *loop) {
     uint64_t warning = loop->config.engine.stall_warning, timeout = loop->config.peer_timeout;
     warning = warning && warning < LONG_WARNING ? warning : LONG_WARNING;
@@ -55,7 +55,7 @@ static void set_clocks(hc_loop *loop) {
     loop->patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
 }
 
-/* The reserve of this process, from the first World on. */
+/* The first World of a process maps its reserve. */
 static int map_reserve(void) {
     if (hc_reserve_exists())
         return HC_OK;
@@ -113,7 +113,7 @@ static void free_parts(hc_loop_parts *parts) {
         hc_node_control_free(parts->node_control);
 }
 
-/* Turns until `*left` is nothing, or nothing can be hoped for any more. */
+/* Makes progress until left() is 0, the World is broken, or the time is over. */
 static void drain(hc_loop *loop, uint64_t limit, int (*left)(const hc_loop *)) {
     while (left(loop) && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
         if (!hc__progress_once(loop))
@@ -129,8 +129,8 @@ static int words_left(const hc_loop *loop) {
     return loop->parts.control->waiting > 0;
 }
 
-/* Callers may hold handles for ever, so all of them end here: by the end of their sets' logs, which may be under
- * way, or else by a failure, so that no peer waits for this rank's part. */
+/* Callers may hold handles for ever, so all handles end here: by the end of their sets' logs, if that comes soon, or
+ * else by a failure. So no peer waits for this rank's part. */
 static void end_all(hc_loop *loop) {
     drain(loop, hc__loop_now() + PATIENCE, handles_left);
     if (!handles_left(loop))
@@ -165,7 +165,7 @@ void hc_loop_free(hc_loop *loop) {
         hc__wait_at_end();
     end_all(loop);
     hc__completion_stop(loop);
-    drain(loop, hc__loop_now() + PATIENCE, words_left); /* the end of the log above all is for others to hear */
+    drain(loop, hc__loop_now() + PATIENCE, words_left); /* other ranks need the end of the log */
     if (loop->parts.net) {
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
         loop->parts.net->dead = loop->lost;
@@ -177,7 +177,7 @@ void hc_loop_free(hc_loop *loop) {
     deallocate(loop);
 }
 
-/* Threads do not survive a fork, and the parent's shared memory and network are not the child's to touch. */
+/* Threads do not survive a fork, and the child must not touch the parent's shared memory and network. */
 void hc_loop_forked(hc_loop *loop) {
     loop->has_thread = 0;
     loop->completion.has_thread = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node_life.c - the signs of life of the ranks on this node, and what its leader says about other nodes.
+ * node_life.c - the signs of life of the ranks on this node, and its leader's list of silent ranks on other nodes.
  *
- * Each rank counts its progress iterations in shared memory. Where a count stands still, /proc says whether the process
- * is stopped. This shows in reports; a process that the kernel calls stopped is lost after HPCCOLL_PEER_TIMEOUT.
+ * Each rank counts its progress iterations in shared memory. If a count does not change, /proc tells whether the
+ * process is stopped. Reports show this; a stopped process counts as lost after HPCCOLL_PEER_TIMEOUT.
  */
 #include "loop/driver.h"
 
@@ -34,8 +34,8 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
         hc__loop_lose_in_time(loop, rank, "it has been stopped (state T)");
 }
 
-/* The leader of a node leaves in shared memory what it knows of other nodes. A word holds rank, kind, and the time in
- * milliseconds. */
+/* The leader of a node publishes its list of silent ranks on other nodes in shared memory. A word has rank, kind, and
+ * the time in milliseconds. */
 void hc__node_say(hc_loop *loop, uint64_t now) {
     uint64_t said[HC_NODE_SAID] = {0};
     int n = 0;
@@ -64,7 +64,8 @@ void hc__node_hear(hc_loop *loop, uint64_t now) {
     }
 }
 
-/* In a large World one rank per node prints what each waiting rank has found: the lowest one that waits and runs. */
+/* 1: this rank prints the reports. In a large World one rank per node prints for all: the lowest rank that waits and
+ * runs. */
 int hc__node_speaks(hc_loop *loop) {
     uint64_t now = hc__loop_now();
     hc_local_life life;

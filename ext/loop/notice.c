@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notice.c - a line that is printed unless something ends in time, and the end of the process if that does not help. A
- * thread of its own does it, without Python's lock: MPI_Init holds that for as long as it hangs.
+ * notice.c - prints a line unless something ends in time, and later ends the process. It has its own thread and needs
+ * no Python lock: a hanging MPI_Init holds that lock.
  */
 #include "loop/driver.h"
 
@@ -53,7 +53,7 @@ hc_notice *hc_notice_new(uint64_t ns, const char *text, uint64_t limit, const ch
     notice->final_line = strcpy(notice->text + room, final_line);
     notice->due = *text ? hc__loop_now() + ns : UINT64_MAX;
     notice->limit = *final_line ? hc__loop_now() + limit : UINT64_MAX;
-    sigset_t all, before; /* signals are the program's */
+    sigset_t all, before; /* the program's threads handle signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&notice->thread, NULL, wait_and_print, notice);

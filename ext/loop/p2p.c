@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p.c - sends and receives: past the engine, straight to the point-to-point layer; from and to a device by way of
- * host memory.
+ * p2p.c - passes sends and receives to the point-to-point layer, without the engine; stages device memory through the
+ * host.
  *
- * Ranks do not agree about a message. All that it has in common with other requests is its way in (the inbox), its way
- * out (the handle) and its ends: the end of its set's log, and the end of the World.
+ * Messages need no agreement. Like other requests they come through the inbox, finish in a handle, and end with their
+ * set's log or with the World.
  */
 #include "loop/driver.h"
 
@@ -36,8 +36,8 @@ static hc_data *data_of(hc_loop *loop, const hc_handle *handle) {
     return hc__set_queue_find(loop, handle->set)->data[handle->request.memory];
 }
 
-/* Point-to-point gets host memory in the place of the array's, and of a send the copy has begun. OK, or a status with
- * text or without. */
+/* Gives the point-to-point layer host memory in place of the array, and starts the copy of a send. OK, or a status with
+ * or without text. */
 static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     hc_staging *staging = handle->staging;
     hc_p2p_op *op = handle->op;
@@ -56,7 +56,7 @@ static int open_staging(hc_loop *loop, hc_handle *handle, char *text) {
     return status;
 }
 
-/* A few bytes of a plan come without this rank's help; the others are read when their caller looks. */
+/* 0: a small message of a plan, which its caller polls for. */
 static int needs_listener(const hc_handle *handle) {
     return !(handle->plan && handle->plan->by_caller);
 }
@@ -73,7 +73,7 @@ static void finish(hc_loop *loop, hc_handle *handle, int status, const char *tex
     hc__handle_finish(loop, handle, status, text);
 }
 
-/* A failure of the transport breaks the World; what a message lacks for itself ends that message alone. */
+/* A failure of the transport breaks the World; any other failure ends only this message. */
 static void fail(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     if ((status == HC_TRANSPORT || status == HC_PEER_LOST) && text)
         hc__loop_fail(loop, status, handle->op->peer, text);
@@ -88,8 +88,8 @@ static void post(hc_loop *loop, hc_handle *handle) {
         fail(loop, handle, status, NULL);
 }
 
-/* Sends to one receiver under one tag are posted in the order in which they were submitted, whatever memory their
- * arrays lie in. */
+/* 1: an earlier send to this receiver and tag is not posted. Sends are posted in the order of their submission,
+ * whatever memory their arrays are in. */
 static int must_wait(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op, *one = loop->unposted;
     while (one && (one->set != op->set || one->peer != op->peer || one->tag != op->tag))
@@ -105,7 +105,7 @@ static void wait_for_array(hc_loop *loop, hc_p2p_op *op) {
     *link = op;
 }
 
-/* The oldest first, which is the order in which their copies end. */
+/* Posts the oldest first, which is the order in which their copies end. */
 static int post_arrived(hc_loop *loop) {
     int moved = 0;
     while (loop->unposted && !loop->failing) {
@@ -124,7 +124,7 @@ static int post_arrived(hc_loop *loop) {
     return moved;
 }
 
-/* 1: it has not been posted, and will not be. */
+/* Removes a send that is not posted yet. 1: removed. */
 static int take_back(hc_loop *loop, hc_p2p_op *op) {
     hc_p2p_op **link = &loop->unposted;
     while (*link && *link != op)
@@ -158,7 +158,7 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
         finish(loop, handle, status, status == HC_MISMATCH ? describe_types(loop, op, text, sizeof text) : NULL);
 }
 
-/* ---- in, through, out ------------------------------------------------------------------------------ */
+/* ---- take, progress, end --------------------------------------------------------------------------- */
 
 void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
     const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
@@ -198,8 +198,8 @@ int hc__p2p_progress(hc_loop *loop) {
     return moved | (progress == HC_MOVED);
 }
 
-/* The log of a set has ended, and with it all messages that have not met. Those that have are finished: the other
- * rank may be in the middle of it. */
+/* Ends all unmatched messages of a set whose log has ended. Matched messages are finished: the other rank may be in the
+ * middle of one. */
 void hc__p2p_stop(hc_loop *loop, uint32_t set) {
     for (hc_handle *handle = loop->p2p_ops, *next; handle; handle = next) {
         next = handle->next;
@@ -215,14 +215,14 @@ int hc__p2p_borrow(const hc_loop *loop, uint32_t set) {
     return handle != NULL;
 }
 
-/* The World is broken; the point-to-point layer has been abandoned before. */
+/* Ends all messages of a broken World; the caller has abandoned the point-to-point layer. */
 void hc__p2p_break(hc_loop *loop, int status, const char *text) {
     loop->unposted = NULL;
     while (loop->p2p_ops)
         finish(loop, loop->p2p_ops, status, text);
 }
 
-/* ---- waits that last ------------------------------------------------------------------------------- */
+/* ---- long waits ------------------------------------------------------------------------------------ */
 
 static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t room) {
     const hc_p2p_op *op = handle->op;

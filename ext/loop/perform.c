@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * perform.c - one step of the engine, and what its actions mean out here.
+ * perform.c - runs a step of the engine and performs its actions.
  */
 #include "loop/driver.h"
 
@@ -50,8 +50,8 @@ static void perform_complete(hc_loop *loop, const hc_action *action) {
     hc__handle_finish(loop, handle, action->status, action->text);
 }
 
-/* The log of a set has ended, and with it the messages that have found no other side. The callers who asked for the end
- * are told when the batches before it have run, too. */
+/* Ends a set's log here, and with it all unmatched messages. Callers that wait for the end finish after the earlier
+ * batches have run. */
 static void stop(hc_loop *loop, hc__set_queue *queue, int status, const char *text) {
     hc__set_queue_stopped(queue, text);
     hc__p2p_stop(loop, queue->number);
@@ -104,7 +104,8 @@ static void break_world(hc_loop *loop, const hc_action *action) {
     atomic_store(&loop->broken, action->status);
 }
 
-/* What a waiter must find when its handle ends: it may free its arrays at once, or ask whether to stop. */
+/* Performs first what a waiter relies on when its handle ends: it may free its arrays at once, or ask for a
+ * preemption. */
 static void perform_before_all(hc_loop *loop, const hc_action *action) {
     if (action->kind == HC_AC_FAILED)
         break_world(loop, action);
@@ -115,7 +116,7 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 static void break_sets(hc_loop *loop, const hc_action *action) {
     hc__p2p_break(loop, action->status, action->text);
     hc__plans_break(loop, action->status, action->text);
-    while (loop->requests) { /* the engine had no memory to say so */
+    while (loop->requests) { /* the engine had no memory to complete them */
         hc_handle *handle = loop->requests;
         hc__handle_unlink(handle);
         hc__handle_finish(loop, handle, action->status, action->text);

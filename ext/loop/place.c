@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c - the driver's place: who has it, when it may be left, and for how long its holder may sleep.
+ * place.c - the driver's place: how a thread takes and leaves it, and for how long the driver may sleep.
  */
 #include "loop/driver.h"
 
-#define LOOK_NS 20000ull /* a look that finds nothing costs a tenth of it */
+#define LOOK_NS 20000ull /* a poll that finds nothing costs a tenth of this */
 
 /* ---- idle or not ------------------------------------------------------------------------------------- */
 
@@ -73,8 +73,9 @@ void hc__driver_await(hc_loop *loop) {
 
 /* ---- asleep ------------------------------------------------------------------------------------------ */
 
-/* Says to submitters whether they must ring. A raise timer that runs bounds the delay of what comes after it (R3),
- * so it stands for a ring. Pairs with hc_loop_submit(): flag, then inbox here; inbox, then flag there. */
+/* Sets whether submitters must ring. A running raise timer bounds the delay of later requests (R3), so they need not
+ * ring. Pairs with hc_loop_submit(): this sets the flag, then reads the inbox; submit pushes to the inbox, then reads
+ * the flag. */
 int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
     int timer = loop->wake_at <= now + atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed);
     atomic_store_explicit(&loop->call_me, !timer, memory_order_seq_cst);
@@ -82,9 +83,9 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
            !atomic_load_explicit(&loop->flush, memory_order_seq_cst);
 }
 
-/* Where a look is the only way to hear of something. While nobody waits here and nothing moves, all that can come is
- * agreement, for which requests that nobody waits for are held back up to a raise window anyway; and each look stops
- * whoever computes on this core (35 us with what it costs the caches). */
+/* The shortest time between two polls, where only polls find messages. If nobody waits and nothing moves, only control
+ * messages can arrive, and requests without a waiter are held back up to a raise window anyway. Each poll interrupts
+ * the computation on this core (35 us, with its effect on the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
     int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed) / 2;
@@ -92,8 +93,7 @@ static uint64_t shortest_sleep(hc_loop *loop) {
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
 }
 
-/* Messages between nodes and devices wake no driver: with them a sleep is bounded, by a share of the time already
- * waited. */
+/* The net and devices wake no driver, so with them a sleep is at most a share of the time already waited. */
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     int listens = hc__loop_listens(loop);
     uint64_t ns = listens ? HC__IDLE_TICK : HC__HEARTBEAT_NS;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c - plans: operations that were agreed once and are started again and again.
+ * plan.c - plans: persistent operations, agreed once and started many times.
  *
- * A plan is like a process set with one batch, whose starts have the order of the program and not that of a log. Its
- * data plane is its own, so it blocks nothing and nothing blocks it (rules B3 and P1 to P4 of docs/control-plane.md).
+ * A plan is like a process set with one batch. The program, and not a log, orders its starts. It has its own data
+ * plane, so it neither blocks other operations nor waits for them (rules B3 and P1 to P4 of docs/control-plane.md).
  *
- * A few bytes inside a node need no driver: the thread that starts the plan writes its part into the plan's segment,
- * and the thread that waits takes the result from there. If its partners are late, or a part cannot be written yet, the
- * loop gets the plan's handle as it gets any other, and with it come the driver's sleep, signs of life, reports of a
- * long wait, and the ends of the set and of the World. A small message inside the node is posted by the thread that
- * starts its plan, and looked for by the one that waits, in the driver's place but without the inbox and without a call
- * of the background thread. Other plans are the driver's from their start.
+ * Few bytes inside a node need no driver: the thread that starts the plan writes its part into the plan's segment, and
+ * the waiting thread takes the result from there. If its partners are late, or its part cannot be written yet, the
+ * plan's handle goes to the loop like any other handle. Then the driver's sleep, signs of life, reports of long waits,
+ * and the ends of the set and the World apply to it. A small message inside the node is posted by the thread that
+ * starts its plan, and polled by the waiting thread. Both take the driver's place, but need neither the inbox nor the
+ * background thread. All other plans go to the driver at their start.
  */
 #include "loop/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- made and freed -------------------------------------------------------------------------------- */
+/* ---- create and free ------------------------------------------------------------------------------- */
 
 static int compose(hc_plan *plan, int32_t set_size) {
     hc_handle *handle = plan->handle;
@@ -35,7 +35,7 @@ static int compose(hc_plan *plan, int32_t set_size) {
     return HC_OK;
 }
 
-/* It travels whole and at once, whether its receive has been posted or not, and within the node. */
+/* 1: an eager message inside the node, which leaves at once even if its receive is not posted. */
 static int is_small_message(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     int32_t own = loop->node_of[loop->config.engine.rank];
@@ -82,7 +82,7 @@ void hc_plan_free(hc_plan *plan) {
 
 /* ---- the caller ------------------------------------------------------------------------------------ */
 
-/* The loop's reference to the handle may still be on its way out; it reads nothing of the handle any more. */
+/* Resets the handle. The loop may still hold a reference for a moment, but reads nothing of the handle any more. */
 static void rearm(hc_plan *plan) {
     hc_handle *handle = plan->handle;
     handle->status = HC_OK;
@@ -126,13 +126,13 @@ int hc_plan_start(hc_plan *plan, int waits) {
         return HC_OK;
     }
     if (plan->handle->status != HC_OK)
-        rearm(plan); /* what the last start ended with */
+        rearm(plan); /* clears the last start's failure */
     plan->state = HC__WITH_CALLER;
     plan->data->ops->start(plan->data, &plan->run->batch);
     int progress = plan->data->ops->test(plan->data);
     if (progress == HC_DONE)
         plan->state = HC__OVER;
-    else if (progress == HC_IDLE) /* the others would wait for a part that only a later test writes */
+    else if (progress == HC_IDLE) /* else the others would wait for a part that only a later test writes */
         hand_over(plan, waits);
     return HC_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_plane.c - from what the members have said of a plan to its data plane: how large it is, which of the two it has,
- * and what each member gives and takes in a flat one.
+ * plan_plane.c - chooses the data plane of a plan from the agreed facts: flat or hierarchy, its size, and each member's
+ * parts in a flat one.
  */
 #include "loop/driver.h"
 
@@ -63,14 +63,14 @@ static int is_scan(const hc_plan_agreed *a) {
     return hc_operation_has(a->operation, HC_OP_PREFIX);
 }
 
-/* A rank of a flat plane adds what all have given, so scans have no such plane. */
+/* In a flat plane each rank adds the parts of all ranks, so scans cannot use it. */
 int hc_plan_is_flat(const hc_plan_agreed *a) {
     if (is_scan(a))
         return 0;
     return a->size == 1 || (!hc_plan_crosses(a) && largest_part(a) <= (int64_t)hc_flat_limit(a->size));
 }
 
-/* Operations that go through the segment in rounds want whole slots. */
+/* Operations that use the segment in rounds need whole slots. */
 int64_t hc_plan_chunk_bytes(const hc_plan_agreed *a) {
     int32_t n = largest_node(a);
     int64_t most = hc_node_chunk_bytes(n), chunk = largest_part(a);
@@ -89,7 +89,7 @@ size_t hc_plan_segment_bytes(const hc_plan_agreed *a) {
 
 /* ---- the flat plane -------------------------------------------------------------------------------- */
 
-/* Which elements of the sum are this rank's. */
+/* Sets the elements of the sum that this rank takes. */
 static void take_sum(const hc_plan_agreed *a, const hc_handle *handle, hc_flat_config *config) {
     const hc_piece *piece = &handle->pieces[0];
     if (a->is_barrier)
@@ -102,7 +102,7 @@ static void take_sum(const hc_plan_agreed *a, const hc_handle *handle, hc_flat_c
     config->to = config->from + hc_share(piece->rows, a->size, a->rank) * piece->row;
 }
 
-/* Which bytes of each rank's array are this rank's, and where they go. */
+/* Sets the bytes that this rank takes from each rank's array, and their destinations. */
 static void take_rows(const hc_plan_agreed *a, const hc_handle *handle, hc_stream_read *reads) {
     const hc_piece *piece = &handle->pieces[0];
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(handle->tensors[0].dtype), place = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress.c - a driver's turn: everything that can move now, moved once; never waits.
+ * progress.c - a progress iteration of the driver: moves everything that can move now, once; never waits.
  */
 #include "loop/driver.h"
 
@@ -9,7 +9,7 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
         .kind = handle->kind, .set = handle->set, .request = &handle->request, .ticket = handle->request.ticket};
     hc_count(&loop->counters.requests, 1);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
-    hc__handle_link(&loop->requests, handle); /* before the step, which may end it */
+    hc__handle_link(&loop->requests, handle); /* before the step, which may finish it */
     int status = hc__loop_step(loop, &event);
     if (status < 0) {
         hc__handle_unlink(handle);
@@ -26,7 +26,7 @@ static void take_stop(hc_loop *loop, hc_handle *handle) {
     }
     handle->next = queue->stops;
     queue->stops = handle;
-    const char *why = handle->request.name_len ? handle->request.name : NULL; /* ended by 0 */
+    const char *why = handle->request.name_len ? handle->request.name : NULL; /* ends in 0 */
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_STOP, .set = handle->set, .text = why});
 }
 
@@ -54,7 +54,7 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }
 
-/* The set's log has ended, so its messages either end at once or are in the middle of their bytes. */
+/* Keeps the removal until the set's messages have ended. Its log has ended, so they end soon. */
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
     handle->next = loop->removals;
     loop->removals = handle;
@@ -70,8 +70,8 @@ static void remove_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
-/* A set waits here, and moves nothing, until its last message has given back what the set's data plane lent it. At the
- * end of a turn, so that what ended messages in this turn, the World's failure included, has been seen. */
+/* Removes sets whose last message has returned the memory of the set's data plane. It runs at the end of an iteration,
+ * after everything that may have ended messages, such as the World's failure. */
 static int remove_sets(hc_loop *loop) {
     int moved = 0;
     for (hc_handle **link = &loop->removals; *link;) {
@@ -128,7 +128,7 @@ static int take_inbox(hc_loop *loop) {
     return 1;
 }
 
-/* A waiting caller submits, then asks for the flush; so the flush is read before the inbox, and done after it. */
+/* A waiting caller submits, then requests the flush; so this reads the flush before the inbox, and flushes after it. */
 static int take_requests(hc_loop *loop) {
     int flush = atomic_load_explicit(&loop->flush, memory_order_acquire);
     if (flush)
@@ -167,7 +167,7 @@ static int receive(hc_loop *loop) {
     return moved;
 }
 
-/* Until nothing moves: SENT lets the engine send what had gathered behind (T4). */
+/* Sends until nothing moves: after SENT the engine may send what it has collected (T4). */
 static int send_queued(hc_loop *loop) {
     hc_control *control = loop->parts.control;
     int moved = 0, progress;
@@ -180,7 +180,7 @@ static int send_queued(hc_loop *loop) {
             break;
         moved = 1;
         if (!loop->unsent[peer])
-            continue; /* it was a message, or a question of heartbeat.c */
+            continue; /* a point-to-point message, or a question of heartbeat.c */
         loop->unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_batches.c - process sets are added, and their batches are run: one of a set at a time, in the order of its log.
+ * run_batches.c - adds process sets and runs their batches: one per set at a time, in the order of its log.
  */
 #include "loop/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whom to ask for a sign of life: see heartbeat.c. */
+/* Finds the neighbours that heartbeat.c asks for a sign of life. */
 static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     int32_t own = loop->node_of[loop->config.engine.rank];
     loop->neighbours = calloc((size_t)place->nchildren + 1, sizeof *loop->neighbours);
@@ -48,7 +48,7 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
     return HC_OK;
 }
 
-/* The node's own figures end with it; observers read the loop's. */
+/* Adds the node's figures to the loop's, which outlive the node. */
 static void count_node(hc_loop *loop, hc__set_queue *queue) {
     const hc_node *node = queue->node;
     if (!node)
@@ -61,7 +61,7 @@ static void count_node(hc_loop *loop, hc__set_queue *queue) {
     queue->spread = node->spread_bytes;
 }
 
-/* The World breaks, in the words of whoever failed. */
+/* Breaks the World, with the text of the data plane. */
 static void fail(hc_loop *loop, const hc_data *data, const hc__run *b, int status) {
     const char *text = data->text;
     if (status == HC_NO_MEMORY && b) {
@@ -96,7 +96,7 @@ static int start(hc_loop *loop, hc__set_queue *queue) {
     return data->ops->start(data, &b->batch);
 }
 
-/* The results go to the handles before the engine hears of the end, which frees them to their waiters. */
+/* Delivers the results to the handles before the engine's step completes them for their waiters. */
 static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
     hc__run *b = queue->head;
     queue->head = b->next;
@@ -122,7 +122,7 @@ static int test(hc_loop *loop, hc__set_queue *queue) {
         int progress = queue->running ? HC_OK : start(loop, queue);
         if (progress >= 0)
             progress = queue->running->ops->test(queue->running);
-        if (progress < 0 && progress != HC_RESULT_SIZE) { /* with that one the batch has ended all the same */
+        if (progress < 0 && progress != HC_RESULT_SIZE) { /* after RESULT_SIZE the batch has ended, too */
             if (queue->running)
                 fail(loop, queue->running, queue->head, progress);
             return 1;

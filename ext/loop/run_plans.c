@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_plans.c - the starts of plans that the driver has: begun, tested, ended.
+ * run_plans.c - starts, tests and ends the plans that the driver runs.
  */
 #include "loop/driver.h"
 
@@ -15,8 +15,8 @@ static void end(hc_loop *loop, hc_handle *handle, int status, const char *text) 
     hc__handle_finish(loop, handle, status, text);
 }
 
-/* Why a tensor of its batch has no result, if one has none; the texts of the others go. Whoever waits may start or free
- * the plan as soon as the handle is done. */
+/* Returns the status of the first tensor without a result, and its text; frees the other texts. It must run before the
+ * handle is done, as a waiter may then start or free the plan. */
 static int take_why(hc_batch *batch, char **why) {
     int status = HC_OK;
     for (int32_t i = 0; i < batch->npieces; i++) {
@@ -87,7 +87,7 @@ int hc__plans_test(hc_loop *loop) {
     return moved;
 }
 
-/* The log of a set has ended, and with it the starts that are not over now: their partners may never come. */
+/* Ends the unfinished starts of a set whose log has ended: their partners may never come. */
 void hc__plans_stop(hc_loop *loop, uint32_t set) {
     const hc__set_queue *queue = hc__set_queue_find(loop, set);
     hc__plans_test(loop);
@@ -110,9 +110,9 @@ void hc__plans_break(hc_loop *loop, int status, const char *text) {
         end(loop, loop->plans, status, text);
 }
 
-/* ---- waits that last ------------------------------------------------------------------------------- */
+/* ---- long waits ------------------------------------------------------------------------------------ */
 
-#define NAMED 4 /* ranks in a text */
+#define NAMED 4 /* ranks named in a text */
 
 static size_t put_awaited(hc_loop *loop, const hc_plan *plan, char *text, size_t room) {
     size_t len = 0;

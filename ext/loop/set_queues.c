@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set_queues.c - a queue for each process set of this rank: its data planes and its batches in log order.
+ * set_queues.c - a queue per process set of this rank: its data planes and its batches in log order.
  *
- * One batch a set runs at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for
- * other ranks holds up its own set only.
+ * A set runs one batch at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for
+ * other ranks delays only its own set.
  */
 #include "loop/driver.h"
 
@@ -38,7 +38,7 @@ int hc__set_queue_data(hc__set_queue *queue, int memory, hc_data **data, char *t
     return status;
 }
 
-/* Those of other memory first: they use the host's. */
+/* Device planes first: they use the host's plane. */
 static void abandon_planes(hc__set_queue *queue) {
     for (int memory = HC_MEMORY_KINDS; memory-- > 0;)
         if (queue->data[memory])

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shortcut.c - a blocking call of few bytes without a name, in the thread that waits for it: the ranks of a set on one
- * node exchange in shared memory (transport/shm/shortcut.h), and need neither engine nor driver.
+ * shortcut.c - runs a small unnamed blocking call in the waiting thread: the ranks of a set on one node exchange in
+ * shared memory (transport/shm/shortcut.h), without engine and driver.
  *
- * Calls without a name belong together by their order, so the ranks that come next are those of this call. When one of
- * them does not come at once, asks for something else, or must hear of a preemption, all of them go to the engine with
- * their calls, which agrees, refuses, reports or ends them as it does all others.
+ * Unnamed calls match by their order, so the next call of each rank belongs to this call. If a rank is late, makes a
+ * different call, or must learn of a preemption, all ranks submit their calls to the engine, which agrees on them,
+ * refuses or reports them like all others.
  */
 #include "loop/driver.h"
 
 #include <string.h>
 
-#define MISSES 16 /* in a row; after them the others are hardly waited for */
+#define MISSES 16 /* in a row; after these a rank hardly waits for the others */
 
 static int may_take(hc_loop *loop, uint32_t set) {
     return !atomic_load_explicit(&loop->preempted[set], memory_order_acquire) &&
@@ -35,7 +35,7 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t
 }
 
 int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
-    int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* what is pending wants a flush (R1) */
+    int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
     uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES
                          ? 0
@@ -47,11 +47,11 @@ int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
     return state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state;
 }
 
-/* ---- taken ------------------------------------------------------------------------------------------ */
+/* ---- the result of a taken shortcut ------------------------------------------------------------------ */
 
 static int is_logical(int reduction) {
     return reduction == HC_LAND || reduction == HC_LOR ||
-           reduction == HC_LXOR; /* makes 0 or 1 of a single value, too */
+           reduction == HC_LXOR; /* turns even a single value into 0 or 1 */
 }
 
 static void reduce(const hc_shortcut *shortcut, int32_t rank, int32_t size, const hc_shortcut_call *call) {

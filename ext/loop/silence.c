@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * silence.c - the ranks that give no sign of life, as far as this rank knows: a list, and words for reports.
+ * silence.c - this rank's list of ranks without a sign of life, and its text for reports.
  *
- * A rank sees some of them by itself (node_life.c, heartbeat.c) and is told of the others: by its neighbours in the
- * tree, and by the leader of its node. What it is told it keeps for a short time only, and it never tells it back to
- * where it comes from. So an entry ends everywhere soon after the silence has.
+ * A rank finds some of them itself (node_life.c, heartbeat.c); its neighbours in the tree and the leader of its node
+ * report others. It keeps a reported entry only for a short time and never reports it back to its source. So an entry
+ * disappears everywhere soon after the silence ends.
  */
 #include "loop/driver.h"
 
@@ -39,7 +39,7 @@ void hc__silence_end(hc_loop *loop, int32_t rank) {
         drop(loop, silent);
 }
 
-/* What says more replaces what says less; else only its source may renew an entry. */
+/* A more specific kind replaces an entry; otherwise only the entry's source may renew it. */
 void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     hc__silent *silent = find(loop, news->rank);
     int is_new = !silent || news->kind > silent->kind;
@@ -71,14 +71,14 @@ void hc__silence_expire(hc_loop *loop, uint64_t now) {
             drop(loop, &loop->silent[i]);
 }
 
-/* ---- in words -------------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------------- */
 
 void hc__silence_describe(hc_loop *loop, uint64_t now) {
     char who[HC_WHO];
     size_t len = 0, room = sizeof loop->silent_text;
     uint32_t n = 0;
     loop->silent_text[0] = 0;
-    for (int kind = HC__SILENCES; kind-- > HC__SILENT;) /* the most certain first */
+    for (int kind = HC__SILENCES; kind-- > HC__SILENT;) /* the most specific kind first */
         for (uint32_t i = 0; i < loop->nsilent && len < room; i++) {
             const hc__silent *silent = &loop->silent[i];
             if (silent->kind == kind && ++n <= NAMED)

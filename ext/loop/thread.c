@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * thread.c - the background thread: drives when there is work and nobody waits for it.
+ * thread.c - the background thread: drives when there is work and no caller waits.
  *
- * It sleeps in one of two places. Idle, or while a caller drives: on `call`, a futex of this process, so that
- * messages that only concern a waiting caller wake nobody else. With work in flight: on the rank's doorbell, and
- * without the driver's place, so that a caller who comes can take it at once.
+ * It sleeps in one of two places. If it is idle, or while a caller drives, it sleeps on `call`, a futex of this
+ * process, so that messages for a waiting caller wake no other thread. With work in flight it sleeps on the rank's
+ * doorbell, without the driver's place, so that a caller can take the place at once.
  *
- * Called, it does not take the driver's place at once: a thread that has just submitted, or left the place with
- * work in flight, mostly waits next and drives by itself, and would find the place taken (30 us instead of 5 for an
- * asynchronous sum of 8 bytes). So it first polls for a short time; meanwhile nobody has to call it.
+ * When called, it does not take the driver's place at once: a thread that has just submitted, or has left the place
+ * with work in flight, usually waits next and drives itself; it would find the place taken (30 us instead of 5 for an
+ * asynchronous sum of 8 bytes). So the thread first coalesces for a short time, in which nobody has to call it.
  */
 #include "loop/driver.h"
 
 #include <signal.h>
 
-/* A tenth of the raise window: little beside what an asynchronous request waits anyway, and as long as it takes to
- * enqueue the gradients of a large model at once. Beside that the thread would take a core from another rank: with 4
+/* A tenth of the raise window: short beside the wait of an asynchronous request, and as long as a program needs to
+ * enqueue the gradients of a large model. Without it the thread would take a core from another rank meanwhile: with 4
  * ranks on 2 cores 161 gradients took 22 ms instead of 17, in twice the batches. */
 #define COALESCE_NS 200000ull
-/* Half a raise window, after calls that found nothing to do: a caller that starts plans and waits for them moments
- * later needs no thread, and each wake costs it two context switches where it has one core. */
+/* Half a raise window, used after calls that found no work: a caller that starts plans and soon waits for them needs no
+ * thread, and on a single core each wake costs it two context switches. */
 #define COALESCE_MOST_NS 1000000ull
 
 static int wanted(const hc_loop *loop) {
@@ -27,7 +27,7 @@ static int wanted(const hc_loop *loop) {
            !atomic_load_explicit(&loop->stopping, memory_order_relaxed);
 }
 
-/* One stretch at the wheel. 1: work is left, `*seen` and `*ns` say how to sleep; 0: nothing to do here. */
+/* Drives until it must sleep. 1: work is left; sleep with *seen and *ns; 0: no work is left here. */
 static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint32_t *seen, uint64_t *ns) {
     for (int listening = 0;;) {
         int moved = hc__progress_once(loop);
@@ -54,7 +54,8 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
     }
 }
 
-/* 0: nobody wants it. A driver that finds things in flight counts on this thread, which so waits for the place. */
+/* Waits for the driver's place, because a driver that leaves work in flight relies on this thread. 0: the thread is not
+ * wanted any more. */
 static int take_place(hc_loop *loop) {
     while (wanted(loop)) {
         if (hc__driver_try(loop))
@@ -79,7 +80,8 @@ static int drive(hc_loop *loop) {
     return useful;
 }
 
-/* Submitters and leaving callers look at `coalescing` after what they leave to do; here it is the other way round. */
+/* Submitters and leaving callers first publish their work, then read `coalescing`; this clears `coalescing`, then reads
+ * the work. */
 static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
     atomic_store_explicit(&loop->coalescing, 1, memory_order_seq_cst);
     hc__futex_wait(&loop->call, seen, ns);
@@ -109,7 +111,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* Signals are the program's: its handlers run in its own threads. */
+/* The thread blocks all signals: the program's handlers must run in the program's threads. */
 int hc__thread_start(hc_loop *loop) {
     sigset_t all, before;
     sigfillset(&all);

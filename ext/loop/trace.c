@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.c - the last few thousand events of this rank, for whoever wants to look.
+ * trace.c - records the last few thousand events of this rank.
  *
- * One writer (the driver), any number of readers, no lock. The writer is in the slot of record number `head`, which
- * is that of record head - ROOM too. A reader copies a record, then looks at the head again: if it has come so far
- * that the writer may have been in that slot meanwhile, the copy is dropped.
+ * One writer (the driver), any number of readers, no lock. The writer uses the slot of record number `head`, which is
+ * also that of record head - ROOM. A reader copies a record, then reads the head again: if the writer may have used
+ * that slot meanwhile, it drops the copy.
  */
 #include "loop/driver.h"
 
@@ -22,7 +22,7 @@ static size_t bytes_of(uint32_t site_bytes) {
     return sizeof(hc_trace_header) + HC_TRACE_ROOM * (sizeof(hc_trace_record) + site_bytes);
 }
 
-/* Memory that others can read; where the system does not give it, memory that only this process has. */
+/* Maps memory that other processes can read; if the system refuses, private memory. */
 static void *map(size_t bytes, int *fd) {
     *fd = memfd_create(HC_TRACE_MEMFD, MFD_CLOEXEC);
     if (*fd >= 0 && ftruncate(*fd, (off_t)bytes) == 0) {
@@ -69,7 +69,7 @@ void hc__trace_free(hc__trace *trace) {
         close(trace->fd);
 }
 
-/* The child of a fork writes into pages of its own. */
+/* The child of a fork must not write into the parent's trace, so it gets private pages. */
 void hc__trace_forked(hc__trace *trace) {
     mmap(trace->header, bytes_of(trace->header->site_bytes), PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -79,7 +79,7 @@ void hc__trace_forked(hc__trace *trace) {
 
 /* ---- writing ----------------------------------------------------------------------------------------- */
 
-/* The next record, all zero but for its time, its kind and its name, which ends at once. */
+/* Begins the next record: zero, with time, kind and an empty name. */
 static hc_trace_record *begin(hc_loop *loop, int kind) {
     uint64_t at = atomic_load_explicit(&loop->trace.header->head, memory_order_relaxed);
     hc_trace_record *record = &loop->trace.records[SLOT(at)];
@@ -113,7 +113,7 @@ void hc__trace_batch(hc_loop *loop, int kind, uint32_t set, const hc__run *run) 
     end(loop);
 }
 
-/* The end of a name says more than its beginning: "...layer4.2.conv3.weight". */
+/* Keeps the end of a long name, which tells more than its beginning: "...layer4.2.conv3.weight". */
 static void copy_name(char *to, const hc_request *request) {
     size_t n = request->name_len, room = HC_TRACE_NAME - 1;
     if (n <= room) {
@@ -149,7 +149,7 @@ static void copy_site(hc_loop *loop, const char *site) {
     snprintf(to, HC_TRACE_SITE, "%s", site);
 }
 
-/* Commands to the loop itself (STOP, ADD_SET, ...) leave no trace. */
+/* Commands to the loop itself (STOP, ADD_SET, ...) are not traced. */
 void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t batch) {
     if (!is_request(handle))
         return;
@@ -173,7 +173,7 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t
     end(loop);
 }
 
-/* What comes after this record are the ends of all handles, which would push the cause out of the file. */
+/* The file ends with this record: the completions of all handles follow, and would push the cause out of it. */
 void hc__trace_break(hc_loop *loop, int status, const char *text) {
     hc_trace_header *header = loop->trace.header;
     snprintf(header->cause, sizeof header->cause, "%s", text);
@@ -189,7 +189,7 @@ void hc__trace_set(hc_loop *loop, const hc__set_queue *queue, int32_t lead) {
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-/* The slot at head - ROOM may be under the writer's pen: it does not count as readable. */
+/* The writer may be using the slot of record head - ROOM, so that is not readable. */
 size_t hc_loop_trace_read(hc_loop *loop, uint64_t *next, hc_trace_record *out, size_t room) {
     size_t n = 0;
     atomic_ullong *at = &loop->trace.header->head;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace_file.c - the newest records of the trace as a file: when the World breaks, when the program ends by an
- * exception, at SIGUSR2.
+ * trace_file.c - writes the newest records of the trace to a file: when the World breaks, when an exception ends the
+ * program, at SIGUSR2.
  *
- * A signal's handler writes the file too, in whatever call the process is stuck. So everything on that way is
- * async-signal-safe: system calls, and texts that were made when the loop was.
+ * A signal handler may write the file, in whatever call the process is stuck. So that code is async-signal-safe: it
+ * uses system calls, and texts that were prepared when the loop was created.
  */
 #include "loop/driver.h"
 
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- what is known beforehand ------------------------------------------------------------------------ */
+/* ---- preparation -------------------------------------------------------------------------------------- */
 
 static uint64_t wall_minus_monotonic(void) {
     struct timespec wall, steady;
@@ -58,7 +58,7 @@ static int say(const char *text) {
     return put(STDERR_FILENO, text, strlen(text));
 }
 
-/* `number` of them, of `size` bytes, from a ring; at most two pieces. */
+/* Writes `number` elements of `size` bytes from a ring, in at most two pieces. */
 static int put_ring(int fd, const void *ring, size_t size, uint64_t first, uint64_t number) {
     uint64_t slot = first % HC_TRACE_ROOM;
     uint64_t before_end = number < HC_TRACE_ROOM - slot ? number : HC_TRACE_ROOM - slot;
@@ -95,7 +95,7 @@ static int write_file(const hc__trace *trace) {
     return failed ? -1 : rename(trace->unfinished, trace->file);
 }
 
-/* The first rank of the World here says where the files are, for all. */
+/* The first rank of the World on this node prints where the files are. */
 static void announce(const hc__trace *trace) {
     int fd = open(trace->note, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -146,14 +146,14 @@ int hc_loop_trace_write(hc_loop *loop, const char *ended) {
 
 /* ---- SIGUSR2 ----------------------------------------------------------------------------------------- */
 
-#define MOST_LOOPS 64 /* of one process that a signal finds */
+#define MOST_LOOPS 64 /* loops of one process whose traces a signal writes */
 static _Atomic(hc__trace *) traces[MOST_LOOPS];
 static atomic_int handling;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 static atomic_int stacks = -1;         /* file into which Python's handler writes the stack */
-static _Atomic(void (*)(int)) pythons; /* which ours calls */
+static _Atomic(void (*)(int)) pythons; /* Python's handler, which our handler calls */
 
-/* The stacks that were written just now become a file beside the trace. */
+/* Copies the stacks that Python's handler has just written to a file beside the trace. */
 static void write_stacks(const hc__trace *trace, int from) {
     char piece[1024];
     int fd = open(trace->stack, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -179,12 +179,13 @@ static void write_all(int number) {
         lseek(from, 0, SEEK_SET);
 }
 
-/* The main thread, whose stack is wanted: it may compute, or be in a call of another library. */
+/* Sends the signal on to the main thread, whose stack the file should show. */
 static int signal_main_thread(void) {
     return (int)syscall(SYS_tgkill, getpid(), getpid(), SIGUSR2);
 }
 
-/* Several Worlds that break at once send a signal each: what comes while one is handled would write the same. */
+/* Several Worlds that break at once send a signal each; a second one that arrives while one is handled would write the
+ * same files. */
 static void on_signal(int number) {
     int before = errno;
     if (syscall(SYS_gettid) != getpid() && signal_main_thread() == 0) {
@@ -213,7 +214,7 @@ static int install(void) {
     return sigaction(SIGUSR2, &action, NULL) == 0;
 }
 
-/* A handler of the program's own goes first: then the signal is the program's. */
+/* If the program has its own handler, the signal stays the program's. */
 static int handle_signal(void) {
     struct sigaction action;
     if (sigaction(SIGUSR2, NULL, &action) < 0)
@@ -225,11 +226,11 @@ static int handle_signal(void) {
     return install();
 }
 
-/* Whoever looks from outside must know whether the signal would reach a handler of the program's own. */
+/* Publishes whether our handler is installed: tools must not send the signal to a program's own handler. */
 void hc__trace_watch_signal(hc_loop *loop) {
     struct sigaction action;
     if (loop->trace.header->folder[0] && loop->config.engine.size > 1 && sigaction(SIGUSR2, NULL, &action) == 0)
-        loop->trace.header->dumps_at_signal = (uint32_t)is_ours(&action); /* of any thread that drives */
+        loop->trace.header->dumps_at_signal = (uint32_t)is_ours(&action); /* any driving thread writes this */
 }
 
 void hc__trace_at_signal(hc_loop *loop) {
@@ -244,7 +245,7 @@ void hc__trace_at_signal(hc_loop *loop) {
     }
 }
 
-/* Before the trace is freed: no handler reads it any more. */
+/* Call it before the trace is freed, so that no handler reads it any more. */
 void hc__trace_not_at_signal(hc_loop *loop) {
     for (int i = 0; i < MOST_LOOPS; i++) {
         hc__trace *own = &loop->trace;

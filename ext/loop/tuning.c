@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tuning.c - knobs of the World that change while it runs, and what its tuner measures: laps of the program, from the
- * trace that is written anyway, so that measuring costs the program nothing.
+ * tuning.c - knobs of the World that change at run time, and the laps of the program that the tuner measures. Laps come
+ * from the trace, which is written anyway, so measuring costs the program nothing.
  */
 #include "loop/driver.h"
 
@@ -21,7 +21,8 @@ void hc__tuning_begin(hc_loop *loop) {
     set(&loop->tuned.raise_window, loop->config.engine.raise_window);
 }
 
-/* A reader that finds `changes` odd, or changed, reads again. Only the World's knobs are hints for the loop. */
+/* A reader that finds `changes` odd, or changed, reads again. The loop uses only the knobs of the World, not of other
+ * sets. */
 void hc__tuning_perform(hc_loop *loop, const hc_action *action) {
     hc__tuned *tuned = &loop->tuned;
     if (action->set != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waiting.c - how a thread waits for other ranks: which way, and what it does between two looks.
+ * waiting.c - how a thread waits for other ranks: it chooses to spin, yield or sleep between two polls.
  */
 #include "loop/waiting.h"
 #include "loop/driver.h"
@@ -17,13 +17,13 @@ static void take_breath(void) {
 #elif defined(__powerpc64__)
     __asm__ volatile("or 27,27,27" ::: "memory");
 #elif defined(__riscv)
-    __asm__ volatile(".4byte 0x0100000f" ::: "memory"); /* pause, which older cores take for a fence */
+    __asm__ volatile(".4byte 0x0100000f" ::: "memory"); /* pause; older cores execute it as a fence */
 #else
     __asm__ volatile("" ::: "memory");
 #endif
 }
 
-/* It is known once all ranks of the node have come; until then a waiter yields. */
+/* The choice needs the cores of all ranks of the node; until all have started, a waiter yields. */
 static int decide(hc_loop *loop) {
     hc_crowd crowd;
     int way = loop->config.wait;
@@ -52,7 +52,7 @@ uint64_t hc__looks_for(hc_loop *loop, uint64_t ns) {
     return way_of(loop) == HC_WAIT_SLEEP ? 0 : ns;
 }
 
-/* A rank with one core cannot spin there: the thread that drives needs it. */
+/* A rank with one core must not spin here: the driving thread needs the core. */
 int hc__looks_to_a_turn(hc_loop *loop) {
     int way = way_of(loop);
     if (way == HC_WAIT_YIELD)
@@ -60,7 +60,7 @@ int hc__looks_to_a_turn(hc_loop *loop) {
     return way == HC_WAIT_SPIN && hc_node_control_own_cores(loop->parts.node_control) > 1 ? HC__PAUSES_TO_A_TURN : 0;
 }
 
-/* Microseconds do not count there, and spinning would take a core for long. */
+/* Latency does not matter at the end, and spinning would take a core for long. */
 void hc__wait_at_end(void) {
     sched_yield();
 }
