@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * actions.h - the actions of a step, as the parts of the engine add them.
+ * actions.h - adds actions to a step.
  */
 #ifndef HC_CORE_ACTIONS_H
 #define HC_CORE_ACTIONS_H
@@ -10,16 +10,16 @@
 typedef struct hc__actions {
     hc_action *at;
     uint32_t count, room;
-    uint32_t reserved; /* room that is kept for a failure */
-    hc_action spare;   /* takes what there is no memory for */
+    uint32_t reserved; /* room kept for a failure */
+    hc_action spare;   /* takes an action when memory is gone */
 } hc__actions;
 
-/* A new action, zeroed, its peer -1. When memory is gone it is a spare one, which is not in the list, so that callers
- * need not ask. */
+/* A new action, zeroed, its peer -1. When memory is gone it is the spare one, which is not in the list, so callers need
+ * no check. */
 hc_action *hc__act(hc_engine *, int kind);
-/* The same, but it is in the list for sure, at worst in the place of another action: a World that ends says so. */
+/* The same, but always in the list, at worst in place of another action: the end of a World must be reported. */
 hc_action *hc__act_surely(hc_engine *, int kind);
-/* Takes this step's actions of a kind back. */
+/* Removes this step's actions of a kind. */
 void hc__act_withdraw(hc_engine *, int kind);
 /* Makes room for `actions` that lasts. 0: no memory. */
 int hc__act_reserve(hc_engine *, uint32_t actions);

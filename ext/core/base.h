@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base.h - what every file of the engine may use.
+ * base.h - definitions for every file of the engine.
  */
 #ifndef HC_CORE_BASE_H
 #define HC_CORE_BASE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.c - how an entry comes about at a set's root and goes down the set's tree.
+ * commit.c - makes entries at a set's root and sends them down the set's tree.
  */
 #include "core/commit.h"
 
@@ -27,8 +27,7 @@ static hc__reader behind_header(const uint8_t *message, size_t nbytes) {
 
 /* ---- a set's own tree ---------------------------------------------------------------------------- */
 
-/* T9: passes the entry on and applies it. Actions leave together, so the order of the two is free; sending first
- * shortens the chain. */
+/* T9: forwards the entry and applies it. All actions of a step leave together, so the order is free. */
 int hc__entry_receive(hc__set *s, const uint8_t *message, size_t nbytes) {
     hc__entry entry;
     hc__reader r = behind_header(message, nbytes);
@@ -59,7 +58,7 @@ static void publish(hc__set *s, uint8_t *message, size_t nbytes) {
         hc__log_apply(s, &entry);
 }
 
-/* T8: one entry of all that is ready. */
+/* T8: makes one entry of all ready items. */
 int hc__commit(hc__set *s) {
     size_t nbytes;
     if (s->end.stopped)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * commit.h - entries on their way from a set's root down its tree.
+ * commit.h - makes and receives entries.
  */
 #ifndef HC_CORE_COMMIT_H
 #define HC_CORE_COMMIT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.c - the end of a request: with its last batch, or without any.
+ * complete.c - ends a request: after its last batch, or without a batch.
  */
 #include "core/complete.h"
 
@@ -14,7 +14,7 @@ void hc__finish(hc__set *s, uint32_t name, int status, const char *text, uint64_
     hc__name *record = &s->names.at[name];
     hc__complete(s->engine, record->ticket, status, text, position);
     if (s->stall.asked_ticket == record->ticket)
-        s->stall.asked_ticket = 0; /* the caller may give another request the same number */
+        s->stall.asked_ticket = 0; /* the caller may reuse the ticket for another request */
     if (record->rows)
         hc__free(s->engine, record->rows, record->mine->request.ntensors * sizeof *record->rows);
     hc__sig_unref(s->engine, record->mine);

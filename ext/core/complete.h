@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.h - batches under way, and the end of a request.
+ * complete.h - running batches, and the end of a request.
  */
 #ifndef HC_CORE_COMPLETE_H
 #define HC_CORE_COMPLETE_H
@@ -12,7 +12,7 @@ typedef struct hc__running {
     uint64_t batch, started;
     uint32_t nnames, room;
     uint8_t warnings;    /* reports of its long run */
-    uint8_t told_silent; /* the last of them named the ranks that are silent */
+    uint8_t told_silent; /* the last report named the silent ranks */
     uint32_t names[];
 } hc__running;
 

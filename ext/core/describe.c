@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * describe.c - requests in words, and the first thing in which two of them differ.
+ * describe.c - describes requests in texts, and finds the first difference between two.
  */
 #include "core/describe.h"
 
@@ -96,7 +96,8 @@ static int shapes_differ(const hc_tensor *a, const hc_tensor *b) {
     return 0;
 }
 
-/* Returns the first difference and sets `tensor` to where it is. Tensors are compared only when there are as many. */
+/* Returns the first difference, and sets `tensor` to its tensor. Tensors are compared only if their numbers are
+ * equal. */
 static enum difference compare(const hc_request *a, const hc_request *b, uint32_t *tensor) {
     if (a->operation != b->operation)
         return D_OPERATION;
@@ -210,7 +211,7 @@ static void put_side(hc__text *text, int32_t rank, const hc_request *request, en
     put_extra(text, request, d);
 }
 
-/* The refusal of the lowest rank; a mismatch of others besides is not told. */
+/* Describes the refusal of the lowest rank; the text does not mention a mismatch of other ranks. */
 static void describe_refusal(hc__text *text, int32_t rank, const hc_request *request) {
     hc__describe(text, request);
     hc__put(text, ": rank ");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * describe.h - requests in words.
+ * describe.h - describes requests in texts.
  */
 #ifndef HC_CORE_DESCRIBE_H
 #define HC_CORE_DESCRIBE_H
@@ -8,7 +8,7 @@
 #include "core/text.h"
 
 void hc__describe(hc__text *, const hc_request *); /* allreduce 'name' */
-/* Names the first thing in which two requests of one name differ, and both sides. */
+/* Names the first difference between two requests of one name, with both values. */
 void hc__describe_mismatch(hc__text *, int32_t rank_a, const hc_request *a, int32_t rank_b, const hc_request *b);
 void hc__describe_root_joined(hc__text *, const hc_request *);
 

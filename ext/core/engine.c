@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.c - makes and frees an engine, and answers what may be asked of it.
+ * engine.c - creates and frees an engine, and has its query functions.
  */
 #include <stdlib.h>
 

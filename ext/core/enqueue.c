@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * enqueue.c - takes a request in: refuses an invalid one, and finds the slot of one that was agreed before.
+ * enqueue.c - enqueues a request: refuses an invalid one, and finds the slot of one that was agreed before.
  */
 #include "core/enqueue.h"
 
@@ -29,7 +29,7 @@ static void refuse(hc__set *s, const hc_request *request, int status, const char
     hc__complete(s->engine, request->ticket, status, hc__scratch_text(s->engine, buffer), s->position);
 }
 
-/* The signature of a request: the slot's own object where it has one, so that steady state allocates nothing. */
+/* The signature of a request. With a slot it is the slot's object, so that the steady state allocates nothing. */
 static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig_view *view) {
     hc__name *record = &s->names.at[name];
     if (slot >= 0)
@@ -41,7 +41,7 @@ static hc__sig *signature(hc__set *s, uint32_t name, int32_t slot, const hc__sig
     return hc__sig_new(s->engine, view, record->key);
 }
 
-/* Keeps the rows of this rank, where ranks need not have as many. 0: no memory. */
+/* Keeps this rank's rows, if rows may differ between ranks. 0: no memory. */
 static int keep_rows(hc__set *s, hc__name *record, const hc_request *request) {
     record->rows = NULL;
     if (!hc_operation_has(request->operation, HC_OP_ROWS_DIFFER))
@@ -85,7 +85,7 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig 
     hc__leave_check(s);
 }
 
-/* Memory is gone, but nothing has been raised: this request alone fails, not the World. */
+/* Memory is gone, but nothing has been raised, so only this request fails and not the World. */
 static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
     hc__sig_unref(s->engine, sig);
     if (name != HC__NONE)
@@ -111,7 +111,7 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     hc__hash(view.name, view.name_len, key);
     uint32_t name = hc__name_find(s, key);
     int32_t slot = name == HC__NONE ? -1 : hc__slot_find(s, name, view.bytes, view.nbytes);
-    if (slot < 0) /* else it was judged when it was agreed */
+    if (slot < 0) /* else it was checked when it was agreed */
         wrong = hc__sig_check(view.bytes, view.nbytes, s->set_size, &view);
     if (wrong) {
         refuse(s, request, HC_INVALID, wrong);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * enqueue.h - takes a request in.
+ * enqueue.h - enqueues a request.
  */
 #ifndef HC_CORE_ENQUEUE_H
 #define HC_CORE_ENQUEUE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * entry.c - an entry of the log as bytes: made at the root, read and checked by every member.
+ * entry.c - encodes an entry of the log at the root; every member reads and checks it.
  *
  *     u64 position, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,)
  *     (TUNE: u64 fusion threshold, u64 raise bytes, u64 raise window in ns,) i32 last to join,
@@ -25,7 +25,7 @@
 
 #define FIXED (8 + 1 + HC__LEAVER_MOST + HC__TUNING_BYTES + 4 + 3 * 4 + 4)
 
-/* ---- making (at the root) ------------------------------------------------------------------------ */
+/* ---- encoding (at the root) ---------------------------------------------------------------------- */
 
 static uint64_t rootless(const uint64_t *row) {
     return row[HC__OUT] & row[HC__NEEDS_ROOT] & ~row[HC__ROOTED];
@@ -65,7 +65,8 @@ static size_t measure(const hc__set *s) {
     return bytes;
 }
 
-/* All ready items and flags. JOINALL comes alone, when all ranks have joined and nothing of theirs is left. */
+/* An entry of all ready items and flags. JOINALL is an entry of its own, after all ranks have joined and all their
+ * items are committed. */
 uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     int items = hc__tree_any_out(s);
     uint8_t flags = s->tree.flags_out;
@@ -162,7 +163,7 @@ static int in_use(const hc__set *s, hc__column_view column) {
     return 1;
 }
 
-/* 1: every bit of `of` is in `in`, too. */
+/* 1: every bit of `of` is also in `in`. */
 static int within(hc__column_view of, hc__column_view in) {
     uint32_t j = 0;
     for (uint32_t i = 0; i < of.n; i++) {
@@ -190,7 +191,7 @@ static int overlap(hc__column_view a, hc__column_view b) {
     return 0;
 }
 
-/* I3: what is committed was raised by this rank, or it has joined; and it is what this rank meant. */
+/* I3: this rank has joined, or it has raised every committed item, with the same signature. */
 static int is_ours(const hc__set *s, const hc__entry *entry) {
     uint64_t bits;
     for (uint32_t i = 0; i < entry->commit.n && !s->joins.joined; i++) {

@@ -29,10 +29,9 @@ typedef struct hc__entry { /* points into the bytes that were read */
     hc__entry_first *firsts; /* scratch memory */
 } hc__entry;
 
-/* T8: makes an entry of all that is ready. HC__HEADER bytes before it are free for a header. NULL: there is nothing to
- * commit. */
+/* T8: makes an entry of all ready items. HC__HEADER bytes before it are free for a header. NULL: nothing is ready. */
 uint8_t *hc__entry_make(hc__set *, size_t *nbytes);
-int hc__entry_read(hc__set *, hc__reader *, hc__entry *); /* judges its form only; 0 or an error */
-int hc__entry_check(hc__set *, hc__entry *);              /* judges it against this rank's state */
+int hc__entry_read(hc__set *, hc__reader *, hc__entry *); /* checks only its form; 0 or an error */
+int hc__entry_check(hc__set *, hc__entry *);              /* checks it against this rank's state */
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fail.c - the end that is not agreed: a lost peer, a broken transport, a stall beyond its limit.
+ * fail.c - an end without agreement: a lost peer, a broken transport, a stall beyond its limit.
  *
- * It floods all live edges once. Which operations succeeded just before may differ between ranks; a common cut
- * would need consensus.
+ * It floods all live edges once. Ranks may differ in the last operations that succeeded before; equal ones would need
+ * consensus.
  */
 #include "core/fail.h"
 
@@ -18,7 +18,7 @@
 #include "core/tree.h"
 #include "core/wire.h"
 
-/* A World that has stopped in order is not broken by a peer that leaves. */
+/* 1: all sets have stopped in order; then a leaving peer breaks nothing. */
 static int is_over(const hc_engine *e) {
     if (!hc__set_find(e, 0))
         return 0;
@@ -32,7 +32,7 @@ static int is_edge(const hc__set *s, int32_t peer) {
     return s && (s->parent == peer || hc__set_source(s, peer) != 0);
 }
 
-/* Is `peer` an edge of a set before number `end`? It was told already then. */
+/* 1: `peer` is an edge of a set before number `end`, so it has the message already. */
 static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
     for (uint32_t i = 0; i < end; i++)
         if (is_edge(e->sets[i], peer))
@@ -40,7 +40,7 @@ static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
     return 0;
 }
 
-/* Writes the message that floods, with its text, which lasts as long as the engine. Returns its size. */
+/* Writes the flooded message, with its text; both live as long as the engine. Returns its size. */
 static size_t compose(hc_engine *e, int status, int32_t lost, const char *text) {
     uint8_t *p = hc__write_header(e->failure.message, HC__M_FAIL, 0);
     hc__text words = hc__text_on((char *)e->failure.message + HC__FAIL_FIXED, HC__TEXT);
@@ -72,7 +72,7 @@ static void end_set(hc__set *s, int status, const char *text) {
         hc__pending_unlink(s, name);
         hc__finish(s, name, status, text, s->position);
     }
-    for (uint32_t name = 0; name < s->names.room; name++) /* what is in a batch, or on the way into one */
+    for (uint32_t name = 0; name < s->names.room; name++) /* requests that are in a batch, or will be in this step */
         if (s->names.at[name].phase == HC__RUNNING)
             hc__finish(s, name, status, text, s->names.at[name].position);
     if (s->joins.ticket)
@@ -102,10 +102,10 @@ void hc__fail(hc_engine *e, int status, int32_t lost, const char *text, int32_t 
     text = (const char *)e->failure.message + HC__FAIL_FIXED;
     flood(e, nbytes, lost, from);
     e->failure.flooded = 1;
-    if (over) /* passed on for those whose sets have not ended; here nothing is left to break */
+    if (over) /* only forwarded, for ranks whose sets have not ended; here nothing can break */
         return;
     e->failure.failed = 1;
-    hc__act_withdraw(e, HC_AC_RUN); /* its arrays are their owner's again when this step has ended */
+    hc__act_withdraw(e, HC_AC_RUN); /* the owners may use the arrays again after this step */
     keep_failure(e, text);
     hc_action *action = hc__act_surely(e, HC_AC_FAILED);
     action->status = status;

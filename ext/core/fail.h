@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fail.h - a failure breaks the World: ranks do not agree on that, they pass it on along the edges of all trees.
+ * fail.h - a failure breaks the World: ranks do not agree on it, but forward it along the edges of all trees.
  */
 #ifndef HC_CORE_FAIL_H
 #define HC_CORE_FAIL_H
@@ -12,9 +12,9 @@
 
 typedef struct hc__failure {
     uint8_t failed;
-    uint8_t flooded; /* a failure has been passed on */
-    char *text;      /* why, HC__TEXT bytes; NULL before, or when there was no memory for it */
-    uint8_t message[HC__FAIL_FIXED + HC__TEXT]; /* passed on, with its text: needs no allocation */
+    uint8_t flooded; /* a failure was forwarded */
+    char *text;      /* the reason, HC__TEXT bytes; NULL: no failure, or no memory for the text */
+    uint8_t message[HC__FAIL_FIXED + HC__TEXT]; /* the forwarded message; needs no allocation */
 } hc__failure;
 
 /* Breaks the World. `lost`: World rank of a lost peer, or -1. `from`: the peer whose message said so, or -1. */

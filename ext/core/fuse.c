@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuse.c - cuts what an entry has agreed into batches. It looks at agreed signatures only, so all ranks cut alike (B1).
- * Fusion of tensors after Sergeev and Del Balso (Horovod, 2018).
+ * fuse.c - cuts the agreed requests of an entry into batches. It uses only agreed signatures, so all ranks cut alike
+ * (B1). Fusion of tensors follows Sergeev and Del Balso (Horovod, 2018).
  *
  * Cached requests come in the order of their slots, then first announcements in the order of the entry. Each goes to
- * the first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is
- * cut by dtype and never shares a batch; where an operation does not fuse, each tensor has a batch of its own.
+ * the first batch of its class that has room, so a large tensor does not end the search (look-ahead). A group is cut by
+ * dtype and never shares a batch. If an operation does not fuse, each tensor is a batch.
  */
 #include "core/fuse.h"
 
@@ -163,7 +163,7 @@ static void start(hc__set *s, const plan *p, const cut *c) {
     hc_count(&s->engine->counters.batches, 1);
 }
 
-/* A request without data has nothing to run: being agreed is all of it. */
+/* Finishes a request without data, which needs only the agreement. */
 static void finish_at_once(hc__set *s, uint32_t name) {
     if (name != HC__NONE)
         hc__finish(s, name, HC_OK, "", s->position);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuse.h - what an entry has agreed, cut into batches.
+ * fuse.h - cuts the agreed requests of an entry into batches.
  */
 #ifndef HC_CORE_FUSE_H
 #define HC_CORE_FUSE_H

@@ -2,10 +2,9 @@
  *
  * hc.h - the vocabulary of the engine: what goes in (events) and what comes out (actions).
  *
- * The engine is one function, step(state, event) -> actions. It knows no thread, clock, socket,
- * environment or library; time arrives as a field of every event. One engine serves one rank of one
- * World and all process sets that the rank is a member of. Only one thread may be inside an engine at
- * a time (the driver of ext/loop sees to that).
+ * The engine is one function, step(state, event) -> actions. It uses no thread, clock, socket, environment or library;
+ * every event has the time as a field. One engine serves one rank of one World and all process sets that the rank is a
+ * member of. Only one thread may be inside an engine at a time (the driver of ext/loop sees to that).
  *
  *     enqueue -> negotiate -> fuse -> (reduce, outside) -> complete
  */
@@ -16,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- tables: one row per thing; codes, names and texts are all drawn from these ------------------ */
+/* ---- tables: all codes, names and texts are generated from these --------------------------------- */
 
 /*       NAME        bytes  text        */
 #define HC_DTYPES(X)             \
@@ -36,19 +35,19 @@
     X(COMPLEX64, 8, "complex64") \
     X(COMPLEX128, 16, "complex128")
 
-/* What is true of an operation. The engine, the loop, the data planes and Cython ask these traits and never the name;
- * only a table of implementations is indexed by the operation itself. */
+/* The traits of an operation. The engine, the loop, the data planes and Cython test these traits and never the
+ * operation itself; only a table of implementations is indexed by the operation. */
 enum hc_operation_trait {
     HC_OP_REDUCES = 1,          /* combines values: a reduction, factors, and a neutral element for a joined rank */
-    HC_OP_ROOTED = 2,           /* one rank, `root`, has another part than the others; an error if it has joined */
-    HC_OP_ROWS_DIFFER = 4,      /* dims[0] is each rank's own, not agreed; a joined rank has no rows */
-    HC_OP_RESULT_ALLOCATED = 8, /* only the data plane knows the result's size, and allocates it */
-    HC_OP_COUNTS = 16,          /* the caller says how many rows go to each rank */
-    HC_OP_ELEMENTWISE = 32,     /* only the comparison looks at shapes: a tensor is a run of elements */
+    HC_OP_ROOTED = 2,           /* one rank, `root`, has a special part; an error if it has joined */
+    HC_OP_ROWS_DIFFER = 4,      /* dims[0] may differ between ranks; a joined rank has no rows */
+    HC_OP_RESULT_ALLOCATED = 8, /* only the data plane knows the size of the result, so it allocates it */
+    HC_OP_COUNTS = 16,          /* the caller passes the number of rows for each rank */
+    HC_OP_ELEMENTWISE = 32,     /* only the comparison of requests uses shapes: a tensor is a run of elements */
     HC_OP_FUSES = 64,           /* several requests may share a batch, and a request may be a group */
-    HC_OP_NARROWS = 128,        /* may travel between nodes in a narrower type (compression) */
+    HC_OP_NARROWS = 128,        /* may use a narrower type between nodes (compression) */
     HC_OP_NO_TENSORS = 256,     /* carries no data */
-    HC_OP_ONLY_EVENT = 512,     /* is not a request: it has an event of its own */
+    HC_OP_ONLY_EVENT = 512,     /* has its own event and is no request */
     HC_OP_TO_ROOT = 1024,       /* only the root has a result */
     HC_OP_PREFIX = 2048,        /* combines the ranks up to this one; a mean of them is not defined */
     HC_OP_SHORTENS = 4096       /* a small blocking call without a name needs no request in a node (loop/shortcut.c) */
@@ -70,8 +69,8 @@ enum hc_operation_trait {
     X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                             \
     X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)
 
-/* In the order of Horovod's numbers, which its programs pass. ADASUM is one of them: front ends make it of several
- * operations, and here it is defined for no dtype. */
+/* In the order of Horovod's numbers, which its programs pass. Front ends build ADASUM from several operations; here it
+ * is defined for no dtype. */
 #define HC_REDUCTIONS(X)  \
     X(AVERAGE, "AVERAGE") \
     X(SUM, "SUM")         \
@@ -93,7 +92,7 @@ enum hc_operation_trait {
     X(DUPLICATE_NAME, -2, "a request of this name is in flight", "DuplicateNameError")    \
     X(SHUT_DOWN, -3, "the World has been shut down", "ShutDownError")                     \
     X(ROOT_JOINED, -4, "the root of a rooted operation has joined", "RootJoinedError")    \
-    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLostError")                          \
+    X(PEER_LOST, -5, "a rank of the World was lost", "PeerLostError")                     \
     X(STALLED, -6, "ranks are awaited beyond the stall limit", "StallError")              \
     X(TRANSPORT, -7, "a transport failed", "TransportError")                              \
     X(INVALID, -8, "an argument is not valid", "InvalidArgumentError")                    \
@@ -129,15 +128,15 @@ enum hc_status {
 };
 enum hc_memory_kind { HC_MEMORY_HOST, HC_MEMORY_CUDA, HC_MEMORY_KINDS };
 
-/* The most elements that an array has: bytes of an array, of any dtype, are an int64_t. */
+/* The most elements of an array, so that its bytes, in any dtype, fit an int64_t. */
 #define HC_MAX_ELEMENTS (INT64_MAX / 16)
 size_t hc_dtype_size(int dtype);
-/* The product of `n` dimensions; -1 if one is negative or the others than 0 give more than HC_MAX_ELEMENTS. */
+/* The product of `n` dimensions; -1 if one is negative, or if the nonzero ones exceed HC_MAX_ELEMENTS. */
 int64_t hc_elements(const int64_t *dims, uint32_t n);
 const char *hc_dtype_name(int dtype);
 const char *hc_operation_name(int operation);
 extern const uint16_t hc_operation_traits[HC_OPERATION_COUNT];
-/* Is this one of the operation's traits (enum hc_operation_trait)? 0 for a number that is no operation. */
+/* 1: the operation has the trait (enum hc_operation_trait). 0 also for a number that is no operation. */
 static inline int hc_operation_has(int operation, int trait) {
     return operation >= 0 && operation < HC_OPERATION_COUNT && (hc_operation_traits[operation] & trait) != 0;
 }
@@ -157,14 +156,14 @@ typedef struct hc_tensor {
     uint8_t ndim;        /* <= HC_MAX_DIMS */
     uint8_t type_len;    /* bytes of `type` */
     const int64_t *dims; /* elements per dimension; dims[0] is not agreed where HC_OP_ROWS_DIFFER */
-    const char *type;    /* what dtype and dims do not say, as "<M8[s]" of bytes; need not end in 0 */
+    const char *type;    /* a type beyond dtype and dims, as "<M8[s]" of bytes; need not end in 0 */
 } hc_tensor;
 
-/* Everything but `ticket` and `name` is the signature: equal on all ranks or a MISMATCH on all ranks.
- * ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one, has a batch of its own per dtype,
- * and the fusion threshold never cuts it. */
+/* All fields but `ticket` and `name` are the signature: it must be equal on all ranks, else all ranks get a MISMATCH.
+ * ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one request, has its own batch per
+ * dtype, and the fusion threshold never cuts it. */
 typedef struct hc_request {
-    uint64_t ticket;  /* the caller's number for it, never 0; comes back in RUN and COMPLETE */
+    uint64_t ticket;  /* the caller's number, never 0; returned in RUN and COMPLETE */
     const char *name; /* UTF-8, need not end in 0 */
     uint32_t name_len;
     uint8_t operation; /* enum hc_operation */
@@ -176,32 +175,32 @@ typedef struct hc_request {
     double prescale, postscale;
     uint32_t ntensors;
     const hc_tensor *tensors;
-    const char *why; /* REFUSE: in words, need not end in 0 */
+    const char *why; /* REFUSE: the reason; need not end in 0 */
     uint32_t why_len;
-    uint32_t calls; /* that a compiled program has of this name, of which this is one; 0 or 1: this alone */
+    uint32_t calls; /* number of calls of this name in a compiled program; 0 or 1: only this one */
 } hc_request;
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST 2    /* its rank asks for nothing after it, in the World: in no set; the others are told */
-#define HC_REQUEST_REFUSED 4 /* the engine's own: there is no request, its rank has refused the call (HC_EV_REFUSE) */
-#define HC_REQUEST_COUNTED 8 /* the engine's own: there are several calls */
+#define HC_REQUEST_LAST 2    /* the rank's last request of the set; of the World: of all sets. Other ranks are told */
+#define HC_REQUEST_REFUSED 4 /* internal: not a request; its rank has refused the call (HC_EV_REFUSE) */
+#define HC_REQUEST_COUNTED 8 /* internal: `calls` is more than 1 */
 
-/* ---- a process set, as one of its members' engines sees it --------------------------------------- */
+/* ---- a process set, as the engine of one member sees it ------------------------------------------- */
 
-/* A set has one tree, whose nodes are its members. `rank` below is a rank of the World (an address); the position of a
- * member in the set is its set rank. hc_tree_place() computes the tree. */
+/* A set has one tree of its members. `rank` below is a World rank, used as an address; the position of a member in the
+ * set is its set rank. hc_tree_place() computes the tree. */
 typedef struct hc_child {
     int32_t rank;
     int32_t subtree; /* members in this child's subtree, itself included */
 } hc_child;
 
-#define HC_MAX_SETS 128 /* that a rank can be in at a time */
+#define HC_MAX_SETS 128 /* sets of one rank at a time */
 
 typedef struct hc_set_config {
     uint32_t set; /* number of the set; 0 is the World itself; agreed by all members */
-    /* Tells sets of one number apart; agreed, and higher than any before on each member. Messages carry it, because one
-     * for an earlier set of this number may still be under way. */
+    /* Distinguishes sets of one number; agreed, and higher than any earlier one on each member. Messages carry it,
+     * because a message for an earlier set of this number may still arrive. */
     uint32_t generation;
     int32_t set_rank, set_size;
     int32_t parent; /* rank of the World, -1 at the set's root */
@@ -209,7 +208,7 @@ typedef struct hc_set_config {
     const hc_child *children;
 } hc_set_config;
 
-/* What a set is called in messages: its number and the generation, which may have 25 bits. */
+/* The number of a set in messages: its number and its generation, which may have 25 bits. */
 static inline uint32_t hc_set_wire(uint32_t set, uint32_t generation) {
     return set + generation * HC_MAX_SETS;
 }
@@ -226,7 +225,7 @@ int32_t hc_tree_place(const hc_tree_index *, int32_t set_rank, hc_set_config *ou
 
 /* ---- the processes of the ranks ------------------------------------------------------------------ */
 
-/* Where the process of each rank of the World is, for texts. It is borrowed and outlives what was given it. */
+/* The host and process of each World rank, for texts. It is borrowed, and must outlive its users. */
 typedef struct hc_processes {
     const char *const *hosts;      /* each name once */
     const int32_t *host_of, *pids; /* of each rank: index in hosts, process id */
@@ -234,15 +233,14 @@ typedef struct hc_processes {
 #define HC_WHO 160
 /* "rank 3 (host n2, pid 4711)"; "rank 3" without processes. Returns `text`. [any thread] */
 const char *hc_who(const hc_processes *, int32_t rank, char text[HC_WHO]);
-/* The same for the number that the rank has in a process set. */
+/* The same with the rank's number in a process set. */
 const char *hc_who_in_set(const hc_processes *, int32_t set_rank, int32_t rank, char text[HC_WHO]);
 
 /* ---- the engine ---------------------------------------------------------------------------------- */
 
-/* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the least and the
- * most, the unit, whether all ranks must agree, and what the knob is, in words. Python draws the fields of
- * config.Config and the page of knobs from these tables. A knob in "s" is nanoseconds here; one of uint8_t is a
- * flag. */
+/* A knob that C reads is one row in the table of its struct: the field's type and name, the default, the minimum and
+ * maximum, the unit, whether all ranks must agree, and its description. Python generates the fields of config.Config
+ * and the page of knobs from these tables. A knob in "s" is nanoseconds here; one of uint8_t is a flag. */
 enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
 #define HC_KNOB_FIELD(type, name, ...) type name;
 
@@ -264,8 +262,8 @@ enum { HC_RANKS_MAY_DIFFER, HC_RANKS_AGREE };
       "a wait of this long breaks the World (StallError); 0: never")
 /* clang-format on */
 
-/* The knobs of a set that may change while it runs, on all members after the same entry of its log (HC_EV_TUNE). A set
- * begins with those of its engine. */
+/* The knobs of a set that may change at run time, on all members after the same entry of its log (HC_EV_TUNE). A set
+ * starts with the engine's values. */
 #define HC_TUNING_MOST_BYTES (1ull << 40)
 #define HC_TUNING_MOST_NS 10000000000ull
 typedef struct hc_tuning {
@@ -275,7 +273,7 @@ typedef struct hc_tuning {
 
 typedef struct hc_engine_config {
     int32_t rank, size;            /* in the World */
-    const hc_processes *processes; /* NULL: texts name ranks by their numbers alone */
+    const hc_processes *processes; /* NULL: texts name ranks only by their numbers */
     HC_ENGINE_KNOBS(HC_KNOB_FIELD)
 } hc_engine_config;
 
@@ -287,17 +285,17 @@ enum hc_event_kind {
     HC_EV_ADD_SET,    /* set_config (set 0 first) */
     HC_EV_REMOVE_SET, /* set: stopped and drained; its state is freed */
     HC_EV_ENQUEUE,    /* set, request. Refusals are immediate COMPLETE actions */
-    HC_EV_REFUSE,     /* set, request: name, operation, why. This rank has refused the call; an error for the others */
+    HC_EV_REFUSE,     /* set, request: name, operation, why. This rank has refused the call; other ranks get an error */
     HC_EV_FLUSH,      /* a caller waits (R1): everything pending, in all sets, is raised */
     HC_EV_JOIN,       /* set, ticket */
-    HC_EV_STOP,       /* set; text: the exception that ends this rank, NULL: it ends in order */
+    HC_EV_STOP,       /* set; text: the exception that ends this rank; NULL: a regular end */
     HC_EV_PREEMPT,    /* set */
-    HC_EV_TUNE,       /* set, tuning; at the set's root only. It goes with the next entry that commits a request */
+    HC_EV_TUNE,       /* set, tuning; only at the set's root. The next entry that commits a request carries it */
     HC_EV_MESSAGE,    /* peer, bytes: a control message arrived */
     HC_EV_SENT,       /* peer: the last message to peer has left (see T4) */
     HC_EV_TICK,       /* time only: timers */
     HC_EV_BATCH_DONE, /* set, batch, status (text optional) */
-    HC_EV_SILENT,     /* text: the ranks that give no sign of life, as the driver knows; NULL: there are none */
+    HC_EV_SILENT,     /* text: the ranks without a sign of life, from the driver; NULL: none */
     HC_EV_FAIL        /* status PEER_LOST, STALLED or TRANSPORT; peer: the rank concerned, or -1; text */
 };
 
@@ -309,31 +307,31 @@ typedef struct hc_event {
     int32_t status;
     uint64_t ticket;
     uint64_t batch;
-    const hc_request *request;   /* copied by the engine before step returns */
-    const hc_set_config *config; /* likewise */
-    const hc_tuning *tuning;     /* likewise */
+    const hc_request *request;   /* copied before step returns */
+    const hc_set_config *config; /* copied */
+    const hc_tuning *tuning;     /* copied */
     const uint8_t *bytes;
     size_t nbytes;
     const char *text;
 } hc_event;
 
 enum hc_action_kind {
-    HC_AC_SEND,      /* peer, bytes: exactly one message; FIFO per peer; answer with SENT when gone */
+    HC_AC_SEND,      /* peer, bytes: one message; FIFO per peer; answer with SENT when it has left */
     HC_AC_RUN,       /* set, batch, items: start in this order within the set */
     HC_AC_COMPLETE,  /* ticket, status, text, position, value */
     HC_AC_WAKE_AT,   /* time: call step with TICK no later than this (the newest wins; UINT64_MAX: none) */
     HC_AC_STALLED,   /* a report: text, ranks awaited; not fatal */
     HC_AC_PREEMPTED, /* set, position of PREEMPT in the log */
-    HC_AC_TUNED,     /* set, position, tuning: it holds from the next entry on */
+    HC_AC_TUNED,     /* set, position, tuning: valid from the next entry on */
     HC_AC_STOPPED,   /* set, text: its log has ended; the text names the first rank to leave */
-    HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Once */
+    HC_AC_FAILED     /* the World is broken: status, peer, text; abandon all batches, start none. Comes once */
 };
 
 /* One request's share of a batch: tensors [first, first + count) of the agreed request. */
 typedef struct hc_item {
-    uint64_t ticket;          /* 0: this rank has joined and gives the neutral element */
-    const hc_request *agreed; /* the agreed signature (ticket 0 in it); where HC_OP_ROWS_DIFFER, dims[0] of each
-                                 tensor is this rank's own when it has a ticket, 0 when it has joined */
+    uint64_t ticket;          /* 0: this rank has joined and contributes neutral elements */
+    const hc_request *agreed; /* the agreed signature (its ticket is 0); with HC_OP_ROWS_DIFFER, dims[0] of each
+                                  tensor is this rank's with a ticket, 0 if it has joined */
     uint32_t first, count;
 } hc_item;
 
@@ -357,22 +355,22 @@ typedef struct hc_action {
     uint32_t nitems;
     const int32_t *ranks; /* STALLED: set ranks awaited (a bounded list) */
     uint32_t nranks;
-    uint32_t nawaited; /* STALLED: how many in all */
+    uint32_t nawaited; /* STALLED: number of all ranks awaited */
 } hc_action;
 
-/* One event in, actions out. The actions and all they point to live until the next call. Returns 0 or a
- * negative status that concerns the event itself (a bad message, an unknown set): nothing was changed. */
+/* Handles one event. The actions and all they point to live until the next call. Returns 0, or a negative status if the
+ * event itself is wrong (a bad message, an unknown set): then nothing has changed. */
 int hc_step(hc_engine *, const hc_event *, const hc_action **actions, size_t *nactions);
 
-/* What the driver may ask without changing anything. */
+/* Queries; they change nothing. */
 int hc_engine_quiet(const hc_engine *);            /* 1: nothing pending, raised, joined or running */
 uint64_t hc_engine_memory(const hc_engine *);      /* bytes held */
-const char *hc_engine_validate(const hc_engine *); /* NULL, or the invariant that does not hold, in words */
+const char *hc_engine_validate(const hc_engine *); /* NULL, or a text with the violated invariant */
 
 /* ---- figures ------------------------------------------------------------------------------------- */
 
-/* A counter has one writer and any number of readers, which may read it at any time: to the processor both are plain
- * moves. A reader that has seen the end of a handle sees what was counted before it. */
+/* A counter has one writer and any number of readers, at any time; both are plain moves for the processor. A reader
+ * that has seen the end of a handle sees all earlier counts. */
 typedef _Atomic uint64_t hc_counter;
 static inline void hc_count(hc_counter *counter, uint64_t n) {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);

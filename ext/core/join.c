@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * join.c - ranks that have nothing more to give: they complete every request of the others until all have
- * joined.
+ * join.c - ranks without further requests: they take part in every request of the others until all have joined.
  *
- * A join whose rank still has requests under way is loose: an entry that frees slots makes that rank raise them
- * anew, and until that has risen the others must not take it for one that has everything. So such an entry
- * voids loose joins everywhere, and they follow the re-raised requests. Without this a request of a joined rank
- * can be left behind at JOINALL, or run against a signature that was never compared with its own.
+ * A join is loose if its rank still has raised requests: an entry that frees slots makes that rank raise them again,
+ * and until then the others must not count it as having everything. So such an entry voids loose joins everywhere, and
+ * the ranks join again after the re-raised requests. Otherwise a request of a joined rank could be left over at
+ * JOINALL, or run with a signature that was never compared with its own.
  */
 #include "core/join.h"
 
@@ -48,7 +47,7 @@ void hc__join(hc__set *s, uint64_t ticket) {
     hc__leave_check(s);
 }
 
-/* A join follows what its rank has behind a refusal, too. */
+/* A join comes after all requests of its rank, also those that wait for a refusal. */
 void hc__join_owed(hc__set *s) {
     if (s->joins.is_owed)
         raise_join(s);

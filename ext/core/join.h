@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * join.h - ranks that have nothing more to give.
+ * join.h - ranks without further requests.
  *
- * A join is firm if its rank has nothing pending. Otherwise it is loose: void when slots are freed, and then made anew,
- * because the rank may have to raise requests again (L5).
+ * A join is firm if its rank has nothing pending. Otherwise it is loose: it is void when slots are freed, and the rank
+ * joins again, because it may have to raise requests again (L5).
  */
 #ifndef HC_CORE_JOIN_H
 #define HC_CORE_JOIN_H
@@ -12,19 +12,19 @@
 
 typedef struct hc__joins {
     uint32_t *firm, *loose;       /* joined ranks of each source */
-    uint32_t out_firm, out_loose; /* to go up; at the root: all that are joined */
+    uint32_t out_firm, out_loose; /* to send up; at the root: all joined ranks */
     int32_t last;                 /* set rank of the last one to join */
     uint8_t joined;               /* this rank has joined */
     uint8_t is_loose;             /* ... and had requests pending at that time (L5) */
-    uint8_t flush_owed;           /* a caller waits for what cannot be raised before JOINALL */
-    uint8_t is_owed;              /* this rank's join follows what is behind a refusal */
+    uint8_t flush_owed;           /* a caller waits for a request that cannot be raised before JOINALL */
+    uint8_t is_owed;              /* this rank joins after the requests that wait for a refusal */
     uint64_t ticket, since;
 } hc__joins;
 
 void hc__join(hc__set *, uint64_t ticket);
 void hc__join_void(hc__set *);              /* T6: loose joins, when slots are freed */
 void hc__join_again(hc__set *);             /* L5: this rank's, if it is loose */
-void hc__join_owed(hc__set *);              /* a refusal has been agreed on */
+void hc__join_owed(hc__set *);              /* call it when a refusal is agreed */
 void hc__join_all(hc__set *, int32_t last); /* L6 */
 
 #endif

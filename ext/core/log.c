@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c - applies entries. Everything here depends on the log alone: not on times, sizes or pending requests.
+ * log.c - applies entries. Everything here depends only on the log: not on times, sizes or pending requests.
  */
 #include "core/log.h"
 
@@ -40,7 +40,7 @@ static void free_conflicting(hc__set *s, hc__column_view column) {
 
 /* ---- L2 ------------------------------------------------------------------------------------------ */
 
-/* This rank's share of a commit: its own raised request, or none because it has joined. */
+/* This rank's request in a commit; none if it has joined. */
 static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase, int32_t slot) {
     hc__name *record = &s->names.at[name];
     if (record->phase != phase || record->raised_slot != slot)
@@ -123,7 +123,7 @@ static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own_name, const 
     if (s->engine->config.cache_capacity && hc__slot_find(s, name, sig->bytes, sig->nbytes) < 0)
         hc__slot_assign(s, name, sig);
     *agreed = (hc__agreed){.sig = sig, .name = own_name};
-    hc__sig_unref(s->engine, sig); /* lives until the next step, or as long as its slot */
+    hc__sig_unref(s->engine, sig); /* it lives until the next step, or as long as its slot */
     hc_count(&s->engine->counters.first_commits, 1);
     return 1;
 }

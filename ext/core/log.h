@@ -7,6 +7,6 @@
 
 #include "core/entry.h"
 
-void hc__log_apply(hc__set *, const hc__entry *); /* one that has been checked */
+void hc__log_apply(hc__set *, const hc__entry *); /* the entry must be checked */
 
 #endif

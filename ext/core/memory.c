@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c - the engine's memory: what lasts, and scratch memory that lives until the next step.
+ * memory.c - the engine's memory: permanent memory, and scratch memory that lives until the next step.
  *
- * When memory runs out, that is noted (starved) and becomes one failure of the World at the end of the step, because a
- * rank that has missed a part of an entry must not go on.
+ * When memory runs out, the engine sets `starved` and breaks the World at the end of the step, because a rank that has
+ * applied only a part of an entry must not go on.
  */
 #include "core/memory.h"
 #include "core/reserve.h"
@@ -78,7 +78,7 @@ static void drop_block(hc_engine *e, hc__scratch_block *block) {
     hc_free(block);
 }
 
-/* The newest block is the largest: it alone is kept, unless it is too large to keep. */
+/* Keeps only the newest block, which is the largest, unless it is too large. */
 void hc__scratch_reset(hc_engine *e) {
     hc__scratch_block *block = e->scratch;
     if (block) {

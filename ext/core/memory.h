@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.h - memory that lasts, and scratch memory that lives until the next step.
+ * memory.h - permanent memory, and scratch memory that lives until the next step.
  */
 #ifndef HC_CORE_MEMORY_H
 #define HC_CORE_MEMORY_H
 
 #include "core/base.h"
 
-/* Memory that lives until freed, zeroed and counted. NULL: none is left, and the engine will fail (starved). */
+/* Memory that lives until hc__free(), zeroed and counted. NULL: out of memory, and the engine will fail (starved). */
 void *hc__alloc(hc_engine *, size_t bytes);
 void hc__free(hc_engine *, void *, size_t bytes);
 void *hc__resize(hc_engine *, void *, size_t old_bytes, size_t new_bytes); /* frees nothing when it fails */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * message.c - takes a message to the part of a set that reads it, if its sender may send it.
+ * message.c - checks the sender of a message and passes it to the part of the set that reads it.
  */
 #include "core/message.h"
 
@@ -14,7 +14,7 @@
 
 #define EARLY_BYTES (1u << 20)
 
-/* Keeps a message for a set that its sender has added sooner than this rank. */
+/* Keeps a message for a set that its sender has added before this rank. */
 static int keep_early(hc_engine *e, uint32_t wire, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     if (nbytes > EARLY_BYTES - e->early_bytes)
         return HC_BAD_MESSAGE;
@@ -67,7 +67,7 @@ int hc__message(hc_engine *e, int32_t peer, const uint8_t *bytes, size_t nbytes)
     hc__set *s = set_called(e, wire);
     if (s)
         return for_set(s, message, peer, bytes, nbytes);
-    int is_over = wire / HC_MAX_SETS < e->over[wire % HC_MAX_SETS]; /* no message of it matters any more */
+    int is_over = wire / HC_MAX_SETS < e->over[wire % HC_MAX_SETS]; /* messages of an ended set are ignored */
     return is_over ? 0 : keep_early(e, wire, peer, bytes, nbytes);
 }
 

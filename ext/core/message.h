@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * message.h - takes control messages in.
+ * message.h - receives control messages.
  */
 #ifndef HC_CORE_MESSAGE_H
 #define HC_CORE_MESSAGE_H
 
 #include "core/base.h"
 
-/* A message for a set that is not here yet. */
+/* A message for a set that this rank has not added yet. */
 typedef struct hc__early {
     struct hc__early *next;
     int32_t peer;
@@ -17,7 +17,7 @@ typedef struct hc__early {
 } hc__early;
 
 int hc__message(hc_engine *, int32_t peer, const uint8_t *, size_t);
-void hc__early_replay(hc_engine *, uint32_t set); /* what came before this set was here */
+void hc__early_replay(hc_engine *, uint32_t set); /* handles messages that arrived before the set was added */
 void hc__early_free(hc_engine *);
 
 #endif

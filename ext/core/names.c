@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c - the names that this rank has heard of in a set: a hash table with open addressing, whose records keep their
- * index. A record lives while a slot, an own request or a first announcement holds it.
+ * names.c - the names that this rank knows in a set: a hash table with open addressing, whose records keep their index.
+ * A record lives while a slot, a request of this rank or a first announcement uses it.
  */
 #include "core/names.h"
 
@@ -73,7 +73,7 @@ uint32_t hc__name_intern(hc__set *s, const uint64_t key[2]) {
     return fresh;
 }
 
-/* Removes a cell and moves back what would no longer be found behind the gap. */
+/* Removes a cell, and moves back cells that the gap would hide. */
 static void table_remove(hc__names *names, uint32_t name) {
     uint32_t gap = bucket_of(names, names->at[name].key);
     while (names->table[gap] != name + 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pending.c - the list of this rank's requests that are not agreed yet.
+ * pending.c - the list of this rank's pending requests.
  */
 #include "core/pending.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pending.h - this rank's requests that are not agreed yet, in the order in which they were enqueued.
+ * pending.h - this rank's pending requests, not agreed yet, in the order of their enqueue.
  *
- * The older part of the list has been raised, the newer part has not.
+ * The older part of the list is raised, the newer part is not.
  */
 #ifndef HC_CORE_PENDING_H
 #define HC_CORE_PENDING_H
@@ -13,7 +13,7 @@ typedef struct hc__pending {
     uint32_t oldest, newest; /* names */
     uint32_t unraised;       /* the first that is not raised */
     uint32_t nwaited;        /* requests that a caller waits for */
-    uint32_t nbehind;        /* requests and refusals behind a refusal of the same name */
+    uint32_t nbehind;        /* requests and refusals that wait for a refusal of the same name */
     uint64_t unraised_bytes;
 } hc__pending;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * query.c - the questions that are under way at this node.
+ * query.c - the open stall queries at this node of the tree.
  */
 #include "core/query.h"
 
@@ -9,8 +9,8 @@
 #include "core/text.h"
 #include "core/wire.h"
 
-#define MAX_QUERIES 8u       /* per set; what is beyond is asked again later */
-#define PATIENCE 4000000000u /* ns that the root gives its children at most */
+#define MAX_QUERIES 8u       /* per set; further queries are repeated later */
+#define PATIENCE 4000000000u /* ns: the longest time that the root gives its children */
 
 const uint64_t hc__join_key[2] = {0, 0};
 

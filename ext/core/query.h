@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * query.h - stall queries, which ask which ranks are awaited: as records and as messages.
+ * query.h - stall queries (which ranks are awaited?): their records and messages.
  */
 #ifndef HC_CORE_QUERY_H
 #define HC_CORE_QUERY_H
@@ -9,7 +9,7 @@
 
 #define HC__LISTED 16 /* ranks that a report names */
 
-/* A question under way: which ranks lack the item with this key (0, 0: which have not joined)? */
+/* An open query: which ranks lack the item with this key (0, 0: which have not joined)? */
 typedef struct hc__query {
     struct hc__query *next;
     uint64_t key[2];
@@ -22,7 +22,7 @@ typedef struct hc__query {
     int32_t world_ranks[HC__LISTED]; /* the same ranks in the World */
     int32_t silent_rank;             /* World rank of the first silent child */
     uint8_t collecting;
-    uint64_t bits[]; /* two sets of sources: those that ask, and those that have not answered */
+    uint64_t bits[]; /* two sets of sources: the askers, and the sources without an answer */
 } hc__query;
 
 /* A stall that a rank was told to print. */
@@ -36,7 +36,7 @@ typedef struct hc__stall {
     uint32_t nqueries;
     uint32_t asked_times;
     uint64_t next_ask, asked_ticket;  /* the request that next_ask is about */
-    uint8_t told_silent;              /* the last report of that request named the ranks that are silent */
+    uint8_t told_silent;              /* the last report of that request named the silent ranks */
     char *last_report;                /* HC__TEXT bytes, or NULL */
     hc__printed printed[HC__PRINTED]; /* at the root */
 } hc__stall;
@@ -44,7 +44,7 @@ typedef struct hc__stall {
 extern const uint64_t hc__join_key[2];
 int hc__query_is_join(const uint64_t key[2]);
 hc__query *hc__query_find(const hc__set *, const uint64_t key[2]);
-hc__query *hc__query_find_or_make(hc__set *, const uint64_t key[2]); /* NULL: there are too many, or no memory */
+hc__query *hc__query_find_or_make(hc__set *, const uint64_t key[2]); /* NULL: too many, or out of memory */
 void hc__query_drop(hc__set *, hc__query *);
 uint64_t hc__query_patience(const hc__set *); /* ns that the root gives its children to answer */
 int hc__query_asks(const hc__query *, uint32_t source);
@@ -52,13 +52,13 @@ void hc__query_add_asker(hc__query *, uint32_t source);
 uint64_t *hc__query_unanswered(const hc__set *, hc__query *);
 int hc__query_has(const uint64_t *sources, uint32_t source);
 void hc__query_clear_unanswered(const hc__set *, hc__query *);
-uint64_t hc__query_deadline(const hc__set *); /* of the first that runs out */
+uint64_t hc__query_deadline(const hc__set *); /* the earliest deadline */
 
-/* Drops what is asked about an item that is agreed now. */
+/* Drops the query about an item that is agreed now. */
 void hc__query_forget(hc__set *, const uint64_t key[2]);
 void hc__queries_free(hc__set *);
 
-/* A message about `key` with room for `more` bytes, which belong at *p. NULL: no memory. */
+/* A message about `key` with room for `more` bytes at *p. NULL: out of memory. */
 uint8_t *hc__query_message(hc__set *, int message, const uint64_t key[2], size_t more, uint8_t **p);
 uint8_t *hc__write_ranks(uint8_t *, const int32_t *ranks, uint32_t n);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * raise.c - tells the tree what is pending here. When this happens is a local choice: a caller waits (R1), a batch is
- * full (R2, enqueue.c), or a short time has passed (R3, step.c). Everything that is pending is raised then, because a
- * bound on how many names may be raised would deadlock ranks that work in different orders.
+ * raise.c - raises the pending requests of this rank. The rank chooses when: a caller waits (R1), a batch is full (R2,
+ * enqueue.c), or a short time has passed (R3, step.c). Then it raises all pending requests, because a limit on raised
+ * names would deadlock ranks that work in different orders.
  */
 #include "core/raise.h"
 
@@ -70,7 +70,7 @@ static void mark(hc__set *s, hc__name *record) {
     s->pending.nwaited++;
 }
 
-/* Goes from the newest request back to the first that has been marked before. */
+/* Goes from the newest request back to the first one that is already marked. */
 static void mark_all(hc__set *s) {
     for (uint32_t name = s->pending.newest; name != HC__NONE && !s->names.at[name].waited;
          name = s->names.at[name].older)
@@ -83,7 +83,7 @@ static void mark_ticket(hc__set *s, uint64_t ticket) {
             mark(s, &s->names.at[name]);
 }
 
-/* R1. With a ticket, only the stall clock of that request starts. */
+/* R1. With a ticket, starts only the stall clock of that request. */
 void hc__flush(hc_engine *e, uint64_t ticket) {
     for (uint32_t i = 0; i < e->nsets; i++) {
         hc__set *s = e->sets[i];
@@ -98,7 +98,7 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
     }
 }
 
-/* L5: raises again what was raised on a slot that this entry freed. */
+/* L5: raises again the requests whose slots this entry has freed. */
 void hc__raise_again(hc__set *s) {
     for (uint32_t name = s->pending.oldest; name != HC__NONE && name != s->pending.unraised;
          name = s->names.at[name].newer) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * raise.h - tells the tree what is pending here.
+ * raise.h - raises the pending requests of this rank.
  */
 #ifndef HC_CORE_RAISE_H
 #define HC_CORE_RAISE_H
@@ -9,7 +9,7 @@
 
 void hc__raise_all(hc__set *);
 void hc__raise_everywhere(hc_engine *);          /* the same in all sets */
-void hc__raise_behind(hc__set *, uint32_t name); /* a request whose refusal is agreed on */
+void hc__raise_behind(hc__set *, uint32_t name); /* requests that waited for a refusal, which is agreed now */
 void hc__raise_again(hc__set *);                 /* L5; the join of this rank follows */
 void hc__flush(hc_engine *, uint64_t ticket);    /* R1. 0: a caller waits for everything */
 

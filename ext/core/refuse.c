@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * refuse.c - calls that this rank has refused before they were requests.
+ * refuse.c - calls that this rank has refused before they became requests.
  *
- * The other ranks make the call that this one has refused, and would wait for it; or meet this rank's next call of the
- * name, which is another one of theirs, and have wrong numbers. So a refusal is announced like a request, and is a
- * mismatch wherever it is complete, also with refusals alone. Nothing waits for it, so it is no pending request: its
- * rank may leave before it is agreed, and it has no clock. The next request of the name is raised behind it.
+ * The other ranks make the same call and would wait for this rank; or their call would match this rank's next call of
+ * the name, and give wrong numbers. So a refusal is announced like a request, and when it is complete it is a mismatch,
+ * even if all ranks refuse. No caller waits for it, so it is no pending request: its rank may leave before it is
+ * agreed, and it has no stall clock. The next request of the name is raised after it.
  */
 #include "core/refuse.h"
 
@@ -34,12 +34,12 @@ static void append(hc__set *s, uint32_t name, hc__sig *sig) {
         raise_refusal(s, name);
 }
 
-/* Not where the name has a request that is not agreed yet: that one goes on. */
+/* 0: the name has a request that is not agreed yet, which goes on. */
 static int may_refuse(const hc__name *record) {
     return record->phase == HC__ABSENT || record->phase == HC__RUNNING;
 }
 
-/* Where no memory is left the World breaks (starved): nobody else would tell the others of the refusal. */
+/* Without memory the World breaks (starved), because the other ranks would not learn of the refusal. */
 void hc__refuse(hc__set *s, const hc_request *request) {
     hc_engine *e = s->engine;
     hc_request refusal = {.name = request->name,

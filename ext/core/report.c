@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c - the answer to a stall query in words, from the root down to all ranks that asked.
+ * report.c - sends the answer to a stall query, as text, from the root to all ranks that asked.
  *
- * The root says which ranks are awaited. Each asker itself adds what waits, and for how long by now: a question may
- * have lain for long before a rank that did not look, and its name may stand for a later request meanwhile.
+ * The root's text names the awaited ranks. Each asker adds its own request and the time of its wait: the query may have
+ * been delayed by a rank that did not poll, and the name may belong to a later request meanwhile.
  */
 #include "core/report.h"
 
@@ -17,9 +17,9 @@
 #include "core/who.h"
 #include "core/wire.h"
 
-/* ---- in words (at the root) ---------------------------------------------------------------------- */
+/* ---- the text (at the root) ---------------------------------------------------------------------- */
 
-#define LOCATED 4 /* so many ranks of a list are named with host and pid */
+#define LOCATED 4 /* ranks of a list that are named with host and pid */
 
 static void put_ranks(const hc__set *s, hc__text *text, const int32_t *ranks, const int32_t *world_ranks, uint32_t n,
                       uint32_t of) {
@@ -89,7 +89,7 @@ void hc__report_write(const hc__set *s, const hc__query *q, char text[HC__TEXT],
 
 /* ---- down ---------------------------------------------------------------------------------------- */
 
-/* Says what this rank waits for and how long. 0: it does not wait for this item any more. */
+/* Adds this rank's request and the time of its wait. 0: it does not wait for this item any more. */
 static int put_wait(const hc__set *s, hc__text *text, const uint64_t key[2]) {
     uint32_t name = hc__name_find(s, key);
     const hc__name *record = name == HC__NONE ? NULL : &s->names.at[name];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.c - signatures: what all ranks must agree on about a request, as bytes.
+ * request.c - signatures: the part of a request that all ranks must agree on, as bytes.
  *
- * Two requests agree exactly when their bytes are equal, so agreement is memcmp everywhere, and these bytes travel. One
- * function judges bytes, whether they come from a caller or from the wire.
+ * Two requests agree exactly if their bytes are equal, so all comparisons are memcmp, and messages carry these bytes.
+ * One function checks the bytes, from a caller or from a message.
  */
 #include "core/request.h"
 
@@ -12,11 +12,11 @@
 #include "core/wire.h"
 
 #define HAS_TYPE 0x80                 /* beside a dtype: the length and the text of a type follow */
-#define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name, the tensors, and the words of a refusal */
+#define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name, the tensors, and the text of a refusal */
 
 /* ---- request to bytes ---------------------------------------------------------------------------- */
 
-/* Checks what must hold before the tensors may be walked at all. Returns what is wrong, or NULL. */
+/* Checks what the walk over the tensors relies on. Returns an error text, or NULL. */
 static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     if (!request->name || request->name_len == 0)
         return "a request must have a name";
@@ -42,7 +42,7 @@ static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     return NULL;
 }
 
-/* Judges this rank's own rows, which are not in the signature. Returns what is wrong, or NULL. */
+/* Checks this rank's rows, which are not in the signature. Returns an error text, or NULL. */
 static const char *refuse_rows(const hc_request *request) {
     for (uint32_t i = 0; i < request->ntensors; i++) {
         const hc_tensor *tensor = &request->tensors[i];
@@ -123,9 +123,9 @@ const char *hc__sig_encode(hc_engine *e, const hc_request *request, hc__sig_view
     return NULL;
 }
 
-/* ---- bytes, judged ------------------------------------------------------------------------------- */
+/* ---- checking bytes ------------------------------------------------------------------------------ */
 
-/* All of a tensor but its dimensions, which go to `dims` when they are read. */
+/* Reads a tensor without its dimensions, which the caller reads into `dims`. */
 static hc_tensor read_tensor(hc__reader *r) {
     uint8_t dtype = hc__read8(r), ndim = hc__read8(r);
     uint8_t type_len = dtype & HAS_TYPE ? hc__read8(r) : 0;

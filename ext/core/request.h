@@ -2,7 +2,7 @@
  *
  * request.h - signatures: the part of a request that all ranks must agree on.
  *
- * A signature is kept as bytes that are equal exactly when it is equal, and decoded once. Own request, first
+ * A signature is kept as bytes, which are equal exactly if signatures are equal, and decoded once. Request, first
  * announcement, slot and batch share one object.
  */
 #ifndef HC_CORE_REQUEST_H
@@ -11,7 +11,7 @@
 #include "core/base.h"
 
 #define HC__MAX_SIGNATURE (1u << 26) /* bytes */
-#define HC__WHY_REFUSED 512          /* bytes of the words of a refusal */
+#define HC__WHY_REFUSED 512          /* bytes of the text of a refusal */
 
 typedef struct hc__sig hc__sig;
 struct hc__sig {
@@ -19,14 +19,14 @@ struct hc__sig {
     uint32_t refs;
     uint32_t nbytes;
     uint32_t size;       /* of this block */
-    uint64_t fuse_class; /* requests of one class may share a batch; 0: of no class */
+    uint64_t fuse_class; /* requests of one class may share a batch; 0: none may */
     uint64_t payload;    /* bytes of all tensors */
     const uint8_t *bytes;
-    hc__sig *next;      /* that is dead; or that this rank has refused, of the same name */
+    hc__sig *next;      /* in the list of dead signatures, or of this rank's refusals of a name */
     hc_request request; /* ticket 0; points into this block */
 };
 
-typedef struct hc__sig_view { /* points into the bytes that were judged */
+typedef struct hc__sig_view { /* points into the checked bytes */
     const uint8_t *bytes;
     uint32_t nbytes;
     const uint8_t *name;
@@ -36,7 +36,7 @@ typedef struct hc__sig_view { /* points into the bytes that were judged */
     uint8_t operation, is_refusal, is_counted;
 } hc__sig_view;
 
-/* Several tensors that are agreed and completed as one, or a single one that was asked for in this way. */
+/* 1: several tensors that are agreed and completed together, or one tensor that was requested as a group. */
 static inline int hc__is_group(const hc_request *request) {
     return request->ntensors > 1 || (request->flags & HC_REQUEST_GROUP);
 }
@@ -45,11 +45,11 @@ static inline int hc__is_refusal(const hc_request *request) {
     return request->flags & HC_REQUEST_REFUSED;
 }
 
-/* Writes a request as bytes, which live until the next call. Returns why it is invalid, or NULL. */
+/* Encodes a request; the bytes live until the next call. Returns an error text, or NULL. */
 const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);
-/* Judges bytes wholly and fills the view. Returns what is wrong, or NULL. `set_size` bounds the root. */
+/* Checks all bytes and fills the view. Returns an error text, or NULL. `set_size` bounds the root. */
 const char *hc__sig_check(const uint8_t *, size_t, int32_t set_size, hc__sig_view *);
-/* Copies and decodes bytes that have been judged. The caller owns the one reference. NULL: no memory. */
+/* Copies and decodes checked bytes. The caller owns the only reference. NULL: out of memory. */
 hc__sig *hc__sig_new(hc_engine *, const hc__sig_view *, const uint64_t key[2]);
 hc__sig *hc__sig_ref(hc__sig *);
 void hc__sig_unref(hc_engine *,

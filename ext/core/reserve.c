@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reserve.c - blocks of one region, first fit. It is slow, and used only when malloc() fails.
+ * reserve.c - allocates blocks of one region, first fit. It is slow, and used only when malloc() fails.
  */
 #include "core/reserve.h"
 
@@ -11,9 +11,9 @@
 
 #define LINE 64u /* of a cache; the region begins at one */
 
-/* In front of each block, a line long; the blocks follow each other without gaps. */
+/* The header of a block, one cache line long; blocks follow each other without gaps. */
 typedef struct block {
-    size_t bytes; /* behind this line, a multiple of a line */
+    size_t bytes; /* after the header, a multiple of a line */
     size_t used;
 } block;
 
@@ -59,7 +59,7 @@ int hc_reserve_exists(void) {
     return atomic_load(&region) != NULL;
 }
 
-/* The free blocks behind this one become a part of it. */
+/* Merges the block with the free blocks after it. */
 static void merge(block *b) {
     for (block *after = next(b); is_ours(after) && !after->used; after = next(b))
         b->bytes += LINE + after->bytes;

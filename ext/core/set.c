@@ -61,7 +61,7 @@ static int reserve(hc_engine *e, uint32_t id) {
     return 1;
 }
 
-/* Bytes of a set, its children and its counters, which are one block. */
+/* Bytes of a set, with its children and counters in the same block. */
 static size_t size_of(int32_t nchildren) {
     return sizeof(hc__set) + (size_t)nchildren * sizeof(hc_child) + 2 * ((size_t)nchildren + 1) * sizeof(uint32_t);
 }
@@ -73,7 +73,7 @@ static uint32_t edges(const hc_engine *e) {
     return n;
 }
 
-/* A failure needs one action per edge and a few more: FAILED, WAKE_AT, and those of the event of the same step. */
+/* A failure needs one action per edge and a few more: FAILED, WAKE_AT, and those of the step's event. */
 #define LAST_ACTIONS 4
 
 int hc__set_add(hc_engine *e, const hc_set_config *c) {
@@ -85,7 +85,7 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     int room = reserve(e, c->set) && hc__act_reserve(e, edges(e) + (uint32_t)c->nchildren + 1 + LAST_ACTIONS);
     hc__set *s = room ? hc__alloc(e, size_of(c->nchildren)) : NULL;
     if (!s) {
-        e->starved = 0; /* the set is refused as a whole, so nothing has to fail */
+        e->starved = 0; /* the set is refused as a whole, so the World need not fail */
         return HC_NO_MEMORY;
     }
     set_init(e, s, c);

@@ -5,9 +5,9 @@
  * A signature gets the lowest free slot; if there is none, the least recently used one is evicted. This happens only
  * while an entry is applied, so slots, their order and their generations are a function of the log.
  *
- * A name has one slot for each of its last signatures, because programs alternate them under one name (all
- * unnamed blocking calls have the same). Their number is bounded, so that sizes that
- * never come again do not push the names of a training step out of the cache.
+ * A name has one slot for each of its last signatures, because programs alternate signatures under one name (all
+ * unnamed blocking calls share a name). Their number is limited, so that sizes that never repeat do not evict the names
+ * of a training step.
  */
 #include "core/slots.h"
 
@@ -28,7 +28,7 @@ static int grow(hc__set *s) {
     s->slots.rows = rows;
     hc__slot *at = hc__resize(s->engine, s->slots.at, old * slots, (old + 1) * slots);
     if (!at) {
-        s->engine->bytes -= row; /* the larger block stays; the next growth counts it again */
+        s->engine->bytes -= row; /* the larger block stays allocated; the next growth counts it */
         return 0;
     }
     s->slots.at = at;
@@ -78,7 +78,7 @@ uint32_t hc__slots_per_name(const hc__set *s) {
     return given ? given : HC__SLOTS_PER_NAME;
 }
 
-/* Returns the least recently used slot of a name that may have no more of them, or -1. */
+/* If the name has its maximum of slots, returns the least recently used one; else -1. */
 static int32_t one_too_many(const hc__set *s, uint32_t name) {
     int32_t slot = s->names.at[name].slot;
     uint32_t n = slot >= 0;

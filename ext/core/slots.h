@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.h - the cache of agreed signatures, and what has risen of each.
+ * slots.h - the cache of agreed signatures, and which sources have raised each.
  *
- * Everything that many ranks may have at once is a column of bits. A row is one 64-bit word of each column: 64 slots.
+ * Each state of a slot is a column of bits. A row is one 64-bit word of each column: 64 slots.
  */
 #ifndef HC_CORE_SLOTS_H
 #define HC_CORE_SLOTS_H
@@ -17,15 +17,15 @@ typedef struct hc__slot {
     int32_t next;         /* the next slot of this name, more recently used first; -1: the last */
 } hc__slot;
 
-/* The columns of a row. HC__HAVE is the first of one column for each source. */
+/* The columns of a row. From HC__HAVE on there is one column per source. */
 enum hc__column {
     HC__USED,
     HC__SENT,          /* risen from here, not yet committed */
-    HC__OUT,           /* to go up with the next message; at the root: ready */
-    HC__ROOTED,        /* rooted operations: the root itself has raised it */
+    HC__OUT,           /* to send up with the next message; at the root: ready */
+    HC__ROOTED,        /* rooted operations: the root rank has raised it */
     HC__NEEDS_ROOT,    /* rooted operations */
-    HC__RIVALS,        /* its name has another slot, or a first announcement under way */
-    HC__CONFLICT_SENT, /* members have raised it and a rival: once a generation */
+    HC__RIVALS,        /* its name has another slot, or a first announcement in the tree */
+    HC__CONFLICT_SENT, /* members have raised it and a rival; once per generation */
     HC__CONFLICT_OUT,
     HC__GONE, /* freed by the entry that is being applied */
     HC__HAVE
@@ -58,9 +58,9 @@ int32_t hc__slot_find(const hc__set *, uint32_t name, const uint8_t *sig, uint32
 uint32_t hc__slots_per_name(const hc__set *);                                               /* at most */
 int hc__slot_assign(hc__set *, uint32_t name, hc__sig *); /* takes a reference; 0 or NO_MEMORY */
 void hc__slot_free(hc__set *, int32_t slot);
-void hc__slot_touch(hc__set *, int32_t slot);       /* it is the most recently used one now */
+void hc__slot_touch(hc__set *, int32_t slot);       /* makes it the most recently used one */
 int hc__slot_raised(const hc__set *, int32_t slot); /* by any source */
-void hc__slots_compare(hc__set *, uint32_t name);   /* sets RIVALS anew: the items of this name are others now */
+void hc__slots_compare(hc__set *, uint32_t name);   /* recomputes RIVALS after the items of this name have changed */
 void hc__slots_clear_gone(hc__set *);
 void hc__slots_free(hc__set *);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall.c - reports a wait that lasts long, and breaks the World when it lasts longer than the limit.
+ * stall.c - reports long waits, and breaks the World when a wait exceeds the limit.
  *
- * The clock of a request runs from when a caller began to wait. If the request is not agreed yet, this rank asks over
- * the tree which ranks are awaited (stall_query.c). If it is agreed and does not end, the data transport is at fault.
+ * The clock of a request starts when a caller begins to wait. If the request is not agreed yet, this rank asks over the
+ * tree which ranks are awaited (stall_query.c). If it is agreed and does not end, the data transport is at fault.
  *
- * A rank that is stopped or cut off may be the one that should answer. So each rank also reports by itself which ranks
- * give no sign of life, as soon as its driver knows (HC_EV_SILENT).
+ * A stopped or unreachable rank cannot answer. So each rank also reports the ranks without a sign of life, as soon as
+ * its driver knows them (HC_EV_SILENT).
  */
 #include "core/stall.h"
 
@@ -23,7 +23,7 @@
 
 #define MOST_DOUBLINGS 6 /* of the time from one report to the next */
 
-/* What a caller waits for: the oldest raised request that has a waiter, else the join. */
+/* The target of a wait: the oldest raised request with a waiter, else the join. */
 typedef struct target {
     uint64_t ticket, since; /* ticket 0: nothing */
     const hc__name *record; /* NULL: the join */
@@ -107,8 +107,8 @@ static void describe_running(const hc__set *s, hc__text *text) {
     }
 }
 
-/* Reports `text`, with the ranks that are silent: then every rank prints it, else those that `prints` says. Returns
- * whether there are silent ranks. */
+/* Reports `text`. If there are silent ranks, adds them, every rank prints, and the result is 1; else a rank prints if
+ * `prints`. */
 static uint8_t report(hc__set *s, hc__text *text, int prints) {
     const char *silent = s->engine->silent;
     if (silent) {
@@ -179,7 +179,7 @@ void hc__stall_tick(hc__set *s) {
     hc__stall_query_tick(s);
 }
 
-/* The waits that have been reported already: which ranks are silent was not known then. */
+/* Repeats the reports that did not name the silent ranks, which are known only now. */
 static void report_late(hc__set *s) {
     target t = find_target(s);
     if (t.ticket && t.ticket == s->stall.asked_ticket && !s->stall.told_silent)

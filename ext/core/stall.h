@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall.h - a wait that lasts reports itself, and ends the World beyond a limit.
+ * stall.h - reports long waits, and breaks the World beyond a limit.
  */
 #ifndef HC_CORE_STALL_H
 #define HC_CORE_STALL_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stall_query.c - which ranks are awaited? A rank that waits asks up the tree, the root asks down, answers are added up
- * on their way to the root, and the root reports to all ranks that asked.
+ * stall_query.c - finds the awaited ranks. A waiting rank sends a query up the tree, the root sends probes down, the
+ * nodes add up the answers on the way to the root, and the root reports to all ranks that asked.
  *
  *     STALL_QUERY   child -> parent ... root     key: a rank has waited long for this item
  *     STALL_PROBE   parent -> child              key, time to answer; to children that lack the item
  *     STALL_ANSWER  child -> parent              key, how many lack it, how many are silent, a bounded list
  *     STALL_REPORT  parent -> child that asked   key, reporter, how many, the list, text
  *
- * Nothing is kept or sent before a rank asks. A child that does not answer in time is reported as silent with all that
- * is below it.
+ * Nothing is kept or sent before a rank asks. A child that does not answer in time is reported as silent, with its
+ * whole subtree.
  */
 #include "core/stall_query.h"
 
@@ -54,7 +54,7 @@ static void send_answer(hc__set *s, const hc__query *q) {
 
 /* ---- collecting ---------------------------------------------------------------------------------- */
 
-static void list_rank(hc__query *q, int32_t rank, int32_t world_rank) { /* the lowest ones, in ascending order */
+static void list_rank(hc__query *q, int32_t rank, int32_t world_rank) { /* keeps the lowest ranks, in ascending order */
     uint32_t at = q->nranks;
     while (at > 0 && q->ranks[at - 1] > rank)
         at--;
@@ -69,8 +69,9 @@ static void list_rank(hc__query *q, int32_t rank, int32_t world_rank) { /* the l
     q->world_ranks[at] = world_rank;
 }
 
-/* The clocks of the waiters run out a little apart, and each waiter asks, but only one of the answers is printed. A
- * waiter asks again after twice the warning, so a stall that lasts is printed again. */
+/* 1: a report of this stall was printed recently. The clocks of the waiters end at slightly different times and each
+ * waiter asks, but only one answer should be printed. A waiter asks again after twice the warning time, so a lasting
+ * stall is printed again. */
 static int is_printed(hc__set *s, const uint64_t key[2]) {
     uint64_t now = s->engine->now, warning = s->engine->config.stall_warning;
     hc__printed *oldest = s->stall.printed;
@@ -122,7 +123,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
     q->lacking = q->silent = q->nranks = q->unanswered = 0;
     q->deadline = hc__later(s->engine->now, budget);
     s->engine->retime = 1;
-    hc__raise_all(s); /* what is asked for may be pending here */
+    hc__raise_all(s); /* the item may be pending here */
     if (lacks(s, q->key, 0)) {
         q->lacking = 1;
         list_rank(q, s->set_rank, s->engine->config.rank);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.h - the state of an engine and of its sets, made of the parts that the files beside it own.
+ * state.h - the state of an engine and of its sets, composed of the parts of the other files.
  *
- * A set holds names; a name may have slots (signatures agreed before), an own request, and a first announcement under
- * way.
+ * A set has names; a name may have slots (signatures agreed before), a request of this rank, and a first announcement
+ * in the tree.
  */
 #ifndef HC_CORE_STATE_H
 #define HC_CORE_STATE_H
@@ -26,7 +26,7 @@ struct hc__set {
     hc_engine *engine;
     hc__set *next_dirty;
     uint8_t dirty;
-    uint32_t id, wire; /* number; with its generation: what messages call it */
+    uint32_t id, wire; /* number; wire: number with generation, in messages */
     int32_t set_rank, set_size, parent, nchildren;
     hc_child *children;
     uint32_t nsources; /* source 0: this rank; 1..: the children */
@@ -60,7 +60,7 @@ struct hc_engine {
 
     hc__actions actions;
     hc__scratch_block *scratch;
-    hc__sig *dead;    /* signatures to be freed at the next step */
+    hc__sig *dead;    /* signatures to free at the next step */
     uint8_t *encoded; /* hc__sig_encode writes here */
     size_t encoded_room;
 
@@ -68,12 +68,12 @@ struct hc_engine {
     uint8_t retime;  /* deadlines may have changed */
     uint8_t starved; /* memory ran out in this step */
     hc__failure failure;
-    char *silent; /* HC__TEXT bytes, or NULL: the ranks that give no sign of life (HC_EV_SILENT) */
+    char *silent; /* HC__TEXT bytes: the ranks without a sign of life (HC_EV_SILENT); or NULL */
     uint64_t bytes;
     hc__counters counters;
 };
 
-/* Something is to be sent or committed when the step ends. */
+/* Notes that the set must send or commit at the end of the step. */
 static inline void hc__touch(hc__set *s) {
     if (s->dirty)
         return;
@@ -87,7 +87,7 @@ static inline hc__set *hc__set_find(const hc_engine *e, uint32_t id) {
     return id < e->nsets ? e->sets[id] : NULL;
 }
 
-/* The source that a child is, or 0: it is no child. */
+/* The source number of a child; 0: it is no child. */
 static inline uint32_t hc__set_source(const hc__set *s, int32_t peer) {
     for (int32_t i = 0; i < s->nchildren; i++)
         if (s->children[i].rank == peer)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c - names and texts of the codes in hc.h, drawn from its tables.
+ * status.c - names and texts of the codes in hc.h, generated from its tables.
  */
 #include "core/hc.h"
 

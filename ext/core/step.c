@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * step.c - the engine as one function: an event in, actions out.
+ * step.c - the engine's function: takes an event, gives actions.
  */
 #include "core/actions.h"
 #include "core/commit.h"
@@ -176,7 +176,7 @@ static int dispatch(hc_engine *e, const hc_event *ev) {
     }
 }
 
-/* Sends what this step has raised, in one message per edge; at a root, makes entries of what is ready. */
+/* Sends all that this step has raised, in one message per edge; at a root, makes entries of the ready items. */
 static void settle(hc_engine *e) {
     while (e->dirty) {
         hc__set *s = e->dirty;
@@ -192,8 +192,8 @@ static void settle(hc_engine *e) {
     }
 }
 
-/* Memory is gone in the middle of an entry: batches without all of their items must not start, and what a half-applied
- * entry has raised must not be sent. The failure takes their place. */
+/* Memory is gone in the middle of an entry: incomplete batches must not start, and messages of a half-applied entry
+ * must not be sent. The failure replaces them. */
 static void withdraw(hc_engine *e) {
     hc__act_withdraw(e, HC_AC_RUN);
     hc__act_withdraw(e, HC_AC_SEND);
@@ -209,7 +209,7 @@ static void run_dry(hc_engine *e) {
     hc__put_int(&text, e->config.rank);
     hc__put(&text, " for the control plane");
     hc__fail(e, HC_NO_MEMORY, -1, words, -1);
-    e->due = 0; /* the WAKE_AT that told the driver may have been withdrawn */
+    e->due = 0; /* the last WAKE_AT may have been withdrawn */
     tell_deadline(e);
     e->starved = 0;
 }
@@ -228,7 +228,7 @@ int hc_step(hc_engine *e, const hc_event *ev, const hc_action **actions, size_t 
         tell_deadline(e);
     if (e->starved) {
         run_dry(e);
-        status = 0; /* the failure is the answer */
+        status = 0; /* the failure is the result */
     }
     *actions = e->actions.at;
     *nactions = e->actions.count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop.c - the end of a log, and the rank that brought it about.
+ * stop.c - ends a log, and records the rank that caused it.
  *
- * STOP ends a log exactly: what was committed before it runs everywhere, all else ends with one error everywhere.
- * LEAVE comes before it where a rank asks for nothing more and can wait for the others. A rank that still asks for
- * something would wait for ever, so it stops the set. Both flags bring the first rank to leave.
+ * STOP ends a log exactly: requests committed before it run on all ranks, all others end with the same error on all
+ * ranks. LEAVE comes before it if a rank has made its last request and can wait for the others. A rank with a further
+ * request would wait for ever, so it stops the set. Both flags carry the first rank to leave.
  */
 #include "core/stop.h"
 
@@ -35,7 +35,7 @@ const char *hc__shut_down_text(hc__set *s) {
     return hc__scratch_text(s->engine, buffer);
 }
 
-/* The first rank that is heard of counts, until the log says which one it was. */
+/* Keeps the first leaver that is known here, until the log has the agreed one. */
 static void tell(hc__set *s, uint8_t flag, const hc__leaver *leaver) {
     if (s->end.first_to_leave == HC__NO_RANK)
         hc__keep_leaver(s, leaver);
@@ -125,14 +125,14 @@ static void leave_when_done(hc__set *s) {
         tell(s, HC__F_LEAVE, &(hc__leaver){.rank = s->set_rank});
 }
 
-/* A rank that has left had nothing pending in this set, so what is pending now lacks that rank for ever. */
+/* A rank that has left had nothing pending in this set, so a request that is pending now would wait for it for ever. */
 void hc__leave_check(hc__set *s) {
     if (s->end.stopped)
         return;
     if (s->end.leaving)
         leave_when_done(s);
     else if (s->end.left && (s->pending.oldest != HC__NONE || s->joins.ticket))
-        stop(s, &(hc__leaver){.rank = s->end.first_to_leave}); /* which is kept already, with its words */
+        stop(s, &(hc__leaver){.rank = s->end.first_to_leave}); /* already kept, with its text */
 }
 
 void hc__leave(hc__set *s) {

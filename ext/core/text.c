@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c - puts texts for people together without the C library's formatter.
+ * text.c - builds texts for people without the C library's formatter.
  */
 #include "core/text.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.h - bounded text for people, always ended by 0.
+ * text.h - bounded text for people, always ends in 0.
  */
 #ifndef HC_CORE_TEXT_H
 #define HC_CORE_TEXT_H
@@ -14,9 +14,9 @@ typedef struct hc__text {
     size_t room, len;
 } hc__text;
 
-hc__text hc__text_on(char *buffer, size_t room); /* empty; what is put beyond `room` bytes is cut off */
+hc__text hc__text_on(char *buffer, size_t room); /* empty; text beyond `room` bytes is cut off */
 void hc__put(hc__text *, const char *);
-void hc__put_some(hc__text *, const char *, size_t n); /* what is not printable becomes '?' */
+void hc__put_some(hc__text *, const char *, size_t n); /* unprintable characters become '?' */
 void hc__put_int(hc__text *, int64_t);
 void hc__put_real(hc__text *, double);
 void hc__put_seconds(hc__text *, uint64_t ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c - the rising tree: a node tells its parent when its whole subtree has an item.
+ * tree.c - aggregation in the tree: a node tells its parent when its whole subtree has an item.
  *
  * The sources of a node are itself and its children's subtrees. A source whose ranks have all joined counts as having
- * everything. What has risen waits for the next message up (up.c); at the root it is ready for the log (commit.c).
- * A request that was agreed before is one bit: after Romero et al., NSDI 2022.
+ * every item. Complete items wait for the next message up (up.c); at the root they are ready for the log (commit.c). A
+ * request that was agreed before is one bit, as in Romero et al., NSDI 2022.
  */
 #include "core/tree.h"
 
@@ -29,8 +29,8 @@ void hc__tree_have_slot(hc__set *s, int32_t slot) { /* T1 */
         row[HC__ROOTED] |= bit;
 }
 
-/* T7: two items of one name at a time are a mismatch. The log frees the slots among them, then all ranks announce the
- * name anew, and these announcements become the error. */
+/* T7: two items of one name at the same time are a mismatch. The log frees their slots, then all ranks announce the
+ * name again, and these announcements become the error. */
 static void compare(hc__set *s, int32_t slot) {
     const hc__name *record = &s->names.at[s->slots.at[slot].name];
     if (record->first)
@@ -153,8 +153,8 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     hc__name_forget(s, name);
 }
 
-/* T7: a slot of this name is raised, too. Nothing of the name rises until such slots are gone, because joins alone must
- * not complete what others have raised in another way. */
+/* T7: 1: a slot of this name is raised, too. Nothing of the name rises until such slots are freed, because joins must
+ * not complete an item that other ranks have raised in another form. */
 static int conflicts(hc__set *s, const hc__first *first) {
     int any = 0;
     for (int32_t slot = s->names.at[first->name].slot; slot >= 0; slot = s->slots.at[slot].next)
@@ -221,9 +221,9 @@ void hc__tree_conflict(hc__set *s, int32_t slot) {
     uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64), bit = 1ull << (slot % 64);
     if (row[HC__CONFLICT_SENT] & bit)
         return;
-    row[HC__CONFLICT_SENT] |= bit; /* freeing the slot clears it */
+    row[HC__CONFLICT_SENT] |= bit; /* cleared when the slot is freed */
     row[HC__CONFLICT_OUT] |= bit;
-    row[HC__OUT] &= ~bit; /* joins may have completed it in this very step */
+    row[HC__OUT] &= ~bit; /* joins may have completed it in this step */
     hc__touch(s);
 }
 
@@ -243,7 +243,7 @@ static void rise_all(hc__set *s) {
         first_check(s, first);
 }
 
-/* Keeps counts, not ranks, so that no node's memory grows with the number of ranks. */
+/* Keeps counts and not ranks, so that a node's memory does not grow with the number of ranks. */
 void hc__tree_joined(hc__set *s, uint32_t source, uint32_t firm, uint32_t loose, int32_t last) {
     if (!firm && !loose)
         return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree_place.c - where a member stands in its set's tree.
+ * tree_place.c - the place of a member in its set's tree.
  *
  * The leaders of nodes form a k-ary heap in order of appearance; the other members of a node form a k-ary heap below
- * their leader. So a message between nodes is sent once, and members of a node hear of it over shared memory.
+ * their leader. So a message between nodes is sent once, and the members of a node get it over shared memory.
  */
 #include <stdlib.h>
 
@@ -14,9 +14,9 @@ struct hc_tree_index {
     int32_t *member;  /* World rank of a set rank */
     int32_t *node;    /* number of its node */
     int32_t *local;   /* position in its node; the leader is 0 */
-    int32_t *start;   /* node -> where its members begin in `list`; nnodes + 1 */
+    int32_t *start;   /* node -> first index of its members in `list`; nnodes + 1 */
     int32_t *list;    /* set ranks, by node */
-    int32_t *subtree; /* node -> members of its and all lower nodes */
+    int32_t *subtree; /* node -> number of members of it and of all nodes below it */
 };
 
 void hc_tree_index_free(hc_tree_index *index) {
@@ -98,7 +98,7 @@ hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of,
         index->list = index->node + many;
         index->subtree = index->list + many;
         index->start = index->subtree + many;
-        index->local = index->start + many + 1; /* and behind it, one counter per node */
+        index->local = index->start + many + 1; /* followed by one counter per node */
         number_nodes(index, node_of, pairs, leader);
         fill(index, members);
     } else {
@@ -110,7 +110,7 @@ hc_tree_index *hc_tree_index_new(const int32_t *members, const int32_t *node_of,
     return index;
 }
 
-/* Returns how many nodes of the heap of n lie below i, i included. */
+/* The number of nodes in the subtree of i, in a heap of n. */
 static int32_t heap_subtree(int64_t i, int64_t n, int64_t k) {
     int64_t total = 0, from = i, to = i;
     while (from < n) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tune.c - the knobs of a set that change while it runs.
+ * tune.c - the knobs of a set that change at run time.
  *
- * A proposal of the root travels with the next entry that commits something, so that tuning sends no message of its
- * own, and wakes nobody. The newest proposal counts.
+ * The root's proposal is part of the next entry that commits a request, so tuning sends no message and wakes no rank.
+ * Only the newest proposal counts.
  */
 #include "core/tune.h"
 
@@ -40,7 +40,7 @@ void hc__tune_read(hc__reader *r, hc_tuning *tuning) {
         r->bad = 1;
 }
 
-/* The deadlines of this rank follow the new window (the entry asks for that). */
+/* Applying an entry also sets e->retime, so this rank's deadlines follow the new window. */
 void hc__tune_apply(hc__set *s, const hc_tuning *tuning) {
     s->tune.now = *tuning;
     hc_tuning *copy = hc__scratch(s->engine, sizeof *copy);

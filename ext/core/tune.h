@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tune.h - the knobs of a set that change while it runs. The root proposes them, the log says when they hold.
+ * tune.h - the knobs of a set that change at run time. The root proposes them, and the log determines from when they
+ * are valid.
  */
 #ifndef HC_CORE_TUNE_H
 #define HC_CORE_TUNE_H
@@ -17,7 +18,7 @@ typedef struct hc__tune {
 #define HC__TUNING_BYTES (3 * 8)
 
 int hc__tune_propose(hc__set *, const hc_tuning *); /* HC_EV_TUNE: 0, or HC_INVALID */
-uint8_t *hc__tune_write(hc__set *, uint8_t *);      /* what was proposed, into an entry; it is not proposed any more */
+uint8_t *hc__tune_write(hc__set *, uint8_t *);      /* writes the proposal into an entry and clears it */
 void hc__tune_read(hc__reader *, hc_tuning *);
 void hc__tune_apply(hc__set *, const hc_tuning *);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * up.c - the messages that rise: what a node tells its parent, and what a parent makes of it.
+ * up.c - the messages from a node to its parent.
  *
  *     u64 tag, u8 flags, (STOP, LEAVE: i32 first to leave, u8 n, n bytes: why,)
  *     u32 joined (firm), u32 joined (loose), i32 last,
@@ -53,7 +53,7 @@ static uint8_t *write_first(const hc__first *first, uint8_t *p) {
     return p;
 }
 
-/* T4: one message, tagged with this rank's position. What rises before it has left waits for the next one. */
+/* T4: sends one message, tagged with this rank's position. Until it has left, further items wait for the next one. */
 void hc__up_send(hc__set *s) {
     if (s->tree.is_sending || s->end.stopped || nothing_out(s))
         return;
@@ -155,7 +155,8 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     return 0;
 }
 
-/* T6: bits of slots that have changed since the sender spoke are void. The sender will learn of it and raise again. */
+/* T6: bits of slots that have changed since the sender's position are void. The sender will apply the change and raise
+ * again. */
 static uint64_t not_stale(const hc__set *s, uint32_t word, uint64_t bits, uint64_t tag) {
     if (word >= s->slots.nwords)
         return 0;
@@ -188,7 +189,7 @@ static void take_slots(hc__set *s, uint32_t source, const up *m) {
     hc__tree_rise(s, 0, s->slots.nwords);
 }
 
-/* Returns the object for these bytes: one that is here already, else a new one. The caller owns a reference. */
+/* Returns the signature for these bytes: an existing object or a new one. The caller owns a reference. */
 static hc__sig *find_sig(hc__set *s, uint32_t name, const hc__sig_view *view) {
     hc__name *record = &s->names.at[name];
     if (record->mine && hc__sig_is(record->mine, view->bytes, view->nbytes))
@@ -214,7 +215,7 @@ static void take_first(hc__set *s, uint32_t source, const up_first *from) {
     hc__name_forget(s, name);
 }
 
-/* Takes items before joins, because a rank's own requests rise before its join. */
+/* Takes items before joins, because a rank's requests come before its join. */
 static void take(hc__set *s, uint32_t source, const up *m) {
     hc__reader r = {.at = m->firsts, .end = m->end};
     take_slots(s, source, m);
@@ -230,7 +231,7 @@ static void take(hc__set *s, uint32_t source, const up *m) {
         hc__tree_joined(s, source, m->firm, loose, m->last);
 }
 
-/* T5: a child gets entries through its parent, so it never speaks from a position that this rank has not reached. */
+/* T5: a child gets its entries from this rank, so its position is never ahead of this rank's. */
 int hc__up_receive(hc__set *s, uint32_t source, const uint8_t *bytes, size_t nbytes) {
     up m;
     if (source == 0 || read_up(s, source, bytes, nbytes, &m))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * up.h - the messages that rise.
+ * up.h - the messages from a node to its parent.
  */
 #ifndef HC_CORE_UP_H
 #define HC_CORE_UP_H

@@ -37,7 +37,7 @@ static int own_bit(const hc__set *s, const hc__name *record) {
     return hc__row(&s->slots, slot / 64)[HC__HAVE] >> (slot % 64) & 1;
 }
 
-/* A name has no more slots than it may have, and no two of one signature. */
+/* A name has at most its maximum of slots, and no two with one signature. */
 static const char *check_slots_of(const hc__set *s, uint32_t name) {
     const hc__name *record = &s->names.at[name];
     uint32_t n = 0;
@@ -119,7 +119,7 @@ static int is_held_back(const hc__set *s, const hc__first *first) {
     return 0;
 }
 
-/* T7: where two items of a name are raised, that is known as a conflict; RIVALS says where to look. */
+/* T7: if two items of a name are raised, a conflict is noted; RIVALS marks the slots to check. */
 static const char *check_rivals(const hc__set *s) {
     for (uint32_t slot = 0; slot < 64 * s->slots.nwords; slot++) {
         if (!s->slots.at[slot].sig)

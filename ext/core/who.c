@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * who.c - a rank in a text, in the one form that all reports and errors use.
+ * who.c - writes a rank into a text, in the form of all reports and errors.
  */
 #include "core/who.h"
 

@@ -2,8 +2,8 @@
  *
  * wire.h - bytes of control messages: little endian, bounded, versioned.
  *
- * A reader never leaves its bytes: what is missing reads as zero and marks the reader bad. The engine reads a message
- * wholly before it changes anything.
+ * A reader never reads beyond its bytes: missing bytes read as zero and mark the reader bad. The engine reads a whole
+ * message before it changes anything.
  */
 #ifndef HC_CORE_WIRE_H
 #define HC_CORE_WIRE_H
@@ -14,7 +14,7 @@
 
 typedef struct hc__reader {
     const uint8_t *at, *end;
-    int bad; /* something lay beyond the end, or was not allowed; what is missing reads as zero */
+    int bad; /* bytes were missing or not allowed; missing bytes read as zero */
 } hc__reader;
 static inline uint64_t hc__little(uint64_t value) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -70,29 +70,29 @@ typedef struct hc__column_view {
     const uint8_t *at;
     uint32_t n;
 } hc__column_view;
-typedef uint64_t hc__row_bits(const uint64_t *row); /* what the column has of a row */
+typedef uint64_t hc__row_bits(const uint64_t *row); /* the column's bits in a row */
 uint8_t *hc__write_column(uint8_t *, const uint64_t *rows, uint32_t nrows, uint32_t stride, hc__row_bits *);
 hc__column_view hc__read_column(hc__reader *);
 uint32_t hc__column_word(hc__column_view, uint32_t i, uint64_t *bits);
 
 enum hc__message {
-    HC__M_UP = 1,       /* child to parent: what has risen */
+    HC__M_UP = 1,       /* child to parent: complete items of its subtree */
     HC__M_ENTRY = 2,    /* parent to child: an entry of the set's log */
     HC__M_FAIL = 5,     /* over every edge: the World is broken */
     HC__M_STALL_QUERY,  /* child to parent: a rank waits for this item */
     HC__M_STALL_PROBE,  /* parent to child: which of your ranks lack it? */
     HC__M_STALL_ANSWER, /* child to parent */
-    HC__M_STALL_REPORT, /* parent to child: the result, for those that wait */
+    HC__M_STALL_REPORT, /* parent to child: the result, for ranks that wait */
     HC__M_END
 };
 
 /* The flags of an up message and of an entry. */
 enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8, HC__F_TUNE = 16 };
-#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* with these flags the first rank to leave is sent */
+#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* flags that carry the first rank to leave */
 #define HC__NO_RANK (-1)                        /* no rank has left */
-/* A rank of the World has left it, and with it this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
+/* The code of a World rank that has left the World, and so this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
 #define HC__OF_WORLD(rank) (-2 - (rank))
-/* The first rank to leave, and why, in its own words; not ended by 0, and it lies where it was read. */
+/* The first rank to leave and its reason, which does not end in 0 and points into the bytes that were read. */
 #define HC__WHY 160
 #define HC__LEAVER_MOST (4 + 1 + HC__WHY)
 typedef struct hc__leaver {
