@@ -14,13 +14,13 @@
 array([3., 3., 3.])
 
 `hpccoll run --min-np 1 -np 2 python train.py` starts an elastic job; under any other launcher the same program runs
-with the ranks that it has. `hpccoll.torch.elastic` has the same for PyTorch, under Horovod's names. docs/elastic.md
-says what is promised.
+with the ranks that it has. `hpccoll.torch.elastic` has the same for PyTorch, under Horovod's names. docs/elastic.md has
+the guarantees.
 
     loop.py         run(): from a loss to the next step
-    state.py        what is committed, restored and given to new ranks
+    state.py        the state: commit, restore, transfer to new ranks
     commit_file.py  commits in files, for the next run of the job
-    sampler.py      which rank takes which samples
+    sampler.py      divides the samples among the ranks
 """
 
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt

@@ -16,7 +16,7 @@ __all__ = ["CommitFile"]
 
 
 class CommitFile:
-    """The newest commit on the disk. A process that is killed while it writes leaves the older one as it was."""
+    """The newest commit on the disk. If the process is killed while it writes, the older commit stays intact."""
 
     def __init__(self, path: Path) -> None:
         """Use this file; it is written when there is a commit."""
@@ -24,11 +24,11 @@ class CommitFile:
         self._fails = False
 
     def write(self, number: int, commit: Any) -> None:
-        """Write a commit. A file that cannot be written ends no job, whose commits in memory are sound.
+        """Write a commit. A failure does not end the job, as its commits in memory are intact; it is printed on stderr.
 
-        The first failure is said on stderr, and the first success after it.
+        Only the first failure is printed, and the first success after it.
 
-        :param number: how many commits there were before this one, and this one
+        :param number: the number of this commit, from 1
         :param commit: anything that pickle takes
         """
         try:
@@ -46,20 +46,20 @@ class CommitFile:
         self._fails = False
 
     def _space(self, values: Any) -> str:
-        """How much a commit takes, and how much there is."""
+        """Describe the bytes that a commit needs and the free bytes."""
         needed = _Counter()
         pickle.dump(values, needed, protocol=pickle.HIGHEST_PROTOCOL)
-        said = f"it takes {byte_size(needed.count)}"
+        text = f"it takes {byte_size(needed.count)}"
         try:
             disk = os.statvfs(self.path.parent)
         except OSError:
-            return said
-        return f"{said}, {byte_size(disk.f_bavail * disk.f_frsize)} are free there"
+            return text
+        return f"{text}, {byte_size(disk.f_bavail * disk.f_frsize)} are free there"
 
     def read(self) -> tuple[int, Any] | None:
-        """Read a commit. It is pickled, so the file must be one that only the job's owner can write.
+        """Read a commit. It is pickled, so only the job's owner may be able to write the file.
 
-        :returns: its number and what it holds; None if there is no file
+        :returns: its number and its value; None if there is no file
         :raises InvalidArgumentError: the file holds something else
         """
         try:
@@ -74,7 +74,7 @@ class CommitFile:
 
 
 class _Counter:
-    """Takes what pickle writes, and keeps the number of bytes alone."""
+    """A file for pickle that only counts the bytes."""
 
     count = 0
 

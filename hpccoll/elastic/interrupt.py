@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exception by which a training loop is left for a planned change of the ranks, under Horovod's name."""
+"""The exception that ends a training loop for a planned change of the ranks, under Horovod's name."""
 
 from __future__ import annotations
 

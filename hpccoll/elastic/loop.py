@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run(): calls a function of a state until it returns, whatever ranks are lost or come meanwhile.
+"""run(): calls a function of a state until it returns, even if ranks are lost or join meanwhile.
 
-Each turn makes a World, takes the newest commit that any rank has, and calls the function. A loss at any of these
-steps, a second one included, ends the turn and begins another, which stands on commits only.
+Each turn makes a World, takes the newest commit of any rank, and calls the function. A loss at any of these steps ends
+the turn and starts another, which uses only commits.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def run(function: Function[P, T]) -> Function[P, T]:
 
     The function is called with the state. If ranks are lost it is called again, by the ranks that are left, with the
     newest commit; if ranks come or leave, when each rank has called `state.commit()` or `state.check_host_updates()`
-    after the same step. It must find in the state how far it has come. `init()` need not be called before: a new rank
-    that leaves it to run() lets nobody wait for its preparations.
+    after the same step. It must keep its progress in the state. `init()` need not be called before; if a new rank
+    leaves it to run(), no rank waits for its preparations.
 
     :param function: takes a State as its first argument
     :returns: a function of the same arguments, which returns what `function` returns
@@ -111,7 +111,7 @@ class _Turns:
                 self._tell(adds_only=False)
 
     def mend(self, error: Exception) -> None:
-        """Leave a World that is lost or about to change; raise the error if that is no remedy."""
+        """Leave a World that is lost or about to change; raise the error if a new World would not help."""
         self.first = False
         if isinstance(error, HostsUpdatedInterrupt):
             if not self.job:
@@ -124,13 +124,13 @@ class _Turns:
         else:
             self.job.lost = current().lost_ranks() if is_initialized() else {}
             self.job.tell(f"leaves generation {self.job.generation}: {error}")
-        with contextlib.suppress(errors.HpccollError):  # it is known
+        with contextlib.suppress(errors.HpccollError):  # the failure is known
             self.end()
         if not isinstance(error, HostsUpdatedInterrupt):
             self.state.restore()
 
     def _is_mended_by_another_world(self, error: Exception) -> bool:
-        """A lost rank; one that an exception has ended; one that has left for a change, which this one waited for."""
+        """Return whether a new World helps: a rank was lost, was ended by an exception, or has left for a change."""
         if isinstance(error, errors.ShutDownError) and self.job:
             return self.job.changing == self.job.generation or RAISED in str(error)
         return isinstance(error, errors.RecoverableError)
@@ -144,9 +144,9 @@ class _Turns:
             current().core.preempt()
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
-        """The first SIGTERM asks to leave after this step, the second one ends the process.
+        """The first SIGTERM requests to leave after this step, the second one ends the process.
 
-        Without a launcher the first one does: there is nobody to ask.
+        Without a launcher the first one ends it.
         """
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self.job and not self.job.leave():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank takes which samples of an epoch, whatever the ranks are: each sample once, none twice.
+"""Divides the samples of an epoch among the ranks, also when the ranks change: each sample exactly once.
 
-The samples of an epoch are in one order, drawn from the seed and the epoch. What the committed steps have taken is
-always the beginning of that order, so one number tells it. The rest is dealt to the ranks in turn; there is no padding,
-so some ranks may have one sample more.
+Seed and epoch determine the order of the samples. The committed steps have always taken the beginning of that order, so
+one number records the progress. The ranks get the remaining samples in turn; there is no padding, so some ranks may
+have one sample more.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ElasticSampler:
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; the number of the present one changes nothing. All ranks call it.
+        """Begin an epoch; a call with the current number changes nothing. All ranks call it.
 
-        If the samples of the epoch that ends could not be dealt evenly, a rank that has run out of them waits here for
-        the others, and takes their state (State.join), if the sampler is in a state.
+        If the samples of the last epoch could not be divided evenly, and the sampler is part of a state, a rank without
+        samples waits here for the others and takes their state (State.join).
 
         :param epoch: its number, from which its order is drawn
         """
@@ -75,7 +75,7 @@ class ElasticSampler:
         return -(-max(self._lengths) // batch_size)
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what tells how far the epoch has come."""
+        """Return the progress of the epoch."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -84,14 +84,14 @@ class ElasticSampler:
         self.reset()
 
     def reset(self) -> None:
-        """Deal the rest of the epoch to the present ranks."""
+        """Divide the remaining samples of the epoch among the current ranks."""
         self.deal(*((current().rank, current().size) if is_initialized() else (0, 1)))
 
     def deal(self, rank: int, size: int) -> None:
-        """Deal the rest of the epoch to ranks that are not those of the default World.
+        """Divide the remaining samples of the epoch among ranks that are not those of the default World.
 
-        :param rank: the number of this one
-        :param size: how many there are
+        :param rank: this rank
+        :param size: the number of ranks
         """
         self.rank, self.num_replicas = rank, size
         self._taken = self._batch = 0
@@ -105,7 +105,7 @@ class ElasticSampler:
         return np.random.default_rng([self.seed, self.epoch]).permutation(count) if self.shuffle else np.arange(count)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the state out, which a process that loads data does not need."""
+        """Leave out the state, which a data loader's process does not need."""
         return {**self.__dict__, "at_end": None}
 
     def __iter__(self) -> Iterator[int]:

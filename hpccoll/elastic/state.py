@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an elastic job commits, restores, and gives to new ranks.
+"""The state of an elastic job: commit, restore, and transfer to new ranks.
 
-A commit has a version: the generation that made it and its number. The ranks that go on take the newest version that
-any of them has (loop.py): in a step that holds an operation of all ranks, no rank is further than one commit ahead.
-A state with values that differ between ranks (`sharded`) keeps two commits, and all ranks go back to the newest one
-that they have in common. A commit is made of what this process holds alone, and a sync that a loss cuts short leaves it
-as it was. Each copy that restore() may go back to is a commit with a number of its own, also the copy of a program that
-calls save() or sync() itself: ranks with the same version have the same state.
+A commit has a version: the generation that made it and its number. After a loss the remaining ranks take the newest
+version of any of them (loop.py). If every step has an operation of all ranks, no rank is more than one commit ahead. A
+state with values that differ between ranks (`sharded`) keeps two commits, and all ranks go back to the newest common
+one. A commit needs only the memory of this process, and an interrupted sync does not change it. Each copy to which
+restore() may go back is a commit with its own number, also if the program calls save() or sync() itself. So ranks with
+the same version have the same state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["ArrayState", "ObjectState", "State", "checked_names"]
 
 
 class State:
-    """What all ranks have in common. A class of your own defines `save`, `restore` and `sync`."""
+    """The common state of all ranks. A subclass defines `save`, `restore` and `sync`."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class State:
         :param bcast_object: gives an object of one rank to all, as `hvd.broadcast_object`; default: that of hpccoll
         :param get_rank: this process's rank, as `hvd.rank`; default: that of the default World
         :param path: a file for commits; if it is there, the state begins with the commit in it. It is read by pickle
-        :param every: rank 0 writes every so many commits into the file; where that fails (a full disk), it says so on
-            stderr, the job goes on, and the file keeps the older commit
+        :param every: rank 0 writes each `every`-th commit into the file; if that fails (a full disk), it prints a line
+            on stderr, the job goes on, and the file keeps the older commit
         """
         self.source = 0
         """The rank that has the newest commit, from which sync() takes the state."""
@@ -73,7 +73,7 @@ class State:
     # ---- what a program calls --------------------------------------------------------------------------
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Have functions called after the ranks have changed, before the state is synchronized.
+        """Register functions to call after the ranks have changed, before the state is synchronized.
 
         :param callbacks: without arguments, in this order
         """
@@ -101,12 +101,12 @@ class State:
             raise HostsUpdatedInterrupt
 
     def join(self) -> None:
-        """Wait until all ranks have no more samples, and take the state of those that have made most steps.
+        """Wait until no rank has samples left, and take the state of the ranks that have made most steps.
 
         Call it on all ranks at the end of an epoch in which some ranks may make one step more than others. An
-        ElasticSampler of this state does so in set_epoch(), if its samples could not be dealt evenly.
+        ElasticSampler of this state calls it in set_epoch() if its samples could not be divided evenly.
 
-        :raises UnsupportedError: the state has sharded values, which nobody can give to another rank
+        :raises UnsupportedError: the state has sharded values, which no other rank has
         """
         if self.sharded:
             raise errors.UnsupportedError(
@@ -125,9 +125,9 @@ class State:
             self._file.write(self.version[1], self.committed())
 
     def synchronize(self) -> None:
-        """Take the newest commit that any rank has; it is sent unless all ranks have the same one.
+        """Take the newest commit of any rank; it is sent unless all ranks have the same one.
 
-        A sharded state takes the newest commit that all ranks have which had a part in it.
+        A sharded state takes the newest commit that is held by all ranks that took part in it.
 
         :raises MismatchError: the ranks have no such commit
         """
@@ -147,7 +147,7 @@ class State:
         self._held = Report(_commit((generation, max(version[1], 1))), held.older, held.since or generation)
 
     def _synchronize_shards(self, reports: list[Report]) -> Version:
-        """Go back to the common commit, and deal its shards to the present ranks."""
+        """Go back to the common commit, and divide its shards among the current ranks."""
         version = versions.common(reports)
         if version is None:
             raise errors.MismatchError(_no_common_commit(reports))
@@ -171,7 +171,7 @@ class State:
         return version
 
     def _receive(self) -> None:
-        """Take the state of the source, and leave the commits as they are: a loss may still cut synchronize() short."""
+        """Take the state of the source, but do not change the commits: a loss may still interrupt synchronize()."""
         self._synchronizing = True
         try:
             self.sync()
@@ -179,14 +179,14 @@ class State:
             self._synchronizing = False
 
     def _save_synced(self) -> None:
-        """End a sync() that the program has called: restore() goes back to what it gave."""
+        """End a sync() that the program has called: restore() goes back to its result."""
         if not self._synchronizing:
             self._save_numbered()
 
     def _save_numbered(self) -> None:
         before = self._held
         self.save()
-        if self._held is before:  # a class of the program's own whose save() does not call this class's, as for Horovod
+        if self._held is before:  # a subclass whose save() does not call this one, as for Horovod
             State.save(self)
 
     def begin(self) -> None:
@@ -217,10 +217,10 @@ class State:
         """Note that the ranks are about to change, for programs that look at `_host_messages`."""
         self._host_messages.put((timestamp, update_res))
 
-    # ---- what a class of its own defines -------------------------------------------------------------------
+    # ---- for subclasses ------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Keep a copy of the state in host memory; a class of your own does so, and calls this, which numbers it."""
+        """Keep a copy of the state in host memory. A subclass makes the copy and calls this, which numbers it."""
         older = self._held.last if self.sharded else Commit()
         self._held = Report(_commit((_generation(), self.version[1] + 1)), older, self._held.since)
 
@@ -231,7 +231,7 @@ class State:
     def sync(self) -> None:
         """Take the state of the rank `self.source`, without sharded values; all ranks call this together.
 
-        restore() goes back to what sync() gave. A class of your own need not save: run() does so after its own sync().
+        restore() goes back to the result of sync(). A subclass need not save: run() saves after its call of sync().
         """
         raise NotImplementedError
 
@@ -240,14 +240,14 @@ class State:
         raise errors.UnsupportedError(f"{type(self).__name__} defines no rollback(): sharded values need it")
 
     def reshard(self, before: list[int], size: int) -> None:
-        """Deal sharded values to the present ranks; all ranks call this together, after a change.
+        """Divide sharded values among the current ranks; all ranks call this together, after a change.
 
-        The values that each rank has are those of one commit, the same on all ranks. A rank that was lost has taken its
-        shard with it: a program that cannot compute that again keeps a copy of it, as a sharded value of another rank.
+        All ranks have the values of the same commit. The shard of a lost rank is gone: a program that cannot compute it
+        again must keep a copy, as a sharded value of another rank.
 
-        :param before: for each present rank, the number that it had when that commit was made; -1: it is new
-        :param size: how many ranks there were then
-        :raises UnsupportedError: a class of your own defines this
+        :param before: for each current rank, its rank when that commit was made; -1: it is new
+        :param size: the number of ranks at that time
+        :raises UnsupportedError: this class does not define it
         """
         raise errors.UnsupportedError(
             f"{type(self).__name__} defines no reshard(): there were {size} ranks, and the present {len(before)} had "
@@ -255,17 +255,17 @@ class State:
         )
 
     def reset(self) -> None:
-        """Adapt to the new ranks: called after a change, and where sync() is not needed."""
+        """Adapt to the new ranks; called after a change if sync() is not needed."""
 
     def committed(self) -> Any:
         """Give the last copy, for a file."""
         raise errors.UnsupportedError(f"{type(self).__name__} defines no committed() and take(): path= needs them")
 
-    def take(self, commit: Any) -> None:  # noqa: ARG002 - for those who override it
-        """Go on from what committed() gave in another run."""
+    def take(self, commit: Any) -> None:  # noqa: ARG002 - for subclasses
+        """Continue from the result of committed() in another run."""
         raise errors.UnsupportedError(f"{type(self).__name__} defines no committed() and take(): path= needs them")
 
-    # ---- small things ------------------------------------------------------------------------------------
+    # ---- helpers -----------------------------------------------------------------------------------------
 
     def _is_changing(self) -> bool:
         elastic = coordinator.of_process(config.environment())
@@ -334,7 +334,7 @@ class ObjectState(State):
         self._save_synced()
 
     def reset(self) -> None:
-        """See State: samplers deal to the new ranks."""
+        """See State: samplers divide their samples among the new ranks."""
         for name in self._names:
             if isinstance(value := getattr(self, name), ElasticSampler):
                 value.reset()
@@ -361,12 +361,12 @@ class ObjectState(State):
 
 
 class ArrayState(ObjectState):
-    """Arrays, which keep their place in memory, and objects: `ArrayState(weights=np.zeros(10), step=0)`.
+    """Arrays, which keep their memory, and objects: `ArrayState(weights=np.zeros(10), step=0)`.
 
-    An argument that is a NumPy array is an array of the state: it is copied and broadcast as such, in place, so that
-    other names of it see the change. Its shape and dtype stay as they are; an attribute that is replaced by another
-    array of that shape is copied into the old one at the next commit. A sharded array may be replaced by one of another
-    shape, which then is the array of the state.
+    A NumPy array among the arguments is an array of the state: it is copied and broadcast in place, so other references
+    to it see the change. Its shape and dtype must not change. If the program assigns another array of that shape to the
+    attribute, the next commit copies it into the old array. A sharded array may be replaced by one of another shape,
+    which then is the array of the state.
     """
 
     def __init__(self, *, path: str | Path = "", every: int = 1, sharded: Iterable[str] = (), **values: Any) -> None:
@@ -431,7 +431,7 @@ class ArrayState(ObjectState):
         ArrayState.save(self)
 
     def _put(self, name: str, value: np.ndarray[Any, Any]) -> None:
-        """Make this the value of an array, in place unless it has another shape."""
+        """Set the value of an array, in place unless the shape differs."""
         if name in self.sharded and value.shape != self._arrays[name].shape:
             self._arrays[name] = value.copy()
         else:
@@ -448,9 +448,9 @@ def _form(value: Any) -> Any:
 
 
 def checked_names(sharded: Iterable[str], values: Iterable[str]) -> tuple[str, ...]:
-    """Refuse a name of a sharded value that is none of the state's.
+    """Refuse a name of a sharded value that the state does not have.
 
-    :raises InvalidArgumentError: with the names that there are
+    :raises InvalidArgumentError: with the names of the state
     """
     names, known = tuple(sharded), list(values)
     if missing := [name for name in names if name not in known]:

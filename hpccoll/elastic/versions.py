@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From which commit the ranks go on: a function of what all of them report, the same on every rank.
+"""Chooses the commit from which the ranks continue: a function of all ranks' reports, the same on every rank.
 
-It has no World and no state; tests/elastic/test_membership.py runs it inside the simulated jobs, too.
+It needs no World and no state, so tests/elastic/test_membership.py runs it in simulated jobs, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank tells the others."""
+    """The report of one rank to the others."""
 
     last: Commit = Commit()
     older: Commit = Commit()
@@ -38,7 +38,7 @@ class Report:
     """The first generation in which it has taken the state; 0: none."""
 
     def held(self) -> Iterator[Commit]:
-        """Yield the commits that the rank holds, the newer one first."""
+        """Yield the commits of the rank, the newer one first."""
         yield from (commit for commit in (self.last, self.older) if commit.version != NONE)
 
     def find(self, version: Version) -> Commit | None:
@@ -58,7 +58,7 @@ class Report:
 
 
 def newest(reports: Sequence[Report]) -> Version:
-    """Choose for a state that is equal on all ranks: the newest commit that any rank holds.
+    """Choose for a state that is equal on all ranks: the newest commit of any rank.
 
     :returns: its version; NONE: no rank has committed
     """
@@ -66,9 +66,9 @@ def newest(reports: Sequence[Report]) -> Version:
 
 
 def common(reports: Sequence[Report]) -> Version | None:
-    """Choose for a state that differs between ranks: the newest commit that all who had a part in it hold.
+    """Choose for a state that differs between ranks: the newest commit that all its participants hold.
 
-    A rank had a part in it if it has had the state since the commit's generation, or longer.
+    A rank took part in a commit if it has had the state since the commit's generation, or longer.
 
     :returns: its version; NONE: no rank has committed; None: there is no such commit
     """

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What front ends for frameworks share. Nothing in this package imports a framework or names one.
+"""The parts of all front ends for frameworks. Nothing in this package imports or names a framework.
 
-adapter.py            what a front end tells about its framework's tensors and parameters: read this first
+adapter.py            the interface to a framework's tensors and parameters: read this first
 requests.py           each operation once: tensors in, a handle out
 handles.py            handles, which are numbers; poll and synchronize
-refused.py            calls without a name that are refused here, of which the other ranks hear
-compression.py        what tensors travel as
+refused.py            refused calls without a name, which the other ranks must learn of
+compression.py        the type of tensors between ranks
 reductions.py, names.py, sequence_names.py, process_sets.py, objects.py, adasum.py
 
 parameters.py         from an optimizer's arguments to its gradients
 gradients.py          the gradients of one optimizer, from backward pass to result
-buckets.py            which gradients are reduced together, and under which names
-reducer.py            which gradients are computed, which buckets are pending
+buckets.py            groups of gradients that are reduced together, and their names
+reducer.py            the computed gradients and the pending buckets of a step
 reduction_spec.py     how values are combined
 buffer_cache.py       the memory of gradients
 sparse.py             gradients that consist of some entries only
-deltas.py             Adasum of what an optimizer's step changes
+deltas.py             Adasum of the changes of an optimizer's step
 moments.py            mean and variance over the samples of all ranks
 """

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front end tells this package about its framework: one object with the methods of a protocol below.
+"""The interface between this package and a framework: one object with the methods of a protocol below.
 
-TensorAdapter is enough for the operations, ParameterAdapter for gradients, too. Tensors and parameters are opaque here:
-only the adapter looks into them. Dtypes are named as in `hpccoll.arrays.NAMES` ("float32", "bfloat16", ...); a dtype
-that the library does not know has whatever name its framework gives it.
+Operations need a TensorAdapter; gradients need a ParameterAdapter. Tensors and parameters are opaque here: only the
+adapter looks into them. Dtypes are named as in `hpccoll.arrays.NAMES` ("float32", "bfloat16", ...); a dtype that the
+library does not know has its framework's name.
 
-The methods that are called once per gradient and step (gradient, version, layout, address, changed) are worth making
-cheap.
+Make the methods cheap that are called once per gradient and step: gradient, version, layout, address, changed.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class SparseParts(NamedTuple, Generic[T]):
 
 
 class TensorAdapter(Protocol[T]):
-    """What the operations need to know about a framework's tensors of type T."""
+    """The methods that the operations need, for a framework's tensors of type T."""
 
     # ---- facts ---------------------------------------------------------------------------------------
 
@@ -63,7 +62,7 @@ class TensorAdapter(Protocol[T]):
     # ---- memory --------------------------------------------------------------------------------------
 
     def contiguous(self, tensor: T) -> T:
-        """Return the values in contiguous memory: `tensor` itself if they lie so, else a copy.
+        """Return the values in contiguous memory: `tensor` itself if it is contiguous, else a copy.
 
         :raises InvalidArgumentError: this is no tensor
         :raises UnsupportedError: it is sparse, or its memory is not the host's or a served device's
@@ -73,9 +72,9 @@ class TensorAdapter(Protocol[T]):
         """Describe the memory of a contiguous tensor to the library, without a copy.
 
         The Buffer keeps the memory alive. One of device memory names the stream in which the framework currently works:
-        the library orders its own work behind that stream's (see hpccoll.device_arrays).
+        the library runs its work after that stream's (see hpccoll.device_arrays).
 
-        :param shape: what the library takes it for; default: the tensor's shape
+        :param shape: the shape for the library; default: the tensor's shape
         :raises UnsupportedError: the library does not know the dtype
         """
 
@@ -83,7 +82,7 @@ class TensorAdapter(Protocol[T]):
         """Make a new contiguous tensor with the dtype and on the device of `like`; its values are undefined."""
 
     def from_bytes(self, received: Any, like: T, shape: Sequence[int]) -> T:
-        """Make a tensor over what a gather has received, with the dtype of `like`; no copy.
+        """Make a tensor over the received bytes of a gather, with the dtype of `like`, without a copy.
 
         :param received: 1-d uint8 array; for device memory whatever hpccoll.device_arrays makes for this framework
         """
@@ -97,7 +96,8 @@ class TensorAdapter(Protocol[T]):
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> T:
         """Make a tensor of a NumPy array; it may share the array's memory.
 
-        :param dtype: the dtype of the tensor that to_numpy() has given the array's bytes of; default: the array's own
+        :param dtype: the dtype of the tensor, if the array holds its bytes as to_numpy() does; default: the array's
+            dtype
         """
 
     # ---- values --------------------------------------------------------------------------------------
@@ -148,16 +148,16 @@ class TensorAdapter(Protocol[T]):
 
 
 class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
-    """What gradients need to know beside that: parameters of type P, each with values and a gradient of type T."""
+    """The further methods that gradients need: parameters of type P, each with values and a gradient of type T."""
 
     parameter_type: type
     """The class of a parameter, for checks of arguments and for error messages."""
 
     def values(self, parameter: P) -> T:
-        """Return the parameter's values, to be read or overwritten without being recorded."""
+        """Return the parameter's values, for reads and writes that automatic differentiation does not record."""
 
     def trainable(self, parameter: P) -> bool:
-        """Whether the parameter wants a gradient."""
+        """Whether the parameter needs a gradient."""
 
     def gradient(self, parameter: P, /) -> T | None:
         """Return the parameter's gradient; None: it has none."""
@@ -171,7 +171,7 @@ class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
     def listen(self, parameter: P, computed: Callable[[], None]) -> None:
         """Call `computed` from now on whenever a backward pass has added to the parameter's gradient.
 
-        :param computed: may be called in any thread; what it raises must reach the caller of the backward pass
+        :param computed: may be called in any thread; its exceptions must reach the caller of the backward pass
         """
 
     def stop_listening(self, parameter: P) -> None:
@@ -187,9 +187,9 @@ class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
         """
 
     def layout(self, tensor: T) -> Hashable | None:
-        """Return everything but the address that buffer(in_memory_order(tensor)) depends on.
+        """Return a key of everything, except the address, on which buffer(in_memory_order(tensor)) depends.
 
-        :returns: equal values for tensors whose Buffers differ in the address only; None: the Buffer must be made anew
+        :returns: equal values for tensors whose Buffers differ only in the address; None: a new Buffer is needed
             (device memory, sparse tensors, tensors that need a copy for another reason than their strides)
         """
 
@@ -197,4 +197,4 @@ class ParameterAdapter(TensorAdapter[T], Protocol[P, T]):
         """Return the address of the tensor's first element."""
 
     def version(self, tensor: T, /) -> int:
-        """Return a number that grows whenever somebody writes into the tensor; constant where nobody counts."""
+        """Return a number that grows with each write into the tensor; constant if the framework does not count."""

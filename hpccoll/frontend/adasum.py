@@ -5,9 +5,9 @@ Two vectors a and b become a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2); more of 
 the ranks (0 with 1, 2 with 3, then 01 with 23, ...). Source: S. Maleki et al., "Scaling Distributed Training with
 Adaptive Summation", MLSys 2021, algorithm 1.
 
-No messages follow the tree. One alltoall gives each rank its share of all vectors, so it can combine every pair of a
-level; only the three scalar products of each pair are summed over the ranks, in float64. An allgather puts the shares
-together. That costs the bytes of a ring allreduce and log2(ranks) small allreduces.
+The messages do not follow the tree. One alltoall gives each rank its share of all vectors, so it can combine every pair
+of a level; only the three scalar products of each pair are summed over the ranks, in float64. An allgather assembles
+the shares. That costs the bytes of a ring allreduce and log2(ranks) small allreduces.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Procedure:
         """Whether it is finished, successfully or not."""
         return self._future.done()
 
-    launched = done  # as of a request: its name is free again
+    launched = done  # as for a request: its name is free again
 
     def wait(self) -> np.ndarray:
         """Block until it is finished; return the result, which has the shape and dtype of the input."""
@@ -94,7 +94,7 @@ async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
 
 
 async def _without_joined(shares: np.ndarray, present: np.ndarray, name: str, world: World) -> np.ndarray:
-    """Combine where ranks have joined: their vectors are zero, and each other rank computes the whole result."""
+    """Combine if ranks have joined: their vectors are zero, and each other rank computes the whole result."""
     gathered = await world.allgather_async(shares.reshape(1, -1), name=f"{name}.whole")
     vectors = np.zeros((len(present), shares.size), shares.dtype)
     vectors[present] = gathered

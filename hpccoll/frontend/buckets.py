@@ -18,7 +18,7 @@ __all__ = ["Bucket", "buckets_in_parts", "buckets_of_groups", "check_names", "on
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Bucket:
-    """What one request reduces. A bucket is equal to itself only."""
+    """The gradients of one request. A bucket is equal only to itself."""
 
     name: str
     """The name of the request, the same on all ranks."""
@@ -39,7 +39,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def one_bucket_each(names: Sequence[str], first: int = 0) -> list[Bucket]:
-    """Give each gradient a bucket of its own; the library fuses those that are ready together.
+    """Make a bucket per gradient; the library fuses buckets that are ready together.
 
     :param first: number of the first gradient
     """
@@ -62,7 +62,7 @@ def buckets_of_groups(names: Sequence[str], groups: Sequence[Sequence[int]], wor
 
 
 def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, world: World) -> list[Bucket]:
-    """Cut some gradients, in the order in which rank 0 lists them, into `parts` buckets of about equal number.
+    """Divide some gradients, in the order of rank 0, into `parts` buckets with about equally many gradients.
 
     The gradients that are not in `members` get a bucket each. All ranks of `world` call it together.
 

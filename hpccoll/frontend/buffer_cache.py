@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of gradients while they are reduced, described to the library once and not in every step.
+"""Buffers of gradients that are made once and not in every step.
 
-A gradient mostly has the same layout as in the step before, at another address. So its Buffer is made once, and moved
-to the new address as long as the layout stays.
+A gradient usually has the same layout as in the step before, at another address. So its Buffer is made once, and moved
+to the new address as long as the layout stays the same.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class BufferCache(Generic[P, T]):
     def __init__(self, adapter: ParameterAdapter[P, T], parameter: P, name: str, compressor: Compressor | None) -> None:
         """
         :param name: the parameter's name, for errors
-        :param compressor: converts each gradient before and after its reduction; None: gradients travel as they are
+        :param compressor: converts each gradient before and after its reduction; None: no conversion
         """  # noqa: D205, D212
         self.adapter, self.parameter, self.name, self.compressor = adapter, parameter, name, compressor
         self._layout: Hashable | None = None
-        self._model: Buffer | None = None  # the last Buffer without its memory, if the next may be like it
+        self._model: Buffer | None = None  # the last Buffer, without memory, if it may be reused
         self.narrows = False
-        """Whether the last gradient was float32 or float64, which the library may narrow on the way."""
+        """Whether the last gradient was float32 or float64, which the library may narrow between nodes."""
         self.usual_order = False
         """Whether gradients are reduced in the usual order of their dimensions, wherever they lie."""
 
     def use_usual_order(self) -> None:
-        """Reduce in the usual order of dimensions from now on, since the ranks' gradients have different ones."""
+        """Reduce in the usual order of dimensions from now on, because the ranks' orders differ."""
         self.usual_order, self._layout, self._model = True, None, None
 
     def again(self, gradient: T) -> GradientBuffer[P, T] | None:
-        """Return the gradient's buffer if it differs from the last one in its address only; else None."""
+        """Return the gradient's buffer if it differs from the last one only in its address; else None."""
         model = self._model
         if model is None or self.compressor is not None or self.adapter.layout(gradient) != self._layout:
             return None
@@ -52,7 +52,7 @@ class BufferCache(Generic[P, T]):
         return GradientBuffer(self, gradient, gradient, None, gradient, memory)
 
     def describe(self, gradient: T) -> GradientBuffer[P, T]:
-        """Return the buffer of a dense gradient, or of what it travels as.
+        """Return the buffer of a dense gradient, or of its compressed form.
 
         :raises UnsupportedError: the library does not know the dtype, or cannot move the memory
         """
@@ -83,8 +83,8 @@ class GradientBuffer(Generic[P, T]):
 
     def __init__(self, cache: BufferCache[P, T], gradient: T, sent: T, context: Any, lying: T, memory: Buffer) -> None:
         """
-        :param sent: what the gradient travels as; `context`: what its compressor needs to know afterwards
-        :param lying: `sent` as it lies in memory, or a contiguous copy of it
+        :param sent: the tensor that is reduced; `context`: for the compressor's decompress()
+        :param lying: `sent` in its order in memory, or a contiguous copy of it
         :param memory: the Buffer of `lying`
         """  # noqa: D205, D212
         self._cache, self._gradient, self._sent, self._context, self._lying = (

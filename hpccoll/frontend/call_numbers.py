@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of calls without a name, by which their derivatives are named.
+"""Numbers calls without a name, to name their derivatives.
 
-The ranks match such calls by their order. Their derivatives run when a rank's tape likes, and the tapes of the ranks
-need not like the same order: matched by their order, they would be added up with those of other calls. A call counts
-when it has succeeded, on all ranks: what one rank has refused is an error on all, so that their numbers stay equal.
+Such calls match by their order. Their derivatives run in the order of each rank's tape, which may differ between ranks;
+matched by order, they would be added to derivatives of other calls. Only successful calls are counted: a call that one
+rank refuses is an error on all ranks, so their numbers stay equal.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def note_call(name: str | None, process_set: ProcessSet) -> None:
 
 
 def last_call(name: str | None, process_set: ProcessSet) -> str:
-    """Return the name of the call that was counted last, after which its derivative is named."""
+    """Return the name of the last counted call, for the name of its derivative."""
     return name or f"eager call {_done.get(world_of(process_set), 0)}"

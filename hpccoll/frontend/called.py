@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors in the words of a front end: the function that the program called, its arguments, its reductions."""
+"""Error texts with a front end's names: the function that the program called, its arguments, its reductions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _OPERATION = re.compile(rf"\A({'|'.join(_core.OPERATIONS)}): ")
 
 
 def called(operation: str) -> str:
-    """Name the function of ours that the program called: the outermost one on the stack.
+    """Name the hpccoll function that the program called: the outermost one on the stack.
 
-    :param operation: the name if there is none, as in a hook of a framework
+    :param operation: the name if there is none, as in a framework's hook
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     found = operation
@@ -40,8 +40,8 @@ def called(operation: str) -> str:
 
 
 def in_its_words(text: str) -> str:
-    """Write what the library says about an operation as a front end's programs know it.
+    """Translate the library's text about an operation into a front end's names.
 
-    The operation in front is left out: `called` says which function of the front end it was.
+    The operation at the beginning is left out: `called` names the function of the front end.
     """
     return _WORD.sub(lambda match: _WORDS[match[1]], _OPERATION.sub("", text))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tensors travel as.
+"""Compression of tensors between ranks.
 
-Horovod converts a tensor before the operation and its result after it. The library can instead convert what leaves a
-node (hpccoll.compression). The compressors here ask for that where the library can do it; otherwise, and for
-compressors that a user writes, tensors are converted before and after, as in Horovod.
+Horovod converts a tensor before the operation and its result after it. The library can instead convert only the data
+between nodes (hpccoll.compression). The compressors here use that if possible; otherwise, and for a user's compressors,
+tensors are converted before and after, as in Horovod.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Compressor(Protocol):
     """Converts tensors before an operation, and results after it. A class with static methods will do."""
 
     def compress(self, tensor: Any, /) -> tuple[Any, Any]:
-        """Return the tensor that travels, and what decompress() needs to know."""
+        """Return the tensor to send, and a context for decompress()."""
 
     def decompress(self, tensor: Any, ctx: Any, /) -> Any:
-        """Return a result as the caller wants it."""
+        """Convert a result to the caller's dtype."""
 
 
 class NoneCompressor:
-    """Tensors travel as they are. Derive compressors of your own from it."""
+    """No compression. Derive your compressors from it."""
 
     wire: compression.Compression | None = None
     """The library's own conversion that does the same for float32 and float64; None: there is none."""
@@ -74,13 +74,13 @@ def _casting(adapter: TensorAdapter[Any], name: str, narrow: compression.Compres
 
 
 def wire_for(compressor: Compressor, *dtypes: str) -> compression.Compression | None:
-    """Return the library's own conversion that does for tensors of these dtypes what the compressor does, if any."""
+    """Return the library's conversion that is equivalent to the compressor for tensors of these dtypes, if any."""
     wire = own_wire(compressor)
     return wire if wire is not None and all(dtype in ("float32", "float64") for dtype in dtypes) else None
 
 
 def own_wire(compressor: Compressor) -> compression.Compression | None:
-    """Return the library's own conversion that does the same, if any; not of a base class, whose methods may differ."""
+    """Return the library's equivalent conversion, if any; not that of a base class, whose methods may differ."""
     wire: compression.Compression | None = getattr(compressor, "__dict__", {}).get("wire")
     return wire
 

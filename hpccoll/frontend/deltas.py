@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer with op=Adasum: every rank steps alone, then the changes of all ranks are combined.
 
-Adasum gets the differences that the optimizer's step makes, not the gradients, so that the optimizer's momentum and
-scaling are in them (S. Maleki et al., MLSys 2021, section 4).
+Adasum combines the changes of the optimizer's step, not the gradients, so that they include the optimizer's momentum
+and scaling (S. Maleki et al., MLSys 2021, section 4).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Deltas(Generic[P, T]):
-    """What an optimizer's step changes of some parameters."""
+    """The changes of some parameters by an optimizer's step."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Deltas(Generic[P, T]):
 
     @contextlib.contextmanager
     def combined(self) -> Iterator[None]:
-        """Combine over the ranks what the statements inside change of the parameters."""
+        """Combine over the ranks the changes that the statements inside make to the parameters."""
         adapter = self._adapter
         trained = [(name, p, self._copy(p)) for name, p in self._named if adapter.trainable(p)]
         yield

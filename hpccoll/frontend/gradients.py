@@ -53,7 +53,7 @@ class _Pending:
 
 
 class Gradients(Generic[P, T]):
-    """What is reduced for one optimizer, and how. A parameter is known by its place in `parameters`."""
+    """The reductions of one optimizer's gradients. A parameter's number is its index in `parameters`."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Gradients(Generic[P, T]):
         compressor: Compressor | None = None,
         sparse_as_dense: bool = False,
     ) -> None:
-        """Listen to the parameters; the framework forgets who listened before.
+        """Listen to the parameters; this replaces earlier listeners.
 
-        :param process_set: whose World `spec` has now, and another one after shutdown() and init()
+        :param process_set: `spec` has its World, which changes after shutdown() and init()
         :param passes: backward passes that add to a gradient before it is reduced
-        :param compressor: converts gradients before and after; None: `spec` says all
+        :param compressor: converts gradients before and after; None: only as `spec` says
         :param sparse_as_dense: make sparse gradients dense before they are reduced
         """
         self.adapter, self.spec, self._process_set = adapter, spec, process_set
@@ -106,15 +106,15 @@ class Gradients(Generic[P, T]):
         return {m: pending.handles for pending in self._reducer.pending() for m in pending.bucket.members}
 
     def passes_left(self) -> list[int]:
-        """Return how many backward passes each gradient lacks until it is reduced."""
+        """Return the remaining backward passes of each gradient before it is reduced."""
         return [self._reducer.passes_left(member) for member in range(len(self.parameters))]
 
     def required(self) -> list[P]:
-        """Return the parameters whose gradient synchronize() reduces also if no backward pass has computed it."""
+        """Return the parameters whose gradient synchronize() reduces even if no backward pass has computed it."""
         return [self.parameters[member] for member in range(len(self.parameters)) if self._wanted(member)]
 
     def require(self, parameters: Iterable[P]) -> None:
-        """Let synchronize() reduce the gradients of these parameters, computed or not; of others if computed.
+        """Let synchronize() reduce the gradients of these parameters, computed or not; of others only if computed.
 
         :param parameters: the same on all ranks; every rank computes the gradients of the same other parameters
         """
@@ -135,7 +135,7 @@ class Gradients(Generic[P, T]):
         ]
 
     def _listen_to_all(self) -> None:
-        """Listen to every parameter that wants a gradient by now."""
+        """Listen to every parameter that needs a gradient now."""
         for member, parameter in enumerate(self.parameters):
             if member not in self._listening and self.adapter.trainable(parameter):
                 self._listening.add(member)
@@ -150,7 +150,7 @@ class Gradients(Generic[P, T]):
             self._reducer.started(bucket, self._start(bucket))
 
     def synchronize(self) -> None:
-        """Wait until every parameter's gradient is reduced. A rank that lacks a gradient brings zeros.
+        """Wait until every parameter's gradient is reduced. A rank without a gradient contributes zeros.
 
         :raises HpccollError: the first failure, after everything else is finished
         :raises AssertionError: a gradient was changed while it was being reduced
@@ -164,7 +164,7 @@ class Gradients(Generic[P, T]):
             self._reducer.reset()
 
     def abandon(self) -> None:
-        """Wait for what is in flight, ignore how it ends, and start over."""
+        """Wait for all requests in flight, ignore their results, and start over."""
         try:
             self._finish_all()
         except (errors.HpccollError, AssertionError):
@@ -179,7 +179,7 @@ class Gradients(Generic[P, T]):
         return self.adapter.trainable(parameter) or self.adapter.gradient(parameter) is not None
 
     def _finish_all(self) -> None:
-        """Finish in rounds: a round starts all that it starts before any of it is awaited, as the order differs."""
+        """Finish in rounds: each round starts all its buckets before it waits for one, as the ranks' orders differ."""
         failure: Exception | None = None
         while round_ := self._reducer.take_pending():
             finish_all([handle for pending in round_ for handle in pending.handles])
@@ -206,7 +206,7 @@ class Gradients(Generic[P, T]):
     def _start_here(self, bucket: Bucket) -> _Pending:
         for member in bucket.members if self._made_dense else ():
             if self.adapter.gradient(self.parameters[member]) is not None:
-                self._made_dense.pop(member, None)  # until it turns out to be sparse again
+                self._made_dense.pop(member, None)  # until it is sparse again
         if len(bucket.members) > 1:
             return self._start_group(bucket)
         member = bucket.members[0]
@@ -227,7 +227,7 @@ class Gradients(Generic[P, T]):
         return _Pending(bucket, self.spec.start(bucket.name, entries), buffers, False)
 
     def _finish(self, pending: _Pending) -> None:
-        """Put the result into place, or raise what went wrong; a first mismatch starts the bucket once more."""
+        """Store the result, or raise the error; after the first mismatch start the bucket again."""
         if pending.layout is not None:
             self._finish_sparse(pending, pending.layout)
             return
@@ -243,9 +243,9 @@ class Gradients(Generic[P, T]):
             self._make_sparse_again(member)
 
     def _make_sparse_again(self, member: int) -> None:
-        """Give a gradient back as it came, or if there was none as it was in an earlier step.
+        """Make a gradient sparse again, as it was before the reduction or in an earlier step.
 
-        Some optimizers take no other.
+        Some optimizers need that.
         """
         adapter, parameter = self.adapter, self.parameters[member]
         gradient = adapter.gradient(parameter)
@@ -253,7 +253,7 @@ class Gradients(Generic[P, T]):
         adapter.set_gradient(parameter, adapter.to_sparse(gradient, self._made_dense[member]))
 
     def _dense(self, member: int, gradient: T | None) -> T:
-        """Return the gradient, made dense; zeros where there is none, as another rank may have one."""
+        """Return the dense gradient; zeros if there is none, as another rank may have one."""
         adapter, parameter = self.adapter, self.parameters[member]
         if gradient is None:
             return adapter.zero_gradient(parameter)
@@ -271,7 +271,7 @@ class Gradients(Generic[P, T]):
     # ---- sparse gradients ----------------------------------------------------------------------------
 
     def _is_sparse(self, member: int, gradient: T | None) -> bool:
-        """Whether a gradient is to be reduced as a sparse one; an absent one if it was sparse before."""
+        """Whether to reduce a gradient as a sparse one; a missing one if it was sparse before."""
         if gradient is None:
             return member in self._layouts
         return not self._sparse_as_dense and self.adapter.is_sparse(gradient)
@@ -314,10 +314,10 @@ class Gradients(Generic[P, T]):
         self._layouts[member] = layout
 
     def _start_once_more(self, error: errors.MismatchError, pending: _Pending) -> None:
-        """Start a bucket again after its first mismatch: all ranks got the same error, and all of them start again.
+        """Start a bucket again after its first mismatch: all ranks got the same error, so all of them start again.
 
-        So a rank without a gradient (`absent`) learns that the gradient is sparse elsewhere, and ranks whose dense
-        gradients have their dimensions in different orders in memory go over to the usual one.
+        So a rank without a gradient (`absent`) learns that the gradient is sparse on other ranks, and ranks whose dense
+        gradients have different orders of dimensions in memory change to the usual order.
         """
         bucket, member = pending.bucket, pending.bucket.members[0]
         if len(bucket.members) > 1 or member in self._retried:
@@ -334,11 +334,11 @@ class Gradients(Generic[P, T]):
 
 
 def _listener(owner: weakref.ref[Gradients[Any, Any]], member: int) -> Callable[[], None]:
-    """Make what a framework calls when a gradient was computed; it does not keep the optimizer alive."""
+    """Make the callback for a computed gradient; it does not keep the optimizer alive."""
 
     def computed() -> None:
         gradients = owner()
-        if gradients is not None:  # else the optimizer is gone and the model stays
+        if gradients is not None:  # else the optimizer is deleted, but the model is not
             gradients.computed(member)
 
     return computed

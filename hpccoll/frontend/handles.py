@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an asynchronous call of a front end returns, and how to wait for it."""
+"""The handles of a front end's asynchronous calls."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Waitable(Protocol):
 
 
 class HandleNumber(int):
-    """A number, as in Horovod, that holds its operation: no table keeps operations that nobody waits for."""
+    """A number, as in Horovod, that owns its operation; so no table keeps operations without a waiter alive."""
 
     _requests: Sequence[Waitable]
     _finish: Callable[[list[Any]], Any] | None
     _result: Any
 
     def __new__(cls, requests: Sequence[Waitable], finish: Callable[[list[Any]], Any]) -> Self:
-        """Stand for all of `requests`; the result is what `finish` makes of the list of their results."""
+        """Represent all of `requests`; `finish` makes the result from the list of their results."""
         handle = super().__new__(cls, next(_numbers))
         handle._requests = requests
         handle._finish = finish
@@ -51,10 +51,10 @@ class HandleNumber(int):
 
 
 def wait_for_all(requests: Sequence[Waitable]) -> list[Any]:
-    """Wait for all requests, also behind one that fails: what was waited for is the same on all ranks.
+    """Wait for all requests, even after a failure, so that all ranks have waited for the same requests.
 
     :returns: their results
-    :raises HpccollError: the error of the first that has failed
+    :raises HpccollError: the first error
     """
     results, failed = [], None
     for request in requests:
@@ -70,7 +70,7 @@ def wait_for_all(requests: Sequence[Waitable]) -> list[Any]:
 def poll(handle: int) -> bool:
     """Say whether an asynchronous operation is finished, so that synchronize() would not block.
 
-    :param handle: what the asynchronous call has returned
+    :param handle: the result of the asynchronous call
     :returns: True also if the operation has failed
     :raises InvalidArgumentError: (a ValueError) `handle` is not what an asynchronous call has returned
     """
@@ -81,10 +81,10 @@ def synchronize(handle: int) -> Any:
     """Wait for an asynchronous operation. A second call returns the same result again.
 
     :param handle: what the asynchronous call has returned
-    :returns: the result: a tensor; a list of tensors for a grouped operation; for alltoall the rows received, and how
-        many came from each rank. A tensor in device memory is ready for the current stream: the host need not wait
+    :returns: the result: a tensor; a list of tensors for a grouped operation; for alltoall the received rows, and their
+        number from each rank. A tensor in device memory is ready for the current stream: the host need not wait
     :raises HorovodInternalError: a rank or the transport failed; a new World may work
-    :raises MismatchError: the ranks asked for different things under one name
+    :raises MismatchError: the ranks made different requests under one name
     :raises InvalidArgumentError: (a ValueError) `handle` is not what an asynchronous call has returned
     """
     return _checked(handle).wait()

@@ -42,8 +42,8 @@ def part(name: str | None, what: str) -> str | None:
 def occurrence(name: str, number: int) -> str:
     """Return the name of the first, second ... of equal names: "weights", "weights (2)".
 
-    No two pairs of name and number have the same result. So a name that looks as if it had been told apart from others
-    gets its number, too: "weights (2) (1)".
+    No two pairs of name and number have the same result. So a name that already ends in a number gets its number, too:
+    "weights (2) (1)".
 
     :param number: from 1
     """
@@ -61,16 +61,16 @@ def _text(name: str | None) -> str | None:
 
 
 class Request(Protocol):
-    """What has begun under a name."""
+    """A request in flight under a name."""
 
     def launched(self) -> bool:
-        """Whether the library has finished with it: another request may have its name."""
+        """Whether it has ended for the library, so that another request may use its name."""
 
 
 class InFlight:
     """The requests in flight that have a name, so that a call can refuse a second one as Horovod does.
 
-    The library finds two requests of one name as well, but later: the call has returned by then.
+    The library finds two requests of one name, too, but only after the call has returned.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class InFlight:
                 "a request of this name is in flight, and goes on: synchronize it first, or use another name"
             )
 
-    def add(self, name: str | None, world: World, begun: Request) -> None:
-        """Remember a request, which a name may have only one of."""
+    def add(self, name: str | None, world: World, started: Request) -> None:
+        """Remember the request of a name."""
         if name:
-            self._requests[id(world.core), name] = begun
+            self._requests[id(world.core), name] = started

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library's errors in errors of a framework: a compiled program can raise the framework's alone.
+"""The library's errors inside errors of a framework: a compiled program can raise only the framework's errors.
 
-The text of those begins with the name of the library's class: "hpccoll.PeerLostError: rank 1 was lost".
+The text begins with the library's class: "hpccoll.PeerLostError: rank 1 was lost".
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _OURS = re.compile(rf"hpccoll\.({'|'.join(errors.__all__)}): (.*?)(?=\n\t \[\[|\
 
 
 def own_error(error: BaseException) -> errors.HpccollError | None:
-    """Return the library's error that a framework has put into the text of its own, if it is one."""
+    """Return the library's error in the text of a framework's error, if there is one."""
     found = _OURS.search(str(error))
     return getattr(errors, found[1])(found[2]) if found else None
 
 
 def raises_own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function raise the library's errors where a framework's have their text.
+    """Make a function raise the library's errors in place of a framework's errors with their text.
 
     :param function: any function
     :returns: a function of the same arguments and result
@@ -40,9 +40,9 @@ def raises_own(function: Callable[..., Any]) -> Callable[..., Any]:
         except (errors.HpccollError, HostsUpdatedInterrupt):
             raise
         except Exception as error:
-            ours = own_error(error)
-            if ours is None:
+            found = own_error(error)
+            if found is None:
                 raise
-            raise ours from error
+            raise found from error
 
     return translated

@@ -44,7 +44,7 @@ def distributed_gradients(
     :param passes: backward passes that add up before gradients are reduced
     :param predivide: with Average: divide by it before the sum, multiply by it after
     :param groups: into how many groups the gradients are cut, or lists of parameters
-    :returns: None where there is nothing to reduce: one rank, or a rank outside of the process set
+    :returns: None if there is nothing to reduce: one rank, or a rank outside of the process set
     :raises InvalidArgumentError: names, groups, factors or passes make no sense
     :raises MismatchError: the ranks have different groups
     """
@@ -70,7 +70,7 @@ def names_of(
 ) -> list[str]:
     """Return the name of each parameter; without `named` its number.
 
-    :raises InvalidArgumentError: `named` names a parameter not at all, or two parameters alike
+    :raises InvalidArgumentError: a parameter has no name in `named`, or two parameters have the same name
     """
     if named is None:
         return [f"noname.{at}" for at in range(len(parameters))]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: some ranks of the World, known by a number that all ranks agree on.
 
-Horovod registers process sets; the library has Worlds. This is the register. It belongs to the default World, so a new
-default World starts with an empty register.
+Horovod has a register of process sets; the library has Worlds. This is the register. It belongs to the default World,
+so a new default World starts with an empty register.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which gradients of a step are computed and which buckets are pending. It starts nothing itself.
+"""The computed gradients and the pending buckets of a step. It starts nothing itself.
 
 computed(gradient), backward_passes_per_step times --> a complete bucket, which the caller starts
 missing()                                          --> the other buckets, so that every rank starts the same ones
-started(bucket, pending), take_pending()           --> what is in flight, until the caller has finished it
+started(bucket, pending), take_pending()           --> the buckets in flight, until the caller has finished them
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Reducer(Generic[Pending]):
     def computed(self, member: int) -> Bucket | None:
         """Count a backward pass of this gradient.
 
-        :returns: the gradient's bucket if that completes it: the caller must start it and call started()
+        :returns: the gradient's bucket if it is complete now: the caller must start it and call started()
         :raises AssertionError: the gradient was complete already
         """
         with self._lock:
@@ -93,20 +93,20 @@ class Reducer(Generic[Pending]):
     def missing(self, wanted: Callable[[int], bool]) -> list[Bucket]:
         """Return the buckets that nobody has started, in order.
 
-        :param wanted: whether a gradient that was not computed takes part all the same
+        :param wanted: whether a gradient takes part although it was not computed
         """
         return [b for b in self._buckets if b not in self._pending and any(map(wanted, b.members))]
 
     def pending(self) -> list[Pending]:
-        """Return what is in flight, in the order in which it was started."""
+        """Return the buckets in flight, in the order of their start."""
         return list(self._pending.values())
 
     def passes_left(self, member: int) -> int:
-        """Return how many backward passes a gradient lacks until it is complete."""
+        """Return the remaining backward passes of a gradient."""
         return self._left[member]
 
     def take_pending(self) -> list[Pending]:
-        """Return what is in flight, in the order in which it was started, and forget it."""
+        """Return the buckets in flight, in the order of their start, and forget them."""
         pending, self._pending = self._pending, {}
         return list(pending.values())
 

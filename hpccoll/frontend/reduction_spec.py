@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gradients are reduced: the operation, its factors, and what values travel as."""
+"""The reduction of gradients: the operation, its factors, and the type between nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BucketEntry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReductionSpec:
-    """What all gradients of an optimizer have in common."""
+    """The reduction of all gradients of an optimizer."""
 
     world: World
     op: Reduction = collectives.AVERAGE
@@ -49,8 +49,8 @@ class ReductionSpec:
     def start(self, name: str, entries: Sequence[BucketEntry]) -> list[Handle]:
         """Begin to reduce the entries of a bucket in place.
 
-        With compression, the entries that cannot be narrowed are a group of their own, submitted together with the
-        group of the others.
+        With compression, entries that cannot be narrowed are a second group, which is submitted together with the
+        first.
         """
         if len(entries) == 1:
             return [self.start_one(name, *entries[0])]

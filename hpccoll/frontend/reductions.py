@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reductions under Horovod's names, and what its functions are given as `op` and `average`."""
+"""The reductions under Horovod's names, and its arguments `op` and `average`."""
 
 from __future__ import annotations
 

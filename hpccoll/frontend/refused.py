@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls without a name that a front end refuses before they are requests: the other ranks have an error, and no wait.
+"""Unnamed calls that a front end refuses before they become requests: the other ranks get an error and do not wait.
 
-Such calls match by their order, or by their place in a program. So a refused one counts, and the next one of this rank
-is matched with the next one of the others. The core tells of what it refuses itself (ext/cython/refusals.pxi); what a
-front end refuses, it tells here. A call with a name may be made again under its name, so nobody is told.
+Such calls match by their order, or by their place in a program. So a refused call counts, and this rank's next call
+matches the next call of the others. The core reports its own refusals (ext/cython/refusals.pxi); this module reports
+those of a front end. A call with a name can be repeated under its name, so its refusal is not reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROUPS_OF_REQUESTS = ("allgather", "reducescatter")
 
 
 def tells(function: Callable[P, T], name_unnamed: Naming | None = None) -> Callable[P, T]:
-    """Make an operation tell the other ranks when it raises an error that they do not have.
+    """Make an operation report to the other ranks an error that only this rank has.
 
     :param function: called like the operation: "grouped_allreduce_async_"; with a `name` and a `process_set`
     :param name_unnamed: returns the name that a request without one has at this place in a program, or None where
@@ -81,7 +81,7 @@ def _tell(operation: str, arguments: dict[str, Any], name_unnamed: Naming, error
 
 
 def _requests(operation: str, arguments: dict[str, Any]) -> tuple[str, str, int]:
-    """Return the operation of the requests that a call makes, what it is called in names, and how many they are."""
+    """Return the operation of a call's requests, its name in request names, and their number."""
     single = operation.removeprefix("grouped_")
     if operation == "sparse_allreduce":
         return "allgather", "allgather", 2  # indices and values
@@ -95,28 +95,28 @@ def each(
     begin: Callable[..., Any], members: Sequence[str | None], tensors: Sequence[Any], process_set: ProcessSet,
     *arguments: Any, **options: Any,
 ) -> list[Any]:  # fmt: skip
-    """Begin one request of each tensor of a group; if one is refused, so are those behind it.
+    """Begin one request per tensor of a group; if one is refused, the later ones are refused, too.
 
     :param begin: a method of Requests
     :param members: the names of the tensors
-    :param arguments: what `begin` takes behind the name and the tensor, before the process set
+    :param arguments: of `begin`, after the name and the tensor and before the process set
     :returns: their handles
     """
-    begun: list[Any] = []
+    started: list[Any] = []
     core = world_of(process_set).core
     by_order = None in members
     if by_order:
         _core.hold_order(core)
     try:
         for name, tensor in zip(members, tensors, strict=True):
-            begun.append(begin(name, tensor, *arguments, process_set, **options))
+            started.append(begin(name, tensor, *arguments, process_set, **options))
     except Exception as error:
-        for _ in members[len(begun) + 1 :] if by_order else ():
+        for _ in members[len(started) + 1 :] if by_order else ():
             core.tell_refusal(begin.__name__, None, error)
         with contextlib.suppress(errors.HpccollError):
-            wait_for_all(begun)
+            wait_for_all(started)
         raise
     finally:
         if by_order:
             _core.release_order(core)
-    return begun
+    return started

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors in, requests out: each operation once, below the blocking and the asynchronous functions of a front end.
+"""Turns tensors into requests: each operation once, below the blocking and the asynchronous functions of a front end.
 
-The memory of a contiguous tensor goes to the library as it is. A tensor that is not contiguous is copied, and so is one
-that needs factors which the library does not apply itself (factors of integers, or with Min, Max, Product). Where the
-operation is in place, the result is copied back.
+The library uses the memory of a contiguous tensor directly. A tensor is copied if it is not contiguous, or if it needs
+a factor that the library does not apply (of integers, or with Min, Max, Product). If the operation is in place, the
+result is copied back.
 
-Arguments that many methods share: `name` of the tensor, or None; `waits`: the caller waits at once, so the library does
-not hold the request back to fuse others with it.
+Common arguments: `name` of the tensor, or None; `waits`: the caller waits at once, so the library does not delay the
+request for fusion.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 def _named(
     start: Callable[Concatenate[S, str | None, P], HandleNumber],
 ) -> Callable[Concatenate[S, str | None, P], HandleNumber]:
-    """Put the operation before the name of a request, and what was called before the text of an error."""
+    """Prefix the operation to the name of a request, and the called function to the text of an error."""
     operation = start.__name__
 
     @functools.wraps(start)
@@ -58,7 +58,7 @@ _in_flight = names.InFlight()
 
 
 def _begin(world: World, operation: str, x: Any, name: str | None, *arguments: Any, **options: Any) -> Handle:
-    """Begin an operation unless one of its name is in flight; the arguments are those of _core.Set.collective()."""
+    """Begin an operation unless its name is in flight; the arguments are those of _core.Set.collective()."""
     _in_flight.check(name, world)
     handle: Handle = world.core.collective(operation, x, name, *arguments, **options)
     _in_flight.add(name, world, handle)
@@ -90,7 +90,7 @@ class Requests(Generic[T]):
 
         :param group: the tensors are one batch, and the result is a list; else there is one tensor
         :param in_place: the result overwrites the tensors
-        :param wire: what float32 and float64 values travel as
+        :param wire: the type of float32 and float64 values between nodes
         """
         adapter, world = self.adapter, world_of(process_set)
         sources, op, prescale, postscale, after = self._scaled_before(
@@ -115,7 +115,7 @@ class Requests(Generic[T]):
         self, name: str | None, tensors: Sequence[T], sources: list[T], world: World, after: float, *, group: bool,
         in_place: bool,
     ) -> HandleNumber:  # fmt: skip
-        """Begin an Adasum of each tensor; it is formed in float32 or wider."""
+        """Begin an Adasum of each tensor, computed in float32 or wider."""
         adapter, requests = self.adapter, list[Waitable]()
         dtypes = [adapter.dtype(source) for source in sources]
         for i, (source, dtype) in enumerate(zip(sources, dtypes, strict=True)):
@@ -126,8 +126,8 @@ class Requests(Generic[T]):
             wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
             own = names.member(name, i, len(sources))
             _in_flight.check(own, world)
-            requests.append(begun := adasum.begin(adapter.to_numpy(wide), own, world))
-            _in_flight.add(own, world, begun)
+            requests.append(started := adasum.begin(adapter.to_numpy(wide), own, world))
+            _in_flight.add(own, world, started)
 
         def finish(results: list[np.ndarray]) -> Any:
             done = [
@@ -313,7 +313,7 @@ class Requests(Generic[T]):
         *,
         waits: bool = False,
     ) -> HandleNumber:
-        """Begin to share out the rows of the global rank `root_rank`; the other ranks' tensors say dtype and row."""
+        """Begin a scatter of the rows of the global rank `root_rank`; the other ranks' tensors give dtype and row."""
         adapter, world, root = self.adapter, world_of(process_set), root_in(process_set, root_rank)
         source = adapter.contiguous(tensor)
         given, rows_sent = adapter.buffer(source), self._rows_sent(splits)
@@ -326,7 +326,7 @@ class Requests(Generic[T]):
         return HandleNumber([request], finish)
 
     def _rows_sent(self, splits: T | Sequence[int] | None) -> Sequence[int] | None:
-        """Return `splits` as numbers; a tensor of them may lie anywhere in host memory."""
+        """Return `splits` as numbers; a tensor of them may have any layout in host memory."""
         if isinstance(splits, Sequence) or splits is None:
             return splits
         counts: list[int] = self.adapter.to_numpy(self.adapter.contiguous(splits)).tolist()
@@ -335,9 +335,9 @@ class Requests(Generic[T]):
     def _scaled_before(
         self, sources: list[T], op: Reduction, prescale: float, postscale: float, size: int
     ) -> tuple[list[T], Reduction, float, float, float]:
-        """Apply the factors that the library does not apply itself.
+        """Apply the factors that the library does not apply.
 
-        :returns: the tensors, the reduction and the two factors to ask the library for, and the factor of its result
+        :returns: the tensors, the reduction and the two factors for the library, and the factor of its result
         """
         check_factors(prescale, postscale)
         if op in (Sum, Average) and all(is_inexact(self.adapter.dtype(source)) for source in sources):
@@ -350,7 +350,7 @@ class Requests(Generic[T]):
         return tensor if factor == 1.0 else self.adapter.scale(tensor, factor)
 
     def _overwritten(self, tensors: Sequence[T], results: Sequence[T]) -> list[T]:
-        """End an operation in place: each result is the tensor itself, or a copy that stood in for it."""
+        """End an operation in place: each result is the tensor itself, or is copied into it."""
         for tensor, result in zip(tensors, results, strict=True):
             if result is tensor:
                 self.adapter.changed(tensor)
@@ -387,6 +387,6 @@ def together(handles: Sequence[HandleNumber]) -> HandleNumber:
 def _scaled_afterwards(op: Reduction, postscale: float, size: int) -> tuple[Reduction, float]:
     """Return the reduction and the factor of its result.
 
-    Integers are cut off once only, so a mean that has a factor is a sum that is divided along with it.
+    Integers are truncated only once, so a mean with a factor becomes a sum with a combined factor.
     """
     return (Sum, postscale / size) if op is Average and postscale != 1.0 else (op, postscale)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names for calls that the caller did not name and that match by their order.
 
-A series of calls cycles through a fixed number of names, so that the names come again and the ranks need not agree on
-new ones.
+A series of calls cycles through a fixed number of names, so the ranks need not agree on new names all the time.
 """
 
 from __future__ import annotations

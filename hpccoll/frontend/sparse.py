@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sparse gradients: the entries of all ranks, one after another.
 
-The indices and the values of an entry travel side by side as bytes, in one allgather: one request to agree on, and one
-error for all ranks if some of them have something else.
+One allgather sends the indices and the values of an entry side by side as bytes: one request to agree on, and one error
+for all ranks if their gradients differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SparseLayout"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SparseLayout:
-    """What an entry of a sparse gradient is made of."""
+    """The layout of an entry of a sparse gradient."""
 
     dimensions: int
     """The number of sparse dimensions; they are the first ones."""
@@ -30,7 +30,7 @@ class SparseLayout:
 
     @property
     def type_name(self) -> str:
-        """What a row of bytes is, which all ranks must have."""
+        """The type of a row of bytes, which must be equal on all ranks."""
         return f"sparse {self.name}{list(self.row)} by {self.dimensions}"
 
     def pack(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class SparseLayout:
         return np.concatenate([left, right], axis=1)
 
     def unpack(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices and values that pack() was given."""
+        """Return the indices and values that were packed."""
         cut = 8 * self.dimensions
         indices = rows[:, :cut].copy().view(np.int64).reshape(len(rows), self.dimensions)
         values = rows[:, cut:].copy().view(self.dtype).reshape(len(rows), *self.row)
