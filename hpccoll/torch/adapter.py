@@ -37,7 +37,7 @@ class TorchAdapter:
     parameter_type: type = torch.Tensor
 
     def __init__(self) -> None:
-        # Called for every gradient in every step, so they are functions written in C:
+        # These are called for every gradient in every step, so they are C functions:
         self.gradient: Callable[[Tensor], Tensor | None] = operator.attrgetter("grad")
         self.version: Callable[[Tensor], int] = operator.attrgetter("_version")
         self.address: Callable[[Tensor], int] = Tensor.data_ptr
@@ -130,7 +130,7 @@ class TorchAdapter:
 
     def sparse_parts(self, tensor: Tensor, *, coalesce: bool) -> SparseParts[Tensor]:
         tensor = tensor.coalesce() if coalesce else tensor
-        indices, values = tensor._indices(), tensor._values()  # noqa: SLF001 - indices() is of coalesced tensors alone
+        indices, values = tensor._indices(), tensor._values()  # noqa: SLF001 - indices() needs coalesced tensors
         return SparseParts(indices.t(), values)
 
     def from_sparse(self, parts: SparseParts[Tensor], shape: Sequence[int], *, coalesce: bool) -> Tensor:
@@ -177,7 +177,7 @@ class TorchAdapter:
     # ---- a gradient's memory from step to step -------------------------------------------------------
 
     def in_memory_order(self, tensor: Tensor) -> tuple[Tensor, str]:
-        """See ParameterAdapter: a gradient in another order (channels_last) is reduced where it lies."""
+        """See ParameterAdapter: a gradient in another order (channels_last) is reduced in place."""
         if tensor.layout is torch.strided and not tensor.is_contiguous():
             order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
             permuted = tensor.permute(order)

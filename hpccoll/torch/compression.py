@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.torch.compression under its name: what tensors travel as. Derive compressors of your own from Compressor."""
+"""horovod.torch.compression under its name: compression of tensors. Derive your compressors from Compressor."""
 
 from hpccoll.frontend.compression import NoneCompressor
 from hpccoll.torch.horovod import Compression

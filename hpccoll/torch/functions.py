@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""horovod.torch.functions under its name: parameters, optimizers and objects from one rank to all."""
+"""horovod.torch.functions under its name: broadcasts of parameters, optimizers and objects."""
 
 from hpccoll.torch.horovod import (
     allgather_object,

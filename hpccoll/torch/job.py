@@ -23,7 +23,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
 
     :param comm: an mpi4py communicator, or a list of ranks of MPI.COMM_WORLD, each of which calls this; default: all
         ranks, which are those of MPI, or the processes that torchrun has started
-    :param process_sets: sets to register at once, or "dynamic": more may be added later, which is always allowed here
+    :param process_sets: sets to register at once, or "dynamic", which has no effect, as sets may always be added later
     :raises InvalidArgumentError: (a ValueError) an argument is wrong, or there is a World and arguments are given
     :raises StartError: (a RuntimeError) the World could not be made
     """
@@ -31,7 +31,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
 
 
 def _under_torchrun() -> bool:
-    """Whether torchrun has started this process among others, and no launcher of MPI jobs is closer to it."""
+    """Whether torchrun has started this process and others, without a launcher of MPI jobs in between."""
     place = detect.place(config.environment())
     several = place is not None and place.launcher == "torchrun" and (place.size or 1) > 1
     return several and not config.read().allow_singleton and dist.is_available()
@@ -50,7 +50,7 @@ def _torchruns() -> Rendezvous:
 
 @functools.cache
 def _store(timeout: timedelta) -> tuple[Any, int, int]:
-    """Connect to torchrun's store, once in a process: where rank 0 serves it, it must outlive a World.
+    """Connect to torchrun's store, once per process: if rank 0 serves it, it must outlive a World.
 
     :returns: the store, this process's rank, and the number of ranks
     """

@@ -10,5 +10,5 @@ from hpccoll.torch.job import init as init
 
 
 def __getattr__(name: str) -> Any:
-    """Say of a name of Horovod's that is not here what to use instead."""
+    """Raise an error for a missing name of Horovod, with the name to use instead."""
     raise _no_name(__name__, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of what torch.distributed passes to a backend: options, reductions, lists of tensors."""
+"""Converts the arguments that torch.distributed passes to a backend: options, reductions, lists of tensors."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def reduced(tensor: torch.Tensor, rows: int = 0) -> _core.Buffer:
 def moved(tensor: torch.Tensor) -> _core.Buffer:
     """Return the memory of a contiguous tensor to move, as one row.
 
-    Dtypes that the library does not know travel as integers of the same size, and ranks compare their names.
+    Dtypes that the library does not know are sent as integers of the same size, and ranks compare their names.
     """
     try:
         return reduced(tensor)

@@ -43,8 +43,8 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
 
 
 def register() -> None:
-    """Register the backend with torch, and work around what torch would do wrong with it."""
-    if NAME.upper() in vars(dist.Backend):  # what hpccoll_torch_backend has left there
+    """Register the backend with torch, and work around faults of torch."""
+    if NAME.upper() in vars(dist.Backend):  # the entry that hpccoll_torch_backend has made
         delattr(dist.Backend, NAME.upper())
         dist.Backend.backend_list.remove(NAME)
     dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu", "cuda"])
@@ -59,7 +59,7 @@ def register() -> None:
 
 
 def _refuse_mixtures() -> None:
-    """Let torch refuse `cpu:hpccoll,cuda:nccl`. It would silently make a group of hpccoll alone."""
+    """Let torch refuse `cpu:hpccoll,cuda:nccl`. It would silently make a group with hpccoll only."""
     given = _c10d.BackendConfig.get_device_backend_map  # a group's maker calls it, and the backend may be new by then
 
     def checked(self: Any) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _refuse_mixtures() -> None:
 
 
 def _shut_down_with_torch() -> None:
-    """Let destroy_process_group() end our groups, too; in torch 2.4 to 2.6 it ends only those that it knows."""
+    """Let destroy_process_group() end hpccoll's groups, too; torch 2.4 to 2.6 ends only groups of known backends."""
     shut_down = _c10d._shutdown_backend  # noqa: SLF001
 
     def shut_down_ours_too(group: Any) -> None:
@@ -91,14 +91,14 @@ def _shut_down_with_torch() -> None:
 
 
 def _stay_out_of_compiled_programs() -> None:
-    """Let torch.compile leave the methods alone that C++ calls while a compiled program runs (DDP does).
+    """Keep torch.compile from methods that C++ calls while a compiled program runs, as DDP does.
 
-    torch.compiler.disable() has the same effect, but it loads the compiler, which takes seconds even where nothing is
+    torch.compiler.disable() has the same effect, but it loads the compiler, which takes seconds even if nothing is
     compiled.
     """
     dynamo: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
     if not hasattr(dynamo, "set_code_exec_strategy"):
-        return  # older than 2.13, with which this was needed and tried
+        return  # older than 2.13, the first version that needs this
     skip = dynamo._FrameAction.SKIP  # noqa: SLF001
     as_it_is = dynamo._FrameExecStrategy(skip, skip)  # noqa: SLF001 - for this function, and for what it calls
     for kind in (ProcessGroup, Work, Future):

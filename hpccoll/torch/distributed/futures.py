@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Futures whose callbacks may call collectives.
 
-Calls match by their order, but the moment when a callback runs is not known: on one rank it runs at once, because the
-result is there already, on another rank much later, in another thread. So a collective that a callback calls is named
-after the work to which the callback belongs, whenever and wherever it runs. PowerSGD's hook consists of such callbacks.
+Calls match by their order, but a callback may run at any time: on one rank at once, because the result is complete, on
+another rank much later, in another thread. So a collective inside a callback is named after the work of the callback.
+PowerSGD's hook consists of such callbacks.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def name_in_callback() -> str | None:
 
 
 class _Failure:
-    """The value of a future that failed. It raises its error in any code that treats it as tensors.
+    """The value of a failed future. It raises the error in any code that uses it as tensors.
 
-    C++ does not ask a future whether an exception was set from Python. Given the exception itself as a value, DDP's
-    reducer would look for tensors in it, find none, and read behind the end of their list.
+    C++ does not check whether Python has set an exception. If the exception itself were the value, DDP's reducer would
+    look for tensors in it, find none, and read beyond the end of their list.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -50,20 +50,20 @@ class _Failure:
     def raises(self, *_: Any) -> NoReturn:
         raise self.error
 
-    __reduce_ex__ = __str__ = raises  # the reducer looks for tensors with the first, and reports with the second
+    __reduce_ex__ = __str__ = raises  # the reducer calls the first to find tensors, the second to report
 
 
 _Base: Any = torch.futures.Future
 
 
 class Future(_Base):  # type: ignore[misc]
-    """A future with a path, which says to which work it belongs, and to which callback of that work."""
+    """A future with a path, which identifies its work and its callback of that work."""
 
     def __init__(self, path: str, devices: Sequence[torch.device] = ()) -> None:
         """Make a future that is not complete.
 
         :param path: the same on all ranks
-        :param devices: where the value will lie, if in device memory; torch orders it with its streams
+        :param devices: of the value, if it is in device memory; torch orders it with its streams
         """
         super().__init__(**({"devices": list(devices)} if devices else {}))
         self._path, self._callbacks, self._devices = path, 0, devices

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's process group over a World: each collective of torch is one request of the library, or a few.
+"""torch's process group over a World: each collective of torch becomes one or a few requests of the library.
 
-torch calls these methods, by several names that they got over the years, from Python and, where its trampoline class
-allows it, from C++ (DDP's reducer, functional collectives). docs/with-ddp.md says what is not served.
+torch calls these methods, under the several names of its versions, from Python and, where its trampoline class allows
+it, from C++ (DDP's reducer, functional collectives). docs/with-ddp.md lists what is not supported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hpccoll.worlds import World
 __all__ = ["ProcessGroup"]
 
 NAMES = 64
-"""Requests of a group that can be in flight. Their names come again after this many: see SequenceNames."""
+"""Requests of a group in flight at most. Names repeat after this many, see SequenceNames."""
 
 Submit = Callable[[_core.Set, bool, str], Handle]
 """Enqueues a request, given the process set, whether the caller goes on to wait, and a name."""
@@ -100,7 +100,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Describe the group."""
         self._description = description
 
-    # The same for callers in Python, which do not go through C++.
+    # The same for callers in Python, which do not call through C++.
     group_name = property(getGroupName)
     group_desc = property(getGroupDesc)
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
@@ -140,7 +140,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         submits: Sequence[Submit],
         finish: Finish | None = None,
     ) -> Work:
-        """Submit requests that make one work, whose result is `tensors`.
+        """Submit the requests of one work, whose result is `tensors`.
 
         Calls match by their order in the group, so the name of a call is its number modulo NAMES.
 
@@ -181,7 +181,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         return self._begin(what, opts, tensors, [submit], finish or copies_back(targets, tensors))
 
     def reduce(self, tensors: Any, opts: Any = None) -> Work:
-        """Reduce in place on the root; the other ranks' tensors stay as they are."""
+        """Reduce in place on the root; the other ranks' tensors do not change."""
         opts = options(opts, ReduceOptions)
         tensor, root, (op, factor) = one(tensors, "reduce"), self._root(opts), reduction(opts.reduceOp)
         target = ADAPTER.contiguous(tensor)
@@ -243,7 +243,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
-        """Give all ranks' tensors to all ranks, each in a tensor of its own."""
+        """Give all ranks' tensors to all ranks, each in a separate tensor."""
         tensor, (parts,) = one(inputs, "allgather"), outputs
         check_one_each(parts, self.size(), "allgather")
         return self._allgather("allgather", [parts], [tensor], opts, each=True)
@@ -388,7 +388,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         submits: list[Submit] = [lambda core, waits, name: core.collective("barrier", None, name, None, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
-    # ---- from one rank to another -----------------------------------------------------------------------
+    # ---- point-to-point ---------------------------------------------------------------------------------
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         """Send to one rank."""
@@ -416,10 +416,10 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         text = f"{what} in process group {self._name}"
         return Work(text, [handle], [tensor], finish, self._timeout, lambda: None, text)
 
-    # ---- what is not served --------------------------------------------------------------------------
+    # ---- not supported -------------------------------------------------------------------------------
 
     def monitored_barrier(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: barrier() itself names who is missing."""
+        """Refuse: barrier() itself names the missing ranks."""
         raise NotImplementedError("backend hpccoll has no monitored_barrier: its barrier reports who is missing")
 
     def _root(self, opts: Any) -> int:

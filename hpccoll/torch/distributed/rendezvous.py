@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous of a process group: through MPI under a launcher of MPI jobs, else through torch's own store."""
+"""The rendezvous of a process group: through MPI under a launcher of MPI jobs, else through torch's store."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _mpi_ranks() -> int:
 
 
 def install() -> None:
-    """Let torch's env:// ask MPI if the environment has no variable for it; hpccoll:// always asks MPI."""
+    """Let torch's env:// use MPI if the environment has no variable for it; hpccoll:// always uses MPI."""
     by_environment = _rendezvous_handlers["env"]
 
     def env(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Iterator[Any]:
@@ -90,6 +90,6 @@ def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) ->
         store = TCPStore(host, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
     port = comm.bcast(store.port if store else None)
     store = store or TCPStore(host, port, size, is_master=False, timeout=timeout, wait_for_workers=False)
-    comm.Barrier()  # an error on rank 0 drops the store, which must not happen while others look for it
+    comm.Barrier()  # an error on rank 0 drops the store, which must not happen while others connect to it
     yield store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {url}")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's Work over the library's handles, which each call of the backend returns, and its future.
+"""torch's Work over the library's handles, and its future. Each call of the backend returns a Work.
 
-In device memory a work is done when it has been launched: streams order the results. A thread settles a work in its
-current stream, and records an event there for which all other streams wait.
+In device memory a work is done when it is launched: streams order the results. A thread settles a work in its current
+stream, and records an event there for which all other streams wait.
 
 A thread that waits for a work drives it, as with handles. Futures are different: C++ code such as DDP's reducer waits
-for them and knows nothing of handles. So threads of this module settle the works that have a future. Programs that use
-no futures have no such threads.
+for them without knowing handles. So threads of this module settle the works that have a future. Programs without
+futures have no such threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Base: Any = dist.Work
 
 
 class Work(_Base):  # type: ignore[misc]
-    """Handles in flight, the tensors that they fill, and what has to be copied when they are done."""
+    """Handles in flight, the tensors that they fill, and the copies to make when they are done."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Work(_Base):  # type: ignore[misc]
         settled: Callable[[], None],
         path: str,
     ) -> None:
-        """Take over operations that have begun.
+        """Take over operations in flight.
 
         :param what: the operation and its group, for errors
         :param tensors: the result; kept alive, with all that `finish` refers to, until the work is done
@@ -78,7 +78,7 @@ class Work(_Base):  # type: ignore[misc]
         self._error: Exception | None = None
         self._future: Future | None = None
         self._device = next((t.device for t in tensors if t.is_cuda), None)
-        self._behind: Any = None  # device memory: an event behind the results
+        self._behind: Any = None  # device memory: an event after the results
         if FORGETFUL:
             _kept.append(self)
             if finish is not None:  # __del__ will not run
@@ -87,9 +87,9 @@ class Work(_Base):  # type: ignore[misc]
     # ---- called by torch ---------------------------------------------------------------------------
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
-        """Block until the work is done, in device memory until it has been launched: the current stream waits then.
+        """Block until the work is done; in device memory until it is launched, as the current stream then waits for it.
 
-        :param timeout: seconds; None or zero: what the group allows
+        :param timeout: seconds; None or zero: the group's time limit
         :raises DistBackendError: the work failed, or is not done in time
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
@@ -125,7 +125,7 @@ class Work(_Base):  # type: ignore[misc]
         self.wait()
 
     def source_rank(self) -> int:
-        """Wait; return the rank that sent what a recv from any source has received."""
+        """Wait; return the sender of the message of a recv from any source."""
         self.wait()
         return self._source
 
@@ -144,7 +144,7 @@ class Work(_Base):  # type: ignore[misc]
             _finisher.add(self)
         return self._future
 
-    # ---- called by us --------------------------------------------------------------------------------
+    # ---- called by hpccoll ---------------------------------------------------------------------------
 
     def over(self) -> bool:
         """Whether settle() would not block."""
@@ -171,7 +171,7 @@ class Work(_Base):  # type: ignore[misc]
                     return
 
     def settle(self) -> None:
-        """Turn handles that are done, or late, into the work's outcome. Only the first call does anything."""
+        """Set the work's result from handles that are done or late. Only the first call has an effect."""
         with self._lock:
             if self._settled:
                 return
@@ -200,7 +200,7 @@ class Work(_Base):  # type: ignore[misc]
             self._tensors = lambda: [tensor for one in weak if (tensor := one()) is not None]
 
     def _go_on(self) -> None:
-        """Let the current stream wait for the results, so that this thread's next work in it finds them."""
+        """Let the current stream wait for the results, before this thread's next work in it."""
         if self._behind is not None:
             torch.cuda.current_stream(self._device).wait_event(self._behind)
 
@@ -216,7 +216,7 @@ class Work(_Base):  # type: ignore[misc]
         return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s")
 
     def __del__(self) -> None:
-        # Dropped in flight: the result must arrive in its tensors all the same.
+        # The work is dropped in flight, but its tensors must still get the result.
         if not getattr(self, "_settled", True) and self._finish is not None:
             _finisher.add(
                 Work(
@@ -234,12 +234,13 @@ class Work(_Base):  # type: ignore[misc]
 class _Finisher:
     """Threads that settle works. One thread waits; while it runs a future's callbacks, another thread waits instead.
 
-    So a callback may itself wait for a future (PowerSGD's hook does). There are as many threads as have ever settled
-    works at the same time, plus the waiting one: two, one more for each level at which callbacks wait for futures of
-    works that they have begun, and sometimes another one because the system stopped a thread just after its work.
+    So a callback may itself wait for a future (PowerSGD's hook does). The number of threads is the most that have
+    settled works at the same time, plus the waiting one: two, one more per level at which callbacks wait for futures of
+    works that they have started, and sometimes another one because the system stopped a thread just after its work.
 
-    The threads end before the interpreter does. The interpreter ends a thread where it next asks for the interpreter's
-    lock; a thread that returns from a callback asks for it inside of torch's C++ code, which would abort the process.
+    The threads must end before the interpreter does. The interpreter ends a thread when that next takes the
+    interpreter's lock; a thread that returns from a callback takes it inside torch's C++ code, which would abort the
+    process.
     """
 
     def __init__(self) -> None:

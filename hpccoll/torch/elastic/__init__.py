@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic training with PyTorch, under Horovod's names: `hvd.elastic.run`, `TorchState`, `ElasticSampler`.
 
-What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
+docs/elastic.md has the guarantees; hpccoll.elastic has the code.
 """
 
 from hpccoll.elastic import HostsUpdatedInterrupt, ObjectState, State

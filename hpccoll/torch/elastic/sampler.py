@@ -11,4 +11,4 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(sampler.ElasticSampler, torch.utils.data.Sampler[int]):
-    """Deals an epoch to the ranks, anew whenever they change: each sample once, none twice; see the base class."""
+    """Divides an epoch among the ranks, again after each change: each sample exactly once; see the base class."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchState: a model, an optimizer, samplers and objects, committed and restored together.
 
-A handler knows how to save, restore and synchronize objects of one class. Programs may register handlers of their own.
+A handler saves, restores and synchronizes objects of one class. Programs may register their own handlers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StateHandler:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Take what the rank `self.source` has; all ranks call this together."""
+        """Take the object of the rank `self.source`; all ranks call this together."""
         raise NotImplementedError
 
     def rollback(self) -> None:
@@ -64,7 +64,7 @@ class StateHandler:
         raise NotImplementedError
 
     def take(self, commit: Any) -> None:
-        """Go on from what committed() gave in another run."""
+        """Continue from the result of committed() in another run."""
         raise NotImplementedError
 
 
@@ -139,7 +139,7 @@ _registry: Registry = [
 
 
 def get_handler_registry() -> Registry:
-    """Return the classes that have handlers, with these; the first class that fits counts."""
+    """Return the classes with their handlers; the first matching class counts."""
     return _registry
 
 
@@ -250,7 +250,7 @@ def _handler(value: Any) -> StateHandler | None:
 
 
 def _copied(value: Any, old: Any) -> Any:
-    """A copy in host memory, which is written over `old` where that has the same form."""
+    """Return a copy in host memory; it reuses the memory of `old` if that has the same form."""
     if isinstance(value, torch.Tensor):
         fits = isinstance(old, torch.Tensor) and old.shape == value.shape and old.dtype == value.dtype
         into = old if fits else torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)

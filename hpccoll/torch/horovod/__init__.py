@@ -2,8 +2,8 @@
 """Horovod's interface for PyTorch. Programs use its names from hpccoll.torch.
 
     operations.py        the functions for tensors, and their gradients
-    functions.py         parameters and optimizers from one rank to all
-    optimizer.py         DistributedOptimizer; adasum_steps.py is the same for op=Adasum
+    functions.py         broadcasts of parameters and optimizers
+    optimizer.py         DistributedOptimizer; adasum_steps.py for op=Adasum
     sync_batch_norm.py   SyncBatchNorm
 
 hpccoll.horovod and hpccoll.frontend have the rest.

@@ -21,7 +21,7 @@ class AdasumSteps(Attributes):
     _deltas: Deltas[torch.Tensor, torch.Tensor]
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Announce another number of backward passes per step.
+        """Set the number of backward passes per step.
 
         :param passes: backward passes per step
         :raises InvalidArgumentError: (a ValueError) it is not 1 or more
@@ -53,4 +53,4 @@ class AdasumSteps(Attributes):
             super().step()
         return loss
 
-    step.hooked = True  # type: ignore[attr-defined] # torch's own hooks of a step run once, inside
+    step.hooked = True  # type: ignore[attr-defined] # torch's hooks of a step run once, inside

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod's optimizers remember, and programs read: attributes of every DistributedOptimizer."""
+"""The attributes of every DistributedOptimizer, under Horovod's names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Given(NamedTuple):
 
 
 class Attributes(_Base):
-    """Attributes under the names that they have in Horovod; those that have no setter here are for reading."""
+    """Attributes under Horovod's names; attributes without a setter are read-only."""
 
     _given: Given
     _passes: int
@@ -86,7 +86,7 @@ class Attributes(_Base):
 
     @property
     def _allreduce_delay(self) -> dict[torch.Tensor, int]:
-        """Backward passes that each parameter lacks until its gradient is reduced."""
+        """The remaining backward passes of each parameter before its gradient is reduced."""
         return dict.fromkeys(self._given.names, self._passes)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's functions for the state of a training: parameters and optimizers."""
+"""Horovod's functions for the state of a training: broadcasts of parameters and optimizers."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give the state and the options of the root's optimizer to all ranks.
 
-    The other ranks' optimizers need no state before: the form of the root's state comes first, then its tensors. As in
-    Horovod, all gradients are zero afterwards on a rank whose optimizer had no state; but no step is made.
+    The other ranks' optimizers need no state before: the form of the root's state is sent first, then its tensors. As
+    in Horovod, all gradients are zero afterwards on a rank whose optimizer had no state; but no step is made.
 
     :param optimizer: of the same class on all ranks
     :param root_rank: global rank of the root, also within a process set
-    :param model: says which gradients of SGD are sparse: those of its embeddings with sparse=True
+    :param model: to find the sparse gradients of SGD: those of its embeddings with sparse=True
     :param process_set: the ranks that take part
     :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
     """
@@ -75,7 +75,7 @@ def broadcast_optimizer_state(
 
 
 def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
-    """Give each parameter that wants a gradient one of zeros, which is sparse where backward() makes it sparse."""
+    """Give each trainable parameter a gradient of zeros, which is sparse if backward() would make it sparse."""
     sparse: set[torch.Tensor] = set()
     if model is not None and isinstance(optimizer, torch.optim.SGD):
         embeddings = [m for m in model.modules() if isinstance(m, torch.nn.Embedding) and m.sparse]

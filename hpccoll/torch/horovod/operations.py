@@ -12,7 +12,7 @@ The gradients are Horovod's:
 - reducescatter: the gradients of all ranks are gathered, and multiplied by the number of ranks for Sum.
 - scatter, which Horovod does not have: the rows go back to the root, the others take zeros.
 
-So with Sum the sum over the ranks is what is differentiated, and with Average the mean.
+So Sum differentiates the sum over the ranks, and Average the mean.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def _apply(function: Any, *args: Any) -> Any:
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    """Return zeros that autograd derives from a tensor, so that all ranks take part in a second derivative."""
+    """Return zeros that depend on a tensor for autograd, so that all ranks take part in a second derivative."""
     return torch.where(torch.zeros_like(tensor, dtype=torch.bool), tensor, torch.zeros_like(tensor))
 
 
 class TorchOperations(Operations[Tensor]):
-    """Operations that autograd records where one of the tensors requires a gradient."""
+    """Operations that autograd records if one of the tensors requires a gradient."""
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See Operations."""
@@ -142,7 +142,7 @@ class _Allreduce(torch.autograd.Function):
 
 
 class _Allgather(torch.autograd.Function):
-    """Several tensors at once, with one request and one name each."""
+    """Several tensors at once, with one request and name per tensor."""
 
     @staticmethod
     def forward(
@@ -223,7 +223,7 @@ class _Scatter(torch.autograd.Function):
 
 
 class _Unscatter(torch.autograd.Function):
-    """The rows that a scatter has given, back on the root; zeros on the other ranks."""
+    """The inverse of a scatter: the rows on the root, zeros on the other ranks."""
 
     @staticmethod
     def forward(

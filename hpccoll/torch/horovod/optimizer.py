@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer: any torch optimizer, stepping with gradients that were reduced over the ranks."""
+"""DistributedOptimizer: any torch optimizer, with gradients that are reduced over the ranks."""
 
 from __future__ import annotations
 
@@ -100,12 +100,13 @@ class _Reducing(Attributes):
         self._synchronized = False
         return super().step()
 
-    step.hooked = True  # type: ignore[attr-defined] # torch's own hooks of a step run once, inside, on reduced gradients
+    step.hooked = True  # type: ignore[attr-defined] # torch's hooks of a step run once, inside, on reduced gradients
 
     def _reduced(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         """Return a closure that reduces the gradients.
 
-        For LBFGS it averages the loss, too: the loss decides how often LBFGS calls it, so all ranks need the same one.
+        For LBFGS it averages the loss, too: LBFGS decides by the loss how often it calls, so all ranks need the same
+        one.
         """
 
         def evaluate() -> Any:
@@ -131,7 +132,7 @@ class _Reducing(Attributes):
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Load as the optimizer does; gradients that are being reduced are given up."""
+        """Load as the optimizer does; reductions in flight are abandoned."""
         if self._gradients:
             self._gradients.abandon()
         self._synchronized = False
@@ -204,9 +205,9 @@ def DistributedOptimizer(  # noqa: N802
 
     :param optimizer: any torch optimizer; do not use it beside the returned one
     :param named_parameters: pairs such as `model.named_parameters()` gives; names must be the same on all ranks
-    :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
+    :param compression: the type of gradients between ranks: Compression.none, .fp16, .bf16, or a Compressor
     :param backward_passes_per_step: how many backward passes add up, as a sum, before gradients are reduced
-    :param op: Average (default), Sum, Min, Max or Product of gradients; Adasum of what each rank's step changes
+    :param op: Average (default), Sum, Min, Max or Product of gradients; Adasum of the changes of each rank's step
     :param gradient_predivide_factor: with Average: divide by it before the sum, multiply by it after
     :param num_groups: the old name of `groups`
     :param groups: so many groups of gradients, or lists of parameters; a group is reduced all at once
@@ -257,7 +258,7 @@ def _named(
 
 
 def _numbered(optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
-    """Name the parameters by their places, as Horovod does."""
+    """Name the parameters by their indices, as Horovod does."""
     return [
         (f"allreduce.noname.{i}.{j}", p)
         for i, group in enumerate(optimizer.param_groups)
@@ -276,7 +277,7 @@ def _put_before(optimizer: torch.optim.Optimizer, part: type, **attributes: Any)
 
 
 def _refuse_to_be_copied(optimizer: torch.optim.Optimizer, _: Any) -> NoReturn:
-    """Refuse copy and pickle, which call this: no gradients would reach the copy."""
+    """Refuse copy and pickle, which call this: the copy would get no gradients."""
     raise TypeError(
         f"{type(optimizer).__name__} is a DistributedOptimizer and cannot be copied or pickled: save its state_dict()"
     )
