@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll config`: where this installation has the library of C, for compilers and build systems."""
+"""`hpccoll config`: prints where the C library of this installation is, for compilers and build systems."""
 
 import argparse
 import sys
@@ -27,9 +27,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print what was asked for, in one line.
+    """Print the requested flags, in one line.
 
-    :returns: the exit status, 1 where this installation has no library or nothing was asked for
+    :returns: the exit status, 1 if this installation has no library or nothing was requested
     """
     library = PREFIX / "lib"
     if not (library / "libhpccoll.so.1").exists():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `horovodrun`: Horovod's launcher as another name for `hpccoll run`.
 
-FLAGS holds each flag of Horovod 0.28 with its counterpart here. A flag without one is accepted with a sentence where
-the job runs as well without it, and refused with a sentence where it would not do what was asked for.
+FLAGS has each flag of Horovod 0.28 with its counterpart here. A flag without a counterpart is accepted with a message
+if the job does not need it, and refused with a message otherwise.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SSH_OPTIONS = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args", "HYDRA_LAUNCHER
 
 
 class Flag(NamedTuple):
-    """A flag of horovodrun, or several that belong together, and what becomes of it."""
+    """A flag of horovodrun, or several that belong together, and its translation."""
 
     names: str
     """As one types them, separated by blanks."""
@@ -130,8 +130,8 @@ def main() -> int:
 def translate(words: list[str]) -> tuple[list[str], list[str]]:
     """Translate the arguments of horovodrun.
 
-    :returns: the arguments of hpccoll, and sentences about what changes nothing
-    :raises LaunchError: a flag asks for what is not there
+    :returns: the arguments of hpccoll, and messages about flags without an effect
+    :raises LaunchError: a flag has no counterpart
     """
     arguments = parser().parse_args(words)
     given = [(flag, getattr(arguments, flag.dest)) for flag in FLAGS if getattr(arguments, flag.dest) not in (None, [])]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hpccoll info`: lists the parts of this installation, and for each missing part the reason and the remedy.
 
-It starts MPI in a process of its own, so that it still prints where MPI_Init aborts (on a login node, or with a broken
+It starts MPI in a separate process, so that it prints even if MPI_Init aborts (on a login node, or with a broken
 library).
 """
 
@@ -79,7 +79,7 @@ def collect() -> Facts:
 
 
 def has_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU, as the kernel sees it, with a driver or without."""
+    """Whether the kernel sees an NVIDIA GPU, with or without a driver."""
     for folder in Path("/sys/bus/pci/devices").glob("*"):
         with contextlib.suppress(OSError):
             vendor, kind = (Path(folder, name).read_text().strip() for name in ("vendor", "class"))
@@ -89,13 +89,13 @@ def has_gpu() -> bool:
 
 
 def knobs_of_gpu() -> str:
-    """The file of a driver, or of verdicts about one, that a knob names: then somebody expects one here."""
+    """The file of a driver or of verdicts that a knob names: then the user expects a GPU here."""
     settings = knobs()
     return "" if isinstance(settings, dict) else settings.cuda_library or settings.gpu_aware_record
 
 
 def no_gpu() -> Facts:
-    """Describe a machine without a GPU, in place of what it lacks for one."""
+    """Describe a machine without a GPU, in place of its missing parts."""
     return {"none": "this machine has no NVIDIA GPU, so arrays in device memory are refused (all else works)"}
 
 
@@ -146,19 +146,19 @@ def mpi4py_library() -> ModuleType | str:
 
 def mpi_extension() -> Facts:
     """Describe hpccoll's MPI extension, and the library that it found: mpi4py's."""
-    theirs = mpi4py_library()
-    ours = load("hpccoll._mpi")
-    if isinstance(ours, str):
-        return missing(ours, "reinstall hpccoll: a file of it is missing or belongs to another Python")
+    library = mpi4py_library()
+    extension = load("hpccoll._mpi")
+    if isinstance(extension, str):
+        return missing(extension, "reinstall hpccoll: a file of it is missing or belongs to another Python")
     try:
         facts: Facts = {
-            "file": ours.__file__,
-            "library": f"{ours.library_version()} ({ours.library_path()})",
-            "interface": ours.family(),
+            "file": extension.__file__,
+            "library": f"{extension.library_version()} ({extension.library_path()})",
+            "interface": extension.family(),
         }
     except RuntimeError as error:
         return missing(str(error).splitlines()[0], AN_MPI)
-    misfits = {} if isinstance(theirs, str) else ours.misfits()
+    misfits = {} if isinstance(library, str) else extension.misfits()
     if misfits:
         facts["mpi4py was built for"] = "another MPI: " + ", ".join(
             f"{name} is {their} and not {our}" for name, (our, their) in misfits.items()
@@ -219,7 +219,7 @@ def nets() -> Facts:
 
 
 def gpu_aware_mpi() -> Facts:
-    """List the verdicts of `hpccoll doctor --gpu-aware`, and why one is not for a job that starts like this process."""
+    """List the verdicts of `hpccoll doctor --gpu-aware`, and why one does not apply to a job like this process."""
     env, settings = config.environment(), knobs()
     if isinstance(settings, dict):
         return settings
@@ -274,7 +274,7 @@ def device_memory(driver: Facts, nccl: Facts) -> Facts:
 
 
 def node() -> Facts:
-    """Describe what the ranks of this node share: cores and shared memory."""
+    """Describe the cores and the shared memory of this node."""
     memory = shutil.disk_usage("/dev/shm")
     return {
         "host": socket.gethostname(),
@@ -287,7 +287,7 @@ def node() -> Facts:
 
 
 def waits() -> str:
-    """Tell what ranks that start like this process do while they wait for others; the line at the start says which."""
+    """Describe how ranks like this process wait for others; the line at the start of a job has the choice."""
     settings = knobs()
     if isinstance(settings, dict) or settings.wait != "auto":
         return "see knobs" if isinstance(settings, dict) else f"{settings.wait} (HPCCOLL_WAIT)"
@@ -295,7 +295,7 @@ def waits() -> str:
 
 
 def stores() -> str:
-    """Tell how ranks that start like this process write what others read; the line at the start says which."""
+    """Describe the stores to shared memory of ranks like this process; the line at the start has the choice."""
     settings = knobs()
     if isinstance(settings, dict) or settings.stores != "auto":
         return "see knobs" if isinstance(settings, dict) else f"{settings.stores} (HPCCOLL_STORES)"
@@ -303,7 +303,7 @@ def stores() -> str:
 
 
 def render(facts: Facts) -> str:
-    """Write the facts as indented lines; one part stands for all that needs a GPU, or an MPI, that is not there."""
+    """Write the facts as indented lines; without a GPU, or an MPI, one part replaces all that need it."""
     lines = []
     for part, values in facts.items():
         if not stands_elsewhere(part, facts):
@@ -313,7 +313,7 @@ def render(facts: Facts) -> str:
 
 
 def stands_elsewhere(part: str, facts: Facts) -> bool:
-    """Whether what a part lacks stands in the part GPU or MPI already."""
+    """Return whether the part GPU or MPI already says what this part lacks."""
     if part in NEED_A_GPU:
         return "GPU" in facts
     return part in NEED_AN_MPI and "without it" in facts["MPI"] and "missing" in facts[part]

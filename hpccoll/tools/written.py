@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a user writes and names to a command: job scripts, profiles of sites, studies."""
+"""Reads files that a user writes for a command: job scripts, profiles of sites, studies."""
 
 import sys
 import tomllib
@@ -11,7 +11,7 @@ LARGEST = 4 << 20
 
 
 class WrittenError(ValueError):
-    """The file cannot be used; the text says why."""
+    """The file cannot be used; the text has the reason."""
 
 
 def read(name: str | Path) -> str:

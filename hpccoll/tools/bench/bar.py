@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Bar:
-    """Counts what has been done."""
+    """Counts finished steps."""
 
     def __init__(self, total: int, shown: bool) -> None:
         self._bar: Any = None
@@ -20,7 +20,7 @@ class Bar:
             self._bar = tqdm(total=total, file=sys.stderr, leave=False, mininterval=0.5)
 
     def step(self, what: str) -> None:
-        """Say what was just finished."""
+        """Show the step that has just finished."""
         if self._bar is not None:
             self._bar.set_description(what, refresh=False)
             self._bar.update()

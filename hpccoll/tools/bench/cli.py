@@ -143,7 +143,7 @@ def main(arguments: argparse.Namespace) -> int:
         inside = arguments.in_job or (launched and arguments.ranks is None)  # -np in an interactive step starts a job
         return inside_a_job(arguments, request) if inside else from_outside(arguments, request)
     except (ResultsError, HpccollError) as error:
-        if _rank() == 0 or not isinstance(error, ResultsError):  # those are the same on all ranks
+        if _rank() == 0 or not isinstance(error, ResultsError):  # a ResultsError is the same on all ranks
             print(f"hpccoll bench: {error}", file=sys.stderr, flush=True)
         else:
             time.sleep(UNTIL_SAID)
@@ -156,13 +156,13 @@ def _rank() -> int:
 
 
 def _started() -> int:
-    """How many ranks the launcher has started; 0: there is none, or it does not say."""
+    """The number of ranks that the launcher has started; 0: no launcher, or unknown."""
     place = detect.place(config.environment())
     return (place.size if place else 0) or 0
 
 
 def read_request(arguments: argparse.Namespace) -> job.Request:
-    """Read what is to be measured.
+    """Read what to measure.
 
     :raises ResultsError: a word is not known
     """
@@ -188,7 +188,7 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
 def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
     """Read numbers of virtual ranks.
 
-    :raises ResultsError: a word is none
+    :raises ResultsError: a word is no number
     """
     words = [word for word in arguments.virtual.split(",") if word]
     if wrong := [word for word in words if not word.isdecimal() or int(word) < 1]:
@@ -197,9 +197,9 @@ def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
 
 
 def read_control(arguments: argparse.Namespace) -> control.Asked:
-    """Read what of the control plane is to be measured.
+    """Read what to measure of the control plane.
 
-    :raises ResultsError: a word is not what it must be
+    :raises ResultsError: a word is wrong
     """
     asked = control.Asked(tuple(arguments.tensors.split(",")), read_virtual(arguments))
     if control.NAME in arguments.words:
@@ -325,9 +325,9 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
 
 
 def report(measured: Results, arguments: argparse.Namespace, printed: bool) -> None:
-    """Write the file, and print what is asked for.
+    """Write the file, and print the requested output.
 
-    :param printed: the lines of the table have been printed
+    :param printed: the lines of the table are printed already
     """
     if arguments.out:
         files.write(arguments.out, measured)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One clock for all ranks, so that they start a sample at one moment instead of leaving a barrier one by one.
+"""A common clock of all ranks, so that they start a sample at the same time instead of leaving a barrier one by one.
 
 Each rank exchanges messages with rank 0; half of the fastest round trip bounds the error of the offset between their
-clocks (Cristian 1989, "Probabilistic clock synchronization"). Ranks agree on a start a little ahead; a sample for which
-one of them came late is dropped (the window scheme of Hunold and Carpen-Amarie 2015, "On the Impact of Synchronizing
-Clocks and Processes on Benchmarking MPI Collectives"). A clock that drifts is found by a second measurement.
+clocks (Cristian 1989, "Probabilistic clock synchronization"). Ranks agree on a start time slightly in the future; a
+sample for which a rank is late is dropped (the window scheme of Hunold and Carpen-Amarie 2015, "On the Impact of
+Synchronizing Clocks and Processes on Benchmarking MPI Collectives"). A second measurement finds clocks that drift.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_LATE = 500
 
 
 class Clock:
-    """The clock of rank 0, as this rank knows it. All ranks make it, and call its methods, together.
+    """The clock of rank 0, as this rank estimates it. All ranks make it, and call its methods, together.
 
     :param read: this rank's own clock, in seconds
     """
@@ -38,7 +38,7 @@ class Clock:
         self.lead, self.late, self._in_a_row = LEAD, 0, 0
 
     def _measured(self) -> tuple[float, float]:
-        """How far this clock is ahead of rank 0's, and half of the fastest round trip."""
+        """Return how far this clock is ahead of rank 0's, and half of the fastest round trip."""
         found = (0.0, 0.0)
         for peer in range(1, self.ranks.size):
             if self.ranks.rank == 0:
@@ -53,18 +53,18 @@ class Clock:
         """One round trip to rank 0: the offset, and half of the trip."""
         sent = self.read()
         self.ranks.send(sent, 0)
-        theirs = self.ranks.receive(0)
+        remote = self.ranks.receive(0)
         half = (self.read() - sent) / 2
-        return sent + half - theirs, half
+        return sent + half - remote, half
 
     def now(self) -> float:
         """The time of rank 0's clock."""
         return self.read() - self.offset
 
     def start(self) -> tuple[float, bool]:
-        """Wait for the moment on which the ranks agree.
+        """Wait for the agreed start time.
 
-        :returns: the moment, and whether this rank is late for it
+        :returns: that time, and whether this rank is late for it
         """
         moment = float(self.ranks.slowest(np.array([self.now() + self.lead]))[0])
         late = self.now() > moment
@@ -75,7 +75,7 @@ class Clock:
     def ended(self, moment: float, late: bool) -> float | None:
         """The time since the start on the rank that ended last; None if a rank was late for the start.
 
-        :raises ResultsError: on all ranks: they are late again and again
+        :raises ResultsError: on all ranks: they are late too often
         """
         last, missed = self.ranks.slowest(np.array([self.now() - moment, float(late)]))
         if not missed:
@@ -91,7 +91,7 @@ class Clock:
         return None
 
     def facts(self) -> Facts:
-        """How good the clock was: the errors of the offsets, their change since the beginning, samples dropped."""
+        """Return the quality of the clock: errors of the offsets, their change since the beginning, dropped samples."""
         offset, error = self._measured()
         worst = self.ranks.slowest(np.array([max(self.error, error), abs(offset - self.offset)]))
         return {"clock error": float(worst[0]), "clock drift": float(worst[1]), "late starts": self.late}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collectives that are measured: their arrays, what must come out, and their bandwidths.
+"""The measured collectives: their arrays, expected results, and bandwidths.
 
 Sizes and bandwidths are those of nccl-tests (its doc/PERFORMANCE.md): `bytes` is the larger of a rank's input and
 output, algbw is bytes divided by time, and busbw is algbw times a factor that makes it comparable with the bandwidth
@@ -87,12 +87,12 @@ class Task:
             self.out[...] = 0
 
     def quiet(self) -> None:
-        """Write zeros where repeated sums in place would grow without end."""
+        """Write zeros if repeated sums in place would overflow."""
         if self.collective.name == "allreduce":
             self.x[...] = 0
 
     def wrong(self) -> str:
-        """Compare the result with what it must be: "" or what is wrong, in words."""
+        """Compare the result with the expected one; return "" or a text about the difference."""
         expected = self.expected()
         if expected is None:
             return ""
@@ -114,7 +114,7 @@ class Task:
         return self.ranks * 2.0**-digits
 
     def expected(self) -> NDArray[np.float64] | None:
-        """What `out` must hold; None where nothing is defined, as on ranks that are not the root."""
+        """Return the expected `out`; None if it is undefined, as on ranks other than the root."""
         n, rank, size = self.out.size, self.rank, self.ranks
         part = self.x.size // size if self.collective.parts else 0
         match self.collective.name:

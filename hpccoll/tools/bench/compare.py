@@ -50,7 +50,7 @@ def compare(first: Results, second: Results) -> list[Compared]:
 
 
 def text(compared: list[Compared]) -> str:
-    """A line per case, and what the columns mean."""
+    """Return a line per case, and a legend."""
     lines = [
         f"{'case':<26} {'size':>8} {'contestant':<18} {'ratio':>7} {'95% interval':>18} {'p':>9}  the second file is"
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under which conditions a job measures: what is kept with the results, and what makes them worthless.
+"""The conditions of a measurement: facts that are stored with the results, and reasons to refuse them.
 
-Refused are ranks that run alone, more ranks than processors, and ranks with different builds. What only has to be known
-is a warning, which stays with the results.
+It refuses ranks that run alone, more ranks than processors, and ranks with different builds. Less severe conditions
+become warnings, which are stored with the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOADED = 0.5
 
 
 def of_rank() -> Facts:
-    """What differs between ranks, as values that JSON can hold."""
+    """Return the facts that differ between ranks, as JSON values."""
     return {
         "host": platform.node(),
         "pid": os.getpid(),
@@ -57,7 +57,7 @@ def build() -> str:
 
 
 def of_job(environment: Mapping[str, str], settings: Mapping[str, object], words: list[str]) -> Facts:
-    """What rank 0 says for all: command, machine, launcher, versions, knobs, variables."""
+    """Return the facts of rank 0 for all: command, machine, launcher, versions, knobs, variables."""
     place = detect.place(environment)
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -113,7 +113,7 @@ def machine() -> Facts:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what takes part, and the library of MPI."""
+    """Return the versions of all components, and the library of MPI."""
     found = {"Python": platform.python_version()}
     for name in ("hpccoll", "numpy", "mpi4py", "torch", "horovod", "ml_dtypes", "h5py"):
         try:
@@ -139,18 +139,18 @@ def crowded(reports: list[Facts]) -> dict[str, tuple[int, int]]:
 
 
 def loaded(host: str, load: float, cpus: int) -> str:
-    """The warning of a host that others used, too; "" for one that was idle."""
+    """Return the warning for a host that others used, too; "" for an idle host."""
     text = f"{host} was loaded before the ranks began: load average {load:.1f} on {cpus} processors"
     return text if load > LOADED * cpus else ""
 
 
 def judge(reports: list[Facts], expected: int, oversubscribed: bool) -> list[str]:
-    """Judge the reports of all ranks, with the same outcome on each of them.
+    """Check the reports of all ranks, with the same result on each of them.
 
-    :param expected: how many ranks there must be; 0: nobody said
-    :param oversubscribed: more ranks than processors are meant
-    :returns: warnings, which stay with the results
-    :raises ResultsError: what these ranks would measure is worthless
+    :param expected: the required number of ranks; 0: not given
+    :param oversubscribed: the user wants more ranks than processors
+    :returns: warnings, which are stored with the results
+    :raises ResultsError: results of these ranks would be worthless
     """
     if expected and len(reports) != expected:
         alone = "each rank believes to be alone" if len(reports) == 1 else f"a World of {len(reports)} ranks was made"
@@ -171,12 +171,12 @@ def judge(reports: list[Facts], expected: int, oversubscribed: bool) -> list[str
             f"{count} ranks on {cpus} processors of {host}: ranks that wait for a processor measure the kernel's "
             "scheduler. Start fewer ranks, or say --oversubscribed if this is meant; the results are then marked"
         )
-    said = [f"oversubscribed: {n} ranks on {cpus} processors of {host}" for host, (n, cpus) in crowd.items()]
+    warnings = [f"oversubscribed: {n} ranks on {cpus} processors of {host}" for host, (n, cpus) in crowd.items()]
     loads = {r["host"]: (r["load"], os.cpu_count() or 1) for r in reports}
-    said += [text for host, (load, cpus) in loads.items() if (text := loaded(host, load, cpus))]
+    warnings += [text for host, (load, cpus) in loads.items() if (text := loaded(host, load, cpus))]
     if len(reports) == 1:
-        said.append("a single rank: nothing was communicated")
-    return said
+        warnings.append("a single rank: nothing was communicated")
+    return warnings
 
 
 def knobs(world: hpccoll.World) -> Facts:

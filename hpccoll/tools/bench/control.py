@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane: what agreement on a step costs, among the ranks of the job and among very many virtual ones.
+"""The control plane: the cost of agreement on a step, among the ranks of the job and among very many virtual ranks.
 
-Real ranks sum tensors of one element, all of them at once, so that a step is agreement and little else. Virtual ranks
-are real engines in one process, between which messages are carried by hand: their messages are counted, and the time
-inside the engines is measured. Beside them stand the counts of the predecessor's scheme, by its published rules.
+Real ranks sum all tensors at once, with one element each, so a step is almost only agreement. Virtual ranks are real
+engines in one process; the benchmark carries their messages, counts them, and measures the time inside the engines. The
+counts of the predecessor's scheme, by its published rules, are shown beside them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Tensors = Sequence[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Asked:
-    """What of the control plane is measured."""
+    """The requested measurements of the control plane."""
 
     tensors: tuple[str, ...] = ("resnet50",)
     """`resnet50`, or numbers of tensors."""
@@ -52,7 +52,7 @@ class Asked:
 def tensors(text: str) -> Tensors:
     """Names and dimensions of the tensors of a step.
 
-    :param text: `resnet50`, or how many tensors
+    :param text: `resnet50`, or a number of tensors
     :raises ResultsError: it is neither
     """
     if text == "resnet50":
@@ -73,14 +73,14 @@ def in_groups(several: Tensors) -> list[tuple[str, Tensors]]:
 
 
 class Steps:
-    """Steps of one contestant on this rank: each sums tensors of one element, all of them at once."""
+    """Steps of one contestant on this rank: each sums all tensors at once, with one element each."""
 
     def __init__(self, count: int, ranks: Ranks) -> None:
         self.arrays = [np.zeros(1, np.float32) for _ in range(count)]
         self.ranks, self.number = ranks, itertools.count()
 
     def cached(self, library: Library) -> Callable[[], None]:
-        """Make a step whose names were met before.
+        """Make a step whose names are known.
 
         :raises NotImplementedError: the library has no asynchronous sum
         """
@@ -97,7 +97,7 @@ class Steps:
         return step
 
     def first(self, library: Library) -> Callable[[], None]:
-        """Make a step with names that no rank has met."""
+        """Make a step with new names."""
         start = library.start()
         assert start is not None
 
@@ -124,7 +124,7 @@ class Steps:
         return step
 
     def wrong(self, step: Callable[[], None]) -> str:
-        """One step whose sums are known: "" or what is wrong, in words; zeros again, for the timing."""
+        """Check a step with known sums; return "" or a text about the error. Writes zeros again, for the timing."""
         rank, size = self.ranks.rank, self.ranks.size
         for i, x in enumerate(self.arrays):
             x[0] = rank + i % 7
@@ -154,7 +154,7 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
             made.append(("cached", "in groups", library, steps.grouped(library)))
     for _, _, library, step in made:
         _verify(steps, step, library, ranks)
-    made.sort(key=lambda one: one[0] == FIRST)  # new names would push those of the others out of the caches
+    made.sort(key=lambda one: one[0] == FIRST)  # new names would evict those of the others from the caches
     cases, cached = [], [step for which, _, _, step in made if which != FIRST]
     timed = measure.in_turn(cached, ranks, limits)
     timed += measure.in_turn([step for _, _, _, step in made[len(cached) :]], ranks, limits)
@@ -172,7 +172,7 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
 
 
 def _verify(steps: Steps, step: Callable[[], None], library: Library, ranks: Ranks) -> None:
-    found = [said for said in ranks.share(steps.wrong(step)) if said]
+    found = [text for text in ranks.share(steps.wrong(step)) if text]
     if found:
         raise ResultsError(f"a wrong result: {library.name} {library.version}, {NAME}: {found[0]}; nothing was written")
 
@@ -181,7 +181,7 @@ def _verify(steps: Steps, step: Callable[[], None], library: Library, ranks: Ran
 
 
 def check_memory(asked: Asked) -> None:
-    """Refuse before anything is measured.
+    """Check the memory before anything is measured.
 
     :raises ResultsError: the virtual ranks do not fit into the memory of this machine
     """
@@ -209,7 +209,7 @@ def virtual(which: str, ranks: int, fanout: int, steps: int) -> list[Case]:
         key = partial(Key, "engine", library="hpccoll", arm=arm, dtype="float32", memory="virtual", net="",
                       ranks=nodes * per_node, nodes=nodes, bytes=0)  # fmt: skip
         costs: dict[str, list[dict[str, float]]] = {FIRST: []}
-        while len(costs[FIRST]) < statistics.LEAST:  # a fleet meets its tensors once
+        while len(costs[FIRST]) < statistics.LEAST:  # a fleet announces its tensors for the first time only once
             fleet = _fleet.Fleet(nodes, per_node, fanout, requests)
             costs[FIRST].append(fleet.step("in order"))
             if len(costs[FIRST]) < statistics.LEAST:
@@ -233,6 +233,6 @@ def _case(key: Key, costs: Sequence[dict[str, float]], several: Tensors, arrival
 
 
 def available() -> int:
-    """Bytes of memory that this machine has free."""
+    """Free bytes of memory of this machine."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))

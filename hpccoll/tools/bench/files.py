@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of results, HDF5: raw samples, and all that is needed to judge and to repeat them. docs/measure.md."""
+"""The HDF5 file of results: raw samples, and the facts to judge and repeat them. See docs/measure.md."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def check_h5py() -> None:
 
 
 def write(path: Path, results: Results) -> None:
-    """Write a file; what was there is replaced in one step, so that no half of a file ever lies there.
+    """Write a file, atomically: an existing file is replaced by the complete new one.
 
-    :raises ResultsError: it could not be written; what was there is there
+    :raises ResultsError: it could not be written; an existing file is unchanged
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,10 +101,10 @@ def read(path: Path) -> Results:
 
 
 def wrong(case: Case, launches: int) -> str:
-    """Say what no measurement can have given.
+    """Find values that no measurement can give.
 
-    :param launches: how many the file has
-    :returns: "" for a case that can be believed
+    :param launches: the number of launches in the file
+    :returns: "" for a plausible case
     """
     samples = case.samples
     if not samples.size:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a measured job do: judge the conditions, verify, time in turn, verify again, hand back results."""
+"""The ranks of a measured job: check the conditions, verify, time in turn, verify again, return results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Request:
     limits: measure.Limits = field(default_factory=measure.Limits)
     oversubscribed: bool = False
     expected: int = 0
-    """How many ranks there must be; 0: nobody said."""
+    """The required number of ranks; 0: not given."""
     launch: int = 0
     """How many launches of this command came before."""
     command: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def run(request: Request, progress: Progress) -> Results | None:
     """Measure; all ranks call this together.
 
     :returns: the results on rank 0, None on the others
-    :raises ResultsError: on all ranks, with one text: nothing that was measured would be worth anything
+    :raises ResultsError: on all ranks, with one text: the results would be worthless
     """
     world = hpccoll.init()
     ranks = ranks_of.of(world)
@@ -93,7 +93,7 @@ def run(request: Request, progress: Progress) -> Results | None:
 
 
 def of_point(point: Point, request: Request, opened: list[Library], ranks: Ranks, launch: Facts) -> list[Case]:
-    """Verify and time one point with all contestants that have it.
+    """Verify and time one point with all contestants that support it.
 
     :raises ResultsError: a result is wrong
     """
@@ -106,7 +106,7 @@ def of_point(point: Point, request: Request, opened: list[Library], ranks: Ranks
 
 
 def virtual_ranks(request: Request, fanout: int) -> Iterator[list[Case]]:
-    """Measure the control plane of virtual ranks, by rank 0 alone: the World has ended, and nothing waits."""
+    """Measure the control plane of virtual ranks, on rank 0 only, after the World has ended."""
     asked = request.control
     for which in asked.tensors if control.NAME in request.collectives else ():
         for count in asked.virtual:
@@ -114,14 +114,14 @@ def virtual_ranks(request: Request, fanout: int) -> Iterator[list[Case]]:
 
 
 def describe(request: Request, world: hpccoll.World, ranks: Ranks) -> Facts:
-    """Judge the conditions, and describe them.
+    """Check the conditions, and describe them.
 
     :raises ResultsError: see conditions.judge
     """
     reports = ranks.share(conditions.of_rank())
     nodes = ranks.share(world.base.loop.node_of[ranks.rank])
     warnings = conditions.judge(reports, request.expected, request.oversubscribed)
-    if request.launch:  # the launches before are a part of the load
+    if request.launch:  # the earlier launches are a part of the load
         warnings = [warning for warning in warnings if " was loaded before " not in warning]
     facts = conditions.of_job(conditions.environment(), conditions.knobs(world), list(request.command))
     common: Facts = ranks.share(facts)[0]
@@ -136,7 +136,7 @@ def describe(request: Request, world: hpccoll.World, ranks: Ranks) -> Facts:
 
 
 def _together(ranks: Ranks, make: Callable[[], Library]) -> Library:
-    """Start a peer; where it fails on one rank, it fails on all."""
+    """Start a peer library; if it fails on one rank, it fails on all."""
     made, problem = None, ""
     try:
         made = make()
@@ -144,15 +144,15 @@ def _together(ranks: Ranks, make: Callable[[], Library]) -> Library:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a peer may fail in any way
         problem = f"{type(error).__name__}: {error}"
-    for rank, said in enumerate(ranks.share(problem)):
-        if said:
-            raise ResultsError(f"rank {rank}: {said}")
+    for rank, text in enumerate(ranks.share(problem)):
+        if text:
+            raise ResultsError(f"rank {rank}: {text}")
     assert made is not None
     return made
 
 
 def points(request: Request, ranks: int) -> Iterator[Point]:
-    """All points, small before large; sizes that become the same one come once."""
+    """Yield all points, small before large; sizes with the same real size only once."""
     for collective in request.collectives:
         if collective == training.NAME:
             yield Point(collective, "float32", training.trace(request.model).nbytes)
@@ -218,7 +218,7 @@ def measured(point: Point, opened: list[Library], ranks: Ranks, launch: Facts, l
 
 
 def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Facts) -> Callable[[], object] | None:
-    """Make the call and check its result; None, and a note in the launch, where the library does not have it."""
+    """Make the call and check its result; None, and a note in the launch, if the library does not support it."""
     what = f"{task.collective.name} of {task.x.dtype.name}"
     call, missing = None, ""
     try:
@@ -231,7 +231,7 @@ def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Fac
         if isinstance(library, libraries.Hpccoll):
             raise
         missing = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    without = [said for said in ranks.share(missing) if said]
+    without = [text for text in ranks.share(missing) if text]
     if without:
         launch["warnings"] = list(dict.fromkeys([*launch["warnings"], f"{library.name} has no {what}: {without[0]}"]))
         return None
@@ -241,7 +241,7 @@ def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Fac
 
 
 def check(library: Library, task: collectives.Task, ranks: Ranks, call: Callable[[], object]) -> None:
-    """Check the result once more, behind the timing.
+    """Check the result again, after the timing.
 
     :raises ResultsError: it is wrong
     """
@@ -252,7 +252,7 @@ def check(library: Library, task: collectives.Task, ranks: Ranks, call: Callable
 
 def _compare(library: Library, task: collectives.Task, ranks: Ranks) -> None:
     wrong = "" if isinstance(library, libraries.Memcpy) else task.wrong()
-    found = [said for said in ranks.share(wrong) if said]
+    found = [text for text in ranks.share(wrong) if text]
     if found:
         what = f"{task.collective.name} of {task.nbytes} bytes of {task.x.dtype.name}"
         raise ResultsError(f"a wrong result: {library.name} {library.version}, {what}: {found[0]}; nothing was written")

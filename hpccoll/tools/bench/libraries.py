@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hpccoll and its peers behind one interface: a call that does one collective. Only the chosen ones are imported."""
+"""hpccoll and its peers behind one interface: a call that runs one collective. Only chosen libraries are imported."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Library(Protocol):
     net: str
 
     def call(self, task: Task) -> Call:
-        """Make the call that does the collective of this task once and returns when this rank's part is done.
+        """Make a function that runs the collective of this task once, and returns when this rank's part is done.
 
         :raises UnsupportedHereError: the library does not have it
         """
 
     def start(self) -> Start | None:
-        """Give the function that begins a sum in place; None where the library has none."""
+        """Return the function that starts a sum in place; None if the library has none."""
 
     def close(self) -> None:
         """End the use of the library on all ranks."""
@@ -96,7 +96,7 @@ class Hpccoll:
 
 
 class Mpi:
-    """Plain mpi4py on the MPI of this job; what a careful user writes by hand."""
+    """Plain mpi4py on the MPI of this job, as a careful user would write it."""
 
     arm, net = "", "mpi"
 
@@ -205,7 +205,7 @@ class Torch:
 
 
 class Horovod:
-    """With its own settings: cycles of 1 ms, fusion up to 128 MiB, the cache of responses, no autotuning."""
+    """Horovod with its defaults: cycles of 1 ms, fusion up to 128 MiB, the cache of responses, no autotuning."""
 
     arm, name, net = "", "horovod", "mpi"
 
@@ -250,9 +250,9 @@ class Horovod:
 
 
 class TfDistribute:
-    """TensorFlow's MultiWorkerMirroredStrategy on CPUs: what has been begun is summed by one function, in packs.
+    """TensorFlow's MultiWorkerMirroredStrategy on CPUs: one function sums all started arrays, in packs.
 
-    It sums the gradients of a step when all of them are there, as `apply_gradients` has it do.
+    It sums the gradients of a step when all of them are ready, as `apply_gradients` does.
     """
 
     arm, name, net = "", "tf.distribute", "grpc"
@@ -272,7 +272,7 @@ class TfDistribute:
         self.tf, self.version = tf, str(tf.__version__)
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
         self.sum = tf.function(lambda arrays: self.strategy.run(self._sum, args=arrays))
-        self.begun: list[Any] = []
+        self.started: list[Any] = []
 
     def _sum(self, *arrays: Any) -> Any:
         placed = [self.tf.identity(x) for x in arrays]  # a tensor without a device: "destinations can not be empty"
@@ -288,15 +288,15 @@ class TfDistribute:
         """See Library.start."""
 
         def start(_: str, x: Any) -> Call:
-            self.begun.append(x)
+            self.started.append(x)
             return self._finish
 
         return start
 
     def _finish(self) -> None:
-        if self.begun:
-            self._replace(self.begun)
-            self.begun.clear()
+        if self.started:
+            self._replace(self.started)
+            self.started.clear()
 
     def _replace(self, arrays: list[Any]) -> None:
         sums = self.sum(tuple(self.tf.convert_to_tensor(x) for x in arrays))
@@ -308,7 +308,7 @@ class TfDistribute:
 
 
 class Memcpy:
-    """The floor of an allreduce inside a node: each rank copies its array once, all of them at the same time."""
+    """The lower bound of an allreduce inside a node: all ranks copy their array once, at the same time."""
 
     arm, name, net = "", "memcpy", ""
     version = np.__version__

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times calls in turn until their medians are known well enough.
+"""Times calls in turn until their medians are accurate enough.
 
 A sample is one call, or as many as fill a millisecond, between two readings of each rank's clock; the ranks start it
 together after a barrier, and its time is the slowest rank's. The contestants take turns after every few samples, so
-that whatever else happens on the machine hits all of them alike.
+that disturbances of the machine affect all of them alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILL, MOST_CALLS = 1e-3, 1000
 
 @dataclass(frozen=True)
 class Limits:
-    """When a case has been repeated often enough."""
+    """The limits of the repetitions of a case."""
 
     width: float = 0.02
     """Half of the interval of the median, as a share of the median."""
@@ -79,7 +79,7 @@ def in_turn(calls: Sequence[Callable[[], object]], ranks: Ranks, limits: Limits)
         for one in active[first % len(active) :] + active[: first % len(active)]:
             one.samples += _block_by_clock(one, clock) if clock else _block(one, ranks)
             one.judge(limits)
-        first += 1  # nobody always follows the same neighbour
+        first += 1  # no contestant always follows the same one
     facts = clock.facts() if clock else {}
     for one in timed:
         one.facts = facts
@@ -87,7 +87,7 @@ def in_turn(calls: Sequence[Callable[[], object]], ranks: Ranks, limits: Limits)
 
 
 def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
-    """Call a few times, and find out how many calls a sample needs."""
+    """Call a few times, and compute how many calls a sample needs."""
     for _ in range(calls):
         one.call()
     slowest, tried, once = math.inf, 0.0, math.inf
@@ -104,7 +104,7 @@ def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
 
 
 def _block_by_clock(one: Timed, clock: clocks.Clock) -> list[float]:
-    """A few samples, from the agreed start to the end on the last rank; none where a rank came late for the start."""
+    """Take a few samples, from the agreed start to the end on the last rank; none if a rank was late for the start."""
     found, call, calls = [], one.call, range(one.calls)
     for _ in range(BLOCK):
         moment, late = clock.start()

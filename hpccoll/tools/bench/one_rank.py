@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a very large job in this process, all others of which are virtual; `startup` starts it.
+"""One rank of a very large job in this process; all other ranks are virtual. `startup` starts it.
 
-What this rank does is real, from the rendezvous over MPI to the loop and its process set; what the others send is made
-up beside it, and neither its time nor its memory is counted. What MPI itself costs is not counted, nor is the time for
-which a rank waits.
+This rank is real, from the rendezvous over MPI to the loop and its process set. The messages of the other ranks are
+generated; the time and memory for that are not counted, nor are MPI's cost and the time in which a rank waits.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Meter:
 
 
 class Wire:
-    """Stands for the communicator: each call fills its result with what was prepared for it."""
+    """Replaces the communicator: each call fills its result with prepared values."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
@@ -103,27 +102,27 @@ class Wire:
             self.meter.keep(sum(memoryview(one).nbytes for one in self.prepared))
 
     def Iallgather(self, _: Any, out: Any) -> None:  # noqa: N802 - mpi4py's names
-        """What every rank gave."""
+        """Fill in every rank's value."""
         self._fill(out)
 
     def Iallgatherv(self, _: Any, target: Any) -> None:  # noqa: N802
-        """What the ranks gave that have something."""
+        """Fill in the values of the ranks that have some."""
         self._fill(target[0])
 
     def Iallreduce(self, _: Any, out: Any, __: Any) -> None:  # noqa: N802
-        """The least numbers."""
+        """Fill in the minima."""
         self._fill(out)
 
 
 class Calls:
-    """Stands for the wait: everybody has come."""
+    """Replaces the wait: all ranks have arrived."""
 
     def wait(self, *_: Any) -> None:
         """Return at once."""
 
 
-def said_by(rank: int, nonce: str, value: Any, data: bytes, other: int) -> bytes:
-    """What the virtual rank `other` says where this rank says `value`, encoded as `data`."""
+def value_of(rank: int, nonce: str, value: Any, data: bytes, other: int) -> bytes:
+    """Return the value of the virtual rank `other`, if this rank's is `value`, encoded as `data`."""
     if isinstance(value, dict) and "leads" in value:
         leads = {"nonce": nonce, "proofs": [[], ""]} if other == 0 else {}
         data = codec.encode(value | {"leads": leads})
@@ -147,17 +146,17 @@ class VirtualRanks(MpiRendezvous):
         return f"{host(self.rank)} (boot 01234567-89ab-cdef-0123-456789abcdef, /dev/shm 1a)"
 
     def allgather(self, value: Any) -> Any:
-        """See Rendezvous; every virtual rank has something to say."""
+        """See Rendezvous; every virtual rank has a value."""
         with self.meter:
             data = codec.encode(value)
-            parts = [said_by(self.rank, self.nonce, value, data, other) for other in range(self.size)]
+            parts = [value_of(self.rank, self.nonce, value, data, other) for other in range(self.size)]
             sizes = np.array([len(part) for part in parts])
             self.wire.prepared.extend([sizes, b"".join(parts)])
             self.meter.keep(self.size * 8 + int(sizes.sum()))
         return super().allgather(value)
 
     def compare(self, value: Any) -> Compared[Any]:
-        """See Rendezvous; what tells of hosts or processors differs between nodes."""
+        """See Rendezvous; facts of hosts and processors differ between nodes."""
         with self.meter:
             data = codec.encode(value)
             differs = host(self.rank).encode() in data or (isinstance(value, dict) and "cpus" in value)
@@ -171,10 +170,10 @@ class VirtualRanks(MpiRendezvous):
         known: dict[bytes, int] = {}
         rows = np.empty((self.size, 2), np.int64)
         for other in range(self.size):
-            said = said_by(self.rank, self.nonce, value, data, other)
-            if said not in known:
-                known[said] = int(compared.digest(said)[0])
-            rows[other] = known[said], len(said)
+            value_there = value_of(self.rank, self.nonce, value, data, other)
+            if value_there not in known:
+                known[value_there] = int(compared.digest(value_there)[0])
+            rows[other] = known[value_there], len(value_there)
         self.wire.prepared.extend([rows, b"".join(known)])
 
     def numbers(self, values: Any) -> NDArray[Any]:
@@ -267,7 +266,7 @@ def run(rank: int, size: int, traced: bool) -> dict[str, Any]:
         step["resident"] = _resident() - resident
     real: Any = Core(made[1], meter)
     world = from_parts(made[0], real)
-    if rank == first:  # the others of the node would attach
+    if rank == first:  # the other ranks of the node would attach
         costs["subset"] = meter.measure(lambda: world.subset(range(0, size, PER_NODE)))
         costs["split"] = meter.measure(lambda: world.split(rank % PER_NODE))
     del held
@@ -275,7 +274,7 @@ def run(rank: int, size: int, traced: bool) -> dict[str, Any]:
 
 
 def _segments_of_the_first(rank: int, first: int, nonce: str) -> list[_core.Segment]:
-    """What the first rank of the node would have created before this one comes."""
+    """Create the segments that the first rank of the node would have created before this rank starts."""
     names = {f"node-{rank // PER_NODE}": _core.node_control_bytes(PER_NODE), f"0-{first}": _core.node_bytes(PER_NODE)}
     return [_core.Segment.create(f"/hpccoll-{nonce}-{name}", n) for name, n in names.items() if rank != first]
 
@@ -295,7 +294,7 @@ def main() -> None:
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
     print(json.dumps(run(arguments.rank, arguments.ranks, arguments.traced)), flush=True)
-    os._exit(0)  # the World is of no use: nobody answers
+    os._exit(0)  # the World cannot shut down: the other ranks do not answer
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Count:
 
 
 def bit_vector(ranks: int, cached: int) -> Count:
-    """One tick: the allreduce of the bit vector. In the memory of every rank: nothing that grows with p."""
+    """One tick: the allreduce of the bit vector. The memory of a rank does not grow with p."""
     doublings = ranks.bit_length() - 1
     folded = ranks - 2**doublings
     messages = 2**doublings * doublings + 2 * folded
@@ -51,7 +51,7 @@ def first_announcement(ranks: int, names: Sequence[tuple[str, int]]) -> Count:
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)
     depth = ceil(log2(ranks))
-    # Over a binomial tree a rank passes on what it has gathered: at level l from rank 2^l, 3 * 2^l, 5 * 2^l, ...
+    # In a binomial tree a rank forwards all that it has gathered: at level l the ranks 2^l, 3 * 2^l, 5 * 2^l, ...
     passed_on = (
         min(2**level, ranks - sender) for level in range(depth) for sender in range(2**level, ranks, 2 ** (level + 1))
     )

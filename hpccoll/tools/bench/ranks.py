@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of a measured job: how they start together and learn of each other, whatever library is measured.
+"""The ranks of a measured job: their barriers and exchanges, independent of the measured library.
 
-MPI does it where the job has MPI, so that the measuring disturbs all libraries alike; a World without MPI (torchrun)
-does it by operations of hpccoll.
+They use MPI if the job has it, so that measuring disturbs all libraries alike; a World without MPI (torchrun) uses
+operations of hpccoll.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hpccoll
 
 
 class Ranks(Protocol):
-    """What the measuring needs of the ranks."""
+    """The operations that measuring needs."""
 
     rank: int
     size: int
@@ -38,7 +38,7 @@ class Ranks(Protocol):
 
 
 class MpiRanks:
-    """Ranks of MPI_COMM_WORLD, on a communicator of their own."""
+    """Ranks of MPI_COMM_WORLD, on a separate communicator."""
 
     def __init__(self, mpi: Any) -> None:
         self._mpi = mpi

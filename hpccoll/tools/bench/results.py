@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: what was measured (cases with all their samples), and under which conditions (launches).
+"""Results: cases with all their samples, and launches with their conditions.
 
 docs/measure.md describes the file that holds them.
 """
@@ -22,12 +22,12 @@ Facts = dict[str, Any]
 
 
 class ResultsError(HpccollError):
-    """Results that cannot be believed, put together or read; the text says why, and what to do."""
+    """Results cannot be trusted, merged or read; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """Which case: samples with the same key are of one thing, and are put together."""
+    """The key of a case: samples with the same key belong together."""
 
     kind: str
     """`collective`; `step` of a program; `control`: agreement of real ranks; `engine`: of virtual ones; `start`."""
@@ -81,7 +81,7 @@ class Results:
     cases: dict[Key, Case] = field(default_factory=dict)
 
     def add(self, other: Results) -> None:
-        """Take over launches and cases; samples with a key that is here already are appended."""
+        """Add launches and cases; samples with a known key are appended."""
         first = len(self.launches)
         self.launches += other.launches
         for key, case in other.cases.items():
@@ -108,15 +108,15 @@ LAUNCH = (*SAME, "date", "command", "run", "placement")
 
 
 def underneath(launch: Facts) -> str:
-    """The MPI of a launch, without how it was built; "" if none was loaded."""
+    """The MPI of a launch, without its build details; "" if none was loaded."""
     return str(launch.get("packages", {}).get("MPI", "")).partition(",")[0]
 
 
 def merged(several: Iterable[Results], mixed: bool = False) -> Results:
-    """Put results together.
+    """Merge results.
 
     :param mixed: allow different versions or revisions of hpccoll, of the MPI below it, or of a peer
-    :raises ResultsError: they differ, and `mixed` is not given; or one launch is there twice
+    :raises ResultsError: they differ, and `mixed` is not given; or a launch occurs twice
     """
     whole, versions = Results(), dict[tuple[str, str], set[str]]()
     for results in several:
@@ -139,9 +139,9 @@ def merged(several: Iterable[Results], mixed: bool = False) -> Results:
 
 
 def refuse_twice(results: Results) -> None:
-    """Samples that count twice make intervals narrower than they are.
+    """Refuse samples that occur twice, which would make intervals too narrow.
 
-    :raises ResultsError: a launch is there twice: the same facts, and the same samples of a case
+    :raises ResultsError: a launch occurs twice: the same facts, and the same samples of a case
     """
     for case in results.cases.values():
         known = set()
@@ -158,28 +158,28 @@ def refuse_twice(results: Results) -> None:
 
 
 def warnings(results: Results) -> list[str]:
-    """List what a reader of these results must know: the warnings of all launches, each once, and wide intervals."""
-    said = [str(warning) for launch in results.launches for warning in launch.get("warnings", [])]
+    """List the warnings for a reader of these results: those of all launches, each once, and wide intervals."""
+    texts = [str(warning) for launch in results.launches for warning in launch.get("warnings", [])]
     wide = [case for case in results.cases.values() if case.facts.get("ended") == "limit"]
     if wide:
-        said.append(
+        texts.append(
             f"{len(wide)} of {len(results.cases)} cases ended at the limit of their time or repetitions before their "
             "interval was as narrow as asked for (marked *)"
         )
     unverified = [case.key.what for case in results.cases.values() if not case.facts.get("verified")]
     if unverified:
-        said.append(f"results were not verified by hpccoll: {', '.join(dict.fromkeys(unverified))}")
-    return together(said)
+        texts.append(f"results were not verified by hpccoll: {', '.join(dict.fromkeys(unverified))}")
+    return together(texts)
 
 
 LOADED = re.compile(r"(.* was loaded before the ranks began: load average )([\d.]+)( on .*)")
 WITHOUT = re.compile(r"(\S+ has no )(\S+)( of .*)")
 
 
-def together(said: Iterable[str]) -> list[str]:
-    """Each warning once; those that differ only in a load, or in the collective that a library lacks, are one."""
+def together(texts: Iterable[str]) -> list[str]:
+    """Return each warning once; merge those that differ only in a load, or in a collective that a library lacks."""
     lines: dict[tuple[str, str], list[str]] = {}
-    for one in said:
+    for one in texts:
         fits = LOADED.fullmatch(one) or WITHOUT.fullmatch(one)
         before, between, behind = fits.groups() if fits else (one, "", "")
         lines.setdefault((before, behind), []).append(between)

@@ -12,7 +12,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def number(text: str) -> int:
     """Read a number of bytes with or without a unit: `64K` is 65536.
 
-    :raises ArgumentTypeError: it is none
+    :raises ArgumentTypeError: it is no number
     """
     match = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of a measurement that starts itself: `hpccoll run`, several times, each environment of a peer in turn."""
+"""Starts the jobs of a measurement: `hpccoll run`, several times, with the environments of the peers in turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python that measures, and the peers that run in its jobs beside hpccoll."""
+    """A Python environment, and the peers that run in its jobs beside hpccoll."""
 
     python: str
     peers: tuple[str, ...]
@@ -59,13 +59,13 @@ def environments(against: Sequence[str]) -> list[Environment]:
 
 @contextlib.contextmanager
 def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
-    """Give a folder for the results of the launches; it goes when the block has succeeded.
+    """Provide a folder for the results of the launches, which is removed when the block succeeds.
 
-    Beside a file of results it has a name, and stays where the block fails or the process is killed: the same command
-    goes on there. What another command has left is removed.
+    Beside a file of results it has a fixed name, and stays if the block fails or the process is killed, so the same
+    command can continue there. The folder of another command is removed.
 
     :param out: the file of results; None: nothing is kept
-    :param asked: what was asked for, as JSON can hold it
+    :param asked: the request, as a JSON value
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
@@ -83,15 +83,15 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     elif there := len(list(folder.glob("*.h5"))):
         print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
     yield folder
-    request.unlink()  # first: without it the rest belongs to nobody
+    request.unlink()  # first: without it the rest is never reused
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folder: Path) -> Results:
-    """Start all launches, the environments in turn, and put their results together.
+    """Start all launches, the environments in turn, and merge their results.
 
     :param words: the options of `hpccoll bench` for the ranks
-    :param folder: for the results of each launch; a launch whose results lie there is not started
+    :param folder: for the results of each launch; a launch whose results exist is not started
     :raises ResultsError: a launch failed
     """
     several, apart = [], environments(against)
@@ -107,11 +107,11 @@ def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folde
 def one(words: Sequence[str], launch: Launch, environment: Environment, number: int, file: Path) -> None:
     """Run one job.
 
-    :raises ResultsError: it failed; it has said why
+    :raises ResultsError: it failed; it has printed why
     """
     programs = Path(environment.python).parent
     command = [sys.executable, "-P", "-m", "hpccoll", "run"]
-    if not environment.own and (programs / "mpirun").exists():  # an MPI of its own
+    if not environment.own and (programs / "mpirun").exists():  # the environment has its own MPI
         command += ["--launcher", str(programs / "mpirun")]
     command += ["-np", str(launch.ranks), "--nodes", launch.nodes, "--timeout", f"{launch.timeout:g}"]
     command += ["--", environment.python, "-P", "-m", "hpccoll", "bench", *words, "--in-job", "--quiet"]
@@ -128,7 +128,7 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
 
 
 def only_hpccoll(folder: Path) -> Path:
-    """Make a folder for PYTHONPATH with this hpccoll and none of the packages beside it: a peer brings its own."""
+    """Make a folder for PYTHONPATH with this hpccoll, without the packages beside it: the environment has its own."""
     made = folder / "path"
     made.mkdir(exist_ok=True)
     if not (made / "hpccoll").exists():
@@ -140,7 +140,7 @@ def only_hpccoll(folder: Path) -> Path:
 
 
 def kept(measured: Results, environment: Environment) -> Results:
-    """Keep a peer's results of its own environment, where hpccoll was measured, too, but over another MPI."""
+    """Keep only the peer's results of its environment: hpccoll was measured there, too, but over another MPI."""
     if environment.own:
         return measured
     cases = {key: case for key, case in measured.cases.items() if key.library != "hpccoll"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What init(), subset() and split() cost a rank of a very large job: CPU time, bytes received, memory."""
+"""The cost of init(), subset() and split() for a rank of a very large job: CPU time, received bytes, memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TIMEOUT = 300
 
 
 def one(rank: int, size: int, traced: bool) -> Any:
-    """Run a rank in a process of its own.
+    """Run a rank in a separate process.
 
-    :returns: what it measured, by the step of the start
+    :returns: its measurements, by step of the start
     :raises ResultsError: it failed
     """
     command = [sys.executable, "-P", "-m", "hpccoll.tools.bench.one_rank", "--rank", str(rank), "--ranks", str(size)]

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Medians with nonparametric intervals, and whether two sets of samples differ.
 
-Times of communication are not normally distributed, so that means and standard errors mislead; the median and its
-order statistics assume no distribution (Hoefler and Belli 2015, "Scientific Benchmarking of Parallel Computing
-Systems", rules 5 to 8). Samples of one launch resemble each other more than those of two launches do (Hunold and
-Carpen-Amarie 2016, "Reproducible MPI Benchmarking Is Still Not As Easy As You Think"): what compares resamples launches
-first.
+Times of communication are not normally distributed, so means and standard errors mislead; the median and its order
+statistics assume no distribution (Hoefler and Belli 2015, "Scientific Benchmarking of Parallel Computing Systems",
+rules 5 to 8). Samples of one launch resemble each other more than those of two launches do (Hunold and Carpen-Amarie
+2016, "Reproducible MPI Benchmarking Is Still Not As Easy As You Think"): so comparisons resample launches first.
 """
 
 from __future__ import annotations

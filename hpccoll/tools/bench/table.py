@@ -46,7 +46,7 @@ def heading(key: Key, launch: Facts) -> str:
 
 
 def line(case: Case) -> str:
-    """One case. A `*` marks an interval wider than asked for, `?` one that there are too few samples for."""
+    """The line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
     key, micro = case.key, case.samples * 1e6
     value, interval = _median(case)
     if key.kind == "engine":
@@ -64,7 +64,7 @@ def line(case: Case) -> str:
 
 
 def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
-    """The median, of so many to a second, and its interval as text."""
+    """The median, in units of 1/`unit` seconds, and its interval as text."""
     samples = case.samples * unit
     try:
         middle = statistics.median(samples)
@@ -75,7 +75,7 @@ def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
 
 
 def engine_line(case: Case) -> str:
-    """A step of virtual ranks, and beside it the predecessor's, which is counted."""
+    """A step of virtual ranks, and the counted step of the predecessor."""
     value, interval = _median(case)
     facts, old = case.facts, case.facts["predecessor"]
     return (
@@ -98,7 +98,7 @@ def start_line(case: Case) -> str:
 
 
 def same_table(key: Key) -> tuple[Any, ...]:
-    """Equal for the cases of one table."""
+    """A key that is equal for the cases of one table."""
     if key.kind == "engine":
         return (key.kind, key.what.partition(",")[0])
     if key.kind == "start":
@@ -133,7 +133,7 @@ def closing(results: Results) -> list[str]:
 
 
 def described(results: Results) -> str:
-    """What `show --facts` prints: the conditions of the launches."""
+    """The output of `show --facts`: the conditions of the launches."""
     names = ("date", "command", "hpccoll", "build", "revision", "launcher", "job", "ranks", "nodes")
     lines = [f"{name}: {launch_values(results.launches, name)}" for name in names]
     for launch in results.launches[:1]:
@@ -162,7 +162,7 @@ def _record(case: Case) -> Facts:
 
 
 def interval(samples: Sequence[float] | statistics.Samples) -> Facts:
-    """The median with its interval, which is missing where there are too few samples for it."""
+    """The median with its interval, without an interval if there are too few samples."""
     try:
         middle = statistics.median(samples)
     except ValueError:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of data-parallel training, replayed: gradients become ready while the step computes, and are summed.
 
-A trace says in which order the gradients of a model become ready, how large they are, and after which share of the
-computing. The computing itself is waiting, as it is for the host beside an accelerator. Each gradient is handed to the
-library when it is ready; the step ends when all are summed. The time beyond the computing is exposed communication.
+A trace has the gradients of a model in the order in which they become ready, with their sizes and the share of the
+computation before each. The computation itself is replaced by waiting, as for the host of an accelerator. Each gradient
+is given to the library when it is ready; the step ends when all are summed. The time beyond the computation is exposed
+communication.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Step:
             wait()
 
     def wrong(self, start: Start) -> str:
-        """One step whose sums are known: "" or what is wrong, in words; zeros again, for the timing."""
+        """Check a step with known sums; return "" or a text about the error. Writes zeros again, for the timing."""
         rank, size = self.ranks.rank, self.ranks.size
         for x in self.gradients.values():
             x[...] = np.resize(PATTERN, x.size) + rank
@@ -125,7 +126,7 @@ def _sleep_until(moment: float) -> None:
 def measured(
     which: Trace, compute: float, opened: list[Library], ranks: Ranks, launch: Facts, limits: measure.Limits
 ) -> list[Case]:
-    """Verify and time steps with all contestants that can sum asynchronously.
+    """Verify and time steps with all contestants that support asynchronous sums.
 
     :raises ResultsError: a sum is wrong
     """
@@ -134,8 +135,8 @@ def measured(
     for library in opened:
         start = library.start()
         if start is None:
-            said = f"{library.name} has no asynchronous allreduce and no training step"
-            launch["warnings"] = list(dict.fromkeys([*launch["warnings"], said]))
+            text = f"{library.name} has no asynchronous allreduce and no training step"
+            launch["warnings"] = list(dict.fromkeys([*launch["warnings"], text]))
             continue
         _verify(step, library, start, ranks)
         starts.append((library, start))
@@ -156,6 +157,6 @@ def measured(
 
 
 def _verify(step: Step, library: Library, start: Start, ranks: Ranks) -> None:
-    found = [said for said in ranks.share(step.wrong(start)) if said]
+    found = [text for text in ranks.share(step.wrong(start)) if text]
     if found:
         raise ResultsError(f"a wrong result: {library.name} {library.version}, {NAME}: {found[0]}; nothing was written")

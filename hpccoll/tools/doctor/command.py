@@ -146,10 +146,10 @@ def start(arguments: argparse.Namespace) -> int:
 
 
 def attach(job: str) -> int:
-    """Say what the ranks of a job wait for now.
+    """Print what the ranks of a running job wait for.
 
     :returns: the exit status: 0
-    :raises TraceError: no rank can be looked at
+    :raises TraceError: no rank can be read
     """
     folder = gather.attach(job)
     print(f"The last events of the ranks are in {folder}.\n")

@@ -3,7 +3,7 @@
 
 hpccoll's own interface to the driver (hpccoll.cuda, ext/cuda) gives memory to the data plane only. Here MPI gets memory
 that hpccoll has never touched, through the few functions needed for it, in a process that may crash. A process that has
-opened the driver must not fork, so this is used in processes of their own.
+opened the driver must not fork, so it is used in separate processes.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def examine(
 
 
 def _watch(exchange: Exchange, mine: RankReport, reports: list[RankReport]) -> None:
-    """Add what else runs on the cores of each rank to the reports; all ranks call it together."""
+    """Add to the reports what else runs on the cores of each rank; all ranks call it together."""
     seen = exchange.allgather(load.watch(placement.cpus_of(mine)))
     by_rank = dict(enumerate(seen))
     for report in reports:

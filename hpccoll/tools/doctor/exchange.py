@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exchanges of small values between ranks: through MPI, or without it in a shared folder or through the hub's pipes.
 
-They are not hpccoll's rendezvous (hpccoll/rendezvous), because they go on where a rank never comes.
+They do not use hpccoll's rendezvous (hpccoll/rendezvous), because they must continue if a rank is missing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FolderExchange:
 
     Each file gets its name by renaming, so that no rank reads an unfinished file. A rank that does not come within
     `patience` seconds is None from then on; ranks that see no list after twice as long raise ExchangeError. The folder
-    is the user's own: whoever can write into it could pass for a rank.
+    must belong to the user: anybody who can write into it could pose as a rank.
     """
 
     def __init__(self, folder: Path, rank: int, size: int, patience: float) -> None:
@@ -132,7 +132,7 @@ class FolderExchange:
             if time.monotonic() > deadline:
                 return False
             with contextlib.suppress(FileNotFoundError):
-                os.scandir(self.folder).close()  # makes a network file system look again
+                os.scandir(self.folder).close()  # makes a network file system refresh
             time.sleep(POLL)
         return True
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries whether MPI can send from and to device memory, in a job step of its own because the trial may crash.
+"""Tries whether MPI can send from and to device memory, in a separate job step because the trial may crash.
 
 A library that was not built for it reads the device address in host memory and dies, or returns wrong sums. Its own
 answer (MPIX_Query_cuda_support) is no proof, so real numbers are sent and compared. The child first reports what it

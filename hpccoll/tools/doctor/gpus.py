@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs: how many the node has, which of them a rank sees, and their NUMA nodes.
 
-`hpccoll doctor --gpu-aware`, a job step of its own, tries whether MPI can use their memory (gpu_aware.py).
+`hpccoll doctor --gpu-aware`, a separate job step, tries whether MPI can use their memory (gpu_aware.py).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Remote:
     unread: bytes = b""
 
     def answer(self) -> Facts | None:
-        """The next answer that has come; other lines, such as a login's greeting, are skipped."""
+        """Return the next answer; skip other lines, such as a login's greeting."""
         while b"\n" in self.unread:
             line, _, self.unread = self.unread.partition(b"\n")
             with contextlib.suppress(ValueError, RecursionError):
@@ -61,7 +61,7 @@ class Remote:
     def fail(self, patience: float) -> None:
         """Find out why no answer came: the last line on stderr, or that there is none."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # a process that ends closes its pipe a moment before
+            self.process.wait(1.0)  # a process closes its pipe a moment before it ends
         silent = self.process.poll() is None
         self.process.kill()
         lines = self.process.communicate()[1].decode(errors="replace").strip().splitlines()
@@ -114,7 +114,7 @@ def nothing() -> Facts:
 
 
 def _answers(remotes: list[Remote], patience: float) -> dict[str, Any]:
-    """Read the next answer of each process; one that gives none in time has failed."""
+    """Read the next answer of each process; a process without an answer in time has failed."""
     answers: dict[str, Any] = {}
     deadline = time.monotonic() + patience
     with selectors.DefaultSelector() as selector:

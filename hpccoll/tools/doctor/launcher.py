@@ -16,7 +16,7 @@ NAME = "launcher"
 
 
 def collect(env: Mapping[str, str]) -> Facts:
-    """Read what the launcher says about this process, and what is wrong if MPI believes it to be alone."""
+    """Read the launcher's facts about this process, and the reason if MPI believes that it is alone."""
     process, place = identity.read(env), detect.place(env)
     problem = detect.singleton_problem(env, 1)
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links for bytes between two nodes: through MPI, as a training's bytes go, or through TCP where MPI is not up."""
+"""Links for bytes between two nodes: through MPI, like a training's bytes, or through TCP if MPI is not up."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MpiLink:
         self._several(lambda: self.comm.Isend(data, dest=self.peer, tag=TAG), count)
 
     def receive(self, data: Bytes, count: int = 1) -> None:
-        """See Link; each message of the window has memory of its own, as MPI demands."""
+        """See Link; each message of the window has separate memory, as MPI requires."""
         buffers = [data, *(np.empty_like(data) for _ in range(min(count, WINDOW) - 1))]
         number = iter(range(count))
         self._several(lambda: self.comm.Irecv(buffers[next(number) % len(buffers)], source=self.peer, tag=TAG), count)

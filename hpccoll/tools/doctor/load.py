@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else runs on the cores of the ranks while these are quiet: other processes, a hypervisor, a control group."""
+"""Finds what else uses the cores of quiet ranks: other processes, a hypervisor, a control group."""
 
 from __future__ import annotations
 

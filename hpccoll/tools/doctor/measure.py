@@ -136,13 +136,13 @@ def _echo(link: Link) -> None:
 
 def _ask_time(link: Link) -> float:
     """Seconds by which the other node's clock is ahead, from the fastest of some round trips (Cristian 1989)."""
-    trips, theirs = [], np.zeros(1)
+    trips, remote = [], np.zeros(1)
     for _ in range(TICKS):
         began = time.time()
-        link.send(theirs.view(np.uint8))
-        link.receive(theirs.view(np.uint8))
+        link.send(remote.view(np.uint8))
+        link.receive(remote.view(np.uint8))
         trip = time.time() - began
-        trips.append((trip, float(theirs[0]) - began - trip / 2))
+        trips.append((trip, float(remote[0]) - began - trip / 2))
     return min(trips)[1]
 
 
@@ -217,7 +217,7 @@ def _time_allreduce(comm: Any, nbytes: int, nodes: str) -> dict[str, float]:
 
 
 def _times(comm: Any, action: Callable[[], object], most: int) -> list[float]:
-    """Do it again and again on all ranks, at most so often and for about a second.
+    """Repeat an action on all ranks, at most `most` times and for about a second.
 
     :returns: median, mean and maximum of the seconds, each of the rank where it is largest
     """
@@ -228,7 +228,7 @@ def _times(comm: Any, action: Callable[[], object], most: int) -> list[float]:
         action()
         return time.perf_counter() - began
 
-    first = [trial(i) for i in range(3)]  # what is set up in the first is not counted
+    first = [trial(i) for i in range(3)]  # the set-up in the first is not counted
     count = max(5, min(most, int(1 / max(comm.allgather(max(first[1:]))))))
     found = np.array([trial(i) for i in range(count)])
     mine = [float(np.median(found)), float(found.mean()), float(found.max())]

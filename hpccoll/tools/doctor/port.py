@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port on which a node hears the other nodes of its job, and nobody else.
+"""A port on which a node accepts connections of the other nodes of its job only.
 
 It is a listener of `hpccoll run` with another secret: a token of this node, which reached the other ranks through their
 exchange (MPI, ssh, or a folder of the user), and HPCCOLL_SECRET where the launcher gave one.
@@ -30,7 +30,7 @@ class Port:
     """Listens at some addresses of this node for the ranks of this job; a context manager."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """Open a port at each address; at one that cannot be had, the others will find nobody."""
+        """Open a port at each address; an address that cannot be opened will be unreachable for the others."""
         self.token = secrets.token_hex(32)
         self._listener = Listener(filter(_is_here, dict.fromkeys(addresses)), self._serve, _secret(self.token))
         self.ports: dict[str, int] = dict(self._listener.addresses)
@@ -61,7 +61,7 @@ class Port:
             return self._kept.setdefault(rank, queue.SimpleQueue())
 
     def _serve(self, channel: Channel) -> None:
-        """Hear who it is; keep the connection if that rank asks for it, else receive its large message."""
+        """Identify the rank; keep the connection on its request, else receive its large message."""
         hello = json.loads(channel.receive())
         channel.send(b"heard")
         if hello["keep"]:
@@ -97,7 +97,7 @@ def connect(address: str, port: int, token: str, rank: int, keep: bool) -> Chann
 
 
 def _secret(token: str) -> str:
-    """Make the secret that ranks of this job have in common with the node that has the token."""
+    """Derive the secret that this job's ranks share with the node of the token."""
     return hmac.digest(config.secret().encode(), b"hpccoll doctor" + bytes.fromhex(token), "sha256").hex()
 
 

@@ -56,7 +56,7 @@ def listen(survey: Survey, rank: int, interfaces: Collection[str] = ()) -> Port 
 
 
 def strangers(exchange: Exchange, survey: Survey, port: Port | None) -> list[tuple[str, dict[str, int]]]:
-    """Tell each other who connected and was not of this job; all ranks call it together."""
+    """Exchange the refused connections, which were not of this job; all ranks call it together."""
     counted = exchange.allgather(dict(port.refused) if port else None)
     hosts = {report.rank: report.host for report in survey.reports}
     return [(hosts[rank], counts) for rank, counts in enumerate(counted) if counts]
@@ -237,7 +237,7 @@ def _large_lost(source: str, target: str, attempts: list[Facts]) -> Finding:
 
 
 def _dead_ends(source: str, target: str, attempts: list[Facts]) -> list[Finding]:
-    """Find addresses that do not answer although others do; addresses.py judges those that hosts have in common."""
+    """Find addresses that do not answer although others do; addresses.py checks addresses that several hosts have."""
     dead = [attempt for attempt in attempts if attempt["outcome"] not in ("ok", "own")]
     good = next(attempt for attempt in attempts if attempt["outcome"] == "ok")
     if not dead:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM as an exception: many launchers end a job when one rank aborts, and each rank reports what it knows first."""
+"""SIGTERM as an exception: many launchers end a job when one rank aborts, and each rank first prints its report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UCX, over which a job without MPI spans hosts: which library a World would use, and whether all ranks have it."""
+"""UCX, the network of a job without MPI: the library that a World would use, and whether all ranks have it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "ucx"
 
 
 def collect() -> Facts:
-    """Open the library that a World would use. MPI, which may bring one of its own, is up already where it is used."""
+    """Open the library that a World would use. In a job with MPI, MPI is up, and may have loaded its own UCX."""
     try:
         settings = config.read()
     except errors.InvalidArgumentError as error:  # build.py reports it
@@ -24,7 +24,7 @@ def collect() -> Facts:
 
 
 def describe(facts: Facts) -> str:
-    """Say in a line which library it is, or why there is none."""
+    """Describe the library in a line, or why there is none."""
     return str(facts.get("library", "").removeprefix("UCX ") or facts.get("lacks") or "not looked for")
 
 

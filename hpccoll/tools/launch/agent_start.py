@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How our own launchers start processes: an agent on a host, and the ranks on the agent's own host.
+"""Starts processes for hpccoll's own launchers: an agent on a host, and ranks on the agent's host.
 
 An agent gets its task, with all secrets, on standard input. When the agent or its connection ends, its ranks do.
 """
@@ -48,9 +48,9 @@ def by_srun(host: str, module: str, options: Sequence[str], variables: Mapping[s
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], folder: str = "") -> "subprocess.Popen[bytes]":
-    """Start a rank, in a session of its own, which ends with this process at the latest.
+    """Start a rank in a new session; it ends with this process at the latest.
 
-    :param folder: for the files that hold what it prints; "": it is printed here
+    :param folder: for the files of its output; "": the output is printed here
     """
     with contextlib.ExitStack() as files:
         streams = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent does first: it takes its task, from standard input, in the folder of the job.
+"""The start of an agent: it reads its task from standard input and enters the folder of the job.
 
-Whatever prevents that is one sentence: the host may have been cut off from the launcher meanwhile.
+A failure is one sentence: the host may have lost its connection to the launcher meanwhile.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ NOT_STARTED = 127
 
 
 def take() -> dict[str, Any]:
-    """Read the task and enter the job's folder; end the process with a sentence where that cannot be done."""
+    """Read the task and enter the job's folder; if that fails, end the process with a sentence."""
     try:
         task: dict[str, Any] = json.loads(sys.stdin.readline())
     except (OSError, ValueError):
@@ -29,12 +29,12 @@ def take() -> dict[str, Any]:
 
 
 def give_up(why: str) -> NoReturn:
-    """Say why this agent cannot begin, and end it."""
+    """Print why this agent cannot start, and end it."""
     say(why)
     raise SystemExit(NOT_STARTED)
 
 
 def say(text: str) -> None:
-    """Print a line, if there is still somebody who reads it."""
+    """Print a line, unless the reader is gone."""
     with contextlib.suppress(OSError):
         print(f"hpccoll run: agent of {platform.node()}: {text}", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler has allocated to the process that starts a job."""
+"""The scheduler's allocation of the process that starts a job."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def allocation_of(environment: Mapping[str, str]) -> detect.Allocation | None:
 def ranks_of(allocation: detect.Allocation, environment: Mapping[str, str]) -> int:
     """Count the slots of an allocation.
 
-    :raises LaunchError: the scheduler does not say how many there are, or its slots are cores
+    :raises LaunchError: the scheduler does not tell their number, or its slots are cores
     """
     if not allocation.slots:
         raise LaunchError(f"how many ranks? {allocation} has hosts, but names no slots: give -np")

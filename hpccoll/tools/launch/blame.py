@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank is to blame where several have failed: the others fail because one of them has."""
+"""Finds the rank whose failure caused the failures of other ranks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["Failure", "error_of"]
 
 @dataclass(frozen=True)
 class Failure:
-    """How one rank has failed."""
+    """The failure of one rank."""
 
     rank: int
     host: str
@@ -24,7 +24,7 @@ class Failure:
 
     @property
     def blame(self) -> int:
-        """The lower the likelier it is that this failure caused the others."""
+        """A smaller value means that this failure more likely caused the others."""
         if self.lost:
             return 0
         return 2 if isinstance(self.error, errors.RecoverableError | errors.ShutDownError) else 1
@@ -33,7 +33,7 @@ class Failure:
 def error_of(failures: Iterable[Failure]) -> errors.RankError:
     """Make the error that names the rank whose failure came first.
 
-    A lost rank goes before one that raised, and an exception of its own before the loss of others.
+    A lost rank has priority over a rank that raised, and its own exception over an error about lost ranks.
 
     :param failures: of different ranks, in the order in which they were noticed; at least one
     """

@@ -25,19 +25,19 @@ def main() -> int:
     task = caller.receive(LARGEST)
     value, error = call(task)
     caller.send(answer(value, error))
-    caller.receive()  # the caller has it: only now may this rank end
+    caller.receive()  # the caller has the result, so this rank may end now
     return 1 if error else 0
 
 
 def call(task: bytes) -> tuple[Any, Any]:
     """Unpickle the function and call it.
 
-    :returns: its result, and None or what went wrong: the host, the traceback as text, the exception pickled
+    :returns: its result, and None or the failure: the host, the traceback as text, the pickled exception
     """
     try:
         function, args, kwargs = pickle.loads(task)
         return function(*args, **kwargs), None
-    except BaseException as error:  # noqa: BLE001 - sys.exit() is no result either
+    except BaseException as error:  # noqa: BLE001 - sys.exit() gives no result, too
         return None, problem(error)
 
 
@@ -46,7 +46,7 @@ def problem(error: BaseException) -> tuple[str, str, bytes]:
     text = "".join(traceback.format_exception(error))
     try:
         return platform.node(), text, pickler().dumps(error)
-    except Exception:  # noqa: BLE001 - an exception of any class may refuse to be pickled
+    except Exception:  # noqa: BLE001 - pickling an exception may raise any exception
         return platform.node(), text, b""
 
 

@@ -44,7 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "run",
         help="start a job on this machine or on hosts, with the installed mpirun",
         usage="hpccoll run -np N [options] COMMAND [ARGUMENT ...]",
-        allow_abbrev=False,  # what looks like the beginning of an option may be the program's
+        allow_abbrev=False,  # an abbreviation may be an option of the program
     )
     parser.add_argument(
         "-np",
@@ -107,10 +107,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def planner(named: str | None, environment: Mapping[str, str]) -> Callable[[Job], Plan]:
-    """Choose what starts the ranks: an mpirun, or, if that is asked for or there is none, our own launcher.
+    """Choose the launcher: an mpirun, or hpccoll's own launcher on request or if there is no mpirun.
 
     :param named: the launcher that the user named
-    :raises LaunchError: the named launcher is not there, or of no family that is known
+    :raises LaunchError: the named launcher does not exist, or its family is unknown
     """
     if named == direct.NAME:
         return direct.plan
@@ -125,10 +125,10 @@ def planner(named: str | None, environment: Mapping[str, str]) -> Callable[[Job]
 
 
 def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, str], timeout: float | None) -> int:
-    """Run a job whose ranks tell this process that they live.
+    """Run a job whose ranks keep a connection to this process.
 
     :returns: the exit status of `hpccoll run`
-    :raises LaunchError: the launcher is of a family that is not known
+    :raises LaunchError: the launcher's family is unknown
     """
     if job.ranks > MOST_WATCHED:
         processes.say(f"{job.ranks} ranks: mpirun alone watches them, hpccoll run does so for {MOST_WATCHED} at most")
@@ -207,7 +207,7 @@ def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def with_secret(job: Job) -> Job:
-    """Give all ranks of a job a word that nobody else has. It travels in their environment, never in an argument."""
+    """Give all ranks of a job a secret. It is passed in their environment, never in an argument."""
     return replace(job, exported={**job.exported, config.SECRET: new_secret()})
 
 
@@ -227,7 +227,7 @@ def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
     """Check that the job can be split into `nodes`, a number of nodes ("2") or the ranks of each ("3+1").
 
     :returns: `nodes`
-    :raises LaunchError: the job cannot be split so
+    :raises LaunchError: it cannot
     """
     counts = [int(part) if part.isdecimal() and len(part) < 10 else 0 for part in nodes.split("+")]
     fits = sum(counts) == ranks if len(counts) > 1 else counts[0] <= ranks
@@ -258,17 +258,17 @@ def path_with_this_python(path: str) -> str:
 
 
 def shown(plan: Plan) -> str:
-    """Write the command as one could type it."""
+    """Write the command for a shell."""
     return shlex.join(["env", *(f"{n}={v}" for n, v in plan.environment.items()), *plan.argv])
 
 
 def needs_ranks(ending: processes.Ending) -> bool:
-    """Whether the ranks must say how the job ended; else mpirun has said what was wrong, and has ended the others."""
+    """Whether the ranks must tell how the job ended; else mpirun has printed the failure and ended the other ranks."""
     return ending.overdue or not ending.status
 
 
 def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[int, Rank]) -> int:
-    """Print what the launcher itself had to do, and which ranks did not end well.
+    """Print the launcher's own actions, and the ranks that did not end regularly.
 
     :param unfinished: ranks that did not call shutdown(), of a job that needs_ranks()
     :returns: the exit status of `hpccoll run`
@@ -294,7 +294,7 @@ def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[
 
 
 def say_unfinished(unfinished: Mapping[int, Rank]) -> None:
-    """Name the ranks that did not call shutdown(), and say what became of them."""
+    """Print the ranks that did not call shutdown(), and how they ended."""
     for number, rank in list(unfinished.items())[:MOST_NAMED]:
         if rank.cut_off:
             fate = "was cut off: its host does not answer"

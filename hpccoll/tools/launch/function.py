@@ -53,17 +53,17 @@ def run(
     :param function: what each rank calls
     :param args: its arguments, the same on all ranks
     :param kwargs: its arguments by keyword
-    :param np: how many ranks; None: what `hosts` take, or the slots of the scheduler's allocation
+    :param np: the number of ranks; None: the slots of `hosts`, or of the scheduler's allocation
     :param hosts: hosts and how many ranks each takes, as `h1:2,h2:2`; None: this machine, or the allocation
     :param hostfile: a file with the hosts, one per line, as `h1 slots=2`
     :param nodes: let the ranks of this machine act as so many nodes, as `2`, or `3+1`
     :param timeout: seconds after which the job is ended
-    :param env: variables to set in the ranks; their values stand in no argument of a process
+    :param env: variables to set in the ranks; no argument of a process has their values
     :param launcher: the mpirun or mpiexec to use
     :param executable: the Python of the ranks; None: this one
-    :returns: what the function returned, of all ranks in their order
-    :raises RankError: the function raised on some rank; it names the rank and holds its traceback, and is chained to
-        the exception itself where that can be pickled
+    :returns: the results of the function, in the order of the ranks
+    :raises RankError: the function raised on some rank; the error names the rank, has its traceback, and is chained to
+        the exception itself if that can be pickled
     :raises LaunchError: the job could not be started, or ended without the results of all ranks
     """
     job = Results(pickler().dumps((function, tuple(args), dict(kwargs or {}))))
@@ -84,7 +84,7 @@ def run(
 
 
 class Results:
-    """The function that the ranks ask for, and their results."""
+    """The function for the ranks, and their results."""
 
     def __init__(self, task: bytes) -> None:
         """Keep the function.
@@ -97,7 +97,7 @@ class Results:
         self._lock = threading.Lock()
 
     def serve(self, channel: Channel) -> None:
-        """Serve one rank: its number and the number of ranks, then the function to it, then its result."""
+        """Serve one rank: receive its rank and size, send the function, receive its result."""
         rank, size = pickle.loads(channel.receive())
         channel.send(self._task)
         answer = channel.receive(LARGEST)
@@ -116,14 +116,14 @@ class Results:
 
         :param status: the exit status of `hpccoll run`
         """
-        outcomes = {rank: pickle.loads(answer) for rank, answer in self._answers.items()}  # in the order they came:
+        outcomes = {rank: pickle.loads(answer) for rank, answer in self._answers.items()}  # in order of arrival
         for rank, (_, error) in outcomes.items():
             if error is not None:
                 host, text, exception = error
                 cause = None
-                with contextlib.suppress(Exception):  # it may refuse to be made again
+                with contextlib.suppress(Exception):  # unpickling it may fail
                     cause = pickle.loads(exception)
-                raise errors.RankError(rank, host, text) from cause  # the first; others fail because it has ended
+                raise errors.RankError(rank, host, text) from cause  # the first failure, which caused the others
         missing = set(range(self._size)) - set(outcomes)
         if status or missing or not outcomes:
             who = f"; no result came from {some_ranks(missing)}" if missing else ""

@@ -27,7 +27,7 @@ def plan_mpich(job: Job, launcher: str) -> Plan:
 
 
 def output(job: Job) -> list[str]:
-    """The options for files of what each rank prints."""
+    """Return the options for files of each rank's output."""
     if not job.output:
         return []
     return ["-outfile-pattern", f"{job.output}/rank.%r.stdout", "-errfile-pattern", f"{job.output}/rank.%r.stderr"]

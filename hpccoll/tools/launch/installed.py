@@ -32,7 +32,7 @@ def find_launcher(path: str, named: str | None = None) -> str:
 
 
 def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
-    """Run `LAUNCHER --version` and return what it prints (Intel's mpirun needs PATH to find its other half).
+    """Run `LAUNCHER --version` and return its output (Intel's mpirun needs PATH to find its second program).
 
     :raises LaunchError: it does not answer
     """

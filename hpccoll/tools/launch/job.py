@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that a user asks for, and the plan of its execution: plain values, without processes or environment."""
+"""A job that a user requests, and the plan of its execution: plain values, without processes or environment."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class LaunchError(HpccollError):
 
 @dataclass(frozen=True)
 class Host:
-    """A host and how many ranks it takes."""
+    """A host and its number of ranks."""
 
     name: str
     slots: int

@@ -39,7 +39,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__((address, 0), socketserver.BaseRequestHandler)
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", address: object) -> None:
-        """Serve one connection in a thread of its own."""
+        """Serve one connection in a new thread."""
         assert isinstance(request, socket.socket)
         assert isinstance(address, tuple)
         self.admit(request, address[0])
@@ -53,14 +53,14 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class Listener:
-    """Listens while it is a context; `variable` is what a process needs to connect."""
+    """Listens while it is a context; a process needs `variable` to connect."""
 
     def __init__(self, addresses: Iterable[str], serve: Callable[[channel.Channel], None], secret: str = "") -> None:
         """Begin to listen.
 
         :param addresses: addresses of this machine
-        :param serve: serves one connection, in a thread; what it raises ends the connection
-        :param secret: what the other ends know; "": a new one
+        :param serve: serves one connection, in a thread; its exceptions end the connection
+        :param secret: shared with the other ends; "": a new one
         """
         self.secret, self._serve = secret or channel.new_secret(), serve
         self._handshakes: dict[socket.socket, str] = {}
@@ -111,7 +111,7 @@ class Listener:
 
 
 def addresses_towards(hosts: Iterable[str]) -> list[str]:
-    """Find the addresses of this machine that the hosts can answer to: those of the routes to them.
+    """Find the addresses of this machine that the hosts can reach: those of the routes to them.
 
     :param hosts: names or addresses, with or without a user; none: only this machine
     """

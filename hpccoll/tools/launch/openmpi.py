@@ -52,8 +52,8 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
 def own_session_folder(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Let mpirun keep its session's files in a new folder, which is removed afterwards.
 
-    Open MPI 5 names them after its process number alone. A killed mpirun leaves them behind, and when the system gives
-    the same number to another mpirun, that one ends with "The PMIx server's listener thread failed to start".
+    Open MPI 5 names them only after its process number. A killed mpirun leaves them behind, and a later mpirun with the
+    same process number ends with "The PMIx server's listener thread failed to start".
 
     :param environment: the environment of mpirun; a folder that it names holds the new one
     :returns: the environment to start mpirun with

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one command so that none of its processes is left behind.
 
-To kill mpirun is not enough: daemons make sessions of their own, and process 1 adopts ranks whose parent dies. So the
+It is not enough to kill mpirun: daemons create new sessions, and process 1 adopts ranks whose parent dies. So the
 launcher adopts orphans itself (Linux: child subreaper), and kills all its descendants at the end.
 """
 
@@ -89,12 +89,12 @@ def wait(
 def answer_of(
     command: str | Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command for what it prints, and kill it with all that it has started when its time is over.
+    """Run a command and return its output; after the time limit kill it and all its processes.
 
-    To kill the command alone is not enough: mpirun may be a script, and what a shell has started keeps the pipe open.
+    It is not enough to kill the command: mpirun may be a script, and processes of a shell keep the pipe open.
 
     :param command: words, or one line for a shell
-    :raises subprocess.TimeoutExpired: it had not ended, or what it has started kept the pipe open
+    :raises subprocess.TimeoutExpired: it has not ended, or its processes have kept the pipe open
     """
     pipe, shell = subprocess.PIPE, isinstance(command, str)
     with subprocess.Popen(
@@ -111,7 +111,7 @@ def answer_of(
 
 @contextlib.contextmanager
 def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward the signals that a user or a scheduler sends to the job, which decides what they mean."""
+    """Forward the signals of a user or a scheduler to the job, which handles them."""
 
     def forward(number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -126,7 +126,7 @@ def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def ask_to_end(main: subprocess.Popen[bytes]) -> int:
-    """Ask mpirun to end its ranks, and kill it if it does not end.
+    """Signal mpirun to end its ranks, and kill it if it does not end.
 
     :returns: the exit status of mpirun
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hpccoll run` knows of its ranks: each that has made a World keeps a connection, which ends with its process.
+"""The ranks of `hpccoll run`: a rank with a World keeps a connection, which ends with its process.
 
-When a process ends without shutdown(), the others are told at once: one that was alone on its node would be found only
-by its silence.
+When a process ends without shutdown(), the other ranks are told at once: otherwise a rank that was alone on its node
+would be noticed only by its silence.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Rank:
 
 
 class Ranks:
-    """The ranks of a job, as far as they have told."""
+    """The ranks of a job that have connected."""
 
     def __init__(self, size: int, addresses: Iterable[str]) -> None:
         """Begin to listen to them; the caller enters `listener`.
@@ -71,7 +71,7 @@ class Ranks:
                     self._tell(rank, other)
 
     def _tell(self, lost: Rank, channel: Channel) -> None:
-        """Tell one rank that another one has ended without shutdown(); of a host that is cut off nobody knows."""
+        """Tell one rank that another one has ended without shutdown(), unless its host is only unreachable."""
         if not lost.cut_off:
             with self._lock, contextlib.suppress(OSError):
                 channel.send(json.dumps({"host": lost.host, "pid": lost.pid}).encode())
@@ -82,7 +82,7 @@ class Ranks:
             return len(self._known) == self._size and not any(rank.alive for rank in self._known.values())
 
     def unfinished(self, seconds: float) -> dict[int, Rank]:
-        """Wait until each rank has ended or has shut down, and find those that have not shut down.
+        """Wait until each rank has ended or has shut down, and return those that have not shut down.
 
         The launcher can see the end of mpirun before it sees that a connection is closed.
 

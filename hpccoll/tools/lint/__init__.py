@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll lint`: finds what will go wrong with a job script, before the script waits in a queue.
+"""`hpccoll lint`: finds the errors of a job script before the script waits in a queue.
 
 `shell` splits the script into commands and words as a shell would; `options` parses a command's options by a table of
 its grammar (`slurm`, `lsf`, `jsrun`); `script` combines both. Each rule of `script_rules`, `slurm_rules` and

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hpccoll model`: parameters fitted to measured times, and predictions of other numbers of nodes.
 
-`messages` counts what travels between nodes, `chunks` how a batch is cut, `agreement` how the control tree is shaped;
+`messages` counts messages between nodes, `chunks` computes how a batch is cut, `agreement` computes the control tree;
 all three follow the C code exactly. `predict` turns them into seconds, `fit` finds the parameters.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of the control tree (ext/core/tree_place.c), and what one agreement waits for.
+"""The shape of the control tree (ext/core/tree_place.c), and the latencies of one agreement.
 
 The leaders of the nodes form a heap of the fan-out, the other ranks of a node one below their leader. An item rises
 from the deepest rank to the root, and the entry goes the same way down.
@@ -16,7 +16,7 @@ FANOUT = 16
 
 @dataclass(frozen=True)
 class Path:
-    """What one agreement waits for on its way up; the way down is as long."""
+    """The latencies of one agreement on the way up; the way down is as long."""
 
     inside: float
     """Messages in a node; one that comes together with others at its receiver counts as FURTHER."""

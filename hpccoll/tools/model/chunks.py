@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a batch is cut: rails, chunks and how many of them are under way, as ext/transport has it.
+"""The cuts of a batch: rails, chunks and the number of chunks in flight, as in ext/transport.
 
 hierarchy.c chooses the rails, allreduce.c the chunk, layout.c (shm) how many chunks a node holds. The same
 numbers on all nodes, which have the same number of ranks here.

@@ -142,7 +142,7 @@ def text(fitted: Fitted) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A prediction, and what was measured if it was."""
+    """A prediction, and the measured value if there is one."""
 
     what: str
     nodes: int
@@ -178,7 +178,7 @@ def predict_nodes(arguments: argparse.Namespace) -> int:
 
 
 def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
-    """Lines for numbers of nodes that need not be measured."""
+    """Return lines for any numbers of nodes."""
     lines = []
     per_node = arguments.ranks_per_node or fitted.per_node
     for nodes in [int(word) for word in arguments.nodes.split(",") if word]:
@@ -216,7 +216,7 @@ def _for_layout(fitted: Fitted, where: Layout, arguments: argparse.Namespace) ->
 
 
 def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
-    """Lines for what was measured."""
+    """Return lines for measured cases."""
     lines, measured = [], read_all(arguments.against)
     for case in measured.cases.values():
         seconds = fit.predictor(case, fit.knobs_of(case, measured))
@@ -230,7 +230,7 @@ def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
 
 
 def _micro(seconds: float) -> str:
-    """Microseconds, with a digit behind the point where it says something."""
+    """Write microseconds, with a digit after the point for short times."""
     return f"{1e6 * seconds:,.{1 if seconds < 1e-3 else 0}f}"
 
 

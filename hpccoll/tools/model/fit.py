@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the parameters that explain measured times, with intervals.
+"""Fits the model's parameters to measured times, with intervals.
 
 Least squares of the logarithms, because times span six decades; a loss that grows slowly beyond 10 % keeps one
-disturbed case from moving all others. Parameters that no case depends on stay near where the search begins, and are
-marked. Intervals: samples are drawn anew from each case, and the fit repeated (Efron and Tibshirani 1993).
+disturbed case from moving all others. Parameters without an influence on any case stay near the start of the search,
+and are marked. Intervals: the samples of each case are resampled, and the fit is repeated (Efron and Tibshirani 1993).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Fitted:
-    """Parameters, how well they are known, and what they were fitted to."""
+    """Parameters with their intervals, and the fitted cases."""
 
     parameters: Parameters
     drawn: tuple[Parameters, ...]
@@ -94,11 +94,11 @@ def read(path: Path) -> Fitted:
         raise ResultsError(f"{path}: not a file of `hpccoll model fit`") from None
 
 
-# ---- what a case depends on ----------------------------------------------------------------------------------
+# ---- from a case to its prediction ---------------------------------------------------------------------------
 
 
 def layout(case: Case, knobs: Facts, nodes: int = 0) -> Layout:
-    """Where a case ran, with its knobs; or the same on another number of nodes."""
+    """Return the layout and knobs of a case, or the same for another number of nodes."""
     key = case.key
     known = {
         name: knobs[name]
@@ -117,7 +117,7 @@ def knobs_of(case: Case, results: Results) -> Facts | None:
 
 
 def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Parameters], float] | None:
-    """How a case's seconds follow from parameters; None: the model does not know it.
+    """Return a function from parameters to the seconds of a case; None: the model does not cover it.
 
     :param nodes: as it would be on so many nodes; 0: as it was
     """
@@ -150,7 +150,7 @@ def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Para
 
 
 def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: str = "") -> Fitted:
-    """Fit the parameters to the cases that the model knows: allreduces, barriers and steps of training.
+    """Fit the parameters to the cases that the model covers: allreduces, barriers and steps of training.
 
     :param most_nodes: leave out cases on more nodes; 0: take all
     :param arm: only cases of this arm; None: all
@@ -197,7 +197,7 @@ def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
 def _solve(
     predictors: Sequence[Callable[[Parameters], float]], medians: Vector, errors: Vector, start: Parameters
 ) -> tuple[Parameters, list[bool], float]:
-    """The best parameters near a start, for each whether any case depends on it, and what is left to explain."""
+    """Return the best parameters near a start, whether any case depends on each, and the residuals."""
     from scipy.optimize import least_squares
 
     begin, prior = np.log(dataclasses.astuple(start)), np.log(dataclasses.astuple(Parameters()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which messages an allreduce between nodes sends: the algorithms of ext/transport/net, member by member.
+"""The messages of an allreduce between nodes: the algorithms of ext/transport/net, member by member.
 
 A test compares the choice with that of the C code (choose.c), and messages and bytes with the counters of real jobs.
 """
@@ -24,7 +24,7 @@ SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, "float1
 
 @dataclass(frozen=True)
 class Round:
-    """What one member sends and receives together: (other member, elements)."""
+    """The messages that one member sends and receives together: (other member, elements)."""
 
     sends: tuple[tuple[int, int], ...] = ()
     receives: tuple[tuple[int, int], ...] = ()
@@ -50,11 +50,11 @@ def even_part(count: int, members: int, i: int) -> int:
 
 
 def travels_as(algorithm: str, dtype: str) -> str:
-    """The dtype between nodes: partial sums of 16-bit floats travel as float32, contributions as they are."""
+    """The dtype between nodes: partial sums of 16-bit floats are sent as float32, contributions unconverted."""
     return "float32" if dtype in HALVES and algorithm != "direct" else dtype
 
 
-# ---- what choose.c computes ----------------------------------------------------------------------------------
+# ---- the costs of choose.c -----------------------------------------------------------------------------------
 
 
 def _together(members: int, alpha: float) -> float:
@@ -136,7 +136,7 @@ def _rabenseifner(n: int, me: int, count: int, whole: bool) -> list[Round]:
 
 
 class _Place:
-    """Where a member stands after the fold of doubling.c: members beyond a power of two are folded into a neighbour."""
+    """A member's place after the fold of doubling.c: members beyond a power of two are folded into a neighbour."""
 
     def __init__(self, n: int, me: int) -> None:
         self.levels = n.bit_length() - 1
@@ -178,9 +178,9 @@ def _direct(n: int, me: int, count: int, whole: bool) -> list[Round]:
         all_of_it = tuple((q, count) for q in others)
         return [Round(all_of_it, all_of_it, n * count)]
     parts = [even_part(count, n, i + 1) - even_part(count, n, i) for i in range(n)]
-    theirs = tuple((q, parts[q]) for q in others)
+    others_parts = tuple((q, parts[q]) for q in others)
     mine = tuple((q, parts[me]) for q in others)
-    return [Round(theirs, mine, n * parts[me]), Round(mine, theirs)]
+    return [Round(others_parts, mine, n * parts[me]), Round(mine, others_parts)]
 
 
 _ROUNDS: dict[str, Callable[[int, int, int, bool], list[Round]]] = {
@@ -192,7 +192,7 @@ _ROUNDS: dict[str, Callable[[int, int, int, bool], list[Round]]] = {
 
 
 def rounds(algorithm: str, n: int, me: int, count: int, dtype: str, alpha: float = ALPHA) -> list[Round]:
-    """What member `me` of n sends, receives and sums, round by round. Messages without elements are not sent.
+    """Return the messages and sums of member `me` of n, round by round. Messages without elements are not sent.
 
     :param algorithm: one of ALGORITHMS
     :param count: elements that each member has
@@ -202,7 +202,7 @@ def rounds(algorithm: str, n: int, me: int, count: int, dtype: str, alpha: float
 
 @dataclass(frozen=True)
 class Load:
-    """What an allreduce among n members asks of the busiest of them."""
+    """The load of an allreduce among n members on the busiest member."""
 
     latencies: float
     """Messages that wait for one another; one that is posted together with others counts as FURTHER."""

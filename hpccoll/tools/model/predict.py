@@ -2,8 +2,8 @@
 """From parameters to seconds: one agreement, one allreduce, one step of training, on any number of nodes.
 
 A LogGP-like model (Alexandrov et al. 1995) per level: a latency per message that others wait for, and a gap per byte.
-What overlaps counts once: an allreduce takes as long as its busiest part (the link, the ranks' copies and sums, or the
-latencies of all chunks divided by the chunks under way), and what the first chunk does before that part is reached.
+Overlapping work counts once: an allreduce takes as long as its busiest part (the link, the ranks' copies and sums, or
+the latencies of all chunks divided by the chunks in flight), plus the time of the first chunk before that part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FUSION_THRESHOLD, RAISE_BYTES, RAISE_WINDOW = 16 << 20, 4 << 20, 0.002
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a machine's levels cost, in seconds."""
+    """The costs of a machine's levels, in seconds."""
 
     hop: float = 1e-6
     """A control message inside a node."""
@@ -70,7 +70,7 @@ def init_computes(p: Parameters, ranks: int) -> float:
 def init(p: Parameters, where: Layout) -> float:
     """Seconds of `init()`, from the moment when all ranks have called it.
 
-    What the launcher, the imports and MPI_Init take comes before it.
+    The time of the launcher, the imports and MPI_Init is not included.
     """
     counted = startup.start(where.nodes, where.per_node)
     waits = counted.inside * p.hop + counted.between * p.edge
@@ -86,7 +86,7 @@ def wire_dtype(dtype: str, where: Layout) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What a number of elements asks of the levels, in seconds."""
+    """The time of a number of elements on each level, in seconds."""
 
     node: float
     """Copies and sums of the busiest rank."""
@@ -96,7 +96,7 @@ class Work:
 
 
 def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int) -> Work:
-    """What `length` elements of one chunk ask for."""
+    """Return the time of `length` elements of one chunk."""
     size, wire = SIZES[dtype], wire_dtype(dtype, where)
     copied = length * size * (3 - 1 / where.per_node if where.per_node > 1 else 1)
     shard = min(cut.shard, ceil_div(length, cut.rails))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `init()` asks of a rank: the exchanges of the start (hpccoll/bootstrap.py), and what each brings.
+"""The cost of `init()` for a rank: the exchanges of the start (hpccoll/bootstrap.py) and their bytes.
 
-In an exchange the ranks first reduce 32 bytes. Where they said different things (their machines and hosts, their
-processors), each rank also tells a digest, and the first of each different value the value. Process numbers travel as
+In an exchange the ranks first reduce 32 bytes. If their values differ (their machines and hosts, their processors),
+each rank also sends a digest, and the first rank of each different value sends the value. Process ids are sent as
 numbers. `hpccoll bench startup` measures one rank of so many, and a test compares what it received.
 """
 
@@ -23,7 +23,7 @@ VALUE_PER_NODE, VALUES = 112, 434
 
 @dataclass(frozen=True)
 class Start:
-    """What one `init()` waits for and receives."""
+    """The rounds and the received bytes of one `init()`."""
 
     inside: float
     """Messages in a node that wait for one another."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report shows of `hpccoll bench control` and `hpccoll bench startup`: rows of tables, and lines over ranks."""
+"""The report of `hpccoll bench control` and `hpccoll bench startup`: rows of tables, and lines over ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """What one figure shows."""
+    """The content of one figure."""
 
     kind: str
     """Part of the name of its file."""
@@ -45,7 +45,7 @@ class Part:
 
 
 def parts(results: Results) -> list[Part]:
-    """The sections that these results give.
+    """Make the sections of these results.
 
     :raises ResultsError: a point has too few samples for an interval
     """

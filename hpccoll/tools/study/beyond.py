@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the model predicts for more nodes than a study measured: drawn beside the curves, and differently."""
+"""The model's predictions for more nodes than a study has measured, drawn beside the curves in another style."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Beyond:
 
 
 def predicted(results: Results) -> dict[tuple[str, str], Beyond]:
-    """The continuations of all curves that the model knows: steps of `hpccoll bench training` on two numbers of nodes.
+    """Predict the continuations of the curves that the model covers: steps of `bench training` on two numbers of nodes.
 
     :returns: by what was measured and the contestant, as curves.Curve has them
     """
@@ -43,7 +43,7 @@ def predicted(results: Results) -> dict[tuple[str, str], Beyond]:
 
 
 def _beyond(results: Results, cases: list[Case]) -> Beyond | None:
-    """Fitted to the steps of this curve and to all collectives of the same arm, on however many nodes."""
+    """Fit to the steps of this curve and to all collectives of the same arm, on any number of nodes."""
     collectives = {key: case for key, case in results.cases.items()
                    if key.kind == "collective" and key.arm == cases[0].key.arm}  # fmt: skip
     own = Results(results.launches, collectives | {case.key: case for case in cases})

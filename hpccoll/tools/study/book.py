@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the jobs of a study, and that one process at a time writes it.
+"""The record of the jobs of a study, which one process at a time writes.
 
-A job is noted before it begins. So a study that is killed at any moment knows, when it is run again, which jobs there
-can be: of one that has no number yet the scheduler is asked by its name.
+A job is recorded before it starts. So a study that was killed at any moment knows its possible jobs when it runs again;
+for a job without a number it asks the scheduler by the job's name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Job:
 
     @property
     def node_hours(self) -> float:
-        """What it has cost, or can still cost at most."""
+        """Its cost so far, or the most that it can still cost."""
         if self.state != "ended":
             return self.nodes * self.minutes / 60
         return self.nodes * (self.ended - self.began) / 3600 if self.began else 0.0
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass
 class Book:
-    """What is known of the jobs of a study; kept in jobs.json."""
+    """The record of the jobs of a study, in the file jobs.json."""
 
     folder: Path
     jobs: list[Job] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Book:
         return [job for job in self.jobs if job.state != "ended"]
 
     def spent(self) -> float:
-        """Node hours of all jobs, of those that still run the most that they can take."""
+        """Node hours of all jobs; for running jobs the maximum that they can take."""
         return sum(job.node_hours for job in self.jobs)
 
 
@@ -79,13 +79,13 @@ _locks: dict[Path, int] = {}
 
 @contextlib.contextmanager
 def alone(folder: Path, say: Callable[[str], None] | None) -> Iterator[bool]:
-    """Let no other process work on a study: another `hpccoll study run`, or what one that was killed has started.
+    """Lock a study against other processes: another `hpccoll study run`, or processes of one that was killed.
 
-    The lock goes to the processes that the study starts (`held`), so that a run or a submission that outlives it is
-    not made a second time.
+    The processes of the study inherit the lock (`held`), so that a run or a submission that outlives it is not
+    repeated.
 
     :param say: takes a line when this has to wait; None: it does not wait
-    :returns: whether there is no other one; with `say`, True
+    :returns: whether this process has the lock; with `say` always True
     """
     folder.mkdir(parents=True, exist_ok=True)
     fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -73,7 +73,7 @@ def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argpars
 
 
 def say(text: str) -> None:
-    """Tell the user how it goes."""
+    """Print a line about the progress."""
     print(text, flush=True)
 
 
@@ -84,9 +84,9 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, Path]:
 
 
 def run_study(arguments: argparse.Namespace) -> int:
-    """Run what is missing.
+    """Run the missing runs.
 
-    :returns: the exit status: 0, or 1 if runs are missing at the end
+    :returns: the exit status: 0, or 1 if runs are still missing at the end
     """
     study, folder = opened(arguments)
     made_by = shlex.join(["hpccoll", *sys.argv[1:]]).replace("\n", " ")
@@ -114,7 +114,7 @@ def run_study(arguments: argparse.Namespace) -> int:
 
 
 def dry_run(study: Study, folder: Path, made_by: str) -> int:
-    """Print what would be done.
+    """Print the jobs without running them.
 
     :returns: the exit status, 0
     """
@@ -146,7 +146,7 @@ def status(arguments: argparse.Namespace) -> int:
     with book.alone(folder, None) as free:
         known = book.Book.open(folder)
         jobs.look(study, known)
-        if free:  # else the study that runs keeps the book
+        if free:  # else the running study writes the record
             known.save()
     missing = {run.stem for run in jobs.missing(study, folder)}
     there = {stem: job for job in known.active() for stem in job.runs}
@@ -157,8 +157,8 @@ def status(arguments: argparse.Namespace) -> int:
     for (scaling, nodes), stems in points.items():
         found = {f"{there[s].number} {there[s].state}".strip() for s in stems if s in there}
         done = sum(stem not in missing for stem in stems)
-        said = ", ".join(sorted(found)) or ("" if done == len(stems) else "missing: run the study again")
-        print(f"{scaling:<8} {nodes:>6} {done:>6} {len(stems):>4}  {said}")
+        state = ", ".join(sorted(found)) or ("" if done == len(stems) else "missing: run the study again")
+        print(f"{scaling:<8} {nodes:>6} {done:>6} {len(stems):>4}  {state}")
     print(
         jobs.progress(study, known)
         + (f"; {known.spent():.3g} of {study.node_hours:g} node hours" * bool(study.node_hours))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the results of a study's runs into one file, and refuses what cannot be believed."""
+"""Merges the results of a study's runs into one file, and refuses implausible ones."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def collect(study: Study, folder: Path, mixed: bool = False, others: Sequence[Pa
 
 
 def checked(study: Study, run: Run, found: Results) -> Results:
-    """Compare what ran with what was asked for.
+    """Compare a run with the request.
 
-    :raises ResultsError: there were more or fewer ranks or nodes, or more ranks than processors
+    :raises ResultsError: the numbers of ranks or nodes differ, or there were more ranks than processors
     """
     for launch in found.launches:
         asked = (study.ranks(run.nodes), run.nodes)

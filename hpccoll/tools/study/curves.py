@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures and tables of a report show: medians, speed-up and efficiency, each with its interval."""
+"""The data of a report's figures and tables: medians, speed-up and efficiency, each with its interval."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def curves(results: Results) -> list[Curve]:
 
 
 def _point(base: Case, case: Case, weak: bool) -> Point:
-    """The speed-up is that of the work done per second, over the fewest ranks; divided by the ranks: the efficiency."""
+    """The speed-up is the work per second relative to the fewest ranks; the efficiency is that divided by the ranks."""
     seconds = median(case)
     more = case.key.ranks / base.key.ranks
     ratio = Median(1, 1, 1) if case is base else statistics.ratio(case.by_launch(), base.by_launch())

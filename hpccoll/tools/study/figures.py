@@ -49,7 +49,7 @@ def drawn(draw: Draw, height: float = HEIGHT) -> Figure:
         draw(axes)
         handles, labels = axes.get_legend_handles_labels()
         figure.set_figheight(height + LEGEND_LINE * math.ceil(len(labels) / 2))
-        figure.legend(handles, labels, loc="outside upper left", ncols=2)  # it never covers data
+        figure.legend(handles, labels, loc="outside upper left", ncols=2)  # outside, so it never covers data
     return figure
 
 
@@ -92,12 +92,12 @@ def _nodes_axis(axes: Any, curves: Sequence[Curve]) -> list[int]:
 
 
 def _from_zero(axes: Any) -> None:
-    """Nearly equal values lie at the upper edge, which would cut their markers."""
+    """Start the axis at zero, with a margin at the top for the markers of nearly equal values."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def _predict(axes: Any, number: int, curve: Curve, values: Sequence[Median], factor: float = 1.0) -> None:
-    """What was not measured: a thin line with hollow markers, and a band for its error."""
+    """Draw predictions: a thin line with hollow markers, and a band for the error."""
     if not curve.beyond:
         return
     nodes, colour = curve.beyond.nodes, COLOURS[number % len(COLOURS)]
@@ -222,7 +222,7 @@ def latency(several: Sequence[Sizes]) -> Figure:
 
 
 def over_ranks(plot: Plot) -> Figure:
-    """Values over numbers of ranks; what is modelled has hollow markers and thin dotted lines."""
+    """Values over numbers of ranks; modelled values have hollow markers and thin dotted lines."""
 
     def draw(axes: Any) -> None:
         ranks = sorted({n for line in plot.lines for n in line.ranks})

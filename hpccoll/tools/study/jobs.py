@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of a study: one per scaling and number of nodes, on this machine or through a scheduler.
 
-What a study has done is what lies in its folder: runs/*.h5 (a file is there only if its run succeeded), logs/, and
-jobs.json (book.py), which names each job before it begins. To run a study again, also one that was killed, submits what
-is missing, and nothing a second time.
+The folder of a study has its results: runs/*.h5 (a file exists only if its run succeeded), logs/, and jobs.json
+(book.py), which records each job before it starts. Running a study again, also after it was killed, submits only the
+missing runs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def missing(study: Study, folder: Path) -> list[Run]:
 
 
 def batches(study: Study, book: Book) -> Iterator[tuple[tuple[str, int], list[Run]]]:
-    """What has to be submitted: for each point the runs that are missing and in no job that is still there."""
+    """Yield the runs to submit: for each point the runs without a result that are in no active job."""
     there = {stem for job in book.active() for stem in job.runs}
     todo = [run for run in missing(study, book.folder) if run.stem not in there]
     for point, several in groupby(todo, key=lambda run: run.point):
@@ -67,14 +67,14 @@ Say = Callable[[str], None]
 
 
 def run_local(study: Study, folder: Path, say: Say) -> list[str]:
-    """Run what is missing on this machine, one after the other.
+    """Run the missing runs on this machine, one after the other.
 
-    :returns: the stems of runs that failed, and of those that the budget left out
+    :returns: the stems of the failed runs, and of those beyond the budget
     """
     failed, book = [], Book.open(folder)
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
-    for job in book.active():  # the study was killed, and nothing of it runs any more: book.alone
+    for job in book.active():  # the study was killed, and none of its processes runs any more: book.alone
         job.ended, job.state = max(job.began, _last_sign(folder, job)), "ended"
         book.save()
     for run in missing(study, folder):
@@ -96,7 +96,7 @@ def run_local(study: Study, folder: Path, say: Say) -> list[str]:
 
 
 def _last_sign(folder: Path, job: Job) -> float:
-    """When a job last wrote into its log."""
+    """Return when a job last wrote into its log."""
     log = _log(folder, job.runs[0])
     return log.stat().st_mtime if log.exists() else 0.0
 
@@ -126,7 +126,7 @@ def _run_here(study: Study, run: Run, folder: Path) -> int:
 
 
 def scripts(study: Study, folder: Path, made_by: str) -> Iterator[tuple[Job, str]]:
-    """Render a job script for each point that misses runs.
+    """Render a job script for each point with missing runs.
 
     :raises HpccollError: the site cannot run it
     """
@@ -147,7 +147,7 @@ def scripts(study: Study, folder: Path, made_by: str) -> Iterator[tuple[Job, str
 
 
 def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
-    """Submit a job for each point that misses runs, as far as the budget goes.
+    """Submit a job for each point with missing runs, within the budget.
 
     :raises HpccollError: the scheduler refuses a job
     """
@@ -166,7 +166,7 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
         durable.write_text(folder / "scripts" / f"{job.scaling}-{job.nodes}.sh", text)
         options = [word.format(folder / "logs") for word in OUTPUT[scheduler]]
         book.jobs.append(job)
-        book.save()  # before the scheduler has it: a study that is killed now asks for its name
+        book.save()  # before the submission: if the study is killed now, it later asks for the job's name
         try:
             job.number = _submitted([submit.COMMANDS[scheduler], *options], text, folder)
         except StudyError:
@@ -178,7 +178,7 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
 
 
 def _submitted(command: list[str], text: str, folder: Path) -> str:
-    """Hand a script to the scheduler; the number of the job."""
+    """Submit a script to the scheduler; return the number of the job."""
     try:
         done = subprocess.run(
             command,
@@ -200,7 +200,7 @@ def _submitted(command: list[str], text: str, folder: Path) -> str:
 
 
 def look(study: Study, book: Book) -> None:
-    """Ask the scheduler how the jobs are."""
+    """Ask the scheduler for the states of the jobs."""
     if study.site == LOCAL:
         return
     scheduler = site.load(study.site).scheduler
@@ -213,7 +213,7 @@ def look(study: Study, book: Book) -> None:
 
 
 def _state(scheduler: str, job: Job) -> str:
-    """`waiting`, `running` or `ended`; a job that the scheduler has forgotten, or has never got, has ended."""
+    """`waiting`, `running` or `ended`; a job that the scheduler does not know has ended."""
     if not job.number:  # the study was killed while it submitted it
         found = _asked([word.format(name=job.name) for word in NUMBER[scheduler]])
         if found is None:
@@ -230,7 +230,7 @@ def _state(scheduler: str, job: Job) -> str:
 
 
 def _asked(command: list[str]) -> list[str] | None:
-    """The words that the scheduler answers; none: it knows no such job; None: it does not answer now."""
+    """Return the words of the scheduler's answer; none: it knows no such job; None: it does not answer now."""
     try:
         done = subprocess.run(
             command, env=dict(config.environment()), capture_output=True, text=True, check=False, timeout=60
@@ -245,7 +245,7 @@ def _asked(command: list[str]) -> list[str] | None:
 
 
 def follow(study: Study, folder: Path, seconds: float, say: Say) -> None:
-    """Wait until all jobs have ended, and say what changes."""
+    """Wait until all jobs have ended, and print changes."""
     before = ""
     while True:
         book = Book.open(folder)
@@ -264,7 +264,7 @@ def follow(study: Study, folder: Path, seconds: float, say: Say) -> None:
 
 
 def progress(study: Study, book: Book) -> str:
-    """One line: how many runs are done, and how the jobs are."""
+    """Return a line: the number of finished runs, and the states of the jobs."""
     total, left = len(list(plan.runs(study))), len(missing(study, book.folder))
     states = [job.state for job in book.active()]
     there = [f"{states.count(state)} {state}" for state in ("running", "waiting") if state in states]

@@ -40,7 +40,7 @@ class Section:
 
 
 def check_packages() -> None:
-    """Refuse before anything is run.
+    """Check the packages before anything runs.
 
     :raises ResultsError: a package is missing
     """
@@ -52,7 +52,7 @@ def check_packages() -> None:
 def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = ()) -> Path:
     """Write report.html, figures/*.pdf and tables/*.tex.
 
-    :param more_warnings: what is said beside the warnings of the runs, as which runs are missing
+    :param more_warnings: further warnings beside those of the runs, such as missing runs
     :returns: the page
     :raises ResultsError: matplotlib or Jinja2 is missing, or a point has too few samples
     """
@@ -139,7 +139,7 @@ def _section(
 
 
 def _modelled(scaled: Sequence[curves.Curve], agreed: Sequence[agreement.Part]) -> str:
-    """What on the page was not measured, and how good it is; "" if everything was."""
+    """Describe the predictions on the page and their quality; "" if everything was measured."""
     counted = (
         f"Columns and hollow markers of the {agreement.MODELLED}, were calculated. "
         if any(line.modelled for part in agreed for plot in part.plots for line in plot.lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study as its TOML file describes it, and the runs that it consists of. The fields are the keys of the file."""
+"""A study, as its TOML file describes it, and its runs. The fields are the keys of the file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class What:
-    """What is run: `[bench]`, the words behind `hpccoll bench`, or `[program]`, a program of yours."""
+    """The measured command: `[bench]`, arguments of `hpccoll bench`, or `[program]`, your program."""
 
     command: Annotated[list[str], "its words; `{size}`, `{nodes}`, `{ranks}`, `{arm}`, `{scaling}` are filled in"]
     size: Annotated[
@@ -99,12 +99,12 @@ class Run:
 
     @property
     def point(self) -> tuple[str, int]:
-        """What one job has in common."""
+        """The key of a job's runs."""
         return self.scaling, self.nodes
 
 
 def runs(study: Study) -> Iterator[Run]:
-    """All runs: few nodes first, and the arms in turn, so that whatever stops the study stops it evenly."""
+    """Yield all runs: few nodes first, and the arms in turn, so an interrupted study has run all arms equally often."""
     for nodes in sorted(set(study.nodes)):
         for scaling in study.scaling:
             for repetition in range(1, study.repetitions + 1):
@@ -120,7 +120,7 @@ def folder_of(file: Path, study: Study) -> Path:
 def load(file: Path) -> Study:
     """Read the file of a study.
 
-    :raises StudyError: it cannot be read, or is not what it must be
+    :raises StudyError: it cannot be read, or is wrong
     """
     try:
         values = written.toml(written.read(file), file)
@@ -167,7 +167,7 @@ def _fits(hint: Any, value: Any) -> bool:
 
 
 def _check_sizes(study: Study, file: Path) -> None:
-    """Refuse a whole size that strong scaling would divide into a size that is none.
+    """Refuse a whole size that strong scaling would divide into a fraction.
 
     :raises StudyError: with the number of nodes and the size there
     """
@@ -185,7 +185,7 @@ def _check_sizes(study: Study, file: Path) -> None:
 
 
 def _check(study: Study, file: Path) -> None:
-    """Refuse what no field alone shows.
+    """Check the combinations of fields.
 
     :raises StudyError: with the reason
     """

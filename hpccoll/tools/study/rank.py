@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll study rank`: runs a program whose steps are known from the lines that it prints.
+"""`hpccoll study rank`: runs a program that prints a line per step.
 
-Rank 0 reads its program's output and passes it on; the other ranks become the program.
+Rank 0 reads its program's output and prints it; the other ranks become the program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
 
     :param pattern: has a group `seconds`, and may have `items`
     :returns: the exit status of the program
-    :raises ResultsError: no line fits
+    :raises ResultsError: no line matches
     """
     environment = dict(config.environment())
     file = environment.pop(config.variable("study"), "")
@@ -51,7 +51,7 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
 def results(
     found: Sequence[tuple[float, float]], name: str, pattern: str, place: detect.Place | None, warnings: list[str]
 ) -> Results:
-    """Make results of the steps that were printed.
+    """Make results of the printed steps.
 
     :raises ResultsError: there are none
     """
@@ -69,10 +69,10 @@ def results(
 
 
 def nodes_of(environment: Mapping[str, str], place: detect.Place | None, ranks: int) -> int:
-    """Count the nodes of a job: emulated ones, those of the step, or as many as the ranks of this node fit into all."""
+    """Count the nodes of a job: emulated ones, those of the step, or all ranks divided by the ranks of this node."""
     emulated = environment.get(config.variable("nodes"), "")
     if "+" in emulated:
         return len(emulated.split("+"))
-    if (told := emulated or environment.get("SLURM_STEP_NUM_NODES", "")).isdecimal():
-        return int(told)
+    if (given := emulated or environment.get("SLURM_STEP_NUM_NODES", "")).isdecimal():
+        return int(given)
     return ranks // max(1, (place.local_size if place else None) or 1)

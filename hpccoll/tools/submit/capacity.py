@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a partition of Slurm can ever run a job: one that asks for more nodes waits for ever, or is refused later."""
+"""Checks whether a partition of Slurm can ever run a job; else the job waits for ever, or is refused later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["UnknownError", "too_many_nodes"]
 
 
 class UnknownError(Exception):
-    """How many nodes a job may have is not known here; the text says why."""
+    """The maximum number of nodes is unknown here; the text has the reason."""
 
 
 def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
@@ -21,7 +21,7 @@ def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
     :param nodes: how many it asks for
     :param environment: the user's, which may name a partition
     :returns: what is wrong, in a sentence; "" if nothing is
-    :raises UnknownError: Slurm does not say here how many nodes the partition has
+    :raises UnknownError: Slurm does not tell the number of nodes of the partition
     """
     wanted = _partition(script, environment)
     for line in _partitions(environment):
@@ -49,8 +49,8 @@ def _partitions(environment: dict[str, str]) -> list[str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnknownError(f"sinfo does not answer ({error})") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise UnknownError(f"sinfo failed ({said[-1] if said else f'status {done.returncode}'})")
+        lines = done.stderr.strip().splitlines()
+        raise UnknownError(f"sinfo failed ({lines[-1] if lines else f'status {done.returncode}'})")
     return done.stdout.splitlines()
 
 

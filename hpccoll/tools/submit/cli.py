@@ -29,7 +29,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "submit",
         help="write a job script for a site, check it and submit it",
         usage="hpccoll submit --site NAME --nodes N --time H:MM [options] COMMAND [ARGUMENT ...]",
-        allow_abbrev=False,  # what looks like the beginning of an option may be the program's
+        allow_abbrev=False,  # an abbreviation may be an option of the program
     )
     add_arguments(parser)
     parser.set_defaults(main=main)
@@ -91,9 +91,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def too_many(where: site.Site, request: Request, text: str, dry_run: bool) -> bool:
-    """Say that a job asks for more nodes than it can get, or in a dry run that this is not known.
+    """Print that a job requests more nodes than it can get, or in a dry run that this is unknown.
 
-    Without a dry run, what is not known needs no words: sbatch or bsub answers next.
+    Without a dry run an unknown limit needs no message: sbatch or bsub reports it next.
 
     :param text: the job script
     """
@@ -136,7 +136,7 @@ def submit(where: site.Site, text: str, dry_run: bool) -> int:
 def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:
     """Read the arguments.
 
-    :param words: the command line, which the script shows in its second line
+    :param words: the command line, for the second line of the script
     :returns: the site, and a request for each number of nodes
     :raises HpccollError: the arguments contradict each other or the site
     """
@@ -145,7 +145,7 @@ def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple
     if not arguments.site:
         raise RequestError(f"which site? --site {' or '.join(site.names())}, or --site path/to/site.toml")
     command = program(arguments.command)
-    rest = arguments.command  # the program may have a --dry-run of its own
+    rest = arguments.command  # the program may have its own option --dry-run
     options = words[: len(words) - len(rest)]
     if "--dry-run" in rest and not arguments.dry_run and rest[0] != "--":
         raise RequestError(
@@ -185,7 +185,7 @@ def own_programs() -> str:
 
 
 def program(words: Sequence[str]) -> tuple[str, ...]:
-    """Complete the command to run: `train.py` means `python train.py`.
+    """Complete the command: `train.py` means `python train.py`.
 
     :raises RequestError: no command was given
     """
@@ -218,7 +218,7 @@ def default_name(command: tuple[str, ...]) -> str:
 
 
 def one_line(words: Sequence[str]) -> str:
-    """Write a command line as one line: what follows a line break in a comment would be a command."""
+    """Write a command line as one line: after a line break in a comment the rest would be a command."""
     return shlex.join(words).replace("\n", " ").replace("\r", " ")
 
 

@@ -30,7 +30,7 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """The job that a user asks for: `command` on `nodes` nodes for `minutes`."""
+    """The requested job: `command` on `nodes` nodes for `minutes`."""
 
     command: tuple[str, ...]
     nodes: int
@@ -57,7 +57,7 @@ class Request:
 
     @property
     def all_nodes(self) -> int:
-        """The nodes that the scheduler gives."""
+        """The nodes of the allocation."""
         return self.nodes + self.spare_nodes
 
 
@@ -89,7 +89,7 @@ def render(site: Site, request: Request) -> str:
 def check(site: Site, request: Request) -> None:
     """Refuse a request that the site cannot run.
 
-    :raises RequestError: with the reason and what would be possible
+    :raises RequestError: with the reason and the possible values
     """
     if request.nodes < 1 or request.minutes < 1 or request.repeat < 1:
         raise RequestError(
@@ -140,7 +140,7 @@ def limit(site: Site, minutes: int) -> str:
 
 
 def bind(site: Site, layout: Layout) -> str:
-    """The options of srun that bind each task to cores of its own, near its GPU."""
+    """The options of srun that bind each task to separate cores near its GPU."""
     if layout.gpus and site.gpu_view == "own":
         return "--gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores"
     if layout.domains:

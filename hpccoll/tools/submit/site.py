@@ -120,7 +120,7 @@ def _folder() -> Any:
 
 
 def _problems(site: Site) -> list[str]:
-    """Find values that have the right type and make no sense."""
+    """Find values of the right type that make no sense."""
     node, found = site.node, []
     launchers = SCHEDULERS.get(site.scheduler, ())
     if not launchers:

@@ -42,7 +42,7 @@ def main_explain(arguments: argparse.Namespace) -> int:
 
 
 def main_collect(arguments: argparse.Namespace) -> int:
-    """Collect what there is on this host.
+    """Collect the traces of this host.
 
     :returns: the exit status
     """
@@ -56,7 +56,7 @@ def main_collect(arguments: argparse.Namespace) -> int:
 
 
 def show(folder: Path) -> None:
-    """Print what the files of a folder say.
+    """Print the explanation of the files of a folder.
 
     :raises TraceError: there is nothing to read
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in sentences who diverged, at which call, and who waits for whom."""
+"""Explains in sentences which rank diverged, at which call, and which rank waits for which."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hpccoll.tools.trace.story import Request, Story, seconds
 __all__ = ["explain"]
 
 LONG = 1e9
-"""Nanoseconds of a wait that tell a rank that does not come from one that is slow."""
+"""Nanoseconds: a longer wait is for a missing rank, a shorter one for a slow rank."""
 MOST = 5
 """Findings of one kind that are written out."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One operation of a process set that is not done: who asked for it and who did not."""
+    """An unfinished operation of a process set: the ranks that requested it and the ranks that did not."""
 
     asked: dict[int, Request]
     lacking: tuple[int, ...]
@@ -37,19 +37,19 @@ class Operation:
 
     @property
     def who(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-        """Operations that are alike in this have one reason."""
+        """A key: operations with equal keys have the same reason."""
         return tuple(sorted(self.asked)), self.lacking, self.agreed
 
     @property
     def agreed(self) -> bool:
-        """Somebody knows that all ranks had asked for it."""
+        """Whether some rank knows that all ranks had requested it."""
         return any(one.agreed for one in self.asked.values())
 
 
 def explain(recordings: list[Recording]) -> list[str]:
-    """Explain the end, or the present state, of one World.
+    """Explain the end, or the current state, of one World.
 
-    :param recordings: of its ranks, as many as there are
+    :param recordings: the available ones of its ranks
     :returns: paragraphs
     """
     stories = {one.rank: Story(one) for one in recordings}
@@ -91,7 +91,7 @@ def _broken(stories: dict[int, Story]) -> Iterator[str]:
 
 
 def _mismatches(stories: dict[int, Story]) -> Iterator[str]:
-    """What the ranks disagreed about, by the positions in the log at which they learnt of it."""
+    """Explain mismatches, by their positions in the log."""
     found: dict[tuple[int, str, int], dict[str, list[int]]] = {}
     examples: dict[tuple[int, str, int], Request] = {}
     for story in stories.values():
@@ -101,8 +101,8 @@ def _mismatches(stories: dict[int, Story]) -> Iterator[str]:
                 says = f"{request.record.operation} ({request.signature}){request.place}"
                 found.setdefault(key, {}).setdefault(says, []).append(story.rank)
                 examples.setdefault(key, request)
-    for key, said in list(found.items())[-MOST:]:
-        what = "; ".join(f"{some_ranks(ranks)}: {says}" for says, ranks in said.items())
+    for key, texts in list(found.items())[-MOST:]:
+        what = "; ".join(f"{some_ranks(ranks)}: {says}" for says, ranks in texts.items())
         yield f'The ranks disagreed about "{examples[key].key}"{_of_set(key[0])}: {what}.'
 
 
@@ -110,7 +110,7 @@ def _of_set(number: int) -> str:
     return f" of process set {number}" if number else ""
 
 
-# ---- operations that did not come to their end ---------------------------------------------------------------
+# ---- unfinished operations -----------------------------------------------------------------------------------
 
 
 def _operations(stories: dict[int, Story], missing: tuple[int, ...]) -> Iterator[Operation]:
@@ -133,7 +133,7 @@ def _operations(stories: dict[int, Story], missing: tuple[int, ...]) -> Iterator
 
 
 def _apart(operations: list[Operation], stories: dict[int, Story]) -> Iterator[str]:
-    """One paragraph for all operations that the same ranks asked for and the same ranks did not."""
+    """One paragraph for all operations that the same ranks requested and the same ranks lack."""
     alike: dict[tuple[tuple[int, ...], tuple[int, ...], bool], list[Operation]] = {}
     for operation in operations:
         if _matters(operation, stories):
@@ -148,7 +148,7 @@ def _waited(operation: Operation) -> bool:
 
 
 def _matters(operation: Operation, stories: dict[int, Story]) -> bool:
-    """Whether it was open when the World ended, or is waited for now and longer than a slow rank needs."""
+    """Whether it was open when the World ended, or a caller has waited for it longer than a slow rank needs."""
     if any(story.recording.cause or story.recording.ended for story in stories.values()):
         return True
     return any(
@@ -186,9 +186,9 @@ def _since(operation: Operation, stories: dict[int, Story]) -> str:
 
 
 def _moving(operation: Operation, what: str, stories: dict[int, Story]) -> str:
-    begun = [rank for rank, one in operation.asked.items() if one.moving]
+    moving = [rank for rank, one in operation.asked.items() if one.moving]
     since = [stories[rank].recording.written - one.agreed for rank, one in operation.asked.items() if one.agreed]
-    began = f"its transfer has begun on {some_ranks(begun)}" if begun else "its transfer has not begun"
+    began = f"its transfer has begun on {some_ranks(moving)}" if moving else "its transfer has not begun"
     still = f"it is not over on {some_ranks(operation.asked)} after {seconds(max(since))}"
     text = f"All members called {what}; {began}, and {still}."
     if operation.silent:
@@ -199,7 +199,7 @@ def _moving(operation: Operation, what: str, stories: dict[int, Story]) -> str:
 
 
 def _instead(story: Story, operation: Operation) -> str:
-    """What a rank did in place of the call that others made."""
+    """Describe what a rank did in place of the call of the others."""
     own, last = story.waits_for, story.last
     skipped = _left_out(story, operation, own) if own else ""
     if own:
@@ -222,7 +222,7 @@ def _last_call(story: Story) -> str:
 
 
 def _left_out(story: Story, operation: Operation, own: Request) -> str:
-    """The rank made the call that the others make now before this one, the last time."""
+    """Describe a call that this rank has left out: the last time it came before this rank's current call."""
     same = [one for one in story.requests if one.key == own.key and one.set == own.set and one is not own]
     before = story.before(same[-1]) if same else None
     if before and before.set == operation.set and before.key == operation.example.key and own.set == operation.set:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the traces of ranks that run, whatever they do: from their memory, through /proc.
+"""Reads the traces of running ranks in any state: from their memory, through /proc.
 
 A rank that can handle a signal also writes the stacks of its threads. A rank that is stopped, or stuck in the kernel,
-cannot; its trace is read all the same.
+cannot; its trace is still read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def attach(job: str) -> Path:
         try:
             return collect(family, f"process {job} and its children")
         except TraceError:
-            if not has_srun:  # else it may be the number of a Slurm job as well
+            if not has_srun:  # else it may also be the number of a Slurm job
                 raise
     if not has_srun:
         raise TraceError(f"no process {job} on this host, and no srun here that could ask for a Slurm job {job}")
@@ -89,9 +89,9 @@ def of_slurm_job(job: str) -> set[int]:
 
 
 def collect(pids: set[int], what: str) -> Path:
-    """Write the traces of these processes, as far as they are ranks.
+    """Write the traces of the ranks among these processes.
 
-    :param what: the processes in words, for errors
+    :param what: a description of the processes, for errors
     :returns: the folder of the newest World
     :raises TraceError: none is a rank
     """
@@ -139,7 +139,7 @@ def _ask_for_stacks(rank: Rank) -> bool:
 
 
 def _write(rank: Rank) -> None:
-    """Write what the ring held, and the state of its process."""
+    """Write the content of the ring, and the state of its process."""
     file = _file(rank, ENDING)
     file.parent.mkdir(exist_ok=True)
     with durable.replacing(file) as fresh:

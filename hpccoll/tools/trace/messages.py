@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Point-to-point messages that have no other side."""
+"""Unmatched point-to-point messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 5
 
 
 def explain(stories: dict[int, Story]) -> Iterator[str]:
-    """Explain sends and receives that somebody waits for and that have not met.
+    """Explain unmatched sends and receives for which a caller waits.
 
     :param stories: by rank
     """
@@ -41,14 +41,14 @@ def _explain(rank: int, story: Story, request: Request, stories: dict[int, Story
 
 
 def _fits(rank: int, request: Request, other: Request) -> bool:
-    mine, theirs = request.record, other.record
-    if not other.is_message or theirs.operation == mine.operation or theirs.set != mine.set:
+    mine, their = request.record, other.record
+    if not other.is_message or their.operation == mine.operation or their.set != mine.set:
         return False
-    return theirs.tag == mine.tag and theirs.peer in (rank, -1)
+    return their.tag == mine.tag and their.peer in (rank, -1)
 
 
 def _nearly(rank: int, request: Request, other: Story, noun: str) -> str:
-    """What the other rank does in its place: a message of another tag, or its last call."""
+    """Describe what the other rank does instead: a message of another tag, or its last call."""
     near = [
         one
         for one in other.open

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that ask later than the others: who is slow."""
+"""Slow ranks, which make their requests later than the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATE = 5e6
 
 
 def explain(stories: dict[int, Story]) -> Iterator[str]:
-    """Name the ranks whose requests come last, where that is a habit.
+    """Name the ranks whose requests usually come last.
 
     :param stories: by rank
     """
@@ -35,7 +35,7 @@ def explain(stories: dict[int, Story]) -> Iterator[str]:
 
 
 def _lags(stories: dict[int, Story]) -> dict[int, list[float]]:
-    """By rank, how long after the first rank it asked for each operation that all of them have done."""
+    """Return, by rank, the delays of its requests after the first rank, for each operation of all ranks."""
     asked: dict[tuple[int, str, int], dict[int, int]] = {}
     for rank, story in stories.items():
         for request in story.requests:

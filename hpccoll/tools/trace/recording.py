@@ -23,7 +23,7 @@ RECORD = struct.Struct("=4QihBBIIIi4BI4q64s")
 
 
 class TraceError(Exception):
-    """A file or a ring that cannot be read, and why."""
+    """A file or a ring cannot be read; the text has the reason."""
 
 
 class Record(NamedTuple):
@@ -59,7 +59,7 @@ class ProcessSet(NamedTuple):
 
 @dataclasses.dataclass
 class Recording:
-    """The last events of one rank, and what it was."""
+    """The last events of one rank, with facts about its process."""
 
     world: str
     rank: int
@@ -107,7 +107,7 @@ def read_folder(folder: Path) -> dict[str, list[Recording]]:
 
 
 def _add_notes(recording: Recording, file: Path) -> None:
-    """Add what lies beside the file: the stack of the main thread, and the state that was seen from outside."""
+    """Add the files beside it: the stack of the main thread, and the state of the process in /proc."""
     stack, state = file.with_suffix(".stack"), file.with_suffix(".state")
     if stack.exists():
         recording.stack = program_lines(stack.read_text(errors="replace"))
@@ -116,7 +116,7 @@ def _add_notes(recording: Recording, file: Path) -> None:
 
 
 def program_lines(stacks: str) -> str:
-    """Say where the thread is that a signal interrupted, from what Python's faulthandler wrote.
+    """Find the position of the interrupted thread in the output of Python's faulthandler.
 
     :returns: `step (train.py:17), main (train.py:40)`, the innermost first; "" if it is only in this library
     """

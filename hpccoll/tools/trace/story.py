@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one rank did, from its records: its requests, and how far each of them came."""
+"""The requests of one rank, from its records, and the progress of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT_SHORT = {"SHUT_DOWN", "PEER_LOST", "STALLED", "TRANSPORT", "BROKEN", "NO_MEM
 
 @dataclasses.dataclass
 class Request:
-    """One request of one rank; times are nanoseconds on the clock of its rank, 0: that has not happened."""
+    """One request of one rank; times are nanoseconds on the clock of its rank, 0: not yet."""
 
     record: Record
     asked: int = 0
@@ -38,22 +38,22 @@ class Request:
 
     @property
     def is_message(self) -> bool:
-        """It is a send or a receive."""
+        """Whether it is a send or a receive."""
         return self.record.operation in _core.P2P_OPERATIONS
 
     @property
     def key(self) -> str:
-        """What it is called on every rank."""
+        """Its name, equal on every rank."""
         return self.record.name
 
     @property
     def open(self) -> bool:
-        """It was not carried out."""
+        """Whether it was not carried out."""
         return not self.ended or self.status in CUT_SHORT
 
     @property
     def call(self) -> str:
-        """The operation and its name, as a sentence has them."""
+        """The operation and its name, for a sentence."""
         record = self.record
         if self.is_message:
             way = "from" if record.operation == "receive" else "to"
@@ -85,7 +85,7 @@ class Request:
 
     @property
     def place(self) -> str:
-        """Where the program asked for it: " at step (train.py:17)"; "" without HPCCOLL_DEBUG."""
+        """The program's line that made it: " at step (train.py:17)"; "" without HPCCOLL_DEBUG."""
         return f" at {self.record.site}" if self.record.site else ""
 
 
@@ -113,7 +113,7 @@ class Story:
         self._in_flight[record.ticket] = request
 
     def _known(self, record: Record) -> Request:
-        """The request of a record; one that was asked for before the first record begins here."""
+        """Return the request of a record; make it if its beginning is before the first record."""
         if record.ticket not in self._in_flight:
             self._in_flight[record.ticket] = Request(record)
             self.requests.append(self._in_flight[record.ticket])
@@ -139,7 +139,7 @@ class Story:
     def _on_wait(self, record: Record) -> None:
         self._known(record).waited = record.time
 
-    # ---- what the sentences ask -----------------------------------------------------------------------
+    # ---- facts for the sentences ----------------------------------------------------------------------
 
     @property
     def rank(self) -> int:
@@ -148,7 +148,7 @@ class Story:
 
     @property
     def open(self) -> list[Request]:
-        """What was not carried out, the oldest first."""
+        """The unfinished requests, the oldest first."""
         return [request for request in self.requests if request.open]
 
     @property

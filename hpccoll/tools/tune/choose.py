@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several settings is better than the defaults, from samples that were taken in turn."""
+"""Chooses the settings that are better than the defaults, from samples that were taken in turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORTH = 0.98
 
 @dataclass(frozen=True)
 class Judged:
-    """How an arm compares with the defaults."""
+    """The comparison of an arm with the defaults."""
 
     arm: str
     ratios: Mapping[str, statistics.Median]
@@ -37,13 +37,13 @@ class Judged:
 
     @property
     def gains(self) -> bool:
-        """It is faster in some case by its whole interval, slower in none, and faster on the whole."""
+        """Whether it is faster in some case by its whole interval, slower in none, and faster on average."""
         return not self.worse and self.mean < 1 and any(ratio.high < WORTH for ratio in self.ratios.values())
 
     def text(self) -> str:
         """Say what it gains, case by case."""
-        said = (f"{case} {r.middle:.3f} ({r.low:.3f} to {r.high:.3f})" for case, r in self.ratios.items())
-        return "; ".join(said)
+        cases = (f"{case} {r.middle:.3f} ({r.low:.3f} to {r.high:.3f})" for case, r in self.ratios.items())
+        return "; ".join(cases)
 
 
 def judge(results: Results) -> list[Judged]:
@@ -65,7 +65,7 @@ def _ratio(name: str, those: Mapping[str, Case], arm: str) -> statistics.Median:
 
 
 def best(judged: Iterable[Judged]) -> Judged | None:
-    """Give the arm that gains most; None where none gains."""
+    """Return the arm that gains most; None if none gains."""
     return min((one for one in judged if one.gains), key=lambda one: one.mean, default=None)
 
 

@@ -111,7 +111,7 @@ def tuned(knobs: Sequence[str], measure: Measure, tell: Callable[[str], None]) -
 
 
 def _all_cases(measure: Measure, words: Mapping[str, Sequence[str]], arm: Mapping[str, Any]) -> choose.Judged:
-    """Measure an arm with every workload that a choice was made by."""
+    """Measure an arm with every workload of the choices."""
     ratios: dict[str, statistics.Median] = {}
     for workload in dict.fromkeys(tuple(one) for one in words.values()):
         (judged,) = choose.judge(measure(workload, {ALL: arm}))
@@ -123,13 +123,13 @@ def _measure(arguments: argparse.Namespace) -> Measure:
     launch = start.Launch(arguments.ranks or installed.cores(), arguments.nodes, arguments.launches, arguments.timeout)
 
     def measure(words: Sequence[str], arms: Mapping[str, Mapping[str, Any]]) -> Results:
-        told = [*words, "--seconds", str(arguments.seconds), "--model", arguments.model]
-        told += ["--compute", str(arguments.compute)]
+        words_of_bench = [*words, "--seconds", str(arguments.seconds), "--model", arguments.model]
+        words_of_bench += ["--compute", str(arguments.compute)]
         for name, knobs in arms.items():
-            told += ["--arm", f"{name}:{','.join(f'{knob}={value}' for knob, value in knobs.items())}"]
-        told += ["--oversubscribed"] if arguments.oversubscribed else []
+            words_of_bench += ["--arm", f"{name}:{','.join(f'{knob}={value}' for knob, value in knobs.items())}"]
+        words_of_bench += ["--oversubscribed"] if arguments.oversubscribed else []
         with start.folder_of(None, None) as folder:
-            return start.measured(told, launch, [], folder)
+            return start.measured(words_of_bench, launch, [], folder)
 
     return measure
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the ranks of one host, passes on signals, and leaves no process behind.
+"""Starts the ranks of one host, forwards signals, and leaves no process behind.
 
-The first line of standard input is the task, with the variables of the ranks: secrets are in no argument. Each further
-line is a signal to pass on. When standard input ends, because the starter or the connection to it is gone, the ranks
-are killed.
+The first line of standard input is the task, with the variables of the ranks, so that no argument has a secret. Each
+further line is a signal to forward. When standard input ends, because the starter or the connection to it is gone, the
+ranks are killed.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Agent:
                 raise SystemExit(127) from None
 
     def signal(self, number: int) -> None:
-        """Send a signal to the ranks that live, and to what they have started."""
+        """Send a signal to the living ranks and to their processes."""
         for rank in self._ranks.values():
             with contextlib.suppress(ProcessLookupError):
                 if rank.returncode is None:
@@ -57,9 +57,9 @@ class Agent:
         os._exit(1)
 
     def wait(self) -> int:
-        """Wait for all ranks. After the first one that fails the others have some seconds.
+        """Wait for all ranks. After the first failure the others have some seconds.
 
-        :returns: the status of the first one that failed, or 0
+        :returns: the status of the first failed rank, or 0
         """
         left, status, limit, asked = dict(self._ranks), 0, float("inf"), False
         while left:
@@ -90,7 +90,7 @@ def as_shell(status: int) -> int:
 
 
 def how(status: int) -> str:
-    """Say in words how a process has ended."""
+    """Describe how a process has ended."""
     return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
@@ -109,4 +109,4 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # the thread that reads standard input would hold it up
+    os._exit(status)  # a regular exit would wait for the thread that reads standard input

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store in which ranks meet that another system starts (Ray, Spark): that of `hpccoll run --launcher ssh`."""
+"""The store for the rendezvous of ranks that Ray or Spark starts; that of `hpccoll run --launcher ssh`."""
 
 import hashlib
 from collections.abc import Hashable, Iterable, Sequence
@@ -22,7 +22,7 @@ class JobStore:
         """Begin to listen.
 
         :param hosts: addresses of the machines of the ranks: the store listens on the routes to them
-        :param secret: what only the ranks know; "": a new one
+        :param secret: known only to the ranks; "": a new one
         """
         self._listener = StoreServer(addresses_towards(hosts), secret).listener
         self.text = self._listener.variable
@@ -34,7 +34,7 @@ class JobStore:
         return self
 
     def close(self) -> None:
-        """Stop. Connections that there are stay until the rank closes them."""
+        """Stop. Open connections stay until the rank closes them."""
         self._listener.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -45,11 +45,11 @@ class JobStore:
 
 
 def variables_at(store: str, machines: Sequence[Hashable], starter: str) -> list[dict[str, str]]:
-    """Make the variables by which each rank finds the store and knows its place; they are secret.
+    """Make the variables with which each rank finds the store and its rank and node; they are secret.
 
     :param store: the `text` of the JobStore
-    :param machines: of each rank what names its machine
-    :param starter: what starts the ranks, for the line at the start
+    :param machines: for each rank a name of its machine
+    :param starter: the name of the system that starts the ranks, for the line at the start
     """
     secret, _ = parse(store)
     job = hashlib.sha256(secret.encode()).hexdigest()[:8]

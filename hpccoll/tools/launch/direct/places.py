@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables by which ranks that were started without MPI know their places; hpccoll.detect reads them."""
+"""The variables with rank and node for ranks that start without MPI; hpccoll.detect reads them."""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,9 +10,9 @@ STARTER = "_HPCCOLL_STARTER"
 def variables_of_ranks(nodes: Sequence[Hashable], job: str, starter: str = "") -> list[dict[str, str]]:
     """Make the variables of all ranks, in their order.
 
-    :param nodes: of each rank what names its machine, equal on ranks of one machine
-    :param job: equal on the ranks of this job, and on no others
-    :param starter: what has started the ranks, for the line at the start; "": `hpccoll run`
+    :param nodes: for each rank a name of its machine, equal for ranks of one machine
+    :param job: a name that only the ranks of this job have
+    :param starter: the name of the system that starts the ranks, for the line at the start; "": `hpccoll run`
     """
     number = {node: at for at, node in enumerate(dict.fromkeys(nodes))}
     return [

@@ -10,7 +10,7 @@ NAME = "ssh"
 
 
 def plan(job: Job) -> Plan:
-    """Plan a job for our own launcher. Variables are named in its arguments; their values are in its environment."""
+    """Plan a job for hpccoll's launcher. Its arguments name variables; its environment has their values."""
     hosts = ",".join(f"{host.name}:{host.slots}" for host in job.hosts) or f"localhost:{job.ranks}"
     argv = [sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.starter", "--hosts", hosts]
     argv += ["--export", ",".join(sorted(job.exported))] if job.exported else []

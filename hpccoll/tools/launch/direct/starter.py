@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the place of mpirun: keeps the store of a job, and starts an agent per host, over ssh on other machines."""
+"""Replaces mpirun: keeps the store of a job, and starts an agent per host, over ssh on other machines."""
 
 import argparse
 import json
@@ -39,14 +39,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def variables_of(hosts: Sequence[Host]) -> list[dict[str, dict[str, str]]]:
-    """The variables by which the ranks of each host know their places."""
+    """Return the variables with rank and node for the ranks of each host."""
     nodes = [node for node, host in enumerate(hosts) for _ in range(host.slots)]
     places = variables_of_ranks(nodes, secrets.token_hex(4))
     return [{str(rank): places[rank] for rank, on in enumerate(nodes) if on == node} for node in range(len(hosts))]
 
 
 def command_for(host: Host, options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command that starts the agent of a host. Its own variables, which are no secret, are in the command."""
+    """Return the command that starts the agent of a host. It has the agent's variables, which are no secret."""
     if host.name in THIS_MACHINE:
         return agent_start.agent(AGENT)
     return agent_start.by_ssh(host.name, AGENT, options, environment)
@@ -89,7 +89,7 @@ class Agents:
             process.stdin.write(line + "\n")
             process.stdin.flush()
         except (OSError, ValueError):
-            pass  # it has ended, which is noticed elsewhere
+            pass  # it has ended; _watch() handles that
 
     def signal(self, number: int) -> None:
         """Send a signal to all ranks."""
@@ -97,9 +97,9 @@ class Agents:
             self._tell(process, str(number))
 
     def wait(self) -> int:
-        """Wait for all agents. After the first one that fails the others have some seconds.
+        """Wait for all agents. After the first failure the others have some seconds.
 
-        :returns: the status of the first one that failed, or 0
+        :returns: the status of the first failed agent, or 0
         """
         left, status = set(self._agents), 0
         while left:

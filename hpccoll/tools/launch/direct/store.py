@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store in which the ranks of a job without MPI meet, kept by its launcher.
+"""The key-value store of a job without MPI, for its rendezvous; its launcher keeps it.
 
-Each rank has an authenticated connection (hpccoll.channel) and sends one message per question, which is answered by
-one: hpccoll.rendezvous.launcher_store has the other end.
+Each rank has an authenticated connection (hpccoll.channel). Each question is one message, and so is its answer;
+hpccoll.rendezvous.launcher_store is the client.
 """
 
 import json
@@ -17,13 +17,13 @@ from hpccoll.tools.launch.listener import Listener
 
 
 class StoreServer:
-    """Values by their keys. The caller enters `listener`, whose `variable` is what a rank needs."""
+    """Values by their keys. The caller enters `listener`; a rank needs its `variable`."""
 
     def __init__(self, addresses: Iterable[str], secret: str = "") -> None:
         """Begin to listen.
 
         :param addresses: addresses of this machine that the ranks can reach
-        :param secret: what the ranks know; "": a new one
+        :param secret: shared with the ranks; "": a new one
         """
         self._values: dict[str, str] = {}
         self._changed = threading.Condition()

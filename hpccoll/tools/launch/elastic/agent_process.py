@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher's side of the agent of a host, a process: here, or on another host by ssh, or by srun inside of Slurm.
 
-Its ranks are its children and not the launcher's, so that they outlive the launcher.
+Its ranks are its children and not the launcher's, so they outlive the launcher.
 """
 
 import contextlib
@@ -68,11 +68,11 @@ class AgentProcess:
         self._order(self.name, {"signal": worker, "number": number})
 
     def ask_to_end(self, number: int) -> None:
-        """Let the agent send its workers a signal, kill those that it does not end, and end; it is not waited for."""
+        """Let the agent send its workers a signal, kill the remaining ones, and end; do not wait for it."""
         self._order(self.name, {END: number})
 
     def end(self, seconds: float) -> None:
-        """Wait so long for the end of the agent, which was asked for, and end the connection to it."""
+        """Wait at most `seconds` for the agent's requested end, and end the connection to it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self._process.kill()

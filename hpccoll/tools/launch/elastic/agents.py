@@ -36,9 +36,9 @@ class LocalAgent:
     ) -> None:
         """Prepare to start workers.
 
-        :param command: what each worker executes
+        :param command: the command of each worker
         :param environment: the whole environment of all workers
-        :param output: the folder for files of what each worker prints; "": it is printed together
+        :param output: the folder for files of each worker's output; "": all output is printed here
         :param ended: called in a thread when a process has ended
         :param halted: called in a thread when a process was stopped or continued
         """
@@ -47,7 +47,7 @@ class LocalAgent:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
-        """Start a worker, in a session of its own, which ends with this process at the latest."""
+        """Start a worker in a new session; it ends with this process at the latest."""
         folder = self._output and f"{self._output}/worker.{worker}"
         try:
             process = agent_start.start(self._command, {**self._environment, **variables}, folder)
@@ -74,7 +74,7 @@ class LocalAgent:
             self.signal(worker, number)
 
     def end_all(self, number: int, seconds: float) -> None:
-        """Ask all workers to end, by a signal, and kill those that have not ended after some seconds."""
+        """Send all workers a signal to end, and kill those that have not ended after some seconds."""
         self.signal_all(number)
         self.signal_all(signal.SIGCONT)
         for process in list(self._processes.values()):
@@ -92,7 +92,7 @@ class LocalAgent:
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
                 self._halted(worker, process.pid if change.si_code == os.CLD_STOPPED else 0)
         status = process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # what it has left behind in its session
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the rest of its session
             os.killpg(process.pid, signal.SIGKILL)
         how = f"killed by signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
         self._ended(worker, status, how)

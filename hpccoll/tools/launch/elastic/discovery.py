@@ -17,7 +17,7 @@ LONGEST = 60.0
 def ask(script: str, slots: int) -> dict[str, int]:
     """Call the script.
 
-    :param slots: of a host that comes without a number
+    :param slots: of a host without a number
     :returns: the slots of each host, in the order of the lines
     :raises LaunchError: the script failed, or printed something else
     """
@@ -50,24 +50,24 @@ class Discovery:
         self._stop = threading.Event()
 
     def begin(self) -> None:
-        """Begin to call it again and again."""
+        """Start to call it repeatedly."""
         threading.Thread(target=self._watch, name="hpccoll discovery", daemon=True).start()
 
     def end(self) -> None:
-        """Call it no more."""
+        """Stop to call it."""
         self._stop.set()
 
     def _watch(self) -> None:
-        said = ""
+        reported = ""
         while not self._stop.wait(EVERY):
             try:
                 now = ask(self._script, self._slots)
             except LaunchError as error:
-                if str(error) != said:
-                    said = str(error)
-                    say(f"{said}; the hosts stay as they are, and it is called again")
+                if str(error) != reported:
+                    reported = str(error)
+                    say(f"{reported}; the hosts stay as they are, and it is called again")
                 continue
-            said = ""
+            reported = ""
             if now != self.hosts:
                 self.hosts = now
                 self._changed(now)

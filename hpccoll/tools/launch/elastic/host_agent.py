@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent of a host: starts, watches and kills the workers there, as the coordinator tells it.
+"""The agent of a host: starts, watches and kills the workers there, by order of the coordinator.
 
-Standard input is the task, one line, with the variables of the workers: secrets are in no argument. The rest goes over
-the agent's own connection to the coordinator. If that ends because the process of the launcher has ended, the workers
-that train go on, until all of them have ended or one has failed. If the connection is cut, or the launcher has given
-the host up, they are killed: the others go on without them.
+Standard input is the task, one line, with the variables of the workers, so that no argument has a secret. All else uses
+the agent's connection to the coordinator. If that ends because the launcher's process has ended, the members of the
+generation go on, until all of them have ended or one has failed. If the connection is lost, or the launcher has
+excluded the host, the agent kills its workers: the other ranks go on without them.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ LOOK = 1.0
 
 
 class EndedBySignalError(Exception):
-    """A signal asks this process to end."""
+    """A signal has told this process to end."""
 
 
 class HostAgent:
@@ -71,7 +71,7 @@ class HostAgent:
 
     def _ended(self, worker: int, status: int, how: str) -> None:
         self._ends.put((worker, status, how))
-        with contextlib.suppress(OSError):  # obey() sees it
+        with contextlib.suppress(OSError):  # obey() notices it
             self._tell({"ended": worker, "status": status, "how": how})
 
     def _halted(self, worker: int, process: int) -> None:
@@ -83,7 +83,7 @@ class HostAgent:
             self._tell({"halted": worker, "process": process})
 
     def run(self) -> int:
-        """Do as the coordinator says, and go on without it if its process has ended.
+        """Follow the coordinator's orders, and go on without it if its process has ended.
 
         :returns: the exit status
         """
@@ -112,7 +112,7 @@ class HostAgent:
         return 0
 
     def _go_on_alone(self) -> int:
-        """Let the members train to their end; nobody can come in any more, and none of them can be lost."""
+        """Let the members run to their end; no worker can join any more, and no member may fail."""
         for worker in self._agent.living() - self._members:
             say(f"worker {worker} had not come in when the launcher of the job ended, and is killed")
             self._agent.signal(worker, signal.SIGKILL)
@@ -152,7 +152,7 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def main() -> int:
-    """Read the task, and do what the coordinator says.
+    """Read the task, and follow the coordinator's orders.
 
     :returns: the exit status
     """
@@ -162,4 +162,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main())  # threads that watch processes would hold it up
+    os._exit(main())  # a regular exit would wait for the threads that watch processes

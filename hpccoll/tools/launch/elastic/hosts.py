@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of an elastic job: their slots, their failures, and which of them are excluded and until when."""
+"""The hosts of an elastic job: their slots, their failures, and their exclusions."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ MEMORY = 600.0
 
 @dataclass
 class Host:
-    """A host that the discovery has named."""
+    """A host of the discovery."""
 
     name: str
     slots: int
@@ -19,7 +19,7 @@ class Host:
     occupants: dict[int, int] = field(default_factory=dict)
     """The worker in each slot that is taken."""
     barred: set[int] = field(default_factory=set)
-    """Slots whose rank was told to leave, until the host comes anew."""
+    """Slots whose rank must leave, until the discovery names the host again."""
     failures: list[float] = field(default_factory=list)
     """When its ranks failed lately."""
     excluded_until: float = -math.inf
@@ -27,12 +27,12 @@ class Host:
 
 
 class Hosts:
-    """All hosts, in the order in which they came."""
+    """All hosts, in the order of their discovery."""
 
     def __init__(self, failures: int, cooldown: tuple[float, float] | None) -> None:
         """Begin without hosts.
 
-        :param failures: as many failures of its ranks in ten minutes exclude a host
+        :param failures: this number of failures in ten minutes excludes a host
         :param cooldown: seconds of the first exclusion, and of the longest: each is twice the one before; None: an
             excluded host does not come back
         """
@@ -40,7 +40,7 @@ class Hosts:
         self.known: dict[str, Host] = {}
 
     def set(self, slots: Mapping[str, int]) -> None:
-        """Take what the discovery found."""
+        """Take the result of the discovery."""
         for name, count in slots.items():
             host = self.known.setdefault(name, Host(name, count))
             if not host.slots:
@@ -84,5 +84,5 @@ class Hosts:
                 yield from ((host.name, slot) for slot in range(host.slots) if slot not in taken)
 
     def may_come(self) -> bool:
-        """Whether a host may take a rank now, or later without a new discovery."""
+        """Whether any host may take a rank, now or later, without a new discovery."""
         return any(h.slots > len(h.barred) and h.excluded_until < math.inf for h in self.known.values())

@@ -59,7 +59,7 @@ TIMED_OUT = 124
 
 @dataclass(frozen=True)
 class Elastic:
-    """An elastic job as the user asks for it."""
+    """An elastic job, as the user requests it."""
 
     command: tuple[str, ...]
     limits: Limits
@@ -79,7 +79,7 @@ class Elastic:
 
 @dataclass(frozen=True)
 class Stop:
-    """The launcher was told to end the job."""
+    """The launcher got a signal to end the job."""
 
     status: int
     why: str
@@ -124,9 +124,9 @@ def make(
     """Make the job from the arguments.
 
     :param hosts: those of -H or --hostfile, or none
-    :param discovered: those that the script has found at first
+    :param discovered: the script's first hosts
     :param exported: variables of workers on other hosts
-    :param way: how agents are started there
+    :param way: how to start agents there
     :raises LaunchError: the arguments contradict each other
     """
     script = arguments.host_discovery_script or ""
@@ -212,12 +212,12 @@ class Runner:
                     self._discovery.end()
                 for agent in self._agents.values():
                     agent.ask_to_end(self._farewell)
-                limit = time.monotonic() + LAST  # for all hosts together, however many do not answer
+                limit = time.monotonic() + LAST  # for all hosts together, even if several do not answer
                 for agent in self._agents.values():
                     agent.end(max(0.0, limit - time.monotonic()))
 
     def discovered(self, hosts: Mapping[str, int]) -> None:
-        """Take the hosts that there are now, in any thread."""
+        """Take the current hosts, in any thread."""
         self._events.put(Discovered(hosts))
 
     # ---- events ---------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Runner:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGINT and its like end the job; they are handled in the main thread alone."""
+        """Let SIGINT and similar signals end the job; only the main thread handles them."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -256,7 +256,7 @@ class Runner:
             return TIMED_OUT
         for worker in [worker for worker, at in self._cut.items() if now - at > REAPING]:
             del self._cut[worker]
-            self._kill(worker)  # it has lost its connection, and lives
+            self._kill(worker)  # it has lost its connection, but is alive
         if isinstance(event, Stop):
             say(event.why)
             self._farewell = event.status - 128
@@ -304,15 +304,15 @@ class Runner:
                 return status
         return None
 
-    def _take_host(self, event: HostCame) -> int | None:  # noqa: ARG002 - for those whose agents come by themselves
-        """An agent has connected; here it is one that was started."""
+    def _take_host(self, event: HostCame) -> int | None:  # noqa: ARG002 - for subclasses
+        """Handle the connection of an agent; here this class has started it."""
         return None
 
     def _lose_host(self, event: CutHost) -> int | None:
-        """All workers of a host are gone; a new one there gets a new agent."""
+        """Handle the loss of all workers of a host; a new worker there gets a new agent."""
         agent = self._agents.get(event.host)
         if agent is None or agent.name != event.agent:
-            return None  # it has ended, and so has its connection: the other of the two was told first
+            return None  # its end and the end of its connection are both reported
         del self._agents[event.host]
         agent.ask_to_end(signal.SIGKILL)
         self._server.forget(event.agent)
@@ -324,7 +324,7 @@ class Runner:
         return ended
 
     def _agent_of(self, host: str) -> AgentProcess:
-        """The agent of a host, which is started when it is first needed."""
+        """Return the agent of a host; start it at the first call."""
         if host not in self._agents:
             self._started += 1
             here = host in THIS_MACHINE
@@ -339,7 +339,7 @@ class Runner:
         self._events.put(CutHost(agent, why))
 
     def _tell_agents(self, members: tuple[int, ...]) -> None:
-        """Tell each agent which of its workers are in the generation: these go on if the launcher dies."""
+        """Tell each agent the members of the generation among its workers: they go on if the launcher dies."""
         for host, agent in self._agents.items():
             own = [member for member in members if self._membership.workers[member].host == host]
             self._server.send(agent.name, {"members": own})

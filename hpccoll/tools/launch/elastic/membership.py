@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Membership of an elastic job: the coordinator as a function, `step(event, now) -> actions`.
 
-It has no clock, process or socket, as the engine has none: time is an argument, and the caller carries the actions out.
+Like the engine it has no clock, process or socket: time is an argument, and the caller performs the actions.
 tests/elastic/test_membership.py runs it under random interleavings. The rules E1 to E9 are those of docs/elastic.md.
 """
 
@@ -20,7 +20,7 @@ REPORT_EVERY = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user allows."""
+    """The limits that the user sets."""
 
     np: int
     """Ranks to begin with."""
@@ -35,7 +35,7 @@ class Limits:
     peer_timeout: float = 5.0
     """Seconds after which a stopped rank counts as lost if another rank waits for it; 0: never."""
     gather: float = 3.0
-    """Seconds that a newcomer waits for others that are being started, so that both come in one change."""
+    """Seconds that a newcomer waits for others that are starting, so that they join in the same change."""
     host_failures: int = 3
     exclude_host_on_failure: bool = False
     """Whether an excluded host loses its healthy ranks, too."""
@@ -49,14 +49,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Discovered:
-    """The hosts that there are now, with their slots."""
+    """The current hosts, with their slots."""
 
     slots: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Came:
-    """A worker stands ready for the next generation."""
+    """A worker is ready for the next generation."""
 
     worker: int
     generation: int
@@ -69,7 +69,7 @@ class Came:
 
 @dataclass(frozen=True)
 class Gone:
-    """The process of a worker has ended, or nothing reaches it any more."""
+    """The process of a worker has ended, or is unreachable."""
 
     worker: int
     status: int
@@ -87,14 +87,14 @@ class Halted:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A worker was asked, by a signal, to leave."""
+    """A worker got a signal to leave."""
 
     worker: int
 
 
 @dataclass(frozen=True)
 class Done:
-    """The program of a worker has come to its end."""
+    """The program of a worker has ended."""
 
     worker: int
 
@@ -128,7 +128,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Void:
-    """A generation has ended: its members get no more answers in it."""
+    """A generation has ended: its members get no further answers."""
 
     generation: int
     why: str
@@ -153,7 +153,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Release:
-    """Tell a worker that stands ready to end in order."""
+    """Tell a ready worker to end regularly."""
 
     worker: int
     why: str
@@ -193,11 +193,11 @@ class Membership:
         self.short_since: float | None = None
         """Since when there have been too few ranks."""
         self.changing = False
-        """Whether the members have been told of a change."""
+        """Whether the members know of a coming change."""
         self.state_exists = False
-        """Whether a worker has come with a commit."""
+        """Whether a worker with a commit was ever ready."""
         self.finishing = False
-        """Whether a worker has come to the end of the program."""
+        """Whether the program of a worker has ended."""
         self.failed = False
         """Whether a member was lost after that."""
         self.ended = False
@@ -209,7 +209,7 @@ class Membership:
         """Take an event.
 
         :param now: in seconds, never less than before
-        :returns: what is to be done, in this order
+        :returns: the actions, in their order
         """
         self.out = []
         if self.ended:
@@ -239,7 +239,7 @@ class Membership:
     # ---- one event ------------------------------------------------------------------------------------
 
     def _come(self, event: Came, now: float) -> None:
-        """E2: a worker comes back from the generation that runs, or for the first time."""
+        """E2: a worker returns from the running generation, or is ready for the first time."""
         worker = self.workers.get(event.worker)
         if worker is None or worker.phase in (Phase.ENDING, Phase.DONE, Phase.READY):
             return
@@ -275,7 +275,7 @@ class Membership:
             self._open(f"rank {self.members.index(number)} was lost", now)
 
     def _finish(self, number: int, now: float) -> None:
-        """E8: the program has ended on a member, so nobody new is needed."""
+        """E8: the program has ended on a member, so no new worker is needed."""
         worker = self.workers.get(number)
         if worker is None or worker.phase is Phase.ENDING:
             return
@@ -289,7 +289,7 @@ class Membership:
             elif other.phase is Phase.READY:
                 self._release(other, "the program has come to its end")
 
-    # ---- what follows from the whole ------------------------------------------------------------------
+    # ---- decisions about all workers --------------------------------------------------------------------
 
     def _go_on(self, now: float) -> None:
         if self._all_has_ended():
@@ -320,7 +320,7 @@ class Membership:
         return self.ended
 
     def _clear_away(self, now: float) -> None:
-        """Let workers go that are no members yet and whose slot is gone."""
+        """Remove workers that are no members yet and whose slot is gone."""
         for worker in [w for w in self.workers.values() if w.number not in self.members and not self._may_stay(w)]:
             if worker.phase is Phase.STARTING:
                 self._kill(worker, "its slot is gone", now)
@@ -351,7 +351,7 @@ class Membership:
             self.out.append(Start(worker.number, host, slot))
 
     def _close(self, now: float) -> None:
-        """E5: form the next generation, if all who are to come have come."""
+        """E5: form the next generation when all expected workers are ready."""
         assert self.open_since is not None
         members = [self.workers[m] for m in self.members if m in self.workers]
         awaited = [w for w in members if w.phase is Phase.MEMBER]
@@ -375,7 +375,7 @@ class Membership:
         self._wait_for_ranks(len(chosen), bool(starting), now)
 
     def _give_back(self, members: list[Worker]) -> None:
-        """Release the survivors whose slots are gone, if another one has the state."""
+        """Release the survivors whose slots are gone, if another worker has the state."""
         survivors = [w for w in members if w.phase is Phase.READY]
         if self.finishing:
             for worker in survivors:
@@ -387,9 +387,9 @@ class Membership:
                     self._release(worker, "its slot is to be given back")
 
     def _chosen(self) -> list[int]:
-        """E6: survivors in their old order, newcomers behind, `max_np` at most.
+        """E6: choose survivors in their old order, then newcomers, `max_np` at most.
 
-        Survivors who all are to leave give the state to newcomers first: without these, nobody is chosen.
+        If all survivors must leave, they first give the state to newcomers: without newcomers, no worker is chosen.
         """
         ready = [n for n, w in self.workers.items() if w.phase is Phase.READY]
         survivors = [m for m in self.members if m in ready]
@@ -416,7 +416,7 @@ class Membership:
             self.out.append(Say(f"generation {self.generation}: {len(chosen)} ranks, of which {new} are new"))
 
     def _announce(self, now: float) -> None:
-        """E7: tell the members of a change that can wait for the end of their step."""
+        """E7: tell the members about a change that can wait for the end of their step."""
         members = [self.workers[m] for m in self.members if m in self.workers]
         leaving = [w for w in members if not self._may_stay(w)]
         new = [w for w in self.workers.values() if w.phase is Phase.READY]
@@ -429,7 +429,7 @@ class Membership:
             self.out.append(Change(self.generation, numbers, not leaving))
 
     def _wait_for_ranks(self, count: int, starting: bool, now: float) -> None:
-        """E9: there are too few ranks; until when, and why the job ends then."""
+        """E9: there are too few ranks: wait, and end the job at the limit, with the reason."""
         limits = self.limits
         if self.short_since is None:
             self.short_since = now
@@ -442,7 +442,7 @@ class Membership:
         else:
             self._report(f"{count} ranks stand ready, waiting for {limits.min_np} (--min-np)", now)
 
-    # ---- small things -----------------------------------------------------------------------------------
+    # ---- helpers ----------------------------------------------------------------------------------------
 
     def _may_stay(self, worker: Worker) -> bool:
         return self.hosts.keeps(worker.host, worker.slot)
@@ -457,7 +457,7 @@ class Membership:
             self.out.append(Void(self.generation, why))
 
     def _kill(self, worker: Worker, why: str, now: float) -> None:
-        """E3: what was declared lost is killed, so that it cannot come back."""
+        """E3: kill a worker that was declared lost, so that it cannot return."""
         if worker.number in self.members:
             self._lose(worker, why, now)
         worker.phase = Phase.ENDING
@@ -468,7 +468,7 @@ class Membership:
         self.out.append(Release(worker.number, why))
 
     def _lose(self, worker: Worker, how: str, now: float) -> None:
-        """Say it, and count it against the host."""
+        """Print the loss, and count it as a failure of the host."""
         where = f"host {worker.host}, slot {worker.slot}"
         if worker.number in self.members:
             self.out.append(Say(f"rank {self.members.index(worker.number)} ({where}) was lost: {how}"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator's connections to the workers: what they say becomes events, and exchanges are answered here.
+"""The coordinator's connections to the workers: turns their messages into events, and answers their exchanges.
 
-A thread reads each connection and another one writes it, so that a worker that is stopped holds up nobody.
+Each connection has a thread for reading and another one for writing, so a stopped worker delays no other.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from hpccoll.tools.launch.listener import Listener
 
 @dataclass(frozen=True)
 class Cut:
-    """The connection of a worker has ended, most often because its process has."""
+    """The connection of a worker has ended, usually because its process has ended."""
 
     worker: int
 
@@ -36,7 +36,7 @@ class CutHost:
 
     @property
     def host(self) -> str:
-        """Where the agent is, or was."""
+        """The host of the agent."""
         return self.agent[0]
 
 
@@ -48,7 +48,7 @@ class HostCame:
 
 
 class _Connection:
-    """What is sent to one worker, in order."""
+    """The messages to one worker, in order."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -59,23 +59,23 @@ class _Connection:
         self._outbox.put(message)
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):  # the reader sees it
+        with contextlib.suppress(OSError):  # the reader notices it
             while (message := self._outbox.get()) is not None:
                 self._channel.send(message)
 
 
 class _Exchanges:
-    """What the members of one generation have said in its exchanges."""
+    """The values of the members of one generation in its exchanges."""
 
     def __init__(self, generation: int, members: tuple[int, ...]) -> None:
         self.generation, self.members = generation, members
-        self.said: dict[int, dict[int, Any]] = {}
+        self.values: dict[int, dict[int, Any]] = {}
         self.why = ""
         """Why it has ended."""
 
 
 class Server:
-    """All connections. `events` gets what happens."""
+    """All connections."""
 
     def __init__(self, addresses: Iterable[str], tell: Callable[[Event | Cut | CutHost | HostCame], None]) -> None:
         """Begin to listen; the caller enters `listener`.
@@ -126,7 +126,7 @@ class Server:
         with self._lock:
             if generation == self._exchanges.generation:
                 self._exchanges.why = why
-                for worker in {worker for said in self._exchanges.said.values() for worker in said}:
+                for worker in {worker for given in self._exchanges.values.values() for worker in given}:
                     self.send(worker, {"void": generation, "why": why})
 
     # ---- from the workers -----------------------------------------------------------------------------
@@ -186,12 +186,12 @@ class Server:
                 why = exchanges.why if generation == exchanges.generation else "there is a later one"
                 self.send(worker, {"void": generation, "why": why})
                 return
-            said = exchanges.said.setdefault(number, {})
-            said[worker] = value
-            if len(said) < len(exchanges.members):
+            given = exchanges.values.setdefault(number, {})
+            given[worker] = value
+            if len(given) < len(exchanges.members):
                 return
-            values = [said[member] for member in exchanges.members]
-            del exchanges.said[number]
+            values = [given[member] for member in exchanges.members]
+            del exchanges.values[number]
         answer = json.dumps({"of": generation, "gathered": number, "values": values}).encode()
         for member in exchanges.members:
             if connection := self._connections.get(member):

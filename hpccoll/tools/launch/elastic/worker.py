@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the coordinator of an elastic job knows of each worker."""
+"""The workers of an elastic job, as its coordinator knows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from enum import Enum, auto
 from hpccoll.text import some_ranks
 
 STOPPED_AFTER = 8.0
-"""Seconds for which a process is stopped before a line says so: longer than ranks take that miss it."""
+"""Seconds for which a process is stopped before a line reports it: longer than other ranks need to notice it."""
 
 
 class Phase(Enum):
-    """What the coordinator knows of a worker."""
+    """The state of a worker."""
 
     STARTING = auto()
     READY = auto()
