@@ -55,13 +55,22 @@ MEANT = re.compile(  # the same letters in another word's company
     r"--mail-\w+|e-mail|MAIL_\w+|mail[-_](?:user|type)|\b\w+-letter\b|(?:small|capital|first) letters?|letters, digits|"
     r"(?:no|leave) room|room for|(?:warp|SIMD|vector|register)s?'? lanes?"
 )
-NOUNS = "one|ranks?|threads?|bytes|bits?|messages?|files?|lines?|rows?|modules?|slots?|communicators?|samples|names?"
-THINGS = "rank|node|set|tensor|step|handle|group|batch|GPU|device|rail|chunk|launcher|field|thing|machine|host|process"
+NOUNS = (
+    "one|two|ranks?|threads?|bytes|bits?|messages?|files?|lines?|rows?|modules?|slots?|communicators?|samples|names?|"
+    "seconds|elements|calls"
+)
+THINGS = (
+    "rank|node|set|tensor|step|handle|group|batch|GPU|device|rail|chunk|launcher|field|thing|machine|host|process|"
+    "message|byte|row|stage|round|generation|element"
+)
 PHRASES = {
     "per rank, not one a rank": rf"\b(?:{NOUNS}) an? (?:{THINGS})\b",
     "a sentence has a subject": r"(?:^[\W_]*|[.:!?)] |/\* ?|# ?)"
     r"(?:Who|Whose|Nobody|Of|That (?:are|the|an?|who|nobody)) (?![^.\n]*\?)",
     "shutdown reason": r"\blast[ _]words\b",
+    "name the part, and what it does": r"\b(?:coming and going|at the wheel|better lost than|"
+    r"class of (?:your|its|their) own|others than|words of whoever|(?:by|takes the) way of the host|"
+    r"(?:its|their) own affair|nobody has heard of|what says more|whoever (?:asks|comes|came|wants|needs))\b",
 }
 
 
@@ -107,7 +116,11 @@ def test_the_rule_finds_what_is_private() -> None:
     assert private_words("a.md", "small letters; no room; --mail-type") == []
     assert private_words("a.py", "a room") and not private_words("a.c", "size_t room")
     assert len(private_phrases("/* Who waits drives. One a rank, one a rank. Of a set: all.\n# Who is it?\n")) == 3
-    assert private_phrases("The rank that waits drives. That is all. One per rank, of course.") == []
+    assert (
+        len(private_phrases("two a stage; seconds a byte; a block better lost than reused; memory for whoever asks"))
+        == 4
+    )
+    assert private_phrases("The rank that waits drives. That is all. One per rank, of course. Others then wait.") == []
 
 
 def test_the_glossary_is_in_order() -> None:

@@ -236,7 +236,7 @@ static void test_allreduce(tester *t) {
     fill(t, &j);
     int64_t nchunks = -1, reduced = 0, published = 0, spread = 0;
     int status = t->node->ops->open(t->node, &j.batch, NULL, j.rails, j.chunk, &nchunks);
-    CHECK(status == 0, "open: %d (%lld elements a chunk)", status, (long long)j.chunk);
+    CHECK(status == 0, "open: %d (%lld elements per chunk)", status, (long long)j.chunk);
     CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks", (long long)nchunks);
     UNTIL_DONE(t, drive(t, &j, &reduced, &published, &spread, nchunks));
     CHECK(t->node->ops->close(t->node) == 0, "close");
