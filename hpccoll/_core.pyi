@@ -60,6 +60,8 @@ class Handle(Generic[_ResultT]):
     @property
     def tag(self) -> int: ...
     @property
+    def number(self) -> int: ...
+    @property
     def nbytes(self) -> int: ...
     def __await__(self) -> Generator[Any, None, _ResultT]: ...
 
@@ -218,9 +220,17 @@ class Set:
         waits: bool = False,
         library: bool = False,
         type_name: str | None = None,
+        follows: int = 0,
     ) -> Handle: ...
     def recv(
-        self, x: Any, peer: int, tag: int = 0, waits: bool = False, exact: bool = False, library: bool = False
+        self,
+        x: Any,
+        peer: int,
+        tag: int = 0,
+        waits: bool = False,
+        exact: bool = False,
+        library: bool = False,
+        follows: int = 0,
     ) -> Handle: ...
     def send_now(self, x: Any, peer: int, tag: int) -> None: ...
     def recv_now(self, x: Any, peer: int, tag: int) -> tuple[int, int, int]: ...

@@ -188,6 +188,11 @@ cdef class Handle:
         return self.c.op.tag
 
     @property
+    def number(self):
+        """Which entry of the set's log agreed on it, the same on all ranks; of a message its number at its sender."""
+        return self.c.position if self.c.op is NULL else self.c.op.serial
+
+    @property
     def nbytes(self):
         """The bytes of a message: sent, or received, which may be fewer than its array has; 0 until it is received."""
         if self.c.op is NULL:

@@ -113,11 +113,11 @@ cdef extern from "transport/transport.h" nogil:
 
 cdef extern from "transport/p2p/p2p.h" nogil:
     enum: HC_ANY_PEER, HC_NO_PEER, HC_P2P_PROBE, HC_P2P_PROBE_NOW, HC_P2P_ANY_TAG, HC_P2P_EXACT, HC_P2P_ALLOCATES
-    enum: HC_P2P_USER, HC_P2P_LIBRARY
+    enum: HC_P2P_USER, HC_P2P_LIBRARY, HC_P2P_FOLLOWS
     ctypedef struct hc_p2p
     ctypedef struct hc_p2p_op:
-        uint8_t receives, flags, context
-        uint32_t set, tag
+        uint8_t receives, flags
+        uint32_t context, set, tag, serial
         int32_t peer
         void *data
         uint64_t bytes, received

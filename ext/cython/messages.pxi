@@ -12,6 +12,11 @@ cdef hc_operand no_array(const char *type_name) noexcept:
     return o
 
 
+cdef uint32_t context_of(bint library, uint32_t follows) noexcept:
+    """Which receives a message may meet."""
+    return HC_P2P_FOLLOWS + follows if follows else HC_P2P_LIBRARY if library else HC_P2P_USER
+
+
 cdef object read_receiver(Loop loop, object x, hc_operand *o, list copies):
     """read_target() of a message."""
     target = read_target(loop, x, o, copies, "x")
@@ -99,7 +104,7 @@ cdef int send_now(Set own, object x, object dest, object tag) except -1:
         return 0
     if hc_in_flight_any(&own.loop.in_flight):
         check_message(own, False, "x", &i, True)
-    message = own.new_message(False, dest, tag, &i, False, 0)
+    message = own.new_message(False, dest, tag, &i, HC_P2P_USER, 0)
     move_now(own, &message, (x,))
     hc_handle_release(message)
     return 0
@@ -113,7 +118,7 @@ cdef tuple receive_now(Set own, object x, object source, object tag):
         return received_by(own.recv(x, source, tag, True))
     if hc_in_flight_any(&own.loop.in_flight):
         check_message(own, True, "x", &o, True)
-    message = own.new_message(True, source, tag, &o, False, 0)
+    message = own.new_message(True, source, tag, &o, HC_P2P_USER, 0)
     move_now(own, &message, (x,))
     return received(own, message)
 
@@ -134,9 +139,9 @@ cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, obje
         check_message(own, False, "x", &i, True)
         check_message(own, True, "out", &o, True)
     check_apart(&i, &o, dest, source)
-    both[1] = own.new_message(False, dest, sendtag, &i, False, 0)
+    both[1] = own.new_message(False, dest, sendtag, &i, HC_P2P_USER, 0)
     try:
-        both[0] = own.new_message(True, source, recvtag, &o, False, HC_P2P_EXACT if o.memory and copies else 0)
+        both[0] = own.new_message(True, source, recvtag, &o, HC_P2P_USER, HC_P2P_EXACT if o.memory and copies else 0)
     except BaseException:
         hc_handle_release(both[1])
         raise

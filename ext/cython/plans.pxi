@@ -386,7 +386,7 @@ cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object
     drop_type(x, &plan.two[0])
     plan.receives = receives
     plan.h = own.new_message(
-        receives, peer, tag, &plan.two[0], library, HC_P2P_EXACT if copies or library else 0)
+        receives, peer, tag, &plan.two[0], context_of(library, 0), HC_P2P_EXACT if copies or library else 0)
     plan.c = hc_plan_new(own.loop.c, plan.h, own.size)
     if plan.c is NULL:
         raise errors.OutOfMemoryError("no memory for a plan of a message")

@@ -327,16 +327,23 @@ cdef class Set:
         return self.collective(
             operation, x, name, out, True, op, root, None, prescale, postscale, compression).wait()
 
-    def send(self, x, peer, tag=0, bint waits=False, bint library=False, str type_name=None):
-        """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective()."""
+    def send(self, x, peer, tag=0, bint waits=False, bint library=False, str type_name=None, uint32_t follows=0):
+        """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective().
+
+        :param follows: of a message that follows from an earlier one: twice the Handle.number of that one where its
+            receiver sends now, and one more where its sender does; 0: it follows none
+        """
         cdef hc_operand i
         array = read_message(self.loop, x, &i)
         if type_name is not None:
             i.type = type_of(type_name)
-        return self.submit_p2p(False, peer, tag, &i, waits, array, library, 0)
+        return self.submit_p2p(False, peer, tag, &i, waits, array, context_of(library, follows), 0)
 
-    def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False):
-        """See p2p.recv. `peer` -1: any rank, which the handle then names. `exact`: a shorter message is an error."""
+    def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False, uint32_t follows=0):
+        """See p2p.recv. `peer` -1: any rank, which the handle then names. `exact`: a shorter message is an error.
+
+        :param follows: as for send()
+        """
         cdef hc_operand o
         cdef list copies = None
         target = x
@@ -344,7 +351,8 @@ cdef class Set:
             copies = []
             target = read_receiver(self.loop, x, &o, copies)
             exact = exact or (o.memory and len(copies) > 0)
-        cdef Handle handle = self.submit_p2p(True, peer, tag, &o, waits, target, library, HC_P2P_EXACT if exact else 0)
+        cdef Handle handle = self.submit_p2p(
+            True, peer, tag, &o, waits, target, context_of(library, follows), HC_P2P_EXACT if exact else 0)
         handle.copies = copies
         return handle
 
@@ -370,26 +378,27 @@ cdef class Set:
     def recv_bytes(self, peer, str type_name, tag=0, bint waits=False):
         """Receive a message of this type and of any size: wait() returns its bytes (1-d uint8)."""
         cdef hc_operand o = no_array(type_of(type_name))
-        return self.submit_p2p(True, peer, tag, &o, waits, None, False, HC_P2P_ALLOCATES)
+        return self.submit_p2p(True, peer, tag, &o, waits, None, HC_P2P_USER, HC_P2P_ALLOCATES)
 
     def probe(self, peer, tag, bint now):
         """See p2p.probe and, if `now`, p2p.iprobe; the handle's peer, tag and nbytes describe the message."""
         cdef hc_operand o = no_array(NULL)
         return self.submit_p2p(
-            True, peer, tag, &o, True, None, False, HC_P2P_PROBE | (HC_P2P_PROBE_NOW if now else 0))
+            True, peer, tag, &o, True, None, HC_P2P_USER, HC_P2P_PROBE | (HC_P2P_PROBE_NOW if now else 0))
 
     cdef Handle submit_p2p(self, bint receives, object peer, object tag, const hc_operand *o, bint waits, object array,
-                           bint library, int flags):
+                           uint32_t context, int flags):
         cdef hc_in_flight *f = &self.loop.in_flight
+        cdef bint library = context == HC_P2P_LIBRARY
         if not library and hc_in_flight_any(f):
             check_message(self, receives, "x", o, waits)
-        cdef hc_handle *h = self.new_message(receives, peer, tag, o, library, flags)
+        cdef hc_handle *h = self.new_message(receives, peer, tag, o, context, flags)
         if not library and not waits and hc_in_flight_add(f, o.data, o.nbytes, receives, h) < 0:
             hc_handle_release(h)
             raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
-    cdef hc_handle *new_message(self, bint receives, object peer, object tag, const hc_operand *o, bint library,
+    cdef hc_handle *new_message(self, bint receives, object peer, object tag, const hc_operand *o, uint32_t context,
                                 int flags) except NULL:
         cdef hc_p2p_op op
         if self.closed or self.loop.closed or self.loop.forked:
@@ -397,14 +406,14 @@ cdef class Set:
         check_p2p(receives, peer, tag, self.size)
         op.receives = receives
         op.peer = self.members[peer] if peer >= 0 else peer
-        op.context = HC_P2P_LIBRARY if library else HC_P2P_USER
+        op.context = context
         op.flags = flags
         op.tag = 0
         if tag == ANY_TAG:
             op.flags |= HC_P2P_ANY_TAG
         else:
             op.tag = tag
-        op.data, op.bytes, op.received = o.data, o.nbytes, 0
+        op.data, op.bytes, op.received, op.serial = o.data, o.nbytes, 0, 0
         hc_p2p_name_type(&op, o.dtype, o.type)
         cdef hc_handle *h = hc_handle_of_p2p(self.number, &op, o.memory)
         if h is NULL:

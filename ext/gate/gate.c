@@ -155,6 +155,7 @@ static hc_handle *new_message(const hc_gate_call *call, const hc_gate_place *pla
     hc_p2p_op op = {.receives = (uint8_t)receives,
                     .peer = call->root < 0 ? HC_ANY_PEER : place->members[call->root],
                     .tag = call->tag,
+                    .context = call->follows ? HC_P2P_FOLLOWS + call->follows : HC_P2P_USER,
                     .bytes = (uint64_t)bytes};
     memcpy(&op.data, &data, sizeof op.data); /* a send only reads it */
     hc_p2p_name_type(&op, tensor->dtype, NULL);
@@ -195,7 +196,10 @@ static void finished(hc_handle *handle, void *context) {
     begun *b = context;
     char room[HC_GATE_TEXT];
     hc_piece *piece = handle->request.ntensors ? &handle->pieces[0] : NULL;
-    hc_gate_result result = {.status = handle->status, .text = "", .value = handle->value};
+    hc_gate_result result = {.status = handle->status,
+                             .text = "",
+                             .value = handle->value,
+                             .number = handle->op ? handle->op->serial : handle->position};
     if (result.status == HC_OK && piece && handle->rows)
         result.status = piece->status;
     if (result.status < 0) {

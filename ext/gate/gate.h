@@ -38,6 +38,7 @@ typedef struct hc_gate_result {
     int status;          /* HC_OK, or why there is no result */
     const char *text;    /* then: a sentence for the user; "" */
     int64_t value;       /* JOIN: the last rank to join; RECEIVE: the rank that sent it */
+    uint64_t number;     /* the entry of the set's log that agreed on it; of a message its serial number */
     const int64_t *rows; /* allgather, alltoall, gather: rows from each rank; else NULL */
     void *out;           /* what the library has allocated */
     int64_t out_rows;    /* its rows */
@@ -55,6 +56,7 @@ typedef struct hc_gate_call {
     uint8_t group;     /* 1: the tensors are agreed, fused and done together; with 1 tensor, too */
     int32_t root;      /* rank in the set; of a message the other rank, -1: any */
     uint32_t tag;      /* of a message */
+    uint32_t follows;  /* of a message that follows from an earlier one: the n of HC_P2P_FOLLOWS; 0: it follows none */
     double prescale, postscale;
     uint32_t ntensors;
     const hc_gate_tensor *tensors;

@@ -7,6 +7,7 @@
  */
 #include "xla/xla.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ int hc_xla_connect(const hc_gate *table) {
 /* ---- attributes -------------------------------------------------------------------------------------- */
 
 typedef struct options {
-    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls, trailing;
+    int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls, trailing, tells, follows,
+        back;
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;
@@ -41,7 +43,8 @@ static const struct {
              OPTION(tag, HC_FFI_SCALAR),       OPTION(source, HC_FFI_SCALAR),    OPTION(source_tag, HC_FFI_SCALAR),
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
              OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR),
-             OPTION(trailing, HC_FFI_SCALAR)};
+             OPTION(trailing, HC_FFI_SCALAR),  OPTION(tells, HC_FFI_SCALAR),     OPTION(follows, HC_FFI_SCALAR),
+             OPTION(back, HC_FFI_SCALAR)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -87,16 +90,18 @@ static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) 
  * An empty result has no buffer: XLA puts all empty values of a program at the same place, and runs steps that write to
  * the same place one after the other. `empty` has the rows of each empty result, and -1 for each other one.
  *
- * The `trailing` last arguments are no tensors: the memory of results, and what only puts the call in its place. */
+ * The `trailing` last arguments are no tensors: the memory of results, and what only puts the call in its place. Before
+ * them is the ticket of a call that `follows` another one; the last result of a call that `tells` is its own. */
 static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gate_tensor *tensors) {
     static char nothing;
-    hc_ffi_buffers arguments = frame->arguments;
-    arguments.count -= o->trailing;
+    hc_ffi_buffers arguments = frame->arguments, results = frame->results;
+    arguments.count -= o->trailing + o->follows;
+    results.count -= o->tells;
     int64_t argument = 0, result = 0;
     for (uint32_t n = 0;; n++) {
         int64_t rows = n < o->empty.count ? ((const int64_t *)o->empty.data)[n] : -1;
         const hc_ffi_buffer *in = next_buffer(&arguments, &argument);
-        const hc_ffi_buffer *out = rows < 0 ? next_buffer(&frame->results, &result) : NULL, *one = in ? in : out;
+        const hc_ffi_buffer *out = rows < 0 ? next_buffer(&results, &result) : NULL, *one = in ? in : out;
         if (!one)
             return n;
         tensors[n] = (hc_gate_tensor){.dtype = (uint8_t)dtype_of(one->dtype),
@@ -112,6 +117,22 @@ static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gat
     }
 }
 
+/* Which call it was: for a collective the entry of the log that agreed on it, in two parts, which is the same on all
+ * ranks; for a sendrecv the number of the message that went out, and of the one that came in. 0 and 0: not known. */
+typedef struct ticket {
+    uint32_t low, high;
+} ticket;
+
+#define NAME_ROOM (HC_MAX_NAME + 40)
+
+static ticket read_ticket(const hc_ffi_frame *frame, const options *o) {
+    ticket of = {0, 0};
+    if (o->follows)
+        memcpy(&of, ((const hc_ffi_buffer *)frame->arguments.buffers[frame->arguments.count - o->trailing - 1])->data,
+               sizeof of);
+    return of;
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
 /* One or two calls of the gate that end one future. */
@@ -120,6 +141,7 @@ typedef struct pending {
     void *future;
     atomic_int left;
     atomic_flag failed; /* the future has its error */
+    ticket *told;       /* the call's own; NULL: it does not tell */
 } pending;
 
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
@@ -144,6 +166,23 @@ static void end_call(pending *p, int status, const char *text) {
 }
 
 static void done(void *context, hc_gate_result *result) {
+    const pending *p = context;
+    if (p->told)
+        *p->told = (ticket){(uint32_t)result->number, (uint32_t)(result->number >> 32)};
+    end_call(context, result->status, result->text);
+}
+
+static void sent(void *context, hc_gate_result *result) {
+    const pending *p = context;
+    if (p->told)
+        p->told->low = (uint32_t)result->number;
+    end_call(context, result->status, result->text);
+}
+
+static void received(void *context, hc_gate_result *result) {
+    const pending *p = context;
+    if (p->told)
+        p->told->high = (uint32_t)result->number;
     end_call(context, result->status, result->text);
 }
 
@@ -176,11 +215,22 @@ void *hc_xla_nothing(hc_ffi_frame *frame) {
     return NULL;
 }
 
-static void begin_all(pending *p, const options *o, const hc_gate_tensor *tensors, uint32_t n) {
+/* A derivative is called after the entry of the log that agreed on its call, as in hpccoll/jax/names.py. */
+static size_t write_name(const options *o, ticket of, char room[NAME_ROOM]) {
+    size_t n = o->name.length < NAME_ROOM ? o->name.length : NAME_ROOM;
+    memcpy(room, o->name.text, n);
+    uint64_t entry = (uint64_t)of.high << 32 | of.low;
+    if (entry && n < HC_MAX_NAME)
+        n += (size_t)snprintf(room + n, NAME_ROOM - n, " (of entry %" PRIu64 ")", entry);
+    return n;
+}
+
+static void begin_all(pending *p, const options *o, ticket of, const hc_gate_tensor *tensors, uint32_t n) {
+    char name[NAME_ROOM];
     hc_gate_call call = {.size = sizeof call,
                          .set = (uint64_t)o->set,
-                         .name = o->name.text,
-                         .name_len = o->name.length,
+                         .name = name,
+                         .name_len = write_name(o, of, name),
                          .operation = (uint8_t)o->operation,
                          .reduction = (uint8_t)o->reduction,
                          .wire = (uint8_t)o->wire,
@@ -200,14 +250,19 @@ static void begin_all(pending *p, const options *o, const hc_gate_tensor *tensor
         begin(p, &call);
         return;
     }
-    hc_gate_tensor received = tensors[0];
-    received.in = NULL;
+    int back = o->back != 0;
+    hc_gate_tensor taken = tensors[0];
+    taken.in = NULL;
     hc_gate_call receive = call;
     receive.operation = HC_GATE_RECEIVE;
     receive.root = (int32_t)o->source;
     receive.tag = (uint32_t)o->source_tag;
-    receive.tensors = &received;
+    receive.follows = back ? 2 * of.low : of.high ? 2 * of.high + 1 : 0;
+    receive.tensors = &taken;
+    receive.done = received;
     call.operation = HC_GATE_SEND;
+    call.follows = back ? 2 * of.high : of.low ? 2 * of.low + 1 : 0;
+    call.done = sent;
     begin(p, &receive);
     begin(p, &call);
 }
@@ -237,7 +292,8 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     p->future = made.future;
     atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
     atomic_flag_clear(&p->failed);
-    begin_all(p, &o, tensors, read_tensors(frame, &o, tensors));
+    p->told = o.tells ? ((const hc_ffi_buffer *)frame->results.buffers[frame->results.count - 1])->data : NULL;
+    begin_all(p, &o, read_ticket(frame, &o), tensors, read_tensors(frame, &o, tensors));
     frame->future = made.future;
     if (tensors != few)
         free(tensors);

@@ -19,8 +19,8 @@ int hc_xla_connect(const hc_gate *);
 
 /* A custom call of XLA. Its attributes: name (string); operation, reduction, wire, group, root, set, tag (int64);
  * prescale, postscale (float64); splits (array of int64); of a sendrecv, whose root is where it sends to, also source
- * and source_tag; and `empty`, `calls` and `trailing`, for which see xla.c and the gate. Its buffers are in the order
- * of the tensors, its tokens anywhere. */
+ * and source_tag; and `empty`, `calls`, `trailing`, `tells`, `follows` and `back` (of a sendrecv that follows one the
+ * other way), for which see xla.c and the gate. Its buffers are in the order of the tensors, its tokens anywhere. */
 void *hc_xla_call(hc_ffi_frame *);
 void *hc_xla_nothing(hc_ffi_frame *); /* a custom call that does nothing */
 

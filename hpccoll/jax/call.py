@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +52,12 @@ class Call:
     """What a message has that this rank receives."""
     of_each: bool = False
     """Whether each rank's result of an allreduce is a value of its own, as in the transpose of a broadcast."""
-    of_place: bool = False
-    """Whether its name is its place in the source, because it was given none."""
+    tells: bool = False
+    """Whether its last result is its ticket, which says to its derivatives which call it was."""
+    follows: str = ""
+    """The name of the call of which this is a derivative, and whose ticket is its last array; "": it has none."""
+    back: bool = False
+    """Whether the messages of a sendrecv go where those of the one that it follows came from."""
 
     @property
     def code(self) -> int:
@@ -80,13 +85,9 @@ class Call:
         mean = self.reduction == _core.REDUCTIONS.index("AVERAGE")
         return self.prescale * self.postscale / (self.size if mean else 1)
 
-    def also(self, what: str, **changes: object) -> Call:
+    def also(self, what: str, **changes: Any) -> Call:
         """Make a call that follows from this one, under a name of its own."""
-        return dataclasses.replace(self, name=f"{self.name}.{what}", of_place=False, **changes)  # type: ignore[arg-type]
-
-    def numbered(self, number: int | None) -> Call:
-        """Make the call whose derivatives are those of the call of this name that ran as number `number`, if any."""
-        return self if number is None else dataclasses.replace(self, name=f"eager call {number} of {self.name}")
+        return dataclasses.replace(self, name=f"{self.name}.{what}", tells=False, **changes)
 
     def shapes(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> list[tuple[Shape, np.dtype]]:
         """Return the shapes and dtypes of the results on this rank."""

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +15,12 @@ import numpy as np
 from hpccoll import _core, compression, errors
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.default_world import current
+from hpccoll.jax import names
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
 from hpccoll.worlds import World
 
-__all__ = ["Begun", "begin", "numbers", "open_gate", "run"]
+__all__ = ["Begun", "begin", "open_gate", "run", "run_traced"]
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
 
@@ -39,39 +38,6 @@ def _world_of(call: Call) -> World:
     if world is None:
         raise errors.ShutDownError("the process set of this call has ended")
     return world
-
-
-class _Numbers(threading.local):
-    """The numbers of calls that are called after their place in the source, and ran when they were differentiated.
-
-    The ranks match such calls by their order. What is pulled back later is a derivative of one of them, and ranks pull
-    back in any order: so it is called after the number of its call. A call counts when it has succeeded, on all ranks.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, str], int] = {}
-
-    def forget(self, call: Call) -> None:
-        """Forget which call of this place ran last in this thread."""
-        self._last.pop((call.set, call.name), None)
-
-    def note(self, call: Call) -> None:
-        """Count a call that has run."""
-        if call.of_place:
-            with _counting:
-                done = _done.setdefault(_world_of(call), Counter())
-                done[call.name] += 1
-                self._last[call.set, call.name] = done[call.name]
-
-    def last(self, call: Call) -> int | None:
-        """Return the number of the call of this place that has run in this thread since forget(); None: none has."""
-        return self._last.get((call.set, call.name))
-
-
-numbers = _Numbers()
-_counting = threading.Lock()
-_done: weakref.WeakKeyDictionary[World, Counter[str]] = weakref.WeakKeyDictionary()
-"""How many calls of each place have run in a World."""
 
 
 def _host(x: Any) -> np.ndarray:
@@ -104,18 +70,29 @@ class Begun:
             return []
         return [jnp.asarray(one) for one in (result if self.call.group else [result])]
 
+    @property
+    def ticket(self) -> jax.Array:
+        """Which call it was, once it is done, as ext/xla/xla.c has it."""
+        numbers = [handle.number for handle in reversed(self.handles)]
+        if len(numbers) == 1:
+            numbers = [numbers[0] % (1 << 32), numbers[0] >> 32]
+        return jnp.asarray(np.array(numbers, np.uint32))
 
-def begin(call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = False) -> Begun:
+
+def begin(
+    call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = False, of: tuple[int, int] = (0, 0)
+) -> Begun:
     """Begin an operation, after those of the programs that were called before.
 
     :param name: None: calls match by their order
+    :param of: the ticket of the call that a sendrecv follows
     """
     wait_for_programs()
     core, given = _world_of(call).core, [_host(x) for x in arrays]
     if call.operation == "barrier":
         return Begun(call, [core.collective("barrier", None, name, None, waits)])
     if call.operation in MESSAGES:
-        return _begin_messages(core, call, given)
+        return _begin_messages(core, call, given, of)
     x: Any = given if call.group else given[0]
     wire = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}.get(call.wire)
     op, splits = Reduction(call.reduction), None if call.splits is None else list(call.splits)
@@ -125,17 +102,36 @@ def begin(call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = 
     return Begun(call, [handle])
 
 
-def _begin_messages(core: _core.Set, call: Call, given: Sequence[np.ndarray]) -> Begun:
+def _begin_messages(core: _core.Set, call: Call, given: Sequence[np.ndarray], of: tuple[int, int]) -> Begun:
     begun = Begun(call, [])
+    sent, taken = _follows(call, *of)
     if call.received is not None:
         source, tag = (call.root, call.tag) if call.operation == "recv" else (call.source, call.source_tag)
         begun.received = np.empty(*call.received)
-        begun.handles.append(core.recv(begun.received, source, tag))
+        begun.handles.append(core.recv(begun.received, source, tag, follows=taken))
     if given:
-        begun.handles.append(core.send(given[0], call.root, call.tag))
+        begun.handles.append(core.send(given[0], call.root, call.tag, follows=sent))
     return begun
+
+
+def _follows(call: Call, sent: int, came: int) -> tuple[int, int]:
+    """By which numbers a message sent and one received follow those of another call. ext/xla/xla.c has the same."""
+    if call.back:
+        return 2 * came, 2 * sent
+    return 2 * sent + 1 if sent else 0, 2 * came + 1 if came else 0
 
 
 def run(call: Call, arrays: Sequence[Any], name: str | None) -> list[jax.Array]:
     """Run an operation; return its results on this rank."""
     return begin(call, arrays, name, waits=True).wait()
+
+
+def run_traced(call: Call, arrays: Sequence[Any]) -> list[jax.Array]:
+    """Run an operation of a trace, which may follow another call or tell which call it was; return its results."""
+    low, high = 0, 0
+    if call.follows:
+        *arrays, ticket = arrays
+        low, high = (int(number) for number in np.asarray(ticket))
+    begun = begin(call, arrays, names.of_entry(call.name, low | high << 32), waits=True, of=(low, high))
+    results = begun.wait()
+    return [*results, begun.ticket] if call.tells else results

@@ -27,13 +27,14 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
     _check_devices(ctx, call)
     count_call(ctx.module_context)
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
+    arrays = len(operands) - bool(call.follows)
     types = [ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype)) for aval in placed]
     tokens = [ctx.tokens_in.get(ORDERED)] if call.ordered else []
     made = steps.step(
         _xla.CALL,
         [*tokens, *operands],
         [*(token.type for token in tokens), *types],
-        _in_place(operands, ctx.avals_in) if call.in_place else {},
+        _in_place(operands[:arrays], ctx.avals_in[:arrays]) if call.in_place else {},
         _attributes(call) | ({} if call.ordered else _empty(ctx.avals_out)),
     )
     if not call.ordered:
@@ -107,6 +108,13 @@ def _attributes(call: Call) -> dict[str, Any]:
     attributes["name"] = ir.StringAttr.get(call.name)
     attributes["prescale"] = ir.FloatAttr.get(float64, call.prescale)
     attributes["postscale"] = ir.FloatAttr.get(float64, call.postscale)
+    if call.tells:
+        attributes["tells"] = steps.number(1)
+    if call.follows:
+        attributes["follows"] = steps.number(1)
+        attributes["of"] = ir.StringAttr.get(call.follows)
+    if call.back:
+        attributes["back"] = steps.number(1)
     if call.splits is not None:
         attributes["splits"] = ir.DenseI64ArrayAttr.get(list(call.splits))
     return attributes

@@ -20,11 +20,11 @@ from hpccoll import errors
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.jax.internals import EvalTrace, trace_ctx
 
-__all__ = ["checked", "in_trace", "repeated", "tracing", "unnamed"]
+__all__ = ["checked", "in_trace", "of_entry", "repeated", "tracing", "unnamed"]
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 UNNAMED = "unnamed call "
-_REPEATED = re.compile(r" \(call \d+\)$")
+_REPEATED = re.compile(r" \((call|of entry) \d+\)$")
 
 
 def tracing(arrays: Any) -> bool:
@@ -43,8 +43,8 @@ def checked(name: str | None) -> str | None:
         )
     if name is not None and _REPEATED.search(name):
         raise errors.InvalidArgumentError(
-            f"name is {name!r}: a name does not end with ' (call 2)' or the like, which a program adds to the names of "
-            "repeated calls"
+            f"name is {name!r}: a name does not end with ' (call 2)' or ' (of entry 2)', which repeated calls and "
+            "derivatives get"
         )
     return name
 
@@ -67,6 +67,14 @@ def unnamed(operation: str, process_set: ProcessSet) -> str | None:
 def repeated(name: str, count: int) -> str:
     """Return the name of the call number `count`, from 1, that a program has under this name."""
     return name if count == 1 else f"{name} (call {count})"
+
+
+def of_entry(name: str, entry: int) -> str:
+    """Return the name of a derivative whose call was agreed on in an entry of the log; 0: it is not known.
+
+    A derivative that runs outside of the program of its call runs when the rank pulls back, in an order of its own.
+    """
+    return f"{name} (of entry {entry})" if entry else name
 
 
 def _place() -> str:

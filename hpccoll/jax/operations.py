@@ -71,7 +71,7 @@ def _run(call: Call, name: str | None, *xs: Any) -> list[Any]:
     names.checked(name)
     if not names.tracing(xs):
         return eager.run(call, xs, name)
-    return bind(dataclasses.replace(call, name=names.in_trace(call.operation, name), of_place=name is None), *xs)
+    return bind(dataclasses.replace(call, name=names.in_trace(call.operation, name)), *xs)
 
 
 def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]:

@@ -8,6 +8,7 @@ between the ranks: the transpose of an allgather is a reducescatter, and so on. 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,16 +37,22 @@ def bind(call: Call, *arrays: Any) -> list[Any]:
     return results
 
 
+def _split(operands: Sequence[Any], call: Call) -> tuple[list[Any], list[Any]]:
+    """Return the arrays, and the ticket of the call that this one follows, if it does."""
+    arrays = len(operands) - bool(call.follows)
+    return list(operands[:arrays]), list(operands[arrays:])
+
+
 @operation.def_impl
 def _evaluate(*arrays: Any, call: Call) -> list[Any]:
-    results = eager.run(call, arrays, call.name)
-    eager.numbers.note(call)
-    return results
+    return eager.run_traced(call, arrays)
 
 
 @operation.def_effectful_abstract_eval
 def _abstract(*avals: Any, call: Call) -> tuple[list[ShapedArray], set[Any]]:
-    shapes = call.shapes([aval.shape for aval in avals], [np.dtype(aval.dtype) for aval in avals])
+    arrays, _ = _split(avals, call)
+    shapes = call.shapes([aval.shape for aval in arrays], [np.dtype(aval.dtype) for aval in arrays])
+    shapes += [((2,), np.dtype(np.uint32))] if call.tells else []
     return [ShapedArray(shape, dtype) for shape, dtype in shapes], {ORDERED if call.ordered else UNORDERED}
 
 
@@ -58,13 +65,17 @@ register_lowering(operation, lowering.refuse_platform)
 
 def _batch(arrays: Sequence[Any], dims: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
     """Rows stay in front where rows mean something; elsewhere the new dimension is one like the others."""
+    arrays, ticket = _split(arrays, call)
+    if ticket and dims[-1] is not None:
+        ticket = [jnp.take(ticket[0], 0, dims[-1])]  # all have the same
+    own = [None] if call.tells else []
     if call.elementwise:
-        results = bind(call, *arrays)
-        return results, list(dims) if results else []
+        results = bind(call, *arrays, *ticket)
+        return results, [*(dims[: len(arrays)] if len(results) > len(own) else ()), *own]
     at = 0 if call.operation in ("send", "sendrecv") else 1
     moved = jnp.moveaxis(arrays[0], dims[0], at)
-    results = bind(call.batched(moved.shape[at]), moved)
-    return results, [at] * len(results)
+    results = bind(call.batched(moved.shape[at]), moved, *ticket)
+    return results, [at] * (len(results) - len(own)) + own
 
 
 batching.primitive_batchers[operation] = _batch
@@ -83,13 +94,19 @@ def _refuse(call: Call) -> None:
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
-    eager.numbers.forget(call)
-    results = bind(call, *primals)
-    if not any(jnp.issubdtype(primal.dtype, jnp.inexact) for primal in primals):
-        return results, [ad.Zero(ShapedArray(result.shape, result.dtype).to_tangent_aval()) for result in results]
+    arrays, _ = _split(primals, call)
+    if not any(jnp.issubdtype(array.dtype, jnp.inexact) for array in arrays):
+        results = bind(call, *primals)
+        return results, [_no_tangent(result) for result in results]
+    *results, ticket = bind(dataclasses.replace(call, tells=True), *primals)
     _refuse(call)
-    whole = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    return results, bind(call.numbered(eager.numbers.last(call)).also("tangent"), *whole)
+    whole = [ad.instantiate_zeros(tangent) for tangent in tangents[: len(arrays)]]
+    pushed = bind(call.also("tangent", follows=call.name, back=False), *whole, ticket)
+    return ([*results, ticket], [*pushed, _no_tangent(ticket)]) if call.tells else (results, pushed)
+
+
+def _no_tangent(result: Any) -> Any:
+    return ad.Zero(ShapedArray(result.shape, result.dtype).to_tangent_aval())
 
 
 ad.primitive_jvps[operation] = _jvp
@@ -99,49 +116,50 @@ def _scaled(x: Any, factor: float) -> Any:
     return x if factor == 1.0 else x * jnp.asarray(factor, x.dtype)
 
 
-def _to_allreduce(ct: Any, call: Call, shape: Any) -> Any:
+def _to_allreduce(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     del shape
-    return bind(call.also("transpose"), ct)[0] if call.of_each else _scaled(ct, call.factor)
+    return bind(call.also("transpose"), ct, *ticket)[0] if call.of_each else _scaled(ct, call.factor)
 
 
-def _total(ct: Any, call: Call) -> Any:
+def _total(ct: Any, call: Call, ticket: list[Any]) -> Any:
     """The sum over the ranks, of which each keeps a part. As a linear map between the ranks it is its own transpose."""
     whole = call.also("transpose", operation="allreduce", reduction=_SUM, root=-1, rows=None, of_each=True)
-    return bind(whole, ct)[0]
+    return bind(whole, ct, *ticket)[0]
 
 
-def _to_broadcast(ct: Any, call: Call, shape: Any) -> Any:
+def _to_broadcast(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     del shape
     # each rank takes its part with the same steps: else one whose part is empty would not differentiate the sum again
-    return jnp.where(call.rank == call.root, _total(ct, call), jnp.zeros_like(ct))
+    return jnp.where(call.rank == call.root, _total(ct, call, ticket), jnp.zeros_like(ct))
 
 
-def _to_allgather(ct: Any, call: Call, shape: Any) -> Any:
+def _to_allgather(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     if call.rows is None:
-        return bind(call.also("transpose", operation="reducescatter", reduction=_SUM), ct)[0]
-    total = _total(ct, call)
+        return bind(call.also("transpose", operation="reducescatter", reduction=_SUM), ct, *ticket)[0]
+    total = _total(ct, call, ticket)
     begin = sum(call.rows[: call.rank])
     return total[begin : begin + shape[0]]
 
 
-def _to_reducescatter(ct: Any, call: Call, shape: Any) -> Any:
+def _to_reducescatter(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     rows = tuple(shape[0] // call.size + (r < shape[0] % call.size) for r in range(call.size))
     plain = {"reduction": _SUM, "prescale": 1.0, "postscale": 1.0, "wire": _core.WIRE_SAME}
-    gathered = bind(call.also("transpose", operation="allgather", rows=rows, **plain), ct)[0]
+    gathered = bind(call.also("transpose", operation="allgather", rows=rows, **plain), ct, *ticket)[0]
     return _scaled(gathered, call.factor)
 
 
-def _to_alltoall(ct: Any, call: Call, shape: Any) -> Any:
+def _to_alltoall(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     del shape
-    return bind(call.also("transpose", splits=call.rows, rows=call.splits), ct)[0]
+    return bind(call.also("transpose", splits=call.rows, rows=call.splits), ct, *ticket)[0]
 
 
-def _to_sendrecv(ct: Any, call: Call, shape: Any) -> Any:
+def _to_sendrecv(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     back = {"root": call.source, "source": call.root, "tag": call.source_tag, "source_tag": call.tag}
-    return bind(call.also("transpose", received=(tuple(shape), np.dtype(ct.dtype)), **back), ct)[0]
+    received = tuple(shape), np.dtype(ct.dtype)
+    return bind(call.also("transpose", received=received, back=not call.back, **back), ct, *ticket)[0]
 
 
-_TRANSPOSES: dict[str, Callable[[Any, Call, Any], Any]] = {
+_TRANSPOSES: dict[str, Callable[[Any, Call, Any, list[Any]], Any]] = {
     "allreduce": _to_allreduce,
     "broadcast": _to_broadcast,
     "allgather": _to_allgather,
@@ -154,10 +172,12 @@ _TRANSPOSES: dict[str, Callable[[Any, Call, Any], Any]] = {
 def _transpose(cts: Sequence[Any], *operands: Any, call: Call) -> list[Any]:
     _refuse(call)
     rule = _TRANSPOSES[call.operation]
-    return [
-        rule(ad.instantiate_zeros(ct), call, operand.aval.shape) if ad.is_undefined_primal(operand) else None
-        for ct, operand in zip(cts, operands, strict=True)
+    arrays, ticket = _split(operands, call)
+    found = [
+        rule(ad.instantiate_zeros(ct), call, array.aval.shape, ticket) if ad.is_undefined_primal(array) else None
+        for ct, array in zip(cts, arrays, strict=False)  # the last result may be a ticket
     ]
+    return [*found, *([None] * len(ticket))]
 
 
 ad.primitive_transposes[operation] = _transpose

@@ -59,7 +59,7 @@ def test_what_is_pulled_back_belongs_to_its_call(operation):
     rank, size = hvd.rank(), hvd.size()
     call, x = gradient_table.calls(hvd)[operation], jnp.arange(1.0, size + 1)
     batched = [lambda x: jax.vmap(call)(x[None])[0]] if operation == "allgather" else []
-    for function in (call, *batched):
+    for function in (call, jax.checkpoint(call), *batched):
         pairs = [jax.vjp(function, x) for _ in range(2)]
         weights = [gradient_table.weights(rank, len(result)) * 10**i for i, (result, _) in enumerate(pairs)]
         backs = [
@@ -71,12 +71,91 @@ def test_what_is_pulled_back_belongs_to_its_call(operation):
             np.testing.assert_allclose(gradient, 10**i * expected, rtol=1e-6)
 
 
+def right_and_left():
+    rank, size = hvd.rank(), hvd.size()
+    return (rank + 1) % size, (rank - 1) % size
+
+
+def with_one_name_or_tag():
+    """Functions of which each call has the same name, or tag, and the derivative of the sum of what each returns.
+
+    Rank k weights its result with k + 1.
+    """
+    rank, size = hvd.rank(), hvd.size()
+    right, left = right_and_left()
+    of_all, to_right = size * (size + 1) / 2, right + 1.0
+    return {
+        "name": (lambda x: hvd.allgather(x, name="pulled back"), of_all),
+        "name of a broadcast": (lambda x: hvd.broadcast(x, 0, name="pulled back"), of_all if rank == 0 else 0.0),
+        "tag": (lambda x: hvd.sendrecv(x, right, left), to_right),
+        "tags": (lambda x: hvd.sendrecv(2 * x, right, left, tag=3), 2 * to_right),
+        "tag in a checkpoint": (jax.checkpoint(lambda x: hvd.sendrecv(x, right, left)), to_right),
+        "tag in a batch": (lambda x: jax.vmap(lambda x: hvd.sendrecv(x, right, left))(x[None]), to_right),
+    }
+
+
+def pulled_back(function, x):
+    """Two pullbacks of a function, for a loss and ten times that."""
+
+    def scaled(factor):
+        result, back = jax.vjp(function, x)
+        return lambda: back(jnp.ones_like(result) * factor * (hvd.rank() + 1))[0]
+
+    return [scaled(1.0), scaled(10.0)]
+
+
+def test_what_is_pulled_back_belongs_to_its_call_of_one_name_or_tag():
+    for kind, (function, derivative) in with_one_name_or_tag().items():
+        for i, gradient in enumerate(in_own_order(pulled_back(function, jnp.ones(3)))):
+            np.testing.assert_allclose(gradient, 10**i * derivative, rtol=1e-6, err_msg=kind)
+
+
+def test_what_one_rank_pulls_back_in_programs_belongs_to_its_call():
+    """XLA runs the programs of rank 0 one after another; the other ranks have threads, the second call first."""
+    for kind, (function, derivative) in with_one_name_or_tag().items():
+        own = jax.jit(function) if hvd.rank() == 0 else function
+        backs = pulled_back(own, jnp.ones(3))
+        with ThreadPoolExecutor(2) as threads:
+            second = threads.submit(backs[1]) if hvd.rank() else None
+            found = [backs[0](), second.result() if second else backs[1]()]
+        for i, gradient in enumerate(found):
+            np.testing.assert_allclose(gradient, 10**i * derivative, rtol=1e-6, err_msg=kind)
+
+
+def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
+    """The first derivative is 3 s x ** 2, as below; it is differentiated twice, once for ten times as much."""
+    rank, size = hvd.rank(), hvd.size()
+    s, right = size * (size + 1) / 2, right_and_left()[0]
+    calls = {
+        "allgather": (lambda x: hvd.allgather(x, name="twice"), s),
+        "sendrecv": (lambda x: hvd.sendrecv(x, *right_and_left()), right + 1),
+    }
+    for kind, (call, weight) in calls.items():
+        first = jax.grad(lambda x, call=call: ((rank + 1) * call(x) ** 3).sum())
+        pairs = [jax.vjp(first, jnp.arange(1.0, 3.0)) for _ in range(2)]
+        backs = [lambda back=back, i=i: back(jnp.full(2, 10.0**i))[0] for i, (_, back) in enumerate(pairs)]
+        for i, gradient in enumerate(in_own_order(backs)):
+            np.testing.assert_allclose(gradient, 10**i * 6 * weight * np.arange(1.0, 3.0), rtol=1e-6, err_msg=kind)
+
+
+def test_messages_of_a_derivative_meet_no_other_receive():
+    right, left = right_and_left()
+    _, back = jax.vjp(lambda x: hvd.sendrecv(x, right, left), jnp.ones(3))
+    plain = np.zeros(3, np.float32)
+    handle = hpccoll.recv_async(plain, right)  # of any tag
+    np.testing.assert_array_equal(back(jnp.full(3, hvd.rank() + 1.0))[0], right + 1.0)
+    hpccoll.send(np.full(3, 7, np.float32), left)
+    handle.wait()
+    np.testing.assert_array_equal(plain, 7)
+
+
 def test_what_is_pushed_forward_belongs_to_its_call():
     """Each rank's tangent is its rank + 1, and ten times that: the sum over the ranks, and that of the root."""
     rank, size, x = hvd.rank(), hvd.size(), jnp.ones(3)
     sums = (lambda x: hvd.allreduce(x, hvd.Sum), size * (size + 1) / 2)
     roots = (lambda x: hvd.broadcast(x, 0), 1.0)
-    for call, expected in (sums, roots):
+    neighbours = (lambda x: hvd.sendrecv(x, *right_and_left()), right_and_left()[1] + 1.0)
+    for call, expected in (sums, roots, neighbours):
         pushed = [jax.linearize(call, x)[1] for _ in range(2)]
         tangents = [lambda push=push, i=i: push(x * (rank + 1) * 10**i) for i, push in enumerate(pushed)]
         for i, tangent in enumerate(in_own_order(tangents)):

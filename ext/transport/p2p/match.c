@@ -27,6 +27,7 @@ static void describe(hc_p2p_op *receive, int32_t peer, const hc__p2p_header *hea
     receive->tag = header->tag;
     receive->received = header->bytes;
     receive->came = header->type;
+    receive->serial = header->to;
 }
 
 /* Describes the message in the receive; OK, or the status if the receive cannot take it. */

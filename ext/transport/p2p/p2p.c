@@ -100,6 +100,7 @@ static int begin_send(hc_p2p *p2p, hc_p2p_op *send) {
                              .set = send->set,
                              .tag = send->tag,
                              .context = send->context,
+                             .to = send->serial,
                              .bytes = send->bytes,
                              .type = send->type};
     uint64_t cost = eager_cost(p2p, send);
@@ -114,6 +115,8 @@ static int is_behind(const hc__p2p_queue *queue, const hc_p2p_op *send) {
 }
 
 static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
+    p2p->serials = p2p->serials < HC_P2P_SERIAL_MAX ? p2p->serials + 1 : 1;
+    send->serial = p2p->serials;
     int started = is_behind(&p2p->held, send) ? 0 : begin_send(p2p, send);
     if (started == 0)
         hc__p2p_queue_add(&p2p->held, send);

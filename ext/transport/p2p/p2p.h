@@ -21,8 +21,12 @@ enum hc_p2p_flag {                        /* of a receive */
                    HC_P2P_EXACT = 8,      /* a shorter message is an error, too */
                    HC_P2P_ALLOCATES = 16, /* takes any size: `data` becomes new memory from malloc() */
 };
-enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY }; /* messages of one never match receives of the other */
-#define HC_P2P_EAGER_MAX ((size_t)8 << 10)           /* bytes of the largest eager message */
+/* Messages of one context never match receives of another. FOLLOWS + n: a message that follows from an earlier one, as a
+ * derivative does. n is twice the serial number of that message where its receiver sends now, and one more where its
+ * sender does. */
+enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY, HC_P2P_FOLLOWS };
+#define HC_P2P_SERIAL_MAX ((UINT32_MAX - HC_P2P_FOLLOWS - 1) / 2)
+#define HC_P2P_EAGER_MAX ((size_t)8 << 10) /* bytes of the largest eager message */
 #define HC_NO_PEER (-2) /* MPI_PROC_NULL; the caller handles it: never pass it to hc_p2p_post() */
 
 /* A send or a receive, in the caller's memory. The point-to-point layer owns it from hc_p2p_post() until hc_p2p_done()
@@ -30,7 +34,7 @@ enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY }; /* messages of one never ma
 struct hc_p2p_op {
     uint8_t receives;
     uint8_t flags;     /* enum hc_p2p_flag */
-    uint8_t context;   /* enum hc_p2p_context */
+    uint32_t context;  /* enum hc_p2p_context */
     uint32_t set, tag; /* set: hc_set_wire() */
     int32_t peer;      /* World rank; HC_ANY_PEER in a receive becomes the sender */
     void *data;        /* a send reads it, a receive writes it */
@@ -44,6 +48,7 @@ struct hc_p2p_op {
     int status;
     uint64_t received; /* receive: bytes of the message */
     uint64_t came;     /* receive: type of the message */
+    uint32_t serial;   /* number of the message, from 1: at its sender, among all that it has sent */
 
     /* for the point-to-point layer */
     hc_p2p_op *next;

@@ -32,8 +32,10 @@ typedef struct hc__p2p_header {
     uint8_t mark, kind;
     uint16_t cell;
     uint32_t set, tag;
-    uint32_t to, from; /* the operation's number on the reader of this header, on its writer */
-    uint32_t context;  /* enum hc_p2p_context */
+    /* Numbers of the operation: on the reader of this header, on its writer. In the first header of a message (EAGER,
+     * IN_CELL, RTS) `to` is its serial number. */
+    uint32_t to, from;
+    uint32_t context; /* enum hc_p2p_context */
     uint64_t bytes;
     uint64_t type; /* hc_p2p_name_type() */
 } hc__p2p_header;
@@ -67,7 +69,7 @@ struct hc_p2p {
     hc_net *net;
     hc_control *control;
     int32_t *local_of, rank, size, local, local_size;
-    uint32_t numbers;
+    uint32_t numbers, serials;
     uint8_t abandoned, holds;
     hc__p2p_credit *credits; /* by World rank */
     hc__p2p_unexpected *unexpected, **last_unexpected;
