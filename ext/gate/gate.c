@@ -153,6 +153,7 @@ static hc_handle *new_message(const hc_gate_call *call, const hc_gate_place *pla
     int receives = call->operation == HC_GATE_RECEIVE;
     const void *data = !bytes ? nowhere : receives ? tensor->out : tensor->in;
     hc_p2p_op op = {.receives = (uint8_t)receives,
+                    .flags = receives && call->any_tag ? HC_P2P_ANY_TAG : 0,
                     .peer = call->root < 0 ? HC_ANY_PEER : place->members[call->root],
                     .tag = call->tag,
                     .context = call->follows ? HC_P2P_FOLLOWS + call->follows : HC_P2P_USER,

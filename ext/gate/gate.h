@@ -55,6 +55,7 @@ typedef struct hc_gate_call {
     uint8_t wire;      /* HC_WIRE_SAME, HC_FLOAT16 or HC_BFLOAT16 */
     uint8_t group;     /* 1: the tensors are agreed, fused and done together; with 1 tensor, too */
     int32_t root;      /* rank in the set; of a message the other rank, -1: any */
+    uint8_t any_tag;   /* 1: of a receive: it takes a message with any tag */
     uint32_t tag;      /* of a message */
     uint32_t follows;  /* of a message that follows from an earlier one: the n of HC_P2P_FOLLOWS; 0: it follows none */
     double prescale, postscale;

@@ -236,6 +236,7 @@ static void begin_all(pending *p, const options *o, ticket of, const hc_gate_ten
                          .wire = (uint8_t)o->wire,
                          .group = (uint8_t)o->group,
                          .root = (int32_t)o->root,
+                         .any_tag = o->tag < 0,
                          .tag = (uint32_t)o->tag,
                          .prescale = o->prescale,
                          .postscale = o->postscale,

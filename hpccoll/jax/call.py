@@ -46,6 +46,7 @@ class Call:
     rows: tuple[int, ...] | None = None
     """Rows from each rank, if they differ."""
     tag: int = 0
+    """The tag of a message; ANY_TAG: of a receive that takes any."""
     source: int = -1
     source_tag: int = 0
     received: tuple[Shape, np.dtype] | None = None

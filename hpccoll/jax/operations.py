@@ -33,6 +33,7 @@ from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import array, checked_reduction, wire_of
 from hpccoll.jax.primitive import bind
+from hpccoll.p2p import ANY_TAG
 
 __all__ = [
     "Compression", "allgather", "allreduce", "allreduce_call", "alltoall", "barrier", "broadcast", "exscan", "gather",
@@ -417,19 +418,20 @@ def send(x: Any, dest: int, *, tag: int = 0, process_set: ProcessSet = global_pr
     _run(_call("send", process_set, root=_root(process_set, dest), tag=_tag(tag)), None, array(x))
 
 
-def recv(like: Any, source: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> Any:
+def recv(like: Any, source: int, *, tag: int = ANY_TAG, process_set: ProcessSet = global_process_set) -> Any:
     """Receive an array from one rank. In a trace it keeps its place among messages and barriers.
 
     :param like: an array, or a jax.ShapeDtypeStruct, with the shape and dtype of what comes
     :param source: global rank
-    :param tag: tells messages between two ranks apart
+    :param tag: messages with this tag are received; default: with any, in the order in which they were sent
     :param process_set: both ranks are in it
     :returns: the array
     """
     if not hasattr(like, "shape") or not hasattr(like, "dtype"):
         raise errors.InvalidArgumentError(f"like is {like!r}: an array, or a jax.ShapeDtypeStruct")
     received = (tuple(like.shape), np.dtype(like.dtype))
-    call = _call("recv", process_set, root=_root(process_set, source), tag=_tag(tag), received=received)
+    number = tag if tag == ANY_TAG else _tag(tag)
+    call = _call("recv", process_set, root=_root(process_set, source), tag=number, received=received)
     return _run(call, None)[0]
 
 

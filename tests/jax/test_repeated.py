@@ -252,6 +252,24 @@ def test_messages_in_loops_and_their_derivatives_keep_their_order():
     np.testing.assert_allclose(again(jnp.ones(3)), np.cos(1) * (right + 1), rtol=1e-6)
 
 
+def test_a_receive_takes_any_tag_unless_told_in_the_order_of_the_sends():
+    right, left = neighbours()
+    tags = 5, 3, 3, 9
+
+    def program(x):
+        if hvd.size() == 1:
+            return [x * factor for factor in (1, 2, 3, 4)]
+        for factor, tag in enumerate(tags, 1):
+            hvd.send(x * factor, right, tag=tag)
+        third = hvd.recv(x, left, tag=3)  # of the second send
+        first, second, fourth = (hvd.recv(late(x, factor == hvd.rank()), left) for factor in range(3))
+        return first, third, second, fourth
+
+    for function in (program, jax.jit(program)):
+        for value, factor in zip(function(jnp.ones(3)), (1, 2, 3, 4), strict=True):
+            np.testing.assert_array_equal(value, factor)
+
+
 def test_what_one_rank_does_not_use_happens_all_the_same():
     right, left = neighbours()
     mine = hvd.rank() == 0
