@@ -19,7 +19,7 @@ try:
     from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
     from tensorflow.python.eager.record import could_possibly_record
     from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
-    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext, InXlaContext
 
     _ = AutomaticControlDependencies.run_independently
 except (ImportError, AttributeError) as error:
@@ -29,8 +29,8 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
-    "OLDEST", "XLA_LIBRARY", "XLA_TABLE", "could_possibly_record", "in_xla", "independent_of", "unconverted",
-    "xla_call_module",
+    "OLDEST", "XLA_LIBRARY", "XLA_TABLE", "begins_xla", "could_possibly_record", "in_xla", "independent_of",
+    "unconverted", "xla_call_module",
 ]  # fmt: skip
 
 
@@ -41,6 +41,11 @@ XLA_LIBRARY, XLA_TABLE = "libtensorflow_cc.so.2", "_ZN3xla3ffi12GetXlaFfiApiEv"
 def in_xla(graph: Any) -> bool:
     """Say whether XLA compiles a graph, or one that it is a part of."""
     return bool(GraphOrParentsInXlaContext(graph))
+
+
+def begins_xla(graph: Any) -> bool:
+    """Say whether a graph is the whole of what XLA compiles, which only the graph around it says while it is traced."""
+    return bool(InXlaContext(graph.outer_graph))
 
 
 unconverted = tf.autograph.experimental.do_not_convert

@@ -15,7 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import _core, errors
-from hpccoll.tensorflow.internals import XLA_LIBRARY, XLA_TABLE, in_xla, xla_call_module
+from hpccoll.tensorflow.internals import XLA_LIBRARY, XLA_TABLE, in_xla, independent_of, xla_call_module
+from hpccoll.tensorflow.levels import finish, has_levels
 from hpccoll.tensorflow.retraced import prepare
 
 __all__ = ["call", "check_can_compile", "compiles", "problem"]
@@ -29,6 +30,8 @@ _CAN = ("allreduce", "broadcast")
 _MODULE_VERSION = 9
 """The rules by which TensorFlow reads the module of an XlaCallModule have a version."""
 
+_TICKET = tf.TensorSpec([1], tf.uint8)
+"""Like a byte that is there when something else is."""
 _graphs: weakref.WeakSet[Any] = weakref.WeakSet()
 """Those that begin with steps that do nothing."""
 
@@ -76,42 +79,115 @@ def call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any]) 
                 f"{name}: the shape {tensor.shape} is not known when the program is traced, and XLA compiles for one "
                 "shape: trace it with tensors, without an input_signature, or use jit_compile=False"
             )
+    placed = [i for i, tensor in enumerate(tensors) if 0 not in tensor.shape]
+    if not placed or not has_levels():
+        return _put(_call(operation, tensors, attributes, in_steps=False), tensors, tensors)
+    *made, own = _put(_call(operation, tensors, attributes, in_steps=True), tensors, [*tensors, _TICKET])
+    last, others = finish(own, lambda ready: _finished([made[i] for i in placed], own, ready)[0].op)
+    _run_independently(own.op, last, *others)
+    for i, result in zip(placed, last.outputs, strict=True):
+        made[i] = result
+    return made
+
+
+def _put(module: str, tensors: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """Put a module into the current graph; return its results, which are like these."""
     made: Any = xla_call_module(
         args=list(tensors),
         version=_MODULE_VERSION,
-        module=_module(operation, tensors, attributes),
-        Sout=[tensor.shape for tensor in tensors],
-        Tout=[tensor.dtype for tensor in tensors],
+        module=module,
+        Sout=[result.shape for result in results],
+        Tout=[result.dtype for result in results],
         platforms=["CPU"],
     )
     return list(made)
 
 
+def _run_independently(*operations: Any) -> None:
+    """Let these run in any order, and all of them, though they have effects."""
+    dependencies = independent_of(tf.compat.v1.get_default_graph())
+    for op in operations if dependencies is not None else ():
+        dependencies.run_independently(op)
+
+
 # ---- StableHLO -------------------------------------------------------------------------------------------
 
 
-def _module(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> str:
+def _call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any], in_steps: bool) -> str:
+    """Return the module of an operation. With `in_steps` its last result is there when its tensors are.
+
+    A result lies where its tensor lies: else XLA may put it where another operation's tensor lay, and would run the one
+    after the other.
+    """
     from hpccoll import _xla
 
-    types = [_type(tensor) for tensor in tensors]
-    names = [f"%x{i}" for i in range(len(types))]
+    names = [f"%x{i}" for i in range(len(tensors))]
     placed = [i for i, tensor in enumerate(tensors) if 0 not in tensor.shape]
-    values = {i: f"%y#{place}" if len(placed) > 1 else "%y" for place, i in enumerate(placed)}
-    aliases = ", ".join(_alias(place, i, len(placed)) for place, i in enumerate(placed))
-    given, made = (f"({', '.join(kinds)})" for kinds in (types, [types[i] for i in placed]))
-    layouts, of_results = (", ".join(map(_row_major, some)) for some in (tensors, [tensors[i] for i in placed]))
-    called = {0: "", 1: "%y = "}.get(len(placed), f"%y:{len(placed)} = ")
+    given = [tensors[i] for i in placed]
+    at = {i: place for place, i in enumerate(placed)}
+    text = _steps(_xla)
+    of_call = _attributes(operation, tensors, attributes)
+    behind: list[tuple[str, Any]] = []
+    if in_steps:
+        in_place = [(place, 1 + place) for place in range(len(placed))]
+        operands = list(zip([names[i] for i in placed], given, strict=True))
+        text += _custom_call(_xla.NOTHING, operands, [_TICKET, *given], in_place, "", "%r")
+        behind = [("%r#0", _TICKET)]
+        of_call += ", trailing = 1 : i64"
+    operands = [(f"%r#{1 + at[i]}" if behind and i in at else name, tensors[i]) for i, name in enumerate(names)]
+    in_place = list(at.items())
+    text += _custom_call(_xla.CALL, [*operands, *behind], given, in_place, of_call, "%y")
+    results = [(_result("%y", at[i], len(placed)) if i in at else name) for i, name in enumerate(names)]
+    return _main(names, tensors, text, [*results, *(name for name, _ in behind)], [*tensors, *(t for _, t in behind)])
+
+
+def _finished(results: Sequence[Any], own: Any, ready: Any) -> list[Any]:
+    """Put the last step of an operation into the graph, behind `ready`; return what may be used."""
+    from hpccoll import _xla
+
+    operands = [*results, own, ready]
+    names = [f"%x{i}" for i in range(len(operands))]
+    in_place = [(i, i) for i in range(len(results))]
+    text = _custom_call(_xla.NOTHING, list(zip(names, operands, strict=True)), results, in_place, "", "%y")
+    values = [_result("%y", i, len(results)) for i in range(len(results))]
+    return _put(_main(names, operands, text, values, results), operands, results)
+
+
+def _main(
+    names: Sequence[str], tensors: Sequence[Any], text: str, values: Sequence[str], results: Sequence[Any]
+) -> str:
+    arguments = ", ".join(f"{name}: {_type(tensor)}" for name, tensor in zip(names, tensors, strict=True))
+    types = ", ".join(map(_type, results))
     return f"""module {{
-  func.func public @main({", ".join(f"{n}: {t}" for n, t in zip(names, types, strict=True))}) -> {given} {{
-    {_steps(_xla)}
-    {called}"stablehlo.custom_call"({", ".join(names)}) {{
-      call_target_name = "{_xla.CALL}", api_version = 4 : i32, has_side_effect = true,
-      backend_config = {{{_attributes(operation, tensors, attributes)}}},
-      operand_layouts = [{layouts}], result_layouts = [{of_results}], output_operand_aliases = [{aliases}]
-    }} : {given} -> {made}
-    return {", ".join(values.get(i, name) for i, name in enumerate(names))} : {", ".join(types)}
+  func.func public @main({arguments}) -> ({types}) {{{text}
+    return {", ".join(values)} : {types}
   }}
 }}"""
+
+
+def _result(name: str, place: int, count: int) -> str:
+    return f"{name}#{place}" if count > 1 else name
+
+
+def _custom_call(
+    target: str, operands: Sequence[tuple[str, Any]], results: Sequence[Any], in_place: Sequence[tuple[int, int]],
+    attributes: str, name: str,
+) -> str:  # fmt: skip
+    """Return the text of a custom call.
+
+    :param operands: for each its name and a tensor like it
+    :param in_place: which operand has the memory of which result
+    :param name: of the results
+    """
+    given, made = (f"({', '.join(map(_type, some))})" for some in ([tensor for _, tensor in operands], results))
+    layouts, of_results = (", ".join(map(_row_major, some)) for some in ([tensor for _, tensor in operands], results))
+    aliases = ", ".join(_alias(result, operand, len(results)) for operand, result in in_place)
+    called = {0: "", 1: f"{name} = "}.get(len(results), f"{name}:{len(results)} = ")
+    return f"""
+    {called}"stablehlo.custom_call"({", ".join(operand for operand, _ in operands)}) {{
+      call_target_name = "{target}", api_version = 4 : i32, has_side_effect = true, backend_config = {{{attributes}}},
+      operand_layouts = [{layouts}], result_layouts = [{of_results}], output_operand_aliases = [{aliases}]
+    }} : {given} -> {made}"""
 
 
 def _type(tensor: Any) -> str:
@@ -124,10 +200,7 @@ def _row_major(tensor: Any) -> str:
 
 
 def _alias(place: int, operand: int, count: int) -> str:
-    """Say that a result lies where its tensor lies.
-
-    Else XLA may put it where another operation's tensor lay, and would run the one after the other.
-    """
+    """Say that a result lies where an operand lies."""
     at = [place] if count > 1 else []
     return (
         f"#stablehlo.output_operand_alias<output_tuple_indices = {at}, operand_index = {operand}, "
@@ -158,4 +231,5 @@ def _steps(_xla: Any) -> str:
         f'"stablehlo.custom_call"() {{call_target_name = "{_xla.NOTHING}", api_version = 4 : i32, '
         f"has_side_effect = true, backend_config = {{}}}} : () ->"
     )
-    return "\n    ".join([f"%large = {step} tensor<{_xla.LARGE_BYTES}xui8>", *[f"{step} ()"] * (_xla.MANY_STEPS - 1)])
+    steps = [f"%large = {step} tensor<{_xla.LARGE_BYTES}xui8>", *[f"{step} ()"] * (_xla.MANY_STEPS - 1)]
+    return "".join(f"\n    {one}" for one in steps)
