@@ -22,12 +22,12 @@ enum hc_p2p_flag {                        /* of a receive */
                    HC_P2P_ALLOCATES = 16, /* takes any size: `data` becomes new memory from malloc() */
 };
 /* Messages of one context never match receives of another. FOLLOWS + n: a message that follows from an earlier one, as a
- * derivative does. n is twice the serial number of that message where its receiver sends now, and one more where its
+ * derivative does. n is twice the serial number of the earlier one where its receiver sends now, and one more where its
  * sender does. */
 enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY, HC_P2P_FOLLOWS };
 #define HC_P2P_SERIAL_MAX ((UINT32_MAX - HC_P2P_FOLLOWS - 1) / 2)
 #define HC_P2P_EAGER_MAX ((size_t)8 << 10) /* bytes of the largest eager message */
-#define HC_NO_PEER (-2) /* MPI_PROC_NULL; the caller handles it: never pass it to hc_p2p_post() */
+#define HC_NO_PEER (-2)                    /* MPI_PROC_NULL; the caller handles it: never pass it to hc_p2p_post() */
 
 /* A send or a receive, in the caller's memory. The point-to-point layer owns it from hc_p2p_post() until hc_p2p_done()
  * or hc_p2p_withdraw() returns it. */
