@@ -21,7 +21,7 @@ enum hc_p2p_flag {                        /* of a receive */
                    HC_P2P_EXACT = 8,      /* a shorter message is an error, too */
                    HC_P2P_ALLOCATES = 16, /* takes any size: `data` becomes new memory from malloc() */
 };
-/* Messages of one context never match receives of another. FOLLOWS + n: a message that follows from an earlier one, as a
+/* Messages of one context match no receive of another. FOLLOWS + n: a message that follows from an earlier one, as a
  * derivative does. n is twice the serial number of the earlier one where its receiver sends now, and one more where its
  * sender does. */
 enum hc_p2p_context { HC_P2P_USER, HC_P2P_LIBRARY, HC_P2P_FOLLOWS };
