@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a future World find each other: the first of the three ports of a World.
 
-A rendezvous exchanges small values and says who shares a machine. It knows nothing of networks (see hpccoll.net).
+A rendezvous exchanges small values and reports which ranks share a machine. It does not use networks (see hpccoll.net).
 `mpi.py` uses a communicator, `store.py` a key-value store, `coordinator.py` the launcher of an elastic job,
-`pmix.py` the PMIx server of srun, `threads.py` serves threads of one process, and `single_process.py` a process on its
-own.
+`pmix.py` the PMIx server of srun, `threads.py` serves threads of one process, and `single_process.py` a single
+process.
 """
 
 from __future__ import annotations

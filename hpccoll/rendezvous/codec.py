@@ -17,7 +17,7 @@ def encode(value: Any) -> bytes:
     """Write a value.
 
     :param value: None, a bool, an int, a float, a str, or a list or a dict of such values; the keys of a dict are str
-    :raises TypeError: it holds something else, which another rank would not get as it is
+    :raises TypeError: it contains a value of another type, which JSON would change or refuse
     """
     _check(value)
     return json.dumps(value, separators=(",", ":")).encode()
@@ -37,7 +37,7 @@ def decode(data: bytes) -> Any:
 
 
 def decode_all(parts: Sequence[bytes]) -> list[Any]:
-    """Read many values that ranks of this job wrote: as one, because each call costs more than a short value.
+    """Read many values that ranks of this job wrote, in one call of the JSON decoder, because a call is expensive.
 
     :raises ValueError: the bytes are not what `encode` writes
     """

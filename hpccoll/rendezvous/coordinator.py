@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous of an elastic job: `hpccoll run --min-np ...` says who is in, and passes on what the ranks exchange.
+"""The rendezvous of an elastic job: `hpccoll run --min-np ...` chooses the members, and relays their values.
 
-A process keeps one authenticated connection to its launcher (hpccoll.channel). It says over it that it stands ready,
-and is told the generation that it is in, its rank and the number of ranks. In the generation the launcher collects the
-values of each exchange; if a rank is lost meanwhile, the others are told so at once. Nothing is sent while a World
-works.
+A process keeps one authenticated connection to its launcher (hpccoll.channel). It reports over it that it is ready,
+and receives its generation, its rank and the number of ranks. In the generation the launcher collects the values of
+each exchange; if a rank is lost meanwhile, the launcher notifies the others at once. A World sends no messages over
+this connection while it runs collectives.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Coordinator:
         """
         self.worker, self.generation, self.rank = worker, 0, -1
         self.lost: dict[int, str] = {}
-        """Ranks of the last generation that this one has lost, and why; told when it stands ready again."""
+        """Ranks of the last generation that this process has lost, with reasons; come() reports them."""
         self.has_state = False
-        """Whether this process has a commit; told likewise."""
+        """Whether this process has a commit; come() reports it, too."""
         self.changing = 0
         """The generation that is about to change; 0: none."""
         self.on_change: Callable[[bool], None] = lambda _adds_only: None
@@ -72,7 +72,7 @@ class Coordinator:
             threading.Thread(target=work, name="hpccoll coordinator", daemon=True).start()
 
     def _greet(self) -> None:
-        """Say who this is, and read the welcome: from then on the connection may be silent for long."""
+        """Send the identity of this process, and read the answer; after it the connection may be silent for long."""
         hello = {"worker": self.worker, "host": platform.node(), "pid": os.getpid()}
         try:
             self._channel.send(json.dumps(hello).encode())
@@ -81,14 +81,14 @@ class Coordinator:
             self._channel.close()
             raise
 
-    # ---- what this process says -------------------------------------------------------------------------
+    # ---- messages to the coordinator ----------------------------------------------------------------------
 
     def come(self) -> dict[str, Any]:
-        """Stand ready, and wait for the next generation.
+        """Report that this process is ready, and wait for the next generation.
 
         :returns: its generation, this process's rank and the number of ranks
         :raises StartError: the coordinator is gone
-        :raises SystemExit: this process is not needed any more
+        :raises SystemExit: the job does not need this process any more
         """
         lost = {str(rank): why for rank, why in self.lost.items()}
         self.say({"come": self.generation, "lost": lost, "has_state": self.has_state})
@@ -105,7 +105,7 @@ class Coordinator:
     def gather(self, number: int, value: Any, waits: Callable[[], None]) -> list[Any]:
         """Exchange a value in the present generation.
 
-        :param waits: called now and then
+        :param waits: called repeatedly while this waits
         :raises MembersChangedError: a rank was lost meanwhile
         """
         self.say({"gather": number, "generation": self.generation, "value": value})
@@ -121,9 +121,9 @@ class Coordinator:
                 return list(news["values"])
 
     def leave(self) -> bool:
-        """Ask to leave the job at the next change, which this begins. A signal handler may call this.
+        """Ask to leave the job; this starts a change of the members. A signal handler may call this.
 
-        :returns: whether there is still somebody who is asked
+        :returns: whether the coordinator is still connected
         """
         self.say({"leave": True})
         return not self._cut
@@ -133,7 +133,7 @@ class Coordinator:
         self._outbox.put(message)
 
     def tell(self, text: str) -> None:
-        """Print a line about this process, if there is still somebody who reads it."""
+        """Print a line about this process, if the coordinator is still connected."""
         with contextlib.suppress(OSError):
             print(f"hpccoll: worker {self.worker}: {text}", file=sys.stderr, flush=True)
 
@@ -141,7 +141,7 @@ class Coordinator:
         """Close the connection."""
         self._channel.close()
 
-    # ---- what it is told --------------------------------------------------------------------------------
+    # ---- messages from the coordinator -------------------------------------------------------------------
 
     def _next(self, seconds: float | None = None) -> dict[str, Any]:
         if self._cut:
@@ -173,7 +173,7 @@ class Coordinator:
             self._channel.close()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):  # the reader says it
+        with contextlib.suppress(OSError):  # the reader thread reports it
             while True:
                 self._channel.send(json.dumps(self._outbox.get()).encode())
 
@@ -196,11 +196,11 @@ class CoordinatedRendezvous(ByAllgather):
         self.exchanges = 0
 
     def allgather(self, value: T) -> list[T]:
-        """See Rendezvous. The coordinator collects the values, and tells if a rank is lost meanwhile.
+        """See Rendezvous. The coordinator collects the values, and notifies the ranks if one is lost meanwhile.
 
         :raises MembersChangedError: a rank was lost, or has left this generation
         """
-        codec.encode(value)  # raises what JSON would change on the way
+        codec.encode(value)  # raises TypeError for a value that JSON would change
         number, self.exchanges = self.exchanges, self.exchanges + 1
         began = reported = time.monotonic()
 
@@ -228,7 +228,7 @@ class CoordinatedRendezvous(ByAllgather):
         return f"the ranks are generation {self.generation} of an elastic job"
 
     def give_up(self) -> None:
-        """See Rendezvous: the coordinator sees that this process is gone, and the others go on."""
+        """See Rendezvous: the coordinator sees that this process has ended, and the others continue."""
 
     def free(self) -> None:
         """See Rendezvous: the connection is the process's."""

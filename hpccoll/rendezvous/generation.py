@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How ranks that share a store find out which of them meet: rank 0 hands out a generation.
+"""How the ranks that share a store agree on their members: rank 0 assigns a generation.
 
-A store outlives processes: what a rank wrote that has died since, or in a rendezvous before this one, is still there.
-So nothing is counted. Each process draws a number and writes it as its hello. Rank 0 draws the generation, answers
-every hello by its number, and is the only one to do so; a rank that finds the answer to its own number comes to that
-generation. A hello that nobody answers for is one of a process that is gone, and rank 0 waits for another.
+A store outlives processes: it still has the records of dead ranks and of earlier rendezvous, so counting records
+would be wrong. Each process draws a random number and writes it as its hello. Rank 0 draws the generation and alone
+answers each hello, by its number; a rank that finds the answer to its number joins that generation. If a rank does
+not join after the answer to its hello, that hello is of a dead process, and rank 0 waits for a new hello.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from hpccoll.text import some_ranks
 __all__ = ["GRACE", "Members", "Reports", "UnmetError", "find"]
 
 GRACE = 5.0
-"""Seconds that the other ranks wait longer than rank 0, which knows who is missing and says so."""
+"""Seconds that the other ranks wait longer than rank 0, which knows the missing ranks and reports them."""
 SHORTEST, LONGEST = 0.02, 1.0
-"""Seconds between two looks at what may have changed in the store."""
+"""Seconds between two polls of the store."""
 
 
 class UnmetError(Exception):
-    """The ranks have not met; the text says why."""
+    """The rendezvous failed; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """The processes that have met."""
+    """The processes of one generation."""
 
     generation: str
     numbers: list[str]
@@ -42,7 +42,7 @@ class Members:
 
 
 def find(store: PatientStore, seal: Seal, prefix: str, rank: int, size: int) -> Members:
-    """Meet the other ranks.
+    """Find the other ranks.
 
     :raises UnmetError: ranks are missing
     """
@@ -53,13 +53,13 @@ def find(store: PatientStore, seal: Seal, prefix: str, rank: int, size: int) -> 
 
 
 class Reports:
-    """Says every ten seconds who is awaited."""
+    """Reports the missing ranks every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
 
     def say(self, missing: Iterable[int], more: str = "") -> None:
-        """Say it, if it is time."""
+        """Report the missing ranks, if ten seconds have passed since the last report."""
         if time.monotonic() - self.last >= REPORT_EVERY:
             self.last = time.monotonic()
             print(f"hpccoll: start: waiting for {some_ranks(missing)}{more}", file=sys.stderr, flush=True)
@@ -72,13 +72,13 @@ class _Root:
         self.store, self.seal, self.prefix, self.size = store, seal, prefix, size
         self.generation = generation
         self.answered: dict[int, str] = {}
-        """The number of each rank's last hello that was answered."""
+        """The number in the last answered hello of each rank."""
         self.refused: dict[int, str] = {}
         """Why a rank's hello was not answered."""
         self.members = {0: generation}
 
     def gather(self) -> Members:
-        """Answer the hellos until all ranks have come to this generation; tell those that came about the others."""
+        """Answer the hellos until all ranks have joined this generation; then give the members to all of them."""
         reports, pause, verdict = Reports(), SHORTEST, ""
         while missing := set(range(self.size)) - set(self.members):
             self.store.look([self._awaited(r) for r in missing], pause)
@@ -106,7 +106,7 @@ class _Root:
         return f"{self.prefix}/hello/{rank}"
 
     def _look_at(self, rank: int) -> None:
-        """Answer a hello that is new; count a rank in that has come to this generation."""
+        """Answer a new hello; count a rank that has joined this generation."""
         number = self._read(rank, f"{self.prefix}/hello/{rank}")
         if number and self.answered.get(rank) != number:
             key = f"{self.prefix}/answer/{number}"
@@ -116,7 +116,7 @@ class _Root:
             self.members[rank] = self.answered[rank]
 
     def _read(self, rank: int, key: str) -> str:
-        """The text of a record; "" where there is none, or none that can be trusted."""
+        """The text of a record; "" if it is absent, refused or not a short text."""
         if not self.store.there(key):
             return ""
         try:
@@ -139,7 +139,7 @@ class _Other:
         store.limit += GRACE
 
     def come(self) -> Members:
-        """Say hello, and go where rank 0 answers; the last answer counts, as rank 0 may have been started again."""
+        """Write the hello, and join the generation of rank 0's last answer: a restarted rank 0 answers again."""
         hello, answer = f"{self.prefix}/hello/{self.rank}", f"{self.prefix}/answer/{self.mine}"
         self.store.set(hello, self.seal.close(hello, self.mine))
         reports, pause, generation = Reports(), SHORTEST, ""

@@ -21,7 +21,7 @@ LONGEST = 256 << 20
 
 
 class LauncherStore:
-    """See hpccoll.rendezvous.Store: one connection, which threads use in turn."""
+    """See hpccoll.rendezvous.Store: one connection, guarded by a lock for threads."""
 
     def __init__(self, text: str) -> None:
         """Connect.

@@ -27,7 +27,7 @@ OTHER_MPI = (
     "Build mpi4py with the MPI that the process loads (MPICC=... pip install --no-binary mpi4py mpi4py), one with the "
     "interface of MPICH, of Open MPI or of MPI 5.0"
 )
-"""What to do where hpccoll and mpi4py do not agree about the MPI library."""
+"""The remedy if hpccoll and mpi4py use different MPI libraries."""
 
 
 class MpiRendezvous:
@@ -67,7 +67,7 @@ class MpiRendezvous:
         return values
 
     def compare(self, value: T) -> Compared[T]:
-        """See Rendezvous: a reduction says whether all are alike; else each value travels once, from one rank."""
+        """See Rendezvous: a reduction tells whether all values are equal; if not, one rank sends each value."""
         from mpi4py import MPI
 
         data = codec.encode(value)
@@ -94,7 +94,7 @@ class MpiRendezvous:
         """Exchange bytes.
 
         :param sizes: how many bytes each rank has
-        :returns: what the ranks gave that have any, in order of the ranks
+        :returns: the bytes of each rank whose size is not 0, in order of the ranks
         """
         starts = np.cumsum(sizes) - sizes
         gathered = bytearray(int(sizes.sum()))
@@ -117,7 +117,7 @@ class MpiRendezvous:
         return ""
 
     def give_up(self) -> None:
-        """See Rendezvous: MPI_Finalize would wait for a rank that is gone."""
+        """See Rendezvous: MPI_Finalize would wait for a dead rank."""
         from mpi4py import MPI
 
         if not MPI.Is_finalized():
@@ -148,7 +148,7 @@ def _check_communicator(comm: Intracomm) -> None:
 
 
 _forked_from_mpi = False
-"""MPI was started by a process that this one was forked from: it knows nothing of a child, and would hang."""
+"""The parent of this forked process had initialised MPI: calls of MPI in the child would hang."""
 
 
 def _after_fork() -> None:
@@ -161,7 +161,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _check_library() -> None:
-    """The MPI part must know the sizes and constants of mpi4py's library, or a communicator is garbage to it."""
+    """Check that hpccoll was built for the MPI ABI of mpi4py's library: else its communicators are invalid."""
     try:
         from hpccoll import _mpi
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a store that end in time although the store's own methods may not.
+"""Calls of a store with a time limit, which the store's methods may lack.
 
-`torch.distributed.TCPStore` waits for ever for the answer of a server that is stopped or cut off. So its methods run in
-a thread of their own, and the rank waits for the thread.
+`torch.distributed.TCPStore` waits for ever for the answer of a stopped or unreachable server. So its methods run in
+a separate thread, and the rank waits for the thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SilentStoreError(Exception):
 
 
 class Store(Protocol):
-    """What is needed of a store: four methods of torch.distributed.Store."""
+    """The required methods of a store: four of torch.distributed.Store."""
 
     def set(self, key: str, value: bytes) -> None:
         """Set the value of a key that all ranks see."""
@@ -46,7 +46,7 @@ class Store(Protocol):
 
 
 class PatientStore:
-    """A store for one exchange: a context manager whose methods raise SilentStoreError when its time is over."""
+    """A store for one exchange: a context manager whose methods raise SilentStoreError at its time limit."""
 
     def __init__(self, store: Store, seconds: float) -> None:
         self.store, self.seconds = store, seconds
@@ -92,16 +92,16 @@ class PatientStore:
                 self._call(lambda left=left: self.store.wait(keys, timedelta(seconds=left)), "wait", left)  # type: ignore[misc]
             except SilentStoreError:
                 raise
-            except Exception:  # noqa: BLE001 - of its own class in each store; a broken one fails in check(), too
+            except Exception:  # noqa: BLE001 - each store has its class; a broken one fails in check()
                 if self._call(lambda: self.store.check(keys), "look for keys"):
                     return True
-                time.sleep(0.001)  # a store whose wait() does not wait
+                time.sleep(0.001)  # the wait() of some stores returns at once
             else:
                 return True
         return False
 
     def _call(self, method: Callable[[], T], what: str, seconds: float = 0) -> T:
-        """Let the thread call a method that may take `seconds`; what it raises is raised here."""
+        """Let the thread call a method that may take `seconds`; reraise its exception."""
         answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self.calls.put(lambda: answers.put(_outcome(method)))
         began, expected = time.monotonic(), seconds
@@ -120,7 +120,7 @@ class PatientStore:
                 return value  # type: ignore[no-any-return]
 
     def _complain(self, what: str, waited: float, *, is_over: bool) -> None:
-        """Print that there is no answer; raise it where the time of the call is over."""
+        """Print that the store does not answer; raise it if the time of the call is over."""
         text = f"the store has not answered for {waited:.0f} s ({what})"
         if is_over:
             raise SilentStoreError(
@@ -137,5 +137,5 @@ class PatientStore:
 def _outcome(method: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return method(), None
-    except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
+    except BaseException as error:  # noqa: BLE001 - the waiting thread reraises it
         return None, error

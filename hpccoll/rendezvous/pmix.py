@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous of ranks that srun, or another launcher with a PMIx server, has started, and that have no MPI.
+"""The rendezvous of ranks without MPI that srun, or another launcher with a PMIx server, has started.
 
 An exchange is PMIx_Put, PMIx_Commit, PMIx_Fence and a PMIx_Get per rank (PMIx Standard 4.1, chapters 5 and 6). The
-launcher knows its ranks, and its servers let nobody else in: what PMIx holds needs no secret. A fence waits for all
-ranks of the job, for ever where one has died, so that these exchanges serve the making of a World alone.
+launcher's servers accept no process but its ranks, so the values need no authentication. A fence waits for all ranks
+of the job, for ever if one has died, so these exchanges are used only to make a World.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PmixRendezvous", "serves"]
 
 T = TypeVar("T")
 LIBRARY = "libpmix.so.2"
-"""The one that is in the process already, or the system's."""
+"""The library that the process has loaded already, or the system's."""
 EVERYBODY = 2**32 - 2  # PMIX_RANK_WILDCARD: asks about the whole job
 GLOBAL = 3  # PMIX_GLOBAL: ranks of all nodes may read it
 BOOL, UINT32, BYTES = 1, 14, 27  # PMIX_BOOL, PMIX_UINT32, PMIX_BYTE_OBJECT
@@ -56,8 +56,8 @@ class _Info(ctypes.Structure):
 
 
 COLLECT = _Info(b"pmix.collect", 0, _Value(BOOL, 1))
-"""PMIX_COLLECT_DATA: a fence brings what was put. What a Get fetches by itself is never fetched again, whatever was put
-since."""
+"""PMIX_COLLECT_DATA: a fence distributes the values of all Puts. Without it a Get would cache the first value for
+ever, also after later Puts."""
 
 
 def serves(environment: Mapping[str, str]) -> bool:
@@ -73,8 +73,8 @@ class PmixRendezvous(ByAllgather):
     def __init__(self, watch: Callable[[], AbstractContextManager[object]], no_mpi: str) -> None:
         """Connect to the launcher.
 
-        :param watch: makes a context in which an exchange happens, and which ends it where it takes too long
-        :param no_mpi: why the ranks do not meet through MPI
+        :param watch: makes a context for one exchange, which it ends if the exchange takes too long
+        :param no_mpi: why the ranks do not use MPI
         :raises StartError: there is no libpmix, or the launcher's server does not answer it
         """
         self._watch, self._no_mpi = watch, no_mpi
@@ -97,7 +97,7 @@ class PmixRendezvous(ByAllgather):
         return f"the ranks met through their launcher's PMIx, as mpi4py could not be loaded: {self._no_mpi}"
 
     def give_up(self) -> None:
-        """See Rendezvous: the other ranks see that this process is gone, and nothing waits for it."""
+        """See Rendezvous: the other ranks see that this process has ended, and do not wait for it."""
 
     def free(self) -> None:
         """See Rendezvous: the connection serves the next World as well."""
@@ -124,7 +124,7 @@ class _Client:
         self.size = int(job.data or 0) & 0xFFFFFFFF
 
     def exchange(self, data: bytes) -> list[bytes]:
-        """Give bytes, and get those of all ranks; all ranks call this together, equally often."""
+        """Exchange the bytes of all ranks, an allgather; all ranks call this together, equally often."""
         key = f"hpccoll.{next(self._numbers)}".encode()
         kept = ctypes.create_string_buffer(data, len(data))
         value = _Value(BYTES, ctypes.cast(kept, ctypes.c_void_p), len(data))

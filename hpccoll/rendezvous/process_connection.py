@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection that a process has at most once, made at the first call, and that a forked child does not share."""
+"""A connection that a process makes once, at the first call; a forked child does not share it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ C = TypeVar("C", bound=_Closes)
 
 
 class ProcessConnection(Generic[C]):
-    """The connection of this process to what a variable of its environment names; a module makes one of these."""
+    """The connection of this process to the address in a variable of its environment; made once per module."""
 
     def __init__(self, variable: str, connect: Callable[[Mapping[str, str]], C]) -> None:
-        """Connect later.
+        """Store the arguments; the first call connects.
 
         :param variable: where it is not set, there is no connection
         :param connect: connects, given the environment of the process
@@ -31,7 +31,7 @@ class ProcessConnection(Generic[C]):
         os.register_at_fork(after_in_child=self._forget)
 
     def __call__(self, env: Mapping[str, str]) -> C | None:
-        """Give the connection, which is made at the first call; None if the variable is not set.
+        """Return the connection, which the first call makes; None if the variable is not set.
 
         :param env: the environment of the process
         :raises StartError: the other end cannot be reached
@@ -41,7 +41,7 @@ class ProcessConnection(Generic[C]):
         return self.made
 
     def _forget(self) -> None:
-        """Close the child's copy: it would outlive the rank, whose connection it is."""
+        """Close the copy of a forked child: it would keep the rank's connection open after the rank's end."""
         if self.made is not None:
             self.made.close()
         self.made = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every rendezvous does, and how its ranks agree that a step has succeeded."""
+"""The interface of every rendezvous, and the agreement of its ranks that a step has succeeded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rendezvous(Protocol):
     def allgather(self, value: T) -> list[T]:
         """Exchange a small value; all ranks call this together.
 
-        :param value: what JSON can hold: None, a bool, a number, a text, or lists and dicts of these; the values
+        :param value: a JSON value: None, a bool, a number, a str, or lists and dicts of these; the values
             of all ranks are of one type
         :returns: the values of all ranks, in their order
         :raises StartError: ranks are missing
@@ -40,10 +40,10 @@ class Rendezvous(Protocol):
         ...
 
     def compare(self, value: T) -> Compared[T]:
-        """Exchange a value that few ranks, or none, have differently; all ranks call this together.
+        """Exchange a value that is equal on most or all ranks; all ranks call this together.
 
-        Its cost does not grow with the number of ranks where all have the same, and else with the number of different
-        values, beside a few bytes per rank.
+        If all values are equal, its cost does not depend on the number of ranks. Else it grows with the number of
+        different values, and by a few bytes per rank.
 
         :param value: see `allgather`
         :raises StartError: ranks are missing
@@ -67,18 +67,18 @@ class Rendezvous(Protocol):
         ...
 
     def describe(self) -> str:
-        """Say how the ranks met, in a few words for the line at the start; "" where that needs no words."""
+        """Describe the rendezvous in a few words for the line at the start; "" omits it."""
         ...
 
     def give_up(self) -> None:
-        """End the other ranks as well, where they would wait for this one: the World is broken and the process ends."""
+        """End the other ranks, too, if they would wait for this one: the World is broken, the process ends."""
 
     def free(self) -> None:
-        """Give back what the rendezvous holds; all ranks call this together, after the World has ended well."""
+        """Free the resources; all ranks call this together, after the end of a World without failure."""
 
 
 class ByAllgather:
-    """What a rendezvous of few ranks can do by its `allgather`."""
+    """The methods that a rendezvous of few ranks implements by its `allgather`."""
 
     def compare(self: Rendezvous, value: T) -> Compared[T]:
         """See Rendezvous."""
@@ -90,7 +90,7 @@ class ByAllgather:
 
 
 def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> T:
-    """Do a step that may fail on some ranks, and fail on all of them if it does; all ranks call this together.
+    """Run a step that may fail on some ranks, and raise on all of them if it does; all ranks call this together.
 
     :param compare: exchanges a text between the ranks
     :param action: the step of this rank
@@ -107,9 +107,9 @@ def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> 
 
 
 def raise_first(texts: Compared[str]) -> None:
-    """Raise what went wrong on the first rank where something did.
+    """Raise the first rank's error, if any rank has one.
 
-    :param texts: what went wrong on each rank, or ""
+    :param texts: the error of each rank, or ""
     :raises StartError: one of the texts is not empty
     """
     for i, text in enumerate(texts.values):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits of the start over MPI that end: at a limit, with the names of the ranks that are missing.
+"""Waits during the start over MPI that have a time limit and report the missing ranks.
 
-The start uses MPI's non-blocking collectives, which neither end by themselves if a rank is missing nor know which one
-it is. So a rank that has waited for a while sends a sign of life to two keepers, ranks 0 and 1, and repeats it. Rank 0
-says every ten seconds from which ranks it has none. At the limit it sends a verdict to all, which every rank raises.
-Rank 1 does the same if it has no sign of life of rank 0.
+The start uses MPI's non-blocking collectives, which have no time limit and do not report which rank is missing. So a
+rank that has waited for a while sends heartbeats to two keepers, ranks 0 and 1. Rank 0 reports every ten seconds the
+ranks without a heartbeat. At the limit it sends a verdict to all, which every rank raises. Rank 1 does the same if it
+has no heartbeat of rank 0.
 
-Before anything collective the ranks report over a tree: each one to its parent, when all its children have. So where
-all come in time, no rank has more than FANOUT messages to read, however large the job is.
+Before the first collective the ranks report over a tree: each rank to its parent, after all its children. So if all
+ranks are in time, none reads more than FANOUT messages, however large the job is.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ALL_HERE = ""
 REPORT_EVERY = 10.0
 SIGN_EVERY = 5.0
 GRACE = 5.0
-"""Seconds that the other ranks wait longer than the keeper that speaks: it knows more."""
+"""Seconds that the other ranks wait longer than the keeper that reports: it knows the missing ranks."""
 PAUSE, SOON = 0.0005, 0.002
 """Seconds between two looks, and after how many a rank no longer only yields between them."""
 
 _abandoned: list[object] = []
-"""What nobody waits for any more: requests with their memory, which MPI may still read and write."""
+"""Abandoned requests with their buffers, which MPI may still read and write."""
 
 
 class RollCall:
@@ -51,26 +51,26 @@ class RollCall:
         self.size: int = comm.Get_size()
         self.sign_every = min(SIGN_EVERY, timeout / 5)
         self.processes: dict[int, tuple[str, int]] = {self.rank: (platform.node(), os.getpid())}
-        """Host and pid of the ranks that have told them to this one."""
+        """Host and pid of each rank that has sent them to this rank."""
         self.heard: dict[int, float] = {}
-        """Keepers: when each rank gave its last sign of life."""
+        """Keepers: the time of each rank's last heartbeat."""
         self.began = self.signed = self.reported = 0.0
         self.sent: list[Request] = []
         self.children = range(FANOUT * self.rank + 1, min(FANOUT * (self.rank + 1) + 1, self.size))
         self.here: set[int] = set()
-        """Children below which all ranks are here."""
+        """Children whose subtrees are complete."""
 
     # ---- waiting ------------------------------------------------------------------------------------------
 
     def meet(self) -> None:
-        """Return when all ranks have called this.
+        """Wait until all ranks have called this.
 
-        :raises StartError: not all have within the limit; on all ranks that are here
+        :raises StartError: a rank has not called it within the limit; on all present ranks
         """
         self._begin()
         self.signed, reported = time.monotonic(), False
         while True:
-            late = self._is_late()  # asked first: what came while this process stood still has come
+            late = self._is_late()  # before _listen(): messages that arrived while this process was stopped count
             self._listen()
             if not reported and len(self.here) == len(self.children):
                 reported = True
@@ -87,10 +87,10 @@ class RollCall:
             self.sent.append(self.comm.isend(self.processes[self.rank], dest=parent, tag=HERE_TAG))
 
     def wait(self, request: Request, *memory: object) -> None:
-        """Return when the request is complete, which needs all ranks.
+        """Wait until the request is complete, which needs all ranks.
 
-        :param memory: what the request reads and writes
-        :raises StartError: it is not within the limit; on all ranks that are here
+        :param memory: the buffers of the request, kept alive while MPI uses them
+        :raises StartError: it is not complete within the limit; on all present ranks
         """
         from mpi4py import MPI
 
@@ -127,7 +127,7 @@ class RollCall:
         return time.monotonic() - self.began > self.timeout + grace
 
     def _go_on(self, late: bool) -> None:
-        """What is due while the others are waited for."""
+        """Do the periodic work of a wait."""
         now = time.monotonic()
         if late:
             self._end()
@@ -137,7 +137,7 @@ class RollCall:
             self.reported = now
             print(f"hpccoll: start: waiting for {self._name(self._missing())}", file=sys.stderr, flush=True)
 
-    # ---- signs of life --------------------------------------------------------------------------------------
+    # ---- heartbeats -----------------------------------------------------------------------------------------
 
     def _sign(self, keepers: Any) -> None:
         self.signed = time.monotonic()
@@ -146,7 +146,7 @@ class RollCall:
                 self.sent.append(self.comm.isend(self.processes[self.rank], dest=keeper, tag=SIGN_TAG))
 
     def _listen(self) -> None:
-        """Take the signs of life that have come."""
+        """Receive the heartbeats that have arrived."""
         from mpi4py import MPI
 
         status = MPI.Status()
@@ -159,7 +159,7 @@ class RollCall:
                     self.here.add(source)
 
     def _speaks(self) -> bool:
-        """Whether it is this rank that knows who is missing."""
+        """Whether this rank is the keeper that reports the missing ranks."""
         return self.rank == 0 or (self.rank == 1 and not self._is_heard(0))
 
     def _is_heard(self, rank: int) -> bool:
@@ -169,7 +169,7 @@ class RollCall:
         return [r for r in range(self.size) if r != self.rank and not self._is_heard(r)]
 
     def _name(self, ranks: list[int]) -> str:
-        """The ranks, and the process of each where few are missing and they have told it."""
+        """Format the ranks; if they are few, with the host and pid of each, as far as known."""
         if not ranks:
             return "ranks that are all alive"
         if len(ranks) > len(KEEPERS) or not all(r in self.processes for r in ranks):
@@ -180,7 +180,7 @@ class RollCall:
     # ---- the verdict --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """The limit is over: say who is missing, here and to the others."""
+        """At the limit: report the missing ranks, here and to the others."""
         if self._speaks():
             missing = self._missing()
             who = f"no word from {self._name(missing)}" if missing else "the ranks did not get through to each other"
@@ -197,7 +197,7 @@ class RollCall:
         self.sent.extend(self.comm.isend(told, dest=r, tag=VERDICT_TAG) for r in ranks if r != self.rank)
 
     def _read_verdict(self) -> bool:
-        """Whether a keeper says that all are here; raises what else it says."""
+        """Whether a keeper has reported that all ranks are present; raises any other verdict."""
         message = self.comm.improbe(tag=VERDICT_TAG)
         if message is None:
             return False

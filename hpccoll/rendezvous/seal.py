@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records in a key-value store that anybody may be able to change: values, authenticated by a secret of the job.
+"""Records in a key-value store that other users may be able to write: values, authenticated by a secret of the job.
 
-The code (HMAC-SHA256) covers the record's key, which names the rendezvous, the exchange and the rank. So a record that
-was moved to another key, or kept from another rendezvous, is refused like one that was changed.
+The code (HMAC-SHA256) also covers the record's key, which names the rendezvous, the exchange and the rank. So a record
+that was changed, moved to another key, or replayed from another rendezvous is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["BrokenSealError", "Seal"]
 PURPOSE = b"hpccoll rendezvous 1"
 CODE = re.compile(rb"[0-9a-f]{64}")
 OPEN = b"-"
-"""Stands in place of the code where there is no secret."""
+"""Takes the place of the code if there is no secret."""
 
 
 class BrokenSealError(ValueError):
@@ -32,8 +32,8 @@ class Seal:
     def __init__(self, secret: str, *more: str) -> None:
         """Derive the key.
 
-        :param secret: equal on all ranks, and known to nobody else; "": records are not authenticated
-        :param more: what the key depends on beside the secret
+        :param secret: equal on all ranks, and known only to them; "": records are not authenticated
+        :param more: other texts from which the key is derived
         """
         self.key = _code(secret.encode(), *(word.encode() for word in more)) if secret else b""
 
@@ -45,7 +45,7 @@ class Seal:
     def open(self, key: str, record: bytes) -> Any:
         """Read the record of a key.
 
-        :raises BrokenSealError: its code is wrong, or it should have one and has none, or the other way round
+        :raises BrokenSealError: its code is wrong or missing, or it has a code although there is no secret
         :raises ValueError: it holds no value
         """
         seal, space, payload = record.partition(b" ")

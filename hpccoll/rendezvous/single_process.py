@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rendezvous of a process on its own."""
+"""The rendezvous of a single process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SingleProcess(ByAllgather):
-    """See Rendezvous: one process, which waits for nobody."""
+    """See Rendezvous: one process, which never waits."""
 
     rank, size = 0, 1
     one_process = False
@@ -32,7 +32,7 @@ class SingleProcess(ByAllgather):
         return ""
 
     def give_up(self) -> None:
-        """See Rendezvous: there is nobody else."""
+        """See Rendezvous: there are no other ranks."""
 
     def free(self) -> None:
-        """See Rendezvous: it holds nothing."""
+        """See Rendezvous: it has no resources."""

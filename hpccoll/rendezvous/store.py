@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendezvous of ranks that share a key-value store, such as torchrun gives them: a World without MPI.
 
-Anybody who reaches a store can write into it. So what is read from it is JSON, which executes nothing, and with a
-secret that the ranks share it is authenticated as well.
+Any process that reaches a store can write to it. So records are JSON, which executes no code, and are authenticated if
+the ranks share a secret.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class StoreRendezvous(ByAllgather):
     ) -> None:
         """Find the other ranks, within `timeout` seconds.
 
-        The processes may differ from those that used the store and the prefix before: ranks that were started again
-        find each other, whatever was left behind by ranks that are gone.
+        Records of earlier processes under this prefix do no harm: ranks that were started again find each other.
 
         :param rank: the number of this process, from 0
         :param size: the number of all processes
@@ -94,7 +93,7 @@ class StoreRendezvous(ByAllgather):
         return said
 
     def _collect(self, store: PatientStore, at: str) -> Compared[Any]:
-        """On rank 0: what each rank wrote."""
+        """On rank 0: read the value of each rank."""
         said, verdict, keys = Compared[Any]([], 0), "", [f"{at}/{rank}" for rank in range(self.size)]
         reports = Reports()
         while not (complete := store.wait(keys, REPORT_EVERY)) and store.left > 0:
@@ -133,7 +132,7 @@ class StoreRendezvous(ByAllgather):
         return self._told(outcome["values"], outcome.get("of"))
 
     def _told(self, values: list[Any], of: Any) -> Compared[Any]:
-        """What the record of rank 0 says, which somebody may have changed."""
+        """Check and decode the record of rank 0, which another process may have changed."""
         if of is None and len(values) == 1:
             return Compared(values, self.size)
         right = isinstance(of, list) and all(type(i) is int and 0 <= i < len(values) for i in of)
@@ -154,7 +153,7 @@ class StoreRendezvous(ByAllgather):
 
     @contextlib.contextmanager
     def _patiently(self) -> Iterator[PatientStore]:
-        """The store, for one exchange; what goes wrong with it is a StartError."""
+        """Yield the store for one exchange; turn its errors into StartError."""
         try:
             with PatientStore(self.store, self.timeout) as patient:
                 yield patient
@@ -170,13 +169,13 @@ class StoreRendezvous(ByAllgather):
         return self.host
 
     def describe(self) -> str:
-        """See Rendezvous: whether what the store holds is authenticated."""
+        """See Rendezvous: says whether the records are authenticated."""
         if self.authenticated:
             return "the ranks met through a store, authenticated by HPCCOLL_SECRET"
         return "the ranks met through a store without a secret (HPCCOLL_SECRET): its records are not authenticated"
 
     def give_up(self) -> None:
-        """See Rendezvous: the other ranks see that this process is gone, and nothing waits for it."""
+        """See Rendezvous: the other ranks see that this process has ended, and do not wait for it."""
 
     def free(self) -> None:
         """See Rendezvous: the store is its maker's."""

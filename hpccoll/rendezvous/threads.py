@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ThreadGroup:
-    """What the threads of one rendezvous share."""
+    """The shared state of the threads of one rendezvous."""
 
     def __init__(self, size: int, timeout: float = 60.0) -> None:
         """Prepare for `size` threads, which wait at most `timeout` seconds for each other."""
