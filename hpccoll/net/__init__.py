@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How bytes go from one node to another: the second of the three ports of a World.
+"""Transport of bytes between nodes: the second of the three ports of a World.
 
 A net provider makes the nets of one kind (`NetProvider`). `mpi.py`, `threads.py` and `ucx.py` are built in; another
-package brings its own by an entry point of the group `hpccoll.nets`. The knob `HPCCOLL_NET` names the provider of a
+package adds a provider by an entry point of the group `hpccoll.nets`. The knob `HPCCOLL_NET` names the provider of a
 World, and `auto` leaves the choice to `choose()`.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which network interfaces of this machine lead to the other machines of a job.
 
-A library left to itself takes the wrong one often: docker0, which every host has with one address (a decoy), the
-loopback, or a network that only some hosts share.
+A communication library often chooses a wrong interface by default: docker0, which has the same address on every host
+(a decoy), the loopback, or a network that only some hosts share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["choose", "infiniband", "interface", "interfaces", "names_without_add
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
 SIOCGIFADDR, SIOCGIFNETMASK = 0x8915, 0x891B
 DISCARD = 9
-"""A port; nothing is sent to it."""
+"""The port for route look-ups; no packet is sent to it."""
 
 
 def interfaces() -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def choose(machines: Sequence[Sequence[Mapping[str, Any]]], mine: int, wanted: s
 
 
 def _without_decoys(machines: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[Mapping[str, Any]]]:
-    """What is up on each machine and no loopback, without addresses that another machine has as well."""
+    """The interfaces of each machine that are up, without loopbacks and addresses that another machine has, too."""
     usable = [[device for device in devices if device["up"] and not _is_loopback(device)] for devices in machines]
     owners = [device["address"] for devices in usable for device in devices]
     return [[device for device in devices if owners.count(device["address"]) == 1] for devices in usable]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nets over MPI messages, on a duplicate of the communicator through which the ranks met."""
+"""Nets over MPI messages, on a duplicate of the communicator of the rendezvous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS = {
     "FUNNELED": Drivers.MAKER,
     "SINGLE": Drivers.MAKER,
 }
-"""The thread levels of MPI, and who may drive a net at each."""
+"""The threads that may drive a net, for each thread level of MPI."""
 
 
 def why_missing() -> str:
@@ -42,7 +42,7 @@ class MpiNet:
     moves_device_memory = True
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:
-        """See NetProvider: MPI connects the ranks that met through it."""
+        """See NetProvider: MPI connects the ranks of a rendezvous over MPI."""
         if isinstance(rendezvous, MpiRendezvous):
             return ""
         if rendezvous is None:
@@ -58,7 +58,7 @@ class MpiNet:
         return f"MPI ({self.library()}, thread level {thread_level()})"
 
     def library(self) -> str:
-        """See NetProvider: the first line of what the MPI library says of itself."""
+        """See NetProvider: the first line of MPI_Get_library_version."""
         from hpccoll import _mpi
 
         return _mpi.library_version()

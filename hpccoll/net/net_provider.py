@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every net provider says of itself and does."""
+"""The interface of every net provider."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class NetProvider(Protocol):
     """Makes the nets of one kind. Nothing but `make` communicates, and nothing but `make` is slow."""
 
     name: str
-    """What `HPCCOLL_NET` calls it."""
+    """Its name in `HPCCOLL_NET`."""
     moves_device_memory: bool
-    """Its nets may be given addresses in the memory of a GPU, where `library()` was proved to take them."""
+    """Its nets accept addresses in GPU memory, if a proof for `library()` exists."""
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:
         """Say why these nets cannot connect the ranks of a rendezvous.
@@ -40,17 +40,17 @@ class NetProvider(Protocol):
         ...
 
     def describe(self) -> str:
-        """Say what moves the bytes, in a few words for the line at the start."""
+        """Describe the transport, in a few words for the line at the start."""
         ...
 
     def library(self) -> str:
-        """Name the library below with its version, which is what the memory of GPUs is proved for; "" without one."""
+        """Return name and version of the library below, to which proofs of GPU memory refer; "" without one."""
         ...
 
     def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:
         """Make the net of this rank; all ranks of the rendezvous call this together.
 
-        :param one_machine: all ranks run on one machine, which decides how long messages are best
+        :param one_machine: all ranks run on one machine; the net may choose its message length by this
         :returns: a capsule "hpccoll.net": a pointer to a `struct hc_net_box` (ext/transport/net/net.h)
         :raises RuntimeError: it cannot be made, with the reason
         """
@@ -62,4 +62,4 @@ class Choice(NamedTuple):
 
     provider: NetProvider
     why: str
-    """How it was chosen, in a few words for the line at the start."""
+    """The reason of the choice, in a few words for the line at the start."""

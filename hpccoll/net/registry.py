@@ -41,11 +41,11 @@ def check_name(name: str) -> None:
 
 
 def provider(name: str, settings: config.Config | None = None) -> NetProvider:
-    """Give the provider of a name.
+    """Return the provider of a name.
 
     :param settings: the knobs of the World; None: those of the environment
     :raises InvalidArgumentError: there is none of this name
-    :raises StartError: the package that brings it cannot be loaded
+    :raises StartError: the package of the provider cannot be loaded
     """
     check_name(name)
     if name in BUILT_IN:
@@ -68,7 +68,7 @@ def choose(name: str, rendezvous: Rendezvous, settings: config.Config | None = N
     :raises StartError: it does not connect all ranks, or none does; the same text on all ranks
     """
     rejected: list[str] = []
-    # One after the other: a job over MPI does not load UCX to find out that it could.
+    # One after the other, so that a job over MPI does not load UCX.
     for candidates in (*([one] for one in BUILT_IN), _installed()) if name == AUTO else ([name],):
         for candidate, found, lack in _survey(candidates, rendezvous, settings):
             if found is not None and not lack:
@@ -82,7 +82,7 @@ def choose(name: str, rendezvous: Rendezvous, settings: config.Config | None = N
 def _survey(
     candidates: Iterable[str], rendezvous: Rendezvous, settings: config.Config | None
 ) -> list[tuple[str, NetProvider | None, str]]:
-    """Each candidate of rank 0, its provider here, and what it lacks on the first rank where it lacks something."""
+    """List each candidate of rank 0, its provider here, and the reason of the first rank that cannot use it, or ""."""
     found: dict[str, NetProvider] = {}
     lacks: dict[str, str] = {}
     for candidate in candidates:
@@ -104,5 +104,5 @@ def _first_lack(candidate: str, seen: Compared[dict[str, str]]) -> str:
 
 
 def _installed() -> dict[str, metadata.EntryPoint]:
-    """The providers that packages beside this one bring."""
+    """The providers of other packages."""
     return {point.name: point for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name)}

@@ -17,7 +17,7 @@ class ThreadNet:
     moves_device_memory = True
 
     def __init__(self, drivers: Drivers = Drivers.ANY) -> None:
-        """Pretend that only these threads may drive, for tests of that."""
+        """Allow only these threads to drive the net, for tests."""
         self.may_drive = drivers
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:

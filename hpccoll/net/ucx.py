@@ -19,15 +19,16 @@ __all__ = ["UcxNet"]
 
 DEVICES = "NET_DEVICES"
 BETWEEN_HOSTS = re.compile(r"-- (?!self/|sysv/|posix/|cma/|knem/|xpmem/|cuda|rocm|ze_)(\S+)")
-"""A line of UCX's own list of what it may use: the transport and its device."""
+"""A line of UCX's list of usable resources: the transport and its device."""
 
 
 MESSAGE_BYTES = 60 << 10
-"""Over TCP. UCX announces a longer message before it sends it: on a fast link an allreduce of 16 MiB between two hosts
-took a third of the time in messages of 60 KiB, and on one of 1 Gbit/s all lengths reached the wire's rate. Between two
-ranks of one machine it took 1.5 to 1.7 times as long in messages of 128 KiB, alternating on a loaded machine."""
+"""Over TCP. UCX sends a longer message by its rendezvous protocol: on a fast link an allreduce of 16 MiB between two
+hosts took a third of the time in messages of 60 KiB, and on one of 1 Gbit/s all lengths reached the wire's rate.
+Between two ranks of one machine it took 1.5 to 1.7 times as long in messages of 128 KiB, alternating on a loaded
+machine."""
 MESSAGE_BYTES_RDMA = 1 << 20
-"""Where all ranks have another transport, whose adapters write into the receiver's memory; not measured."""
+"""If all ranks have an RDMA transport, whose adapters write into the receiver's memory; not measured."""
 
 
 class UcxNet:
@@ -40,7 +41,7 @@ class UcxNet:
         """Take the knobs `ucx_library` and `interface`."""
         self.settings = settings
         self.used: list[str] = []
-        """Transports and devices that the net may use, as tcp/eth0; known when it is made."""
+        """Transports and devices of the net, such as tcp/eth0; filled when the net is made."""
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:
         """See NetProvider: the library."""
@@ -49,11 +50,11 @@ class UcxNet:
         return ucx_libraries.open_one(self.settings.ucx_library)
 
     def drivers(self) -> Drivers:
-        """See NetProvider: UCX serves one thread at a time, whichever it is."""
+        """See NetProvider: any thread may call UCX, one at a time."""
         return Drivers.ANY
 
     def describe(self) -> str:
-        """See NetProvider: library, file, and what it moves the bytes with."""
+        """See NetProvider: library, file, transports and devices."""
         chosen = config.environment().get(f"UCX_{DEVICES}")
         by_user = f" by UCX_{DEVICES}" if chosen else ""
         return f"{self.library()} on {', '.join(self.used) or 'no device'}{by_user}"
@@ -66,10 +67,10 @@ class UcxNet:
         return f"UCX {version} ({_ucx.library_path()})" if version else ""
 
     def make(self, rendezvous: Rendezvous, *, one_machine: bool) -> object:  # noqa: ARG002
-        """See NetProvider: a context and a worker of UCX for this net alone.
+        """See NetProvider: a UCX context and worker for this net only.
 
-        Messages have one length wherever the ranks run: UCX's shared memory cannot tell of a lost peer, so that these
-        connections, which must, go over the interface inside a machine, too.
+        The message length does not depend on `one_machine`: UCX's shared memory does not report a lost peer, so
+        connections inside a machine use the network interface, too.
         """
         from hpccoll import _ucx
 
@@ -91,9 +92,9 @@ class UcxNet:
         return made
 
     def _look(self, rendezvous: Rendezvous) -> Callable[[], list[str]]:
-        """Give a function that finds the interfaces that lead to the other hosts; all ranks call this together.
+        """Return a function that finds the interfaces that lead to the other hosts; all ranks call this together.
 
-        Processes that see the same interfaces are one host here, whatever memory they share.
+        Processes in one network namespace count as one host, also if they share no memory.
         """
         seen: Compared[list[Any]] = rendezvous.compare([names.network(), interfaces.interfaces()])
         hosts: dict[str, Any] = dict(seen.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and opens UCX's library, libucp.so.0: the first of several places that has one that can be used."""
+"""Finds and opens UCX's library, libucp.so.0: the first usable one in several places."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REMEDY = "pip install 'hpccoll[ucx]', or the system's package, such as libucx0, 
 
 
 def open_one(named: str = "") -> str:
-    """Open the first library that can be used: one in the process, the one that is named, then those of `places`.
+    """Open the first usable library: one that the process has loaded, the named one, then those of `places`.
 
-    A process has one UCX only, so that one that is there already comes before the one that is named.
+    A process can have only one UCX, so a library that is loaded already precedes the named one.
 
     :param named: the file of a library; no other is opened in its place
     :returns: why there is none, with a remedy in parentheses; "" if one is open
@@ -41,7 +41,7 @@ def open_one(named: str = "") -> str:
 
 
 def _other(named: str, used: str) -> str:
-    """Refuse a library in the process that is not the one that is named: one UCX excludes another."""
+    """Refuse a loaded library that is not the named one: a process can have only one UCX."""
     if os.path.realpath(named) == used or "/" not in named:
         return ""
     return (
@@ -51,7 +51,7 @@ def _other(named: str, used: str) -> str:
 
 
 def places() -> Iterator[tuple[str, str]]:
-    """Where libraries are looked for: wheels of UCX, UCX inside the wheels of MPIs, the system's."""
+    """The places of the search: wheels of UCX, UCX inside the wheels of MPIs, the system's."""
     for folder in _folders_of_wheel():
         yield "the package libucx", str(folder / "lib" / NAME)
     for package in PACKAGES:
@@ -61,7 +61,7 @@ def places() -> Iterator[tuple[str, str]]:
 
 
 def _folders_of_wheel() -> list[Path]:
-    """Where libucx-cu12 or -cu13 is installed."""
+    """The installation folders of libucx-cu12 and -cu13."""
     found = importlib.util.find_spec("libucx")
     return [Path(folder) for folder in (found.submodule_search_locations or () if found else ())]
 
