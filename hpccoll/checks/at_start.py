@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheap checks of every `hpccoll.init()`; they print only what is wrong (knob HPCCOLL_CHECK)."""
+"""The cheap checks of every `hpccoll.init()`; they print only problems (knob HPCCOLL_CHECK)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hpccoll.compared import Compared
 __all__ = ["Node", "judge_node", "lines", "look"]
 
 Node = dict[str, Any]
-"""What was found on one node, as values that JSON can hold: the findings of each check, by its name; under "trapped"
-the hosts with a loopback address of their own (names.trapped); under "wrong" why the facts cannot be judged."""
+"""The result of one node, as JSON values: the findings of each check, by its name; under "trapped" the hosts whose
+name has a loopback address (names.trapped); under "wrong" why the facts cannot be judged."""
 
 
 def look(compare: Callable[[Any], Compared[Any]], rank: int, mates: Sequence[int]) -> list[str]:
-    """Look at the machines; all ranks call this together.
+    """Check the machines; all ranks call this together.
 
-    The first rank of each node judges its node, so that what travels are the findings, of which there are few.
+    The first rank of each node judges its node, so the ranks exchange only the findings, which are few.
 
     :param compare: exchanges a value between the ranks
     :param mates: the ranks on this machine
@@ -40,8 +40,8 @@ def look(compare: Callable[[Any], Compared[Any]], rank: int, mates: Sequence[int
 def judge_node(seen: Iterable[tuple[int, dict[str, Facts]]]) -> Node:
     """Judge one node.
 
-    :param seen: each of its ranks, and that rank's facts by the name of the check; those of checks that look at the
-        whole node are the first rank's
+    :param seen: each of its ranks, with its facts by the name of the check; checks of the whole node use the facts
+        of the first rank
     """
     try:
         reports = [RankReport(rank, facts[names.NAME]["host"], "", facts) for rank, facts in seen]
@@ -51,16 +51,16 @@ def judge_node(seen: Iterable[tuple[int, dict[str, Facts]]]) -> Node:
             memory.NAME: memory.judge(survey),
         }
         trapped = names.trapped(host.facts[names.NAME])
-    except Exception as error:  # noqa: BLE001 - facts come from outside; what is wrong with them stops no start
+    except Exception as error:  # noqa: BLE001 - facts come from outside; wrong ones must not stop the start
         return {"wrong": f"{type(error).__name__}: {error}"}
     node: Node = {check: [dataclasses.asdict(one) for one in those] for check, those in found.items() if those}
     return node | ({"trapped": {host.host: trapped}} if trapped else {})
 
 
 def lines(nodes: Sequence[Node], several: bool) -> list[str]:
-    """Give the findings of all nodes.
+    """Format the findings of all nodes.
 
-    :param nodes: what `judge_node` found
+    :param nodes: the results of `judge_node`
     :param several: the job has several hosts
     """
     wrong = [node["wrong"] for node in nodes if "wrong" in node]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control groups of this process: what time they grant, and for how long they were stopped."""
+"""The control groups of this process: their CPU quota, and the time for which they were throttled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN = Path("/proc/self/cgroup")
 
 
 def folders(root: Path = ROOT, own: Path = OWN) -> Iterator[Path]:
-    """Yield the folders that may hold limits of the CPU time: of this process's group and of those above it."""
+    """Yield the folders that may have limits of the CPU time: of this process's group and its ancestors."""
     yield root
     yield root / "cpu"
     try:

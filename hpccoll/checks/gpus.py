@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs that the ranks of a World use, checked when the World is made, if a knob or a context asks for them.
 
-A job with host memory alone has neither, and never opens the driver.
+A job without GPU arrays has neither, and never opens the driver.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hpccoll.text import capitalized, some_ranks
 
 NAME = "gpu"
 SHARING = ("NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_HOSTID")
-"""Variables that a user sets to run two ranks on one GPU, as in a test on a small machine."""
+"""Variables by which a user allows two ranks on one GPU, as in a test on a small machine."""
 ONE_EACH = "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-task=1, or HPCCOLL_DEVICE=local"
 
 
 def wanted(settings: Any) -> bool:
-    """Whether this rank is known to use a GPU: HPCCOLL_DEVICE says so, or it has a context already."""
+    """Whether this rank uses a GPU: HPCCOLL_DEVICE names one, or it has a context already."""
     if settings.device == "auto":
         return cuda.current_device(settings.cuda_library) >= 0
     return bool(settings.device != "none")
@@ -39,7 +39,7 @@ def collect(settings: Any, place: int, env: Mapping[str, str], nccl_files: list[
     :param settings: the rank's config.Config
     :param place: number of this rank among those of its machine
     :param nccl_files: where to look for NCCL before the system's search path
-    :returns: "missing" and "to do" where there is no GPU, else its number, PCI address and NCCL's version
+    :returns: "missing" and "to do" if there is no GPU, else its number, PCI address and NCCL's version
     """
     driver = cuda.probe_driver(settings.cuda_library)
     facts: Facts = {"named": settings.device != "auto", "staged": settings.device_mode == "staged"}
@@ -70,9 +70,9 @@ def _number(settings: Any, place: int, count: int) -> int:
 
 
 def suspicious(seen: Compared[Facts], machines: Compared[Any]) -> bool:
-    """Whether `judge` could find anything: asked first, because a job may have many thousand ranks.
+    """Whether `judge` could find anything: a cheap test first, because a job may have many thousand ranks.
 
-    :param seen: what `collect` gave on each rank, {} where it was not called
+    :param seen: the result of `collect` on each rank, {} if it was not called
     :param machines: equal on ranks of one machine
     """
     facts = [one for one in seen.values if one]

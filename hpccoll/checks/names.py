@@ -35,20 +35,20 @@ def network() -> str:
 
 
 def trapped(facts: Facts) -> list[str]:
-    """Give the loopback addresses that a host has for its own name."""
+    """List the loopback addresses to which a host resolves its name."""
     return [address for address in facts["in /etc/hosts"] if address.startswith("127.")]
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Find hosts of a job on several hosts whose own name has a loopback address."""
+    """Find hosts whose name has a loopback address, in a job on several hosts."""
     several = len({report.facts[NAME]["network"] for report in survey.leaders}) > 1
     return finding({report.host: trapped(report.facts[NAME]) for report in survey.leaders}) if several else []
 
 
 def finding(addresses: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """Say which hosts of a job on several hosts are trapped.
+    """Find the trapped hosts of a job on several hosts.
 
-    :param addresses: what `trapped` found on each host
+    :param addresses: the result of `trapped` on each host
     """
     last = {host: found[-1] for host, found in addresses.items() if found}
     if not last:

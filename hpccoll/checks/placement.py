@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding: the cores that each rank may use, the threads that it will start there, and the ranks that share them."""
+"""Binding: the cores that each rank may use, the threads that it will start, and the ranks that share the cores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def judge_at_start(survey: Survey) -> list[Finding]:
-    """Apply the rules for mistakes only: it may be intended that ranks share all cores of a small machine."""
+    """Apply only the rules for mistakes: ranks may share all cores of a small machine on purpose."""
     looks = (crowded, threaded, unthreaded)
     return [finding for reports in survey.nodes.values() for look in looks for finding in look(reports)]
 

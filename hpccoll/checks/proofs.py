@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of `hpccoll doctor --gpu-aware`: whether MPI may be given the memory of a GPU.
+"""Records of `hpccoll doctor --gpu-aware`: whether MPI accepts pointers to GPU memory.
 
-A record names everything that can make a difference: the MPI library, the launcher, GPU and driver, the settings of the
-transports, and whether messages crossed nodes. A job with the same setup uses the record; another job does not, and
-says which part differs.
+A record names all parts of the setup that can change the result: the MPI library, the launcher, GPU and driver, the
+settings of the transports, and whether messages crossed nodes. A job with the same setup uses the record; another job
+does not, and reports which part differs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS = (
     "UCX_", "FI_", "PSM2_", "PSM3_", "MPICH_", "MPIR_CVAR_", "MV2_", "I_MPI_OFFLOAD", "I_MPI_FABRICS",
     "OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "OMPI_MCA_accelerator", "OMPI_MCA_opal_cuda",
 )  # fmt: skip
-"""Variables with these prefixes choose transports: a proof with one value says nothing about another."""
+"""Variables with these prefixes choose transports: a proof with one value does not hold for another."""
 REMEDY = "`hpccoll doctor --gpu-aware`, started like the job, tries"
 
 
@@ -38,7 +38,7 @@ class Setup:
     """The MPI library, as it names itself."""
     launcher: str
     kernel_driver: str
-    """Version of NVIDIA's kernel module, as 580.65.06; "" where the kernel does not say."""
+    """Version of NVIDIA's kernel module, such as 580.65.06; "" if unknown."""
     hpccoll: str
     settings: dict[str, str]
 
@@ -72,7 +72,7 @@ class Verdict:
     """The conclusion from all proofs for a job."""
 
     devices: list[str]
-    """Devices whose memory MPI may be given."""
+    """Devices whose memory MPI accepts."""
     why: str
     """The reason if there are none."""
 
@@ -123,7 +123,7 @@ def files(named: str, env: Mapping[str, str]) -> list[Path]:
 def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
     """Read all proofs.
 
-    :returns: the proofs, and what is wrong with the files that cannot be read, or ""
+    :returns: the proofs, and the errors of the files that cannot be read, or ""
     """
     proofs, wrong = [], []
     for path in paths:
@@ -137,7 +137,7 @@ def read(paths: Iterable[Path]) -> tuple[list[Proof], str]:
 
 
 def from_values(values: dict[str, Any]) -> Proof:
-    """Make a proof of what dataclasses.asdict() gave.
+    """Make a proof from the values of dataclasses.asdict().
 
     :raises TypeError: the values are none of a proof
     :raises KeyError: some are missing
@@ -198,7 +198,7 @@ def misfit(proof: Proof, here: Setup, nodes: int) -> str:
 def verdict(proofs: Iterable[Proof], wrong: str, here: Setup, nodes: int) -> Verdict:
     """Conclude from all proofs. For each device the latest proof for this job counts, whether positive or negative.
 
-    :param wrong: what is wrong with the files of proofs, see `read`
+    :param wrong: the errors of the files of proofs, see `read`
     :param here: the setup of this job
     :param nodes: number of nodes of this job
     """

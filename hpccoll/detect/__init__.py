@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher of this process, the rank that it gave it, and whether MPI agrees.
+"""The launcher of this process, its rank from the launcher, and whether MPI agrees.
 
 Read from the environment, before MPI starts or without it; `hpccoll.init()` uses it. Each launcher and scheduler is one
 module in launchers/.

@@ -46,7 +46,7 @@ def tasks(env: Mapping[str, str]) -> int:
 def singleton_problem(env: Mapping[str, str], size: int) -> LaunchProblem | None:
     """Compare a World of `size` ranks with the launchers: a process must not be alone among several tasks.
 
-    :returns: None if the World fits what the launchers say
+    :returns: None if the World agrees with the launchers
     """
     if size > 1:
         return None
@@ -76,10 +76,10 @@ def _alone(found: Place) -> LaunchProblem:
 def contradiction(
     reported: Compared[Place | None], libraries: Compared[str], numbers: np.ndarray
 ) -> LaunchProblem | None:
-    """Compare the ranks of MPI_COMM_WORLD with what their launchers say.
+    """Compare the ranks of MPI_COMM_WORLD with the variables of their launchers.
 
-    :param reported: what the launcher of each rank says, its number and local number aside
-    :param libraries: the MPI library of each rank, as it calls itself
+    :param reported: the place of each rank by its launcher, without its number and local number
+    :param libraries: the text of MPI_Get_library_version of each rank
     :param numbers: the number that its launcher gave each rank; negative: none
     :returns: the first contradiction, the same on all ranks; None if there is none
     """
@@ -96,9 +96,9 @@ def contradiction(
 
 
 def contradiction_between(reported: Sequence[Place | None], libraries: Sequence[str]) -> LaunchProblem | None:
-    """As `contradiction`, where one process knows all.
+    """As `contradiction`, for a process that has the facts of all ranks.
 
-    :param reported: what the launcher of each rank says, in order of the ranks
+    :param reported: the place of each rank by its launcher, in order of the ranks
     :param libraries: the MPI library of each rank
     """
     numbers = np.array([-1 if place is None or place.rank is None else place.rank for place in reported])
@@ -122,7 +122,7 @@ def _another_size(place: Place, size: int) -> LaunchProblem:
 
 
 def _given_twice(reported: Compared[Place | None], numbers: np.ndarray) -> Iterator[tuple[int, LaunchProblem]]:
-    """The first rank whose number another one has, too."""
+    """Find the first rank with the number of another rank."""
     of_mpi = [i for i, place in enumerate(reported.values) if place and place.mpi]
     places = np.zeros(len(numbers), np.int64) if reported.of is None else reported.of
     ranks = np.flatnonzero(np.isin(places, of_mpi) & (numbers >= 0))

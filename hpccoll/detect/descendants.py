@@ -15,7 +15,7 @@ def descendants(pid: int, *, zombies: bool = True) -> list[int]:
     """Find the descendants of a process, parents before their children.
 
     :param pid: the process, which is not among them
-    :param zombies: False: without processes that have ended and were not reaped, and what these have started
+    :param zombies: False: without processes that have ended and were not reaped, and without their descendants
     """
     children: dict[int, list[int]] = {}
     for entry in PROC.glob("[0-9]*"):
@@ -30,7 +30,7 @@ def descendants(pid: int, *, zombies: bool = True) -> list[int]:
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:
-    """Give the state of a process, as ps shows it, and the process that has started it.
+    """Return the state of a process, as ps shows it, and the pid of its parent.
 
     :raises OSError: there is none of this number
     """

@@ -30,9 +30,9 @@ class Place:
     node: str = ""
     """Name or number of its node; "" where the launcher does not say."""
     job: str = ""
-    """Equal on the processes that were started together, and on no others; "" where the launcher gives nothing."""
+    """Equal on the processes of one start, and on no others; "" if the launcher sets no such variable."""
     detail: str = ""
-    """Shown in the line at the start, like the process-management protocol that was asked for."""
+    """A text for the line at the start, such as the requested process-management protocol."""
     mpi: bool = True
     """The launcher starts MPI jobs, so that MPI must see as many ranks."""
     daemons: bool = False
@@ -43,7 +43,7 @@ class Place:
         return f"{self.launcher}{detail}, as {self.variable} says"
 
     def without_numbers(self) -> Place:
-        """Give what is the same on all processes that were started together."""
+        """Return the fields that are the same on all processes of one start."""
         return dataclasses.replace(self, rank=None, local_rank=None, local_size=None, node="")
 
 

@@ -2,7 +2,7 @@
 """Asks the PMIx server of this process, as MPI_Init will, how many ranks its node has.
 
 Open MPI 5 brings a PMIx 5 client. With the PMIx 4 server of an older Slurm, that client learns the number in some
-installations and not in others of the same versions. Where it does not, MPI_Init assumes one rank on the node and fails
+installations and not in others of the same versions. If it does not, MPI_Init assumes one rank on the node and fails
 in local rank 2 and above. No version number tells the installations apart, so this module asks the server.
 """
 
@@ -38,12 +38,12 @@ def library_in(maps: str) -> str:
 
 
 def knows_local_size(library: str) -> bool | None:
-    """Ask the PMIx server for the number of ranks on this node, in a process of its own.
+    """Ask the PMIx server for the number of ranks on this node, in a child process.
 
-    A process that has left PMIx cannot enter it again, and MPI_Init of this process must be able to.
+    A process cannot call PMIx_Init again after PMIx_Finalize, and MPI_Init of this process must call it.
 
     :param library: path of the PMIx client that MPI uses
-    :returns: whether the server knows the number; None if that cannot be told
+    :returns: whether the server knows the number; None: unknown
     """
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError):
         command = [sys.executable, str(Path(__file__)), library]
@@ -55,7 +55,7 @@ def knows_local_size(library: str) -> bool | None:
 
 
 def _ask(library: str) -> int:
-    """Ask the server in this process; the answer's pmix_status_t."""
+    """Ask the server in this process; return the pmix_status_t of the answer."""
     pmix, me, value = ctypes.CDLL(library), _Process(), ctypes.c_void_p()
     if status := pmix.PMIx_Init(ctypes.byref(me), None, 0):
         return int(status)

@@ -6,8 +6,9 @@ A module has ORDER, and one or both of
     place(env) -> Place | None          the place of this process in the job step
     allocation(env, read) -> Allocation | None    the scheduler's allocation; read(path) reads a host file
 
-Launchers start launchers: srun starts mpirun's daemons, and a rank then sees the variables of both. ORDER says which
-launcher is closer to the process: the one with the lower number was started by the other, so its variables decide.
+Launchers start launchers: srun starts mpirun's daemons, and a rank then sees the variables of both. ORDER tells
+which launcher is closer to the process: the launcher with the higher number started the one with the lower, whose
+variables decide.
 """
 
 from __future__ import annotations
