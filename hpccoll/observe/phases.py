@@ -103,7 +103,7 @@ class Phases:
     _on_receive = _on_send
 
     def _gap(self, lost: int, records: list[Event]) -> None:
-        """Close all open phases, which may have ended in the gap, and mark the gap."""
+        """Close all open phases, because their ends may be lost, and mark the gap."""
         ts = (records[0]["time"] if records else 0) / 1000
         for row in self._rows.values():
             self._begin(row, ts, "")

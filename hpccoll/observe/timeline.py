@@ -31,10 +31,10 @@ __all__ = ["Timeline", "for_rank", "start", "stop"]
 EVERY = 0.01
 """Seconds between two reads of the ring."""
 MOST = 64
-"""Records that are translated at once, in a fraction of a millisecond for which the program cannot use Python."""
+"""Records per translation, which holds the GIL for a fraction of a millisecond."""
 REST = 3
-"""After a portion of records the thread pauses for REST times as long as the portion took, so that the program can use
-Python. In a program that only communicates the ring may overwrite records meanwhile; they are lost."""
+"""After a portion of records the thread pauses for REST times as long as the portion took, so that the program gets
+the GIL. In a program that only communicates the ring may overwrite records meanwhile; they are lost."""
 
 
 def start(world: Any, path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
@@ -125,7 +125,7 @@ class Timeline:
 
 
 class _Document:
-    """A file that is a JSON document after each write: new text overwrites the end, and brings a new end."""
+    """A file that is a JSON document after each write: new text overwrites the closing brackets, and adds new ones."""
 
     END = b"\n]}\n"
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which knobs to try next, and which to keep: decisions from measured steps alone.
+"""The search for knobs: chooses the next ones to try, and the best ones, by measured steps only.
 
-A search is a generator. It yields the knobs that the next sample is to be taken with, and receives the sample: the
-seconds that the program needed per byte it reduced. Two settings are compared by samples that alternate (A B B A), so
-that whatever else happens on the machine hits both, and by the mean of the logarithms of their ratios with its 95 %
-interval (Student). One knob at a time, or two that limit one another, goes up and down by factors of 4 and goes on in a
-direction that gains.
+A search is a generator. It yields the knobs of the next sample, and receives the sample: seconds per reduced byte. Two
+settings are compared by samples that alternate (A B B A), so that other load on the machine affects both, and by the
+mean of the logarithms of their ratios with its 95 % interval (Student). The search changes one knob at a time, or two
+that limit each other, up and down by factors of 4, and continues in a direction that is faster.
 
-The defaults are measured in the same way: at the end what was found runs against them in samples of its own, so that
-what looked better by chance is not kept.
+At the end it compares the best setting with the defaults in the same way, in new samples, so that a setting that was
+faster by chance is not kept.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Any
 __all__ = ["Knobs", "Outcome", "Ratio", "search"]
 
 GAIN = 0.98
-"""A setting is adopted if its time divided by that of the one before is below this."""
+"""A setting is adopted if its time divided by that of the previous one is below this."""
 LEAST, MOST = 4, 8
-"""Pairs of samples of a comparison: as few, if they say enough."""
+"""Least and most pairs of samples of a comparison."""
 CONFIRM = 10
-"""Pairs of samples at the end."""
+"""Pairs of samples of the final comparison."""
 ROUNDS = 3
 """Times that each axis is looked at, at most."""
 FACTOR = 4
@@ -37,8 +36,8 @@ BOUNDS = {
 }
 """The least and the most that is tried; bytes, bytes, s."""
 AXES = (("raise_bytes",), ("fusion_threshold",), ("raise_bytes", "fusion_threshold"), ("raise_window",))
-"""The knobs that are changed together, in the order in which they are looked at. A batch is limited by the bytes that
-are raised at once, and by the fusion threshold: more of one alone may gain nothing."""
+"""Knobs that change together, in the order of the search. Two knobs limit a batch, the bytes that are raised at once
+and the fusion threshold: a larger value of only one of them may have no effect."""
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 """Quantiles 0.975 of Student's distribution with 1, 2, ... degrees of freedom."""
 
@@ -69,13 +68,13 @@ class Outcome:
     """How a comparison or the search ended."""
 
     knobs: Knobs
-    """What is kept."""
+    """The best knobs."""
     ratio: Ratio | None
-    """Its time divided by that of what it replaces; None: nothing is replaced."""
+    """Their time divided by that of the knobs that they replace; None: the knobs do not change."""
 
 
 Search = Generator[Knobs | Outcome, float, Outcome]
-"""Yields knobs to measure, and now and then what was adopted, to which None is sent."""
+"""Yields knobs to measure, and adopted Outcomes, to which None is sent."""
 
 
 def ratio_of(logarithms: list[float]) -> Ratio:
@@ -107,7 +106,7 @@ def compare(old: Knobs, new: Knobs, least: int = LEAST, most: int = MOST) -> Gen
 
 
 def _scaled(knobs: Knobs, name: str, factor: float) -> float | None:
-    """The next value of a knob in a direction; None: the bounds end it."""
+    """The next value of a knob in a direction; None: it is at its bound."""
     low, high = BOUNDS[name]
     value: float = getattr(knobs, name)
     value = max(value * factor, low) if factor > 1 else min(value * factor, high)
@@ -117,7 +116,7 @@ def _scaled(knobs: Knobs, name: str, factor: float) -> float | None:
 
 
 def _candidates(knobs: Knobs, axis: tuple[str, ...], factor: float) -> Iterator[Knobs]:
-    """Further and further from `knobs` in one direction, as far as the bounds allow."""
+    """Yield settings at growing distance from `knobs` in one direction, up to the bounds."""
     while True:
         changed: dict[str, Any] = {name: _scaled(knobs, name, factor) for name in axis}
         if None in changed.values():
@@ -127,7 +126,7 @@ def _candidates(knobs: Knobs, axis: tuple[str, ...], factor: float) -> Iterator[
 
 
 def _walk(best: Knobs, axis: tuple[str, ...]) -> Search:
-    """One axis: first up, or else down, as long as it gains."""
+    """Search one axis upwards, and if that does not help downwards, as long as the time improves."""
     start = best
     for factor in (FACTOR, 1 / FACTOR):
         for candidate in _candidates(start, axis, factor):
@@ -142,9 +141,9 @@ def _walk(best: Knobs, axis: tuple[str, ...]) -> Search:
 
 
 def search(defaults: Knobs) -> Search:
-    """Look for knobs with which the program's steps take less time than with `defaults`.
+    """Search for knobs with which the program's steps take less time than with `defaults`.
 
-    :returns: `defaults` without a ratio, or what was better beyond doubt, with its ratio to the defaults
+    :returns: `defaults` without a ratio, or significantly faster knobs, with their ratio to the defaults
     """
     best = defaults
     settled = 0

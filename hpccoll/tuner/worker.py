@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread of rank 0 that measures the program's steps and proposes knobs.
 
-It reads the trace that each rank keeps anyway, so that measuring costs the program nothing. A step is the time from
-one request of a name to the next; the name is the one under which the program has reduced most. A sample is the median
-of several steps, each divided by the bytes that were reduced in it.
+It reads the trace that each rank writes anyway, so that measuring costs the program nothing. A step is the time from
+one request of a name to the next; the name is that with the most reduced bytes. A sample is the median of several
+steps, each divided by its reduced bytes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["Tuner", "for_rank"]
 LOOK = 0.02
 """Seconds between two looks at the trace."""
 REPEATS = 4
-"""A name that has come so often marks the program's steps."""
+"""A name with so many requests marks the program's steps."""
 SHORTEST = 0.05
-"""Seconds that a sample takes at least."""
+"""Least seconds of a sample."""
 FUSED = frozenset(("allreduce", "reduce", "scan", "exscan"))
 """The operations that the knobs are about (HC_OP_FUSES)."""
 
@@ -66,7 +66,7 @@ class Tuner:
         self._ended = threading.Event()
         self._began = time.monotonic()
         self.outcome: Outcome | None = None
-        """How the search has ended; None: it has not."""
+        """The result of the search; None: it still runs."""
         self._laps: _core.Laps | None = None
         self._steps = 0
         self._settled = 0
@@ -82,7 +82,7 @@ class Tuner:
     # ---- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Tune until nothing gains any more, the World ends, or the log cannot be written."""
+        """Tune until the search ends, the World ends, or the log cannot be written."""
         try:
             with contextlib.suppress(errors.ShutDownError, _EndedError):
                 name, first = self._find_name()
@@ -156,7 +156,7 @@ class Tuner:
             repeated = [name for name, times in seen.items() if times >= REPEATS and reduced[name]]
             if repeated:
                 return max(repeated, key=reduced.__getitem__), first
-            if len(seen) > 1 << 16:  # names that never come again
+            if len(seen) > 1 << 16:  # names that never recur
                 seen.clear()
                 reduced.clear()
             self._wait(10 * LOOK)
