@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod's interfaces for all frameworks share.
+"""The common part of Horovod's interfaces for all frameworks.
 
 job.py                             init, rank, size, join, timelines
 operations.py, asynchronous.py     the functions for tensors, over any framework's adapter

@@ -35,7 +35,7 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built() -> int:
-    """Return 0: NCCL is no part of hpccoll, which opens it at run time (`hpccoll info` says whether it can)."""
+    """Return 0: hpccoll is built without NCCL and opens it at run time (`hpccoll info` reports whether it can)."""
     return 0
 
 

@@ -36,7 +36,7 @@ def _verbose(text: str) -> int:
 
 
 def _timeline(text: str) -> str:
-    """DYNAMIC asks for a timeline that start_timeline() begins, which is always possible."""
+    """Read the file; DYNAMIC gives none, because start_timeline() always works."""
     return "" if text == "DYNAMIC" else text
 
 
@@ -66,7 +66,7 @@ _ALWAYS = {
     "HIERARCHICAL_ALLREDUCE": "the data path is always hierarchical",
     "HIERARCHICAL_ALLGATHER": "the data path is always hierarchical",
 }
-"""Variables that ask for something that hpccoll always does, and what it is."""
+"""Variables that request a permanent behaviour of hpccoll, and that behaviour."""
 
 
 _OF_THE_LAUNCHER = ("CROSS_RANK", "CROSS_SIZE", "ELASTIC", "HOSTNAME", "LOCAL_RANK", "LOCAL_SIZE", "RANK", "SIZE")
@@ -84,7 +84,7 @@ def counterparts() -> dict[str, str]:
 
 
 def read(env: Mapping[str, str]) -> Found:
-    """Translate the HOROVOD_ variables of an environment. An HPCCOLL_ variable goes before its predecessor.
+    """Translate the HOROVOD_ variables of an environment. An HPCCOLL_ variable takes precedence.
 
     :raises InvalidArgumentError: a value cannot be read
     """

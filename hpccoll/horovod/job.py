@@ -98,9 +98,9 @@ _at_shutdown: list[Callable[[], None]] = []
 
 
 def at_shutdown(function: Callable[[], None]) -> None:
-    """Have each shutdown() call a function of a front end, which frees what it keeps for the next operations.
+    """Register a function of a front end, which each shutdown() calls, to free its cached resources.
 
-    :param function: of no arguments; give it once
+    :param function: has no arguments; register it once
     """
     _at_shutdown.append(function)
 

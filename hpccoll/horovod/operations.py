@@ -37,7 +37,7 @@ class Allreduce:
     process_set: ProcessSet
     group: bool
     wire: Wire | None = None
-    """What float32 and float64 values travel as."""
+    """The 16-bit format of float32 and float64 values on the wire; None: unchanged."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Operations(RootedOperations[T]):
         return result
 
     def _compressed(self, call: Allreduce, tensors: Sequence[T], compression: Compressor) -> list[T]:
-        """Compress, reduce, decompress; the library does all of it on its way if it can."""
+        """Compress, reduce, decompress; the engine converts on the wire if it supports the compressor."""
         if compression is NoneCompressor:
             return self.run_allreduce(call, tensors)
         check_compressor(compression)

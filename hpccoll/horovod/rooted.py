@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions in which one rank, the root, has another part than the others: reduce, gather and scatter.
+"""The functions with a root rank: reduce, gather and scatter.
 
-Horovod does not have them: they are hpccoll's, with the arguments that its functions have here.
+Horovod does not have them; their arguments follow those of Horovod's functions.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@
 >>> model.fit(x, y, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
     optimizer.py     DistributedOptimizer
-    backends.py      the front end whose operations carry the gradients
-    callbacks.py     what fit() calls
+    backends.py      the front end for Keras's backend
+    callbacks.py     callbacks for fit()
     values.py        values and variables between ranks
-    compiling.py     compile() refuses what cannot run
+    compiling.py     compile() refuses XLA where it cannot run
     saving.py        load_model
     elastic.py       elastic jobs
-    shared_names.py  what hpccoll.tensorflow.keras exports as well
+    shared_names.py  names that hpccoll.tensorflow.keras exports, too
 """
 
 from typing import Any
@@ -39,5 +39,5 @@ __all__ += _shared_names.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Say of a name of Horovod's that is not here what to use instead."""
+    """Raise an error that names the replacement of a missing name of Horovod's."""
     raise _no_name(__name__, name)

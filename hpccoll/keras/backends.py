@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front end whose operations carry the tensors of Keras's backend: hpccoll.torch, .jax or .tensorflow.
+"""The front end for the tensors of Keras's backend: hpccoll.torch, .jax or .tensorflow.
 
 It is imported when it is needed, so that a program with one backend needs none of the others.
 """
@@ -37,10 +37,10 @@ class Reduction:
 
 
 class Backend(Protocol):
-    """What hpccoll.keras asks of a front end."""
+    """The interface that hpccoll.keras needs of a front end."""
 
     def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        """Begin all of them before the first one is waited for; return the results.
+        """Begin all allreduces, then wait for them; return the results.
 
         :param wire: the library's own compression (hpccoll.compression), or None
         """
@@ -52,12 +52,12 @@ class Backend(Protocol):
         """Raise the error for a program that this backend cannot run."""
 
     def dense(self, gradient: Any) -> Any:
-        """Return a gradient as a tensor of all values, also where it has rows only."""
+        """Return a gradient as a dense tensor, also if it is sparse."""
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
-        """Wait until values are computed; raise what has gone wrong meanwhile.
+        """Wait until values are computed; raise the error of a failed operation.
 
-        :param raised: what is being raised already, which may be an error of the library's in the framework's words
+        :param raised: the exception that is being raised already; the framework may have wrapped the library's error
         """
 
     def forget_programs(self) -> None:
@@ -178,7 +178,7 @@ class _TensorFlow:
             )
 
     def dense(self, gradient: Any) -> Any:
-        return self._tf.convert_to_tensor(gradient)  # that of Keras leaves an IndexedSlices as it is
+        return self._tf.convert_to_tensor(gradient)  # keras.ops.convert_to_tensor does not change an IndexedSlices
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
@@ -190,7 +190,7 @@ class _TensorFlow:
 def _all_begun(
     requests: Any, named: Named, how: Reduction, wire: Any, in_place: Callable[[Sequence[Any]], bool]
 ) -> list[Sequence[Any]]:
-    """Begin an allreduce of tensors that exist, each, and wait for all of them.
+    """Begin an allreduce of each tensor (none of them traced), and wait for all of them.
 
     :param requests: hpccoll.frontend.requests.Requests of the front end
     :param in_place: whether tensors may be overwritten
@@ -207,7 +207,7 @@ def _all_begun(
 
 
 def _compressor(module: Any, wire: Any) -> Any:
-    """The front end's own compressor of that name."""
+    """The front end's compressor of that name."""
     chosen = "none" if wire is None else {"float16": "fp16", "bfloat16": "bf16"}[wire.name]
     return getattr(module.Compression, chosen)
 
@@ -235,9 +235,9 @@ def backend() -> Backend:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep a function out of what torch.compile makes (jit_compile=True): it cannot see what ranks exchange.
+    """Exclude a function from torch.compile (jit_compile=True), which cannot trace the communication of ranks.
 
-    The programs of JAX and TensorFlow have operations of their own for that.
+    Compiled programs of JAX and TensorFlow have operations for it.
     """
     if keras.backend.backend() != "torch":
         return function
@@ -256,9 +256,9 @@ def check_no_distribution() -> None:
 
 
 def reduce_all(named: Named, how: Reduction) -> list[Sequence[Any]]:
-    """Combine tensors of all ranks; each name is an operation of its own, in any order on any rank.
+    """Combine tensors of all ranks; each name is a separate operation, in any order on any rank.
 
-    :returns: the results, in the form of `named`; the tensors themselves where this rank has nobody to reduce with
+    :returns: the results, in the form of `named`; the tensors themselves on a rank without peers
     """
     if how.process_set.included() is False:
         return [tensors for _, tensors in named]

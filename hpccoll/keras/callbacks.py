@@ -91,8 +91,8 @@ def _is_number(value: Any) -> bool:
 class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Sets the learning rate to `initial_lr * multiplier`, from one epoch to another.
 
-    The momentum is corrected as Goyal et al. (2017, arXiv:1706.02677, section 2.1) have it: when the rate changes, what
-    SGD or RMSprop has collected is scaled by the ratio of the rates, because Keras keeps it multiplied by the rate.
+    The momentum is corrected as by Goyal et al. (2017, arXiv:1706.02677, section 2.1): when the rate changes, the
+    momentum of SGD or RMSprop is scaled by the ratio of the rates, because Keras stores it multiplied by the rate.
     """
 
     def __init__(

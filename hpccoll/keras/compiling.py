@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile() of a model: it refuses XLA in TensorFlow where XLA cannot run our operations, as on a GPU.
+"""compile() of a model: it refuses XLA in TensorFlow if XLA cannot run hpccoll's operations, as on a GPU.
 
-Keras turns XLA on by itself where it sees a GPU. It asks layers what they support (`supports_jit`), and not optimizers,
-so compile() itself is replaced, once. A program that goes around it gets the same error in its first step, from
+Keras turns XLA on by itself if it finds a GPU. It checks `supports_jit` of layers, and not of optimizers, so compile()
+itself is replaced, once. A program that bypasses it gets the same error in its first step, from
 hpccoll.tensorflow.
 """
 

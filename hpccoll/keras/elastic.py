@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic training with Keras, under Horovod's names: `hvd.elastic.run`, `KerasState`, callbacks that commit.
 
-What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
+See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementation.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class KerasState(ObjectState):
     ) -> None:
         """
         :param model: built and compiled; its weights and the variables of its optimizer are committed in host memory
-        :param optimizer: an optimizer beside that of model.compile(), in a loop of your own. It is built here where it
-            is not
+        :param optimizer: another optimizer than that of model.compile(), for a custom training loop. It is built here
+            if it is not
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
         :param objects: an ElasticSampler, or any other object that pickle takes

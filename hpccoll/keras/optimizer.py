@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer for Keras: the optimizer that is given, with gradients reduced before apply() uses them.
+"""DistributedOptimizer for Keras: an optimizer whose gradients are reduced before apply() uses them.
 
-apply() is where the trainers of all backends meet: TensorFlow's and torch's call it, JAX's by stateless_apply(). One
-class serves all of them, inside of compiled programs and outside. What comes after, as clipping, the scale of the loss,
-decay and averages of weights, is Keras's own and sees reduced gradients.
+The trainers of all backends call apply(): TensorFlow's and torch's directly, JAX's by stateless_apply(). So one class
+serves all of them, inside of compiled programs and outside. Later steps of Keras (clipping, the scale of the loss,
+decay and averages of weights) use the reduced gradients.
 """
 # ruff: noqa: SLF001 - the members of keras.Optimizer that are used here are those that its subclasses per backend use
 
@@ -30,7 +30,7 @@ from hpccoll.keras.compiling import watch_compile
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
 
 _NUMBERED = re.compile(r"_\d+(?=/|$)")
-"""What Keras adds to the name of a layer, which depends on the models that this process has made before."""
+"""The suffix that Keras adds to the name of a layer; it depends on earlier models of this process."""
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ class _Given:
 
 
 class _Reducing:
-    """The methods that go before those of the optimizer's own class."""
+    """The methods that override those of the optimizer's class."""
 
     _given: _Given
 
@@ -59,7 +59,7 @@ class _Reducing:
         self._given.local.add(_key(variable))
 
     def exchanges(self) -> bool:
-        """Say whether a step exchanges gradients: one rank alone has nobody to exchange them with."""
+        """Return whether a step exchanges gradients; a single rank does not."""
         process_set = self._given.how.process_set
         return is_initialized() and process_set.included() is not False and world_of(process_set).size > 1
 
@@ -87,7 +87,7 @@ class _Reducing:
     def finalize_variable_values(self, var_list: Sequence[Any]) -> None:
         """See keras.optimizers.Optimizer: fit() calls it at its end.
 
-        JAX computes while fit() goes on, and Keras looks at no result. An error is raised here at the latest.
+        JAX computes asynchronously, and Keras checks no result in fit(). An error is raised here at the latest.
         """
         failed = _raised_in(sys._getframe(1))
         kept = [variable._value for variable in var_list]  # None: an error came while Keras held it elsewhere
@@ -112,14 +112,14 @@ class _ReducingScaled(_Reducing):
     def stateless_apply(
         self, optimizer_variables: Sequence[Any], grads: Sequence[Any], trainable_variables: Sequence[Any]
     ) -> Any:
-        """See keras.optimizers.LossScaleOptimizer: it has a way of its own for JAX."""
+        """See keras.optimizers.LossScaleOptimizer, whose code for JAX differs from that for other backends."""
         me: Any = self
         reduced = _reduced(me, list(grads), me._trainable_variables)
         return super().stateless_apply(optimizer_variables, reduced, trainable_variables)  # type: ignore[misc]
 
 
 def _raised_in(frame: Any) -> BaseException | None:
-    """Return the exception that is on its way through this frame; not one that its caller handles."""
+    """Return the exception that propagates through this frame; not one that its caller handles."""
     error = sys.exception()
     place = error.__traceback__ if error else None
     while place is not None and place.tb_frame is not frame:
@@ -136,10 +136,10 @@ def _key(variable: Any) -> int:
 
 @uncompiled
 def _reduced(optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> list[Any]:
-    """Return the gradients that the optimizer's own apply() is to see.
+    """Return the gradients for the wrapped optimizer's apply().
 
     While Keras adds up gradients over several steps, those of a step stay as they are, except in the step that updates:
-    there what was added up before is taken in, reduced as one, and no longer kept.
+    there the accumulated gradients are added, the sum is reduced, and the accumulators are cleared.
     """
     check_no_distribution()
     if len(gradients) != len(variables):
@@ -160,7 +160,7 @@ def _reduced(optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> 
 def _accumulated(optimizer: Any, gradients: list[Any], variables: list[Any], steps: int) -> list[Any]:
     keepers = [optimizer._accumulated_gradients[optimizer._get_variable_index(v)] for v in variables]
     kept = [keras.ops.convert_to_tensor(keeper) for keeper in keepers]
-    scale = optimizer.loss_scale_factor or 1.0  # Keras divides by it after this, and keeps what was divided
+    scale = optimizer.loss_scale_factor or 1.0  # Keras divides by it later, and accumulates the quotients
     dense = [backend().dense(gradient) for gradient in gradients]
 
     def now() -> tuple[list[Any], list[Any]]:
@@ -174,7 +174,7 @@ def _accumulated(optimizer: Any, gradients: list[Any], variables: list[Any], ste
         return dense, kept
 
     updates = (optimizer._iterations + 1) % steps == 0
-    if keras.backend.backend() == "torch":  # without a copy of what is kept
+    if keras.backend.backend() == "torch":  # without a copy of the accumulators
         if not updates:
             return gradients
         result, left = now()
@@ -214,7 +214,7 @@ def _local(given: _Given, gradient: Any) -> Any:
 
 
 def _parts(optimizer: Any, variables: list[Any]) -> list[tuple[str, list[int]]]:
-    """Say which gradients go together: names, each with places in `variables`.
+    """Return the groups of gradients: names, each with indices in `variables`.
 
     A name has the place of the variable in the optimizer, and its path without the numbers that Keras counts.
     """
@@ -410,7 +410,7 @@ def _put_before(optimizer: Any, passes: int) -> Any:
         optimizer.gradient_accumulation_steps = passes
     members = {
         "__doc__": own.__doc__,
-        "__class__": property(lambda _: own),  # Keras saves an object as what it says that its class is
+        "__class__": property(lambda _: own),  # Keras saves an object under the class in __class__
     }
     made: Any = type(own.__name__, (part, own), members)
     result = made.__new__(made)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_model(): what Keras has saved, with the optimizer distributed again."""
+"""load_model(): loads a saved Keras model, with the optimizer distributed again."""
 
 from __future__ import annotations
 

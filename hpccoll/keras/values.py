@@ -195,7 +195,7 @@ def broadcast_global_variables(root_rank: int) -> None:
 
 
 def _form(variable: Any) -> str:
-    """What must be the same on all ranks; the numbers in names depend on what a process has made before."""
+    """Describe the properties that must be the same on all ranks; numbers in names depend on earlier models."""
     path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
     return f"{path} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
 

@@ -3,7 +3,7 @@
 
 >>> import hpccoll.mxnet as hvd  # in place of import horovod.mxnet as hvd
 
-MXNet is retired. This front end keeps programs alive that use it; nothing new is planned for it.
+MXNet is retired. This front end supports existing programs; no new features are planned.
 """
 
 from typing import Any
@@ -45,5 +45,5 @@ __all__ += _horovod.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Say of a name of Horovod's that is not here what to use instead."""
+    """Raise an error that names the replacement of a missing name of Horovod's."""
     raise _no_name(__name__, name)

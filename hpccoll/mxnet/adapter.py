@@ -2,8 +2,8 @@
 # ruff: noqa: ARG002, D102 - hpccoll.frontend.adapter has the methods' arguments and docstrings
 """MXNet's adapter for hpccoll.frontend: arrays in host memory.
 
-MXNet computes in threads of its own. So the address of an array is only given out when everything that reads or writes
-it has ended; from then on its memory belongs to the library until the operation is done.
+MXNet computes in its engine's threads. So the adapter waits for all readers and writers of an array before it returns
+the address; from then on the memory belongs to the library until the operation is done.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class MxnetAdapter:
         source.copyto(target)
 
     def changed(self, tensor: Tensor) -> None:
-        pass  # MXNet keeps nothing that depends on the values
+        pass  # MXNet caches nothing that depends on the values
 
     # ---- sparse tensors ------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class MxnetAdapter:
         _listeners.pop(id(parameter), None)
 
     def computed(self, parameter: Any) -> None:
-        """Call who listens to the parameter."""
+        """Call the listeners of the parameter."""
         if listener := _listeners.get(id(parameter)):
             listener()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's functions for MXNet's arrays: those of hpccoll.horovod, with arguments in Horovod's order for MXNet.
 
-`priority` has no effect: the ranks agree on what comes first.
+`priority` has no effect: the ranks agree on the order of the operations.
 """
 
 from __future__ import annotations

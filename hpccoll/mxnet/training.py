@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedTrainer for Gluon, DistributedOptimizer for modules, and parameters from one rank to all."""
+"""DistributedTrainer for Gluon, DistributedOptimizer for modules, and a broadcast of parameters."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         self._before, self._after = 1.0 / gradient_predivide_factor, gradient_predivide_factor
 
     def __getattr__(self, name: str) -> Any:
-        """Give what only the optimizer has, such as its learning rate."""
+        """Return an attribute of the wrapped optimizer, such as its learning rate."""
         return getattr(self.__dict__["optimizer"], name)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
