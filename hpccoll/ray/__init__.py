@@ -25,7 +25,7 @@ __all__ = ["HpccollConfig", "RayExecutor", "Settings", "Worker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Ray Train, which not every Ray has, when it is asked for."""
+    """Import the names that need Ray Train at first use, because not every Ray has it."""
     if name == "HpccollConfig":
         from hpccoll.ray.train import HpccollConfig
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of a RayExecutor that goes on when ranks are lost: the elastic job of `hpccoll run`, with Ray's actors.
+"""The workers of an elastic RayExecutor, which survives lost ranks: the job of `hpccoll run`, with Ray's actors.
 
-The coordinator, its rules and what a worker does are those of hpccoll.tools.launch.elastic. Ray is its agent: a node of
-Ray is a host, an actor is a worker, and the list of live nodes is what a discovery script prints elsewhere.
+The coordinator, its rules and the workers are those of hpccoll.tools.launch.elastic. Ray is the agent: a node of Ray is
+a host, an actor is a worker, and the list of live nodes replaces the output of a discovery script.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVERY = 1.0
 
 
 class ElasticWorkers:
-    """Runs each call as an elastic job of its own."""
+    """Runs each call as a separate elastic job."""
 
     def __init__(self, settings: Settings, layout: ElasticLayout, variables: Mapping[str, str]) -> None:
         self._layout = layout
@@ -40,10 +40,10 @@ class ElasticWorkers:
         self._making = (cls, args, kwargs)
 
     def run(self, method: str, *args: Any) -> list[Any]:
-        """Call a method of all workers, also of those that come later.
+        """Call a method of all workers, also of those that join later.
 
-        :returns: the results of the ranks that were there at the end, by rank
-        :raises LaunchError: the job cannot go on; chained to what a rank has raised last
+        :returns: the results of the ranks of the last generation, by rank
+        :raises LaunchError: the job cannot continue; chained to the last exception of a rank
         """
         found = slots(self._layout)
         low, high = self._layout.min_workers, self._layout.max_workers or 10**6
@@ -63,11 +63,11 @@ class ElasticWorkers:
         return runner.values()
 
     def end(self) -> None:
-        """Nothing is left between two calls."""
+        """Do nothing: no actors live between two calls."""
 
 
 def slots(layout: ElasticLayout) -> dict[str, int]:
-    """How many workers each live node of Ray takes, by its number and address."""
+    """The number of worker slots of each live node of Ray, by its number and address."""
     found = {}
     for node in ray.nodes():
         fits = [int(node["Resources"].get(name, 0) / count) for name, count in layout.resources.items() if count]
@@ -91,7 +91,7 @@ class _Nodes:
 
     def _look(self) -> None:
         while not self._ends.wait(EVERY):
-            with contextlib.suppress(Exception):  # of Ray, which may be busy: the next look tells
+            with contextlib.suppress(Exception):  # Ray may be busy: the next poll tells
                 self._tell(slots(self._layout))
 
 
@@ -121,9 +121,9 @@ class _RayAgent:
         value, error = None, None
         try:
             value = ray.get(reference)
-        except Exception as raised:  # noqa: BLE001 - Ray raises what the function has raised
+        except Exception as raised:  # noqa: BLE001 - Ray reraises any exception of the function
             error = raised
-            ray.kill(actor)  # one that has raised is still in its World
+            ray.kill(actor)  # a worker that raised is still in its World
         self._tell(worker, value, error)
 
     def signal(self, worker: int, _number: int) -> None:
@@ -137,7 +137,7 @@ class _RayAgent:
             self.signal(worker, 0)
 
     def end(self, _seconds: float) -> None:
-        """Nothing; Ray has killed the workers."""
+        """Do nothing: Ray has killed the workers."""
 
 
 class _RayRunner(Runner):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a RayExecutor is made with."""
+"""The settings of a RayExecutor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables by which the ranks know these."""
+        """The environment variables of the ranks for these settings."""
         interface = {"HPCCOLL_INTERFACE": self.interface} if self.interface else {}
         return {"HPCCOLL_START_TIMEOUT": f"{self.timeout_s:g}", **interface}
 
@@ -34,7 +34,7 @@ def _resources(cpus: float, gpus: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ElasticLayout:
-    """How many workers an elastic job may have, and what each takes."""
+    """The numbers of workers that an elastic job may have, and the resources of each."""
 
     min_workers: int
     max_workers: int | None
@@ -58,7 +58,7 @@ class ElasticLayout:
 
 @dataclass(frozen=True)
 class Layout:
-    """How many workers there are, where, and what each takes."""
+    """The number of workers, their placement, and the resources of each."""
 
     num_workers: int | None
     num_hosts: int | None

@@ -27,7 +27,7 @@ class HpccollConfig(BackendConfig):
     :param interface: interfaces that carry data between hosts (HPCCOLL_INTERFACE); "": chosen
     """
 
-    backend = "hpccoll"  # TorchTrainer asks for it
+    backend = "hpccoll"  # TorchTrainer reads it
     timeout_s: float = 300.0
     interface: str = ""
 
@@ -37,18 +37,18 @@ class HpccollConfig(BackendConfig):
         return _Backend
 
     def to_dict(self) -> dict[str, Any]:
-        """What Ray Train shows."""
+        """Return the settings that Ray Train displays."""
         return {"timeout_s": self.timeout_s, "interface": self.interface}
 
 
 class _Backend(Backend):
-    """Runs in the controller of Ray Train. Ray makes one per process, and starts it anew for each attempt."""
+    """Runs in the controller of Ray Train. Ray makes one object per process, and calls on_start for each attempt."""
 
     share_cuda_visible_devices = True
     _store: JobStore | None = None
 
     def on_start(self, worker_group: Any, backend_config: HpccollConfig) -> None:
-        """Tell the workers where they meet; their order is that of Ray Train's ranks."""
+        """Send the address of the rendezvous to the workers; their order is that of Ray Train's ranks."""
         self._close()
         places: list[Where] = worker_group.execute(where)
         self._store = JobStore({place.address for place in places}).open()

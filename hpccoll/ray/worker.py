@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a RayExecutor: what runs in the actor."""
+"""A rank of a RayExecutor: the code in the actor."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["Where", "Worker", "prepare", "where"]
 
 @dataclass(frozen=True)
 class Where:
-    """Where a worker runs."""
+    """The location of a worker."""
 
     machine: str
     """Equal on workers that can share memory."""
     host: str
     address: str
     node: str
-    """Ray's number of the node; there may be several on a machine."""
+    """Ray's number of the node; a machine may run several nodes."""
     pid: int
     devices: tuple[str, ...]
-    """The GPUs that Ray has given to this worker."""
+    """The GPUs that Ray has assigned to this worker."""
 
     def __str__(self) -> str:
         return f"{self.host}, pid {self.pid}"
 
 
 def where() -> Where:
-    """Say where this process runs."""
+    """Return the location of this process."""
     return Where(
         machine_name(),
         platform.node(),
@@ -61,7 +61,7 @@ class Worker:
         self.executable: Any = None
 
     def where(self) -> Where:
-        """Say where this worker runs."""
+        """Return the location of this worker."""
         return where()
 
     def prepare(self, variables: Mapping[str, str]) -> None:
@@ -77,7 +77,7 @@ class Worker:
         return function(*args, **kwargs)
 
     def serve(self, variables: Mapping[str, str], making: Sequence[Any], method: str, args: Sequence[Any]) -> Any:
-        """Call a method as a worker of an elastic job, and leave the World in order."""
+        """Call a method as a worker of an elastic job, and shut the World down."""
         prepare(variables)
         if making:
             self.make(*making)

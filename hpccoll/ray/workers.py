@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of a RayExecutor whose number does not change: actors in a placement group."""
+"""The workers of a RayExecutor of fixed size: actors in a placement group."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Workers:
     def call(self, method: str, *args: Any, only: int | None = None) -> list[Any]:
         """Call a method of all actors.
 
-        :param only: of this rank's alone
+        :param only: call that of this rank only
         :returns: Ray's references to the results, by rank
         :raises LaunchError: a rank was lost before
         """
@@ -84,8 +84,8 @@ class Workers:
     def results(self, references: Sequence[Any]) -> list[Any]:
         """Wait for the results.
 
-        :param references: those of `call`, from rank 0 on
-        :raises RankError: a rank raised, or was lost; the others get some seconds to end before
+        :param references: the references of `call`, from rank 0 on
+        :raises RankError: a rank raised, or was lost; the others get some seconds to end first
         """
         ranks = {reference: rank for rank, reference in enumerate(references)}
         values: dict[int, Any] = {}
@@ -97,7 +97,7 @@ class Workers:
                 rank = ranks.pop(reference)
                 try:
                     values[rank] = ray.get(reference)
-                except Exception as error:  # noqa: BLE001 - Ray raises what the function has raised
+                except Exception as error:  # noqa: BLE001 - Ray reraises any exception of the function
                     failures.append(self._failure(rank, error))
                     limit = min(limit, time.monotonic() + GRACE)
         if failures:
@@ -130,13 +130,13 @@ class Workers:
 
 
 def visible_devices(place: Where, places: Sequence[Where]) -> dict[str, str]:
-    """Let a worker see the GPUs of all workers of its machine, so that its local rank is the number of its own one."""
+    """Let a worker see the GPUs of all workers of its machine, so that its local rank is the number of its GPU."""
     mine = [device for other in places if other.machine == place.machine for device in other.devices]
     return {"CUDA_VISIBLE_DEVICES": ",".join(dict.fromkeys(mine))} if mine else {}
 
 
 def _reason(error: Exception) -> str:
-    """What Ray knows about the end of an actor, in one line."""
+    """Ray's reason for the end of an actor, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines) or type(error).__name__
 

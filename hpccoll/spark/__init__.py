@@ -3,8 +3,8 @@
 
 >>> results = hpccoll.spark.run(train, args=(0.1,), num_proc=4)
 
-Each task of a barrier stage starts one rank. The tasks exchange by Spark's `allGather` where the ranks meet: in a store
-that the first task keeps, authenticated by a secret that the driver hands out; no MPI is needed.
+Each task of a barrier stage starts one rank. The tasks exchange the address of a store by Spark's `allGather`. The
+first task serves the store, and a secret from the driver authenticates its records; no MPI is needed.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["run", "run_elastic"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Spark when it is asked for: hpccoll.spark.torch has an error of its own."""
+    """Import the names that need Spark at first use, so that hpccoll.spark.torch can raise its error without Spark."""
     if name not in __all__:
         raise AttributeError(f"module 'hpccoll.spark' has no attribute {name!r}")
     try:

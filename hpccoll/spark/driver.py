@@ -78,7 +78,7 @@ def run(
 
 
 def context_of(session: Any) -> Any:
-    """The SparkContext; None with Spark Connect, which has none."""
+    """Return the SparkContext; None with Spark Connect, which has no context."""
     with contextlib.suppress(Exception):  # of a class that depends on Spark's version
         return session.sparkContext if session is not None else SparkContext._active_spark_context  # noqa: SLF001
     return None
@@ -98,7 +98,7 @@ def _over_frame(session: Any, task: Task, size: int) -> list[Outcome]:
 
 
 def reason(error: Exception) -> str:
-    """What Spark says, in one line, without the stack of its scheduler."""
+    """Spark's error message, in one line, without the stack of its scheduler."""
     before, _, after = str(error).partition("SparkException: ")
     lines = (after or before).partition("\n\tat ")[0].partition("\nDriver stacktrace")[0].splitlines()
     return " ".join(line.strip() for line in lines if line.strip()) or type(error).__name__
@@ -127,7 +127,7 @@ def _results(outcomes: Sequence[Outcome]) -> list[Any]:
             continue
         _, text, pickled = problem
         error = None
-        with contextlib.suppress(Exception):  # it may refuse to be made again
+        with contextlib.suppress(Exception):  # its class may refuse to be unpickled
             error = pickle.loads(pickled)
         failures.append(Failure(outcome.rank, outcome.place, text, error))
     if failures:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic jobs on Spark: the job of `hpccoll run`, whose agents are the tasks of a Spark job.
 
-The coordinator, its rules and what a worker does are those of hpccoll.tools.launch.elastic. A task is the agent of one
-slot; an executor that is lost takes its agents and workers with it, the others go on, and Spark's retries of the lost
-tasks bring new agents, which are new slots.
+The coordinator, its rules and the workers are those of hpccoll.tools.launch.elastic. A task is the agent of one slot;
+if an executor is lost, its agents and workers end, the others continue, and Spark's retries of the lost tasks start new
+agents, which are new slots.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hpccoll.tools.launch.listener import Listener
 __all__ = ["run_elastic"]
 
 LAST = 15.0
-"""Seconds that the tasks may take to end after the job, before Spark is told to end them."""
+"""Seconds for the tasks to end after the job, before the driver cancels them."""
 
 
 def run_elastic(
@@ -123,7 +123,7 @@ class _Slot:
         self._order({END: True})
 
     def end(self, _seconds: float) -> None:
-        """Nothing; _Tasks waits for the tasks."""
+        """Do nothing: _Tasks waits for the tasks."""
 
 
 class _Tasks:
@@ -139,10 +139,10 @@ class _Tasks:
         self._thread.start()
 
     def end(self) -> None:
-        """Nothing; the agents are told to end first."""
+        """Do nothing: the driver first tells the agents to end."""
 
     def wait(self) -> None:
-        """Wait until the tasks have ended, those too that Spark had no place for."""
+        """Wait until the tasks have ended, also those for which Spark had no free slot."""
         self._thread.join(LAST)
         with contextlib.suppress(Exception):  # of Spark, which has ended
             self._context.cancelJobGroup(self._group)
@@ -196,7 +196,7 @@ class _SparkRunner(Runner):
             return [value for there, value, _ in values if there]
         cause = None
         for _, _, problem in values:
-            with contextlib.suppress(Exception):  # it may refuse to be made again
+            with contextlib.suppress(Exception):  # its class may refuse to be unpickled
                 cause = pickle.loads(problem[2]) if problem else cause
         raise LaunchError(f"hpccoll.spark.run_elastic: the job has ended: {self._why or f'status {status}'}") from cause
 
@@ -209,8 +209,8 @@ class _SparkRunner(Runner):
 
     def _lose_host(self, event: CutHost) -> int | None:
         self._slots.pop(event.host, None)
-        self._agent_of(event.host)  # one that had no worker yet is forgotten as well
-        ended = self._step(Discovered(dict(self._slots)))  # before its workers are gone: none is started there again
+        self._agent_of(event.host)  # also removes an agent without a worker
+        ended = self._step(Discovered(dict(self._slots)))  # before its workers end, so that no worker is started there
         return ended if ended is not None else super()._lose_host(event)
 
     def _agent_of(self, host: str) -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task of an elastic job does: it is the agent of one slot, which starts, watches and kills workers there.
+"""The task of an elastic job: the agent of one slot, which starts, watches and kills workers there.
 
-The agent lives as long as its connection to the driver. If that ends before the driver says so, the task fails, and
-Spark's own retry brings the next agent.
+The agent lives as long as its connection to the driver. If the connection breaks before the driver ends the job, the
+task fails, and Spark's retry starts the next agent.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ GRACE = 5.0
 
 @dataclass(frozen=True)
 class SlotTask:
-    """What the driver hands to all tasks."""
+    """The parameters of all tasks, from the driver."""
 
     variables: Mapping[str, str]
-    """Those of the workers."""
+    """The environment variables of the workers."""
     executable: str
     """The Python of the workers; "": that of the task."""
 
 
 def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[int]:
-    """Do what the driver says, until it says that the job has ended.
+    """Execute the driver's commands until it ends the job.
 
-    :raises ChannelError: the connection has ended before
+    :raises ChannelError: the connection broke before
     """
     context = TaskContext.get()
     name = f"{platform.node()}@{partition}.{context.attemptNumber() if context else 0}"

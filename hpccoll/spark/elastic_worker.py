@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of an elastic job of Spark: gets the function, calls it, and sends back what it returned or raised."""
+"""A worker of an elastic job of Spark: receives the function, calls it, and sends back its result or exception."""
 
 import pickle
 import sys
@@ -12,7 +12,7 @@ from hpccoll.tools.launch.function import CALLER, LARGEST
 
 
 def main() -> int:
-    """Call the function, and leave the World in order.
+    """Call the function, and shut the World down.
 
     :returns: the exit status: 0, or 1 if the function raised
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task of the barrier stage does: it is the agent of one rank, which is a process of its own.
+"""The task of the barrier stage: the agent of one rank, which runs in a new process.
 
-A Python worker of Spark serves one task after another; a rank that is a fresh process inherits nothing from the task
-before, and its end, in whatever way, is seen here and told to the driver. So a task returns an outcome in any case, and
-only the loss of an executor fails the stage.
+A Python worker of Spark serves one task after another; a rank in a fresh process inherits no state of an earlier
+task, and the task reports its end to the driver, also after a crash. So a task always returns an outcome, and only the
+loss of an executor fails the stage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POLL = 0.5
 
 @dataclass(frozen=True)
 class Task:
-    """What the driver hands to all tasks."""
+    """The parameters of all tasks, from the driver."""
 
     function: bytes
     """The function and its arguments, pickled."""
@@ -60,7 +60,7 @@ class Outcome:
     rank: int
     place: str
     answer: bytes
-    """What it returned or raised, pickled; b"": the process has ended without it."""
+    """Its result or exception, pickled; b"": the process has ended without an answer."""
     how: str
     """How the process has ended."""
     ended_by_agent: bool = False
@@ -80,12 +80,12 @@ def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:
         text = text_of(task.secret, [(host, port) for host, port in told[0][1]])
         rank, machines = _ranks(context.partitionId(), [machine for machine, _ in told])
         outcome = _Rank(task, rank, variables_at(text, machines, "Spark")[rank], text).run()
-        context.barrier()  # the first task keeps the store until then
+        context.barrier()  # the first task serves the store until then
     yield outcome
 
 
 def _ranks(partition: int, machines: list[str]) -> tuple[int, list[str]]:
-    """The rank of a partition, and the machine of each rank: those of a machine have successive ranks."""
+    """The rank of a partition, and the machine of each rank: the partitions of a machine have successive ranks."""
     order = sorted(range(len(machines)), key=lambda at: (machines.index(machines[at]), at))
     return order.index(partition), [machines[at] for at in order]
 
@@ -100,7 +100,7 @@ class _Rank:
         self._ended: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
 
     def run(self) -> Outcome:
-        """Start it, and wait for its end."""
+        """Start the process, and wait for its end."""
         with Listener([LOOPBACK], self._results.serve) as listener:
             path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
             environment = {**config.environment(), "PYTHONPATH": path, **self._task.variables, **self._variables}
@@ -114,9 +114,9 @@ class _Rank:
         return Outcome(self._rank, place, answer, how, ended_by_agent=asked and not answer)
 
     def _wait(self, agent: LocalAgent) -> tuple[str, bool]:
-        """Wait for its end; if another rank has failed, only for some seconds.
+        """Wait for the end of the process; if another rank has failed, only for some seconds.
 
-        :returns: how it has ended, and whether the agent has asked it to
+        :returns: how it has ended, and whether the agent has requested the end
         """
         limit, asked = float("inf"), False
         while True:
@@ -135,4 +135,4 @@ class _Rank:
         try:
             return self._store.check([FAILED])
         except (OSError, ValueError, StartError):
-            return True  # the store is gone, and with it the first task
+            return True  # the store has ended, so the first task has
