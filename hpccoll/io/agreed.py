@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that succeed on all ranks or on none, as all of them know."""
+"""Steps that succeed or fail on all ranks together."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class CheckpointError(errors.HpccollError, OSError):
 def together(
     own: World, file: Path, action: Callable[[], Any] | None, *, keep: bool = False, then: str = ""
 ) -> list[Any]:
-    """Do a step, which may fail, on the ranks that have one; then all raise, or get what each one's returned.
+    """Run a step, which may fail, on the ranks that have one; then all ranks raise, or get the results of all.
 
-    A rank that is told to end (SystemExit, KeyboardInterrupt) in its step says so before it goes: no other one waits
-    for it, or takes the step as done.
+    A rank that gets SystemExit or KeyboardInterrupt in its step reports the failure before it ends, so that no other
+    rank waits for it or takes the step as done.
 
-    :param keep: the results are large: this rank's alone
-    :param then: what a failure means, as part of the error
+    :param keep: return only this rank's result, because results are large
+    :param then: the consequence of a failure, as part of the error text
     :raises CheckpointError: it failed on a rank; all ranks know
     """
     result, text = None, ""
     try:
         result = action() if action else None
-    except Exception as error:  # noqa: BLE001 - whatever it is, the others must hear of it
+    except Exception as error:  # noqa: BLE001 - the other ranks must learn of any error
         text = why(own, file, error)
     except BaseException as error:
         with suppress(errors.HpccollError):
@@ -48,5 +48,5 @@ def together(
 
 
 def why(own: World, file: Path, error: BaseException | str) -> str:
-    """Say which rank has which problem with a file."""
+    """Format the rank, the file and the error."""
     return f"checkpoint {file}: rank {own.rank} (host {platform.node()}): {str(error) or type(error).__name__}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of the ranks lie in the whole arrays of a checkpoint."""
+"""The places of the ranks' parts in the whole arrays of a checkpoint."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Part:
 
 
 def placed(own: World, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """List the arrays of this rank, and of each the dtype, the shape of the whole, and where each rank's part lies."""
+    """List the arrays of this rank, and for each the dtype, the shape of the whole, and the ranks' parts."""
     mine, said = {}, {}
     for name, value in arrays.items():
         array = np.asarray(value.array if isinstance(value, Part) else value)

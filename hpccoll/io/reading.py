@@ -82,9 +82,9 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(own: World, target: Path) -> Path:
-    """Agree on the main file to read: the first one that is whole for every rank.
+    """Agree on the main file to read: the first candidate that every rank finds complete.
 
-    :raises CheckpointError: there is none; with what is wrong with the one in its place
+    :raises CheckpointError: no candidate is complete; with the problem of the current main file
     """
     mine = {file.name: _problem(own, file) for file in candidates(target)}
     everybody = objects.allgather(own.core, mine, None)
@@ -110,7 +110,7 @@ def _problem(own: World, main: Path) -> str:
 
 def _say_what_is_left(target: Path, main: Path) -> None:
     """Tell the user of files that no checkpoint needs."""
-    with suppress(OSError):  # a save that is under way removes them just now
+    with suppress(OSError):  # a concurrent save may remove them
         if left := others(target, [main.name, *named(main)]):
             size = text.byte_size(sum(file.stat().st_size for file in left))
             _say(
@@ -121,7 +121,7 @@ def _say_what_is_left(target: Path, main: Path) -> None:
 
 @functools.cache
 def _say(sentence: str) -> None:
-    """Once, although each array of a checkpoint is read by a call of its own."""
+    """Print a sentence once, although each array of a checkpoint is read by a separate call."""
     print(f"hpccoll: {sentence}", file=sys.stderr, flush=True)
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a checkpoint, and how a new version of it takes the place of the one before.
+"""The files of a checkpoint, and the atomic replacement of a version by the next.
 
 `state.h5` is the main file. A version, that is one call of `save`, has a tag, and up to three kinds of files beside it:
 
     state.h5.TAG.node0    the data of node 0, named by the main file with its size
-    state.h5.TAG.new      the main file until it gets its place
-    state.h5.TAG.before   the main file that had the place before: the version that a broken one is read from
+    state.h5.TAG.new      the new main file, until it is renamed to state.h5
+    state.h5.TAG.before   the previous main file, for `load` if the new version is broken
 
-The order, of which docs/decisions/0057 has the reasons: (1) all files are written under new names and brought to the
-disk; (2) all ranks agree that they are; (3) rank 0 renames the main file and brings the folder to the disk; (4) all
-ranks agree that it is done; (5) rank 0 removes what the new version does not name. Before (2) has succeeded nothing
-has changed, so where all ranks have agreed on a failure they remove the new files. From then on a rank that is lost or
-interrupted cannot know how far the others are: nothing is removed until a later `save` comes to (5).
+The order, of which docs/decisions/0057 has the reasons: (1) all files are written under new names and synced (fsync);
+(2) all ranks agree that (1) has succeeded; (3) rank 0 renames the main file and syncs the folder; (4) all ranks agree
+that (3) has succeeded; (5) rank 0 removes all files that the new version does not name. Until (2) has succeeded the old
+version is unchanged, so if all ranks agree on a failure they remove the new files. After (2) a rank that is lost or
+interrupted cannot know the state of the others: no file is removed until a later `save` reaches (5).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Version:
 
     @property
     def fresh(self) -> Path:
-        """The main file until it gets its place."""
+        """The new main file, until it is renamed."""
         return self._beside("new")
 
     @property
     def before(self) -> Path:
-        """What is in that place until then."""
+        """The previous main file."""
         return self._beside("before")
 
     def _beside(self, kind: str) -> Path:
@@ -61,12 +61,12 @@ class Version:
 
         :raises OSError: it is there or it is not
         """
-        with suppress(OSError):  # there is none, or the file system has no hard links: `load` has one version only
+        with suppress(OSError):  # no previous file, or no hard links: then `load` has only one version
             os.link(self.target, self.before)
         durable.put(self.fresh, self.target)
 
     def clear(self, keep: Iterable[str]) -> None:
-        """Remove what lies beside the main file and is not named by it: step 5. The main files go first.
+        """Remove the files beside the main file that it does not name: step 5. Other main files are removed first.
 
         :param keep: names of files that stay
         """
@@ -76,27 +76,27 @@ class Version:
 
 
 def others(target: Path, keep: Iterable[str]) -> list[Path]:
-    """Find the files of all versions beside a main file, without those of these names."""
+    """Find the files of all versions beside a main file, except the names in `keep`."""
     beside = re.compile(re.escape(target.name) + r"\.[0-9a-f]{12}\.(node\d+|new|before)")
     names = set(keep)
     return [file for file in target.parent.iterdir() if beside.fullmatch(file.name) and file.name not in names]
 
 
 def candidates(target: Path) -> list[Path]:
-    """Give the main files from which a checkpoint can be read: the one in its place, then those before it."""
+    """List the main files from which a checkpoint can be read: the current one, then previous ones."""
     try:
         before = [(file.stat().st_mtime, file) for file in others(target, ()) if file.name.endswith(".before")]
-    except FileNotFoundError:  # the folder; or a save that is under way has just removed one
+    except FileNotFoundError:  # no folder; or a concurrent save has removed a file
         before = []
     return [target, *(file for _, file in sorted(before, reverse=True))]
 
 
 def named(main: Path) -> list[str]:
-    """Give the names of the files that a main file needs; all are there, with the size that they must have.
+    """List the names of the files that a main file needs, after a check that all exist and have the right size.
 
-    HDF5 reads a missing one as zeros.
+    HDF5 would read a missing file as zeros.
 
-    :raises OSError: they are not, or the main file cannot be read
+    :raises OSError: the check failed, or the main file cannot be read
     """
     with hdf5.package().File(main, "r", locking=False) as file:
         if PARTS not in file.attrs:

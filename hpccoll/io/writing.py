@@ -68,17 +68,17 @@ def save(
     write = _write_by_mpi if _agree_on_driver(own, mpi_io) else _write_by_nodes
     try:
         names = write(own, version, parts, layout, attrs or {})
-    except CheckpointError:  # all ranks know, so none goes on to the next step
+    except CheckpointError:  # raised on all ranks, so all skip the next step
         _withdraw(own, version)
         raise
     together(own, version.target, version.publish if own.rank == 0 else None, then=IN_DOUBT)
     if own.rank == 0:
         version.clear(keep=names)
-    own.barrier()  # no rank goes on before the old files are gone
+    own.barrier()  # no rank continues before the old files are removed
 
 
 def _withdraw(own: World, version: Version) -> None:
-    """Remove what was written, each file by a rank that sees it."""
+    """Remove the new files, each by a rank that sees it."""
     for file in (version.fresh, version.node_file(own._nodes[own.rank])):  # noqa: SLF001 - the World's own
         with suppress(OSError):
             file.unlink()
@@ -92,7 +92,7 @@ def _sync_new(file: Path) -> int:
 
 
 def _refuse_a_folder(target: Path) -> None:
-    """Before anything is written: a file cannot take its place."""
+    """Check before the first write: rename() cannot replace a folder by a file."""
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder")
 
@@ -111,7 +111,7 @@ def _write_by_nodes(
 ) -> list[str]:
     """Write all files.
 
-    :returns: the names of those of the nodes
+    :returns: the names of the nodes' files
     """
     nodes = own._nodes  # noqa: SLF001 - the World's own
     local = [rank for rank in range(own.size) if nodes[rank] == nodes[own.rank]]
@@ -161,7 +161,7 @@ def _write_main(
 
 
 def _agree_on_driver(own: World, wanted: bool | None) -> bool:
-    """Say whether all ranks write one file; what they want, and what they lack, is compared."""
+    """Return whether all ranks write one file; compare their wishes and their missing drivers."""
     said = objects.allgather(own.core, (wanted, _lacks_mpi_io(own)), None)
     for rank, (other, _) in enumerate(said):
         if other != said[0][0]:
@@ -206,7 +206,7 @@ def _write_by_mpi(
 ) -> list[str]:
     """Write the one file.
 
-    :returns: no names: nothing lies beside it
+    :returns: no names: there are no other files
     """
     file, nodes = version.fresh, own._nodes  # noqa: SLF001 - the World's own
     with _communicator(own) as comm:
