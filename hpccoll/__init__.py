@@ -120,10 +120,10 @@ _MODULES = (
     "elastic", "frontend", "io", "jax", "keras", "mxnet", "net", "observe", "ray", "rendezvous", "spark", "study",
     "tensorflow", "testing", "torch",
 )  # fmt: skip
-"""The modules for programs that are not in __all__, because a program imports them where it needs them."""
+"""Public modules that are not in __all__: a program imports them if it needs them."""
 
 
 def __dir__() -> list[str]:
-    """Name what is there for programs, and not the modules that the library is made of."""
+    """List the public names, without the library's internal modules."""
     given = {*__all__, *(module for module in _MODULES if module in globals())}
     return sorted(given | {name for name in globals() if name.startswith("__")})

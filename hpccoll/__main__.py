@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `hpccoll` (also `python -m hpccoll`); each subcommand is a package or module of hpccoll.tools.
 
-Only the subcommand that is named is imported: all of them take longer than a job needs to start.
+Only the named subcommand is imported: to import all of them takes longer than the start of a job.
 """
 
 import argparse
@@ -27,7 +27,7 @@ COMMANDS = {
 }
 """The module of each subcommand, below hpccoll.tools, in the order of the help."""
 READER_LEFT = 128 + 13
-"""Exit status of a command whose output nobody reads any more, as a shell gives it for SIGPIPE."""
+"""Exit status after the reader of the output has closed the pipe, as in a shell for SIGPIPE."""
 
 
 def main(words: list[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def execute(words: list[str] | None) -> int:
 
 
 def reader_has_left() -> bool:
-    """Whether the other end of standard output is closed; a broken pipe may also be another one."""
+    """Whether the other end of standard output is closed; BrokenPipeError may also come from another pipe."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

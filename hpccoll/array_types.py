@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of what operations take and give, for type checkers: an array of one kind in gives the same kind out.
+"""Types of the arguments and results of operations, for type checkers: the result has the kind of the input array.
 
-The overloads of an operation say what its first argument and its result are. The other arguments, which all of them
-have, are in a TypedDict; the function itself, whose signature help() shows, names each of them.
+The overloads of an operation give the types of its first argument and its result. The other arguments are common to
+all overloads and are in a TypedDict; the function itself, whose signature help() shows, lists each of them.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ class _OnGpu(Protocol):
 
 
 Array = _Buffer | _DLPack | _OnGpu | np.generic
-"""What has memory that the library can use."""
+"""Objects with memory that the library can use."""
 Values = Array | complex | Sequence[object]
 """An array, a number, a list of numbers or a list of arrays."""
 Op = Reduction | UserReduction
-"""How values of several ranks become one."""
+"""The reduction of an operation."""
 ArrayT = TypeVar("ArrayT", bound=Array)
 T = TypeVar("T")
 
 
 class Named(TypedDict, total=False):
-    """What every operation may have."""
+    """Optional arguments of every operation."""
 
     name: str | None
 
 
 class Scaled(Named, total=False):
-    """What an operation that adds may have."""
+    """Optional arguments of an operation with a reduction."""
 
     prescale: float
     postscale: float
 
 
 class Compressed(Scaled, total=False):
-    """What an allreduce may have."""
+    """Optional arguments of an allreduce."""
 
     compression: Compression | None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Anything array-like to a NumPy array over the same memory, and a result back to the type that went in.
+"""Converts any array-like to a NumPy array over the same memory, and a result back to the type of the input.
 
-The boundary handles plain NumPy arrays itself; everything else comes through :func:`adopt`. Arrays in the memory of a
-GPU have hpccoll.device_arrays.
+The extension handles plain NumPy arrays itself, and calls :func:`adopt` for all other types. See
+hpccoll.device_arrays for arrays in GPU memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BFLOAT16 = NAMES.index("bfloat16")
 
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
-    """The code of `dtype` in the C tables. Raise UnsupportedError where there is none."""
+    """Return the code of `dtype` in the C tables. Raise UnsupportedError if it has no code."""
     code = _CODES.get(dtype)
     if code is not None:
         return code
@@ -56,7 +56,7 @@ def dtype_code(dtype: np.dtype[Any]) -> int:
 
 
 def has_code(dtype: np.dtype[Any]) -> bool:
-    """Say whether the C tables have `dtype`. Where nothing is computed the others move as bytes.
+    """Return whether the C tables have `dtype`. Operations without arithmetic move other dtypes as bytes.
 
     Raise UnsupportedError for elements that are references to Python objects.
     """
@@ -68,10 +68,10 @@ def has_code(dtype: np.dtype[Any]) -> bool:
 
 
 def type_name(dtype: np.dtype[Any] | str, most: int) -> bytes:
-    """Say what elements of `dtype` are, so that two texts are equal only if the elements are alike.
+    """Describe the elements of `dtype`, so that two texts are equal only if the elements have the same format.
 
-    :param dtype: or a text that says it
-    :param most: bytes; a longer text ends with a hash of what it lacks
+    :param dtype: a dtype, or the description itself
+    :param most: limit in bytes; a longer text is cut and ends with a hash of the rest
     """
     text = (dtype if isinstance(dtype, str) else _describe(dtype)).encode()
     if len(text) <= most:
@@ -86,7 +86,7 @@ def _describe(dtype: np.dtype[Any]) -> str:
         element, shape = dtype.subdtype
         return f"{shape}{_describe(element)}"
     if dtype.names is None:
-        return dtype.name if dtype.isbuiltin == 2 else dtype.str  # what a package has registered has no str of its own
+        return dtype.name if dtype.isbuiltin == 2 else dtype.str  # the str of a registered dtype is not unique
     fields, end = [], 0
     for name in dtype.names:
         element, offset = dtype.fields[name][:2]  # type: ignore[index]
@@ -111,10 +111,10 @@ def flat_bytes(x: np.ndarray) -> np.ndarray:
 
 
 def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
-    """Return a NumPy array over the memory of `x`, and what turns a result into the type of `x`.
+    """Return a NumPy array over the memory of `x`, and a function that converts a result to the type of `x`.
 
-    Python numbers and lists are copied. None: a result stays a NumPy array.
-    Raise UnsupportedError for devices that nobody here knows, and for what is no array at all.
+    Python numbers and lists are copied. None in place of the function: a result stays a NumPy array.
+    Raise UnsupportedError for unknown devices, and for objects that are no arrays.
     """
     if isinstance(x, np.ma.MaskedArray):
         raise errors.UnsupportedError("x is a masked array, and masks do not travel: use x.filled(value)")
@@ -136,13 +136,13 @@ def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
 def adopt_out(out: Any, argument: str = "out") -> np.ndarray:
     """Return a writable NumPy array over the memory of `out`. Raise InvalidArgumentError if it is read-only.
 
-    :param argument: what the caller gave it as, for the error
+    :param argument: the name of the caller's argument, for the error
     """
     if isinstance(out, (np.generic, bool, int, float, complex, list, tuple)):
         raise errors.InvalidArgumentError(f"{argument} is {name_of(out)}, which cannot be written in place")
     result = adopt(out)[0]
     if not result.flags.writeable and _module(out) == "torch":
-        result = _writable_alias(result)  # NumPy takes a DLPack capsule without flags as read-only
+        result = _writable_alias(result)  # NumPy treats a DLPack capsule without flags as read-only
     if not result.flags.writeable:
         raise errors.InvalidArgumentError(f"{argument} ({name_of(out)}) is read-only")
     if not result.flags.c_contiguous and _overlaps_itself(result):
@@ -170,7 +170,7 @@ def _overlaps_itself(x: np.ndarray) -> bool:
 
 
 def name_of(x: Any) -> str:
-    """What an array is called in errors."""
+    """The name of an array's type in errors."""
     return f"a {type(x).__module__}.{type(x).__qualname__}"
 
 
@@ -217,15 +217,15 @@ def _adopt_dlpack(x: Any) -> tuple[np.ndarray, Restore]:
     if _module(x) == "torch":
         return _adopt_torch(x)
     space = x.__array_namespace__() if hasattr(x, "__array_namespace__") else sys.modules[_module(x)]
-    if _module(x) == "jaxlib" and x.dtype.name == "bfloat16":  # which NumPy's DLPack does not know
+    if _module(x) == "jaxlib" and x.dtype.name == "bfloat16":  # NumPy's DLPack does not support it
         return np.asarray(x), space.asarray
     return np.from_dlpack(x), space.from_dlpack
 
 
 def _adopt_torch(x: Any) -> tuple[np.ndarray, Restore]:
-    """Adopt a tensor without importing PyTorch: who hands one in has it.
+    """Adopt a tensor without importing PyTorch: its owner has imported it.
 
-    NumPy's DLPack knows no bfloat16, so those bits travel as int16.
+    NumPy's DLPack does not support bfloat16, so its bits are passed as int16.
     """
     torch = sys.modules["torch"]
     x = x.detach()

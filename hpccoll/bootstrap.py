@@ -65,7 +65,7 @@ def _block_sizes(nodes: str, ranks: int) -> list[int]:
 
 @dataclasses.dataclass
 class Base:
-    """What all process sets of one `init()` share on this rank."""
+    """The state of this rank that all process sets of one `init()` share."""
 
     rendezvous: Rendezvous
     settings: config.Config
@@ -73,16 +73,16 @@ class Base:
     nonce: str
     """A word that no other World has, for names of shared memory."""
     net: net.Choice | None
-    """The net between the nodes; None where there is none."""
+    """The net between the nodes; None without a net."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None
-    """What had broken the World when it was shut down."""
+    """The failure that broke the World before its shutdown."""
 
     def next_generation(self, said: Iterable[int]) -> int:
-        """Give the generation of a new process set or plan, and note it.
+        """Return the generation of a new process set or plan, and record it.
 
-        :param said: `generation` of each rank that makes it
+        :param said: `generation` of each rank that makes the set or plan
         """
         generation = 1 + max(said)
         _core.note_generation(self.loop, generation)
@@ -90,11 +90,11 @@ class Base:
 
     @property
     def generation(self) -> int:
-        """The generation of the newest process set or plan here: numbers come again, generations do not."""
+        """The generation of the newest process set or plan here: numbers are reused, generations are not."""
         return _core.newest_generation(self.loop)
 
     def record_exception(self) -> None:
-        """At the end of a process that ends by an exception: its trace says so, unless the World broke before."""
+        """Write the trace, with the uncaught exception that ends the process, unless the World broke before."""
         error = getattr(sys, "last_value", None)
         if error is not None and self.loop.size > 1 and not self.loop.broken():
             frames = traceback.extract_tb(error.__traceback__)
@@ -153,7 +153,7 @@ def make(
 
 
 def _trace_folder(settings: config.Config, nonce: str) -> str:
-    """Where this World's ranks write their last events, if they must; "": nowhere."""
+    """The folder for the trace of each rank after a failure; "": no traces."""
     if settings.trace_dir == "none":
         return ""
     allocation = detect.allocation(config.environment())
@@ -164,7 +164,7 @@ def _trace_folder(settings: config.Config, nonce: str) -> str:
 
 
 def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
-    """The process set of all ranks, and what else is done at the start by the loop."""
+    """Make the process set of all ranks, and do the other steps of the start that need the loop."""
     rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
     if any(ranks.uses_gpu.values) and any(one.device != "auto" for one in ranks.settings.values):
         agreed(rendezvous.compare, lambda: loop.open_device() if opens_device else None)
@@ -181,7 +181,7 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     return first
 
 
-# ---- what the ranks tell each other, and what is wrong with it -------------------------------------------
+# ---- exchange and check of the ranks' reports ------------------------------------------------------------
 
 
 def _compare_versions(rendezvous: Rendezvous) -> None:
@@ -197,14 +197,14 @@ def _compare_versions(rendezvous: Rendezvous) -> None:
 
 
 def _print_findings(rendezvous: Rendezvous, ranks: Ranks) -> None:
-    """Rank 0 prints what the checks of the start found, where no rank has switched them off."""
+    """Print the findings of the start's checks on rank 0, unless a rank has switched them off."""
     if all(one.check for one in ranks.settings.values):
         for line in at_start.look(rendezvous.compare, rendezvous.rank, ranks.machines.like(rendezvous.rank)):
             print(f"hpccoll: check: {line}", file=sys.stderr, flush=True)
 
 
 def _look_at_gpus(rendezvous: Rendezvous, ranks: Ranks, nccl_files: list[str]) -> Facts:
-    """What GPU this rank uses, where that is known by now; refuse what cannot work, and print what is wrong."""
+    """Return the GPU of this rank, if it is known already; raise an error or print warnings of the checks."""
     if not any(ranks.uses_gpu.values):
         return {}
     settings, facts = ranks.settings[rendezvous.rank], {}
@@ -245,7 +245,7 @@ def _choose_net(
     machines: Compared[Machine],
     node_of: tuple[int, ...],
 ) -> net.Choice | None:
-    """The net of this World; None where one node holds all ranks and none is needed."""
+    """Choose the net of this World; None if all ranks are on one node and need no net."""
     net.check_name(settings.net)
     for_devices = settings.device_mode == "mpi" and rendezvous.size > 1
     if max(node_of) == 0 and not for_devices:
@@ -263,7 +263,7 @@ def _choose_net(
 
 
 def _why_a_net(machines: Compared[Machine], node_of: tuple[int, ...]) -> str:
-    """Why a net was looked for, as the beginning of a sentence that says that none was found."""
+    """The reason for which the World needs a net, for the error that no net was found."""
     if not machines.alike:
         where = "; ".join(f"{machine}: {some_ranks(machines.ranks(i))}" for i, machine in enumerate(machines.values))
         return f"the ranks are on {len(machines.values)} machines ({where}), and no net connects them"
@@ -288,7 +288,7 @@ def _make_net(rendezvous: Rendezvous, choice: net.Choice | None, machines: Compa
 
 
 def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks) -> tuple[str, list[str], str]:
-    """HPCCOLL_GPU_AWARE_MPI, the devices for which it is proved, and why there are none."""
+    """HPCCOLL_GPU_AWARE_MPI, the devices with a proof, and the reason if there are none."""
     library = proofs.library(choice.provider.library()) if choice else ""
     if not library:
         return "no", [], ""
@@ -302,14 +302,14 @@ def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks)
 # ---- shared memory ---------------------------------------------------------------------------------------
 
 Agree = Callable[[Callable[[], _core.Segment | None]], _core.Segment | None]
-"""Does a step and raises on all ranks if it failed on any; ranks that have nothing to do take part."""
+"""Runs a step and raises on all ranks if it failed on any; ranks without a step take part, too."""
 
 
 def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
     mine = node_of[rendezvous.rank]
     here = [r for r, node in enumerate(node_of) if node == mine]
     leads, nbytes = here[0] == rendezvous.rank, _core.node_control_bytes(len(here))
-    if isinstance(rendezvous, ThreadRendezvous):  # the record locks that tell who is alive are a process's
+    if isinstance(rendezvous, ThreadRendezvous):  # record locks, which detect dead ranks, belong to processes
         segments = rendezvous.share(_core.Segment.private(nbytes) if leads else None)
         shared = segments[here[0]]
         assert shared is not None
@@ -323,10 +323,10 @@ def set_segment(
 ) -> _core.Segment | None:
     """Make the segment of a process set, or of a plan, on this node; its lowest member here creates it.
 
-    :param number: what no other segment of this member has in its name
-    :param members: the World rank of each member; a rank that is none of them only takes part in the agreement
-    :param agree: does a step and raises on all ranks if it failed on any
-    :param nbytes: of the segment; 0: what a process set needs
+    :param number: unique among the segments of this member, for the name
+    :param members: the World rank of each member; a rank that is no member only takes part in the agreement
+    :param agree: runs a step and raises on all ranks if it failed on any
+    :param nbytes: size of the segment; 0: the size for a process set
     :returns: the segment, or None on a rank that is no member
     """
     mine = loop.node_of[loop.rank]

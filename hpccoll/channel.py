@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authenticated messages over TCP, between processes that share a secret: `hpccoll run` and the ranks that it started.
 
-Both ends send 32 random bytes, which make the key of this connection, and then prove by an HMAC that they have the key.
-Each message carries an HMAC-SHA256 over its direction, its number and its bytes, so that no message can be forged,
-repeated or moved. Nothing is hidden: the bytes can be read on the wire.
+Both ends send 32 random bytes, derive the key of this connection from them, and prove by an HMAC that they have the
+key. Each message has an HMAC-SHA256 over its direction, its number and its bytes, so that no message can be forged,
+replayed or reordered. The bytes are not encrypted.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ HEADER = struct.Struct(">Q32s")
 """The length of the message and its HMAC."""
 NONCE = 32
 PATIENCE = 5.0
-"""Seconds that an address has to accept a connection, and the other end to prove that it knows the secret."""
+"""Time limit in seconds for an address to accept a connection, and for the other end to prove the secret."""
 AGAIN = 0.05
 """Seconds between two attempts to connect, or to find out whether a process has ended."""
 START = 120.0
-"""Seconds for which connect() tries an end that listens and does not answer; HPCCOLL_START_TIMEOUT's default."""
+"""Seconds for which connect() retries an end that listens but does not answer; HPCCOLL_START_TIMEOUT's default."""
 LONGEST = 4096
 """Bytes of a message, unless more are expected."""
 
 
 class ChannelError(HpccollError):
-    """The other end does not know the secret, or sent what no Channel sends."""
+    """The other end does not know the secret, or violated the protocol."""
 
 
 class ChannelClosedError(ChannelError):
@@ -83,7 +83,7 @@ class Channel:
         theirs = self._read(NONCE, until)
         nonces = mine + theirs if connects else theirs + mine
         self._key = hmac.digest(bytes.fromhex(secret), nonces, "sha256")
-        self._directions = (b">", b"<") if connects else (b"<", b">")  # of what is sent, of what is received
+        self._directions = (b">", b"<") if connects else (b"<", b">")  # of sent messages, of received messages
         self._sent = self._received = 0
         proof, expected = (hmac.digest(self._key, direction, "sha256") for direction in self._directions)
         connection.sendall(proof)
@@ -123,11 +123,11 @@ class Channel:
         self.connection.close()
 
     def other_process_has_ended(self, error: Exception) -> bool:
-        """Whether the connection has failed because the process that listened has ended, and with it its port.
+        """Whether the connection has failed because the listening process has ended, so that its port is closed.
 
-        False where that machine is not reached or does not answer, and where the process has ended the connection and
-        still listens: it may have given this end up. A machine that was cut off learns of that by a reset, as it learns
-        of the end of a process.
+        False if that machine is not reachable or does not answer, or if the process has closed the connection and
+        still listens: it may have given up this end. A machine after a network outage gets a reset in that case, as it
+        does after the end of a process.
 
         :param error: what send() or receive() has raised, on the end that connected
         """

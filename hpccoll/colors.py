@@ -28,9 +28,9 @@ def numbers(values: Iterable[int]) -> list[int] | str:
 
 
 def row(said: list[int] | str) -> list[int]:
-    """Give the row of a rank.
+    """Return the row of a rank.
 
-    :param said: [key] or [key, color], or what is no such thing
+    :param said: [key] or [key, color], or the text of a value of another type
     """
     if isinstance(said, str) or not all(-(1 << 63) <= n < 1 << 63 for n in said):
         return [MISFIT, 0, 0]
@@ -43,9 +43,9 @@ def misfit(rows: np.ndarray) -> bool:
 
 
 def ranked(said: Compared[list[int] | str]) -> np.ndarray:
-    """Give rows in which keys and colors, which may be of any size, are their places among those of all ranks.
+    """Return rows with the places of keys and colors among those of all ranks, in place of numbers of any size.
 
-    :raises InvalidArgumentError: a rank has something else
+    :raises InvalidArgumentError: a rank has a value of another type
     """
     everybody: list[list[int]] = []
     for rank, one in enumerate(said):
@@ -62,7 +62,7 @@ def ranked(said: Compared[list[int] | str]) -> np.ndarray:
 def group(rows: np.ndarray, rank: int) -> tuple[Sequence[int], Sequence[int]]:
     """Find the group of a rank.
 
-    :returns: the ranks of its color, ordered by key and rank, none where it has no color; all ranks with a color
+    :returns: the ranks of its color, ordered by key and rank, empty without a color; and all ranks with a color
     """
     colored = np.flatnonzero(rows[:, COLORED])
     alike = colored[rows[colored, COLOR] == rows[rank, COLOR]]

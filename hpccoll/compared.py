@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks said about one thing: each different value once, and which ranks said it.
+"""The values of all ranks for one subject: each different value once, and the ranks that have it.
 
-Ranks that make something together mostly say the same. So they compare digests, whose cost does not grow with the
-number of ranks, and exchange values only where these differ, each value once.
+Ranks in a collective step mostly have equal values. So they compare digests, whose cost does not grow with the number
+of ranks, and exchange values only if the digests differ, each value once.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["NOBODY", "Compared", "all_equal", "digest", "extremes", "from_list",
 T = TypeVar("T")
 U = TypeVar("U", bound=Hashable)
 NOBODY = -1
-"""Stands for the value of a rank that said nothing, because it has joined."""
+"""The index of a rank without a value, because it has joined."""
 
 
 @dataclass(frozen=True)
 class Compared(Generic[T]):
-    """What the ranks said."""
+    """The values of the ranks."""
 
     values: list[T]
-    """Each different value once, in the order of the lowest ranks that said them."""
+    """Each different value once, in the order of the lowest ranks that have them."""
     size: int
     """The number of ranks."""
     of: np.ndarray | None = None
-    """The index in `values` of each rank, or NOBODY; None: all ranks said the same."""
+    """The index in `values` of each rank, or NOBODY; None: all ranks have the same value."""
 
     @property
     def alike(self) -> bool:
-        """All ranks said the same."""
+        """Whether all ranks have the same value."""
         return self.of is None
 
     def __len__(self) -> int:
@@ -45,25 +45,25 @@ class Compared(Generic[T]):
         return self.values[0 if self.of is None else self.of[rank]]
 
     def __iter__(self) -> Iterator[T]:
-        """Give the value of each rank that said one, in order of the ranks."""
+        """Yield the value of each rank that has one, in order of the ranks."""
         if self.of is None:
             return iter([self.values[0]] * self.size)
         return iter([self.values[i] for i in self.of.tolist() if i != NOBODY])
 
     def ranks(self, i: int) -> list[int]:
-        """List the ranks that said `values[i]`, in their order."""
+        """List the ranks that have `values[i]`, in their order."""
         return list(range(self.size)) if self.of is None else np.flatnonzero(self.of == i).tolist()
 
     def first(self, i: int) -> int:
-        """Give the lowest rank that said `values[i]`."""
+        """Return the lowest rank that has `values[i]`."""
         return 0 if self.of is None else int(np.argmax(self.of == i))
 
     def like(self, rank: int) -> list[int]:
-        """List the ranks that said what `rank` said, in their order."""
+        """List the ranks that have the value of `rank`, in their order."""
         return self.ranks(0 if self.of is None else int(self.of[rank]))
 
     def map(self, change: Callable[[T], U]) -> Compared[U]:
-        """Give what the ranks said as something else; values that become equal become one."""
+        """Apply a function to the values; values that become equal are merged."""
         numbers: dict[U, int] = {}
         lookup = [numbers.setdefault(change(value), len(numbers)) for value in self.values]
         if self.of is None or (len(numbers) == 1 and NOBODY not in self.of):
@@ -72,7 +72,7 @@ class Compared(Generic[T]):
 
 
 def from_list(values: Iterable[T], key: Callable[[T], Hashable] = lambda value: value) -> Compared[T]:
-    """Compare the values of all ranks where each rank has them.
+    """Compare the values of all ranks, on a rank that has all of them.
 
     :param values: in order of the ranks
     :param key: equal for values that are equal
@@ -97,12 +97,12 @@ def digest(data: bytes) -> np.ndarray:
 
 
 def extremes(own: np.ndarray) -> np.ndarray:
-    """Give the numbers whose least values over all ranks, by MIN, say whether all ranks have the same `own`."""
+    """Return the numbers whose MIN over all ranks tells whether all ranks have the same `own`; see all_equal()."""
     return np.concatenate([own, ~own])
 
 
 def all_equal(least: np.ndarray) -> bool:
-    """Say whether all ranks had the same numbers, by the MIN of their `extremes`."""
+    """Return whether all ranks have the same numbers, by the MIN of their `extremes`."""
     half = len(least) // 2
     return bool((least[:half] == ~least[half:]).all())
 

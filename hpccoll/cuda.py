@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA driver and NCCL, which are opened at run time: what is there, what is not, and why.
+"""The CUDA driver and NCCL, which are opened at run time: their facts, or the reason why they cannot be used.
 
-As a program it prints that as JSON, for the parts that are named or for both. A process that has opened the driver must
-not fork, and a broken driver may hang, so :func:`probe` asks a process of its own.
+As a program it prints these as JSON, for the named parts or for both. A process that has opened the driver must not
+fork, and a broken driver may hang, so :func:`probe` runs it in a child process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROBE_TIMEOUT_S = 60
 def probe(*parts: str) -> dict[str, Facts]:
     """Facts of the "CUDA driver" and of "NCCL", or of one of them alone.
 
-    What cannot be used is {"missing": why, "to do": remedy}.
+    The facts of an unusable part are {"missing": why, "to do": remedy}.
     """
     try:
         asked = subprocess.run(
@@ -48,7 +48,7 @@ def probe(*parts: str) -> dict[str, Facts]:
 
 
 def driver_facts() -> Facts:
-    """The driver's file, the version of CUDA that it speaks, and name and PCI address of each device."""
+    """The driver's file, its CUDA version, and name and PCI address of each device."""
     facts = probe_driver(config.read().cuda_library)
     if "version" in facts:
         facts["version"] = f"CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
@@ -92,7 +92,7 @@ def probe_nccl(named: str, files: list[str]) -> Facts:
 
 
 def packages() -> list[Path]:
-    """Where the packages nvidia-nccl-cu12 and -cu13 put NCCL, as far as they are installed."""
+    """The NCCL files of the packages nvidia-nccl-cu12 and -cu13, if they are installed."""
     try:
         found = importlib.util.find_spec("nvidia.nccl")
     except ModuleNotFoundError:
@@ -109,7 +109,7 @@ PARTS = {"CUDA driver": driver_facts, "NCCL": nccl_facts}
 
 
 def main() -> None:
-    """Print what is found."""
+    """Print the facts."""
     try:
         print(json.dumps({part: PARTS[part]() for part in sys.argv[1:] or PARTS}))
     except errors.HpccollError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks meet where the program brings none: an elastic job's coordinator, a launcher's store, MPI or PMIx."""
+"""The default rendezvous: an elastic job's coordinator, a launcher's store, MPI or PMIx."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["choose"]
 
 
 def choose(comm: Any, settings: config.Config) -> Rendezvous:
-    """Let the ranks of a communicator meet.
+    """Make the rendezvous of the ranks of a communicator.
 
     Without one: the ranks of an elastic job's next generation, those that `hpccoll run` started without MPI, those of
-    MPI_COMM_WORLD; where there is no MPI those that a launcher with PMIx has started, or this process alone.
+    MPI_COMM_WORLD; without MPI those that a launcher with PMIx has started, or this process alone.
 
     :raises StartError: ranks are missing, or launcher and MPI contradict each other
     """
@@ -63,7 +63,7 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
 
 
 def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
-    """The ranks meet through the PMIx server of their launcher, or this process is alone."""
+    """Use the PMIx server of the launcher, or a rendezvous of this process alone."""
     place = detect.place(config.environment())
     if place and place.size != 1 and serves(config.environment()):
         return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"), why)
@@ -71,7 +71,7 @@ def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
 
 
 def _through_launcher(store: launcher_store.LauncherStore, settings: config.Config) -> Rendezvous:
-    """The ranks meet in the store of their launcher, which has told each one its number."""
+    """Use the store of the launcher, which has set the rank of each process."""
     place = detect.place(config.environment())
     if place is None or place.rank is None or place.size is None:
         raise errors.StartError(
@@ -82,9 +82,9 @@ def _through_launcher(store: launcher_store.LauncherStore, settings: config.Conf
 
 
 def _notice_of_a_hang(settings: config.Config, what: str) -> contextlib.AbstractContextManager[object]:
-    """Rank 0 says so if a call does not return; it is the launcher's rank 0, or a process on its own.
+    """Report on rank 0 (of the launcher, or a process without one) that a call does not return.
 
-    On all ranks the process ends at the limit of the start: nothing else ends a call that waits for all ranks.
+    On all ranks the process ends at the limit of the start: a call that waits for all ranks has no other limit.
 
     :param what: the call, such as MPI_Init
     """
@@ -118,7 +118,7 @@ def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
 
 
 def _check_slurm_pmix(settings: config.Config) -> None:
-    """MPI_Init may end the process: what is known to go wrong is found out before mpi4py starts MPI."""
+    """Find known problems before mpi4py starts MPI, because MPI_Init may end the process."""
     environment = config.environment()
     if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
         return

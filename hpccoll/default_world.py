@@ -24,7 +24,7 @@ _NO_WORLD = "there is no World: call hpccoll.init() first"
 
 
 class _Nowhere(Outside):
-    """The process set of the default World where there is none."""
+    """The process set of a missing default World."""
 
     text = "init() has not made it"
 
@@ -37,13 +37,13 @@ class _Nowhere(Outside):
 
 
 class _Default(World):
-    """What the functions of the package are methods of: it takes the place of whichever World `init()` has made.
+    """The World whose methods are the functions of the package: it acts for the World of `init()`.
 
-    So an operation is defined once, as a method, and its function costs no more than the method.
+    So an operation is defined only once, as a method, and its function is as fast as the method.
     """
 
     world: World | None
-    """The World that init() gave; None: there is none."""
+    """The World that init() returned; None without a World."""
 
     def __init__(self) -> None:
         """Begin without a World."""
@@ -56,7 +56,7 @@ class _Default(World):
         self.base = cast("bootstrap.Base", None) if world is None else world.base
 
     def __reduce__(self) -> str:
-        """Let a function of the package be pickled by its name, as functions are."""
+        """Pickle a function of the package by its name, as pickle does for functions."""
         return "default"
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces a file: whatever happens meanwhile, the older file or the new one lies there, whole.
+"""Replaces a file atomically: after a failure at any time, the complete old file or the complete new one exists.
 
-The new file has a name of its own until it is on the disk; then it is renamed over the older one, and the folder is
-brought to the disk. This is the one way in which this package replaces a file, so that a process that is killed, a
-disk that is full or a machine that loses its power leaves no half of a file. tests/durable tries each system call.
+The new file has a temporary name until it is synced (fsync); then it is renamed over the old one, and the folder is
+synced. All modules of this package replace files in this way, so that a killed process, a full disk or a power failure
+leaves no incomplete file. tests/durable lets each system call fail.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from pathlib import Path
 __all__ = ["put", "replacing", "sync", "sync_folder", "write_text"]
 
 FORGOTTEN = 600.0
-"""Seconds after which an unfinished file beside the new one belongs to nobody. A writer that lives touches its file all
-the time; one that was stopped for longer fails, and the file that it was to replace stays."""
+"""Age in seconds at which an unfinished file counts as abandoned. The writes of a live writer update the age; a writer
+that was stopped for longer fails, and the old file stays."""
 NO_SUCH_THING = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES)
-"""How file systems say that a folder cannot be brought to the disk, as some on a network do."""
+"""Errors of file systems, such as some network file systems, that cannot sync a folder."""
 
 
 @contextmanager
 def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
-    """Let a block write a new file, which takes the place of `path` when the block has ended.
+    """Let a block write a new file, which replaces `path` at the end of the block.
 
         >>> import tempfile, pathlib
         >>> from hpccoll import durable
         >>> with durable.replacing(pathlib.Path(tempfile.mkdtemp(), "notes")) as fresh:
         ...     _ = fresh.write_text("all of it")
 
-    Links are followed. What is no regular file, as `/dev/null`, is written as it is.
+    Links are followed. A special file, such as `/dev/null`, is written directly.
 
-    :param path: the file, which may be there or not; its folder must be there
-    :param lasting: False: nothing is brought to the disk, for what no other boot of the machine needs
+    :param path: the file, which need not exist; its folder must exist
+    :param lasting: False: do not sync, for files that need not survive a crash of the machine
     :returns: the path to write
-    :raises OSError: the file could not be written: the older one lies there. Only where the message names the folder,
-        the new one does, and it may not outlive a machine that loses its power
+    :raises OSError: the file could not be written: the old one is unchanged. Only if the message names the folder,
+        the new file is in place, and a power failure may undo the replacement
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -69,9 +69,9 @@ def write_text(path: Path, text: str, *, lasting: bool = True) -> None:
 
 
 def sync(file: Path) -> int:
-    """Bring a file to the disk; return its size.
+    """Sync a file; return its size.
 
-    :raises OSError: it may not be there
+    :raises OSError: the file may not be on the disk
     """
     fd = os.open(file, os.O_RDONLY)
     try:
@@ -82,9 +82,9 @@ def sync(file: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names of a folder to the disk, where its file system can.
+    """Sync the names of a folder, if its file system supports it.
 
-    :raises OSError: it tried, and failed
+    :raises OSError: the sync failed
     """
     try:
         sync(folder)
@@ -103,7 +103,7 @@ def put(fresh: Path, path: Path) -> None:
 
 
 def _remove_forgotten(path: Path, now: float) -> None:
-    """Remove what writers of this file left that were killed; `now` is the file system's time."""
+    """Remove unfinished files of killed writers of this file; `now` is the file system's time."""
     unfinished = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{12}[.]new")
     for file in path.parent.iterdir():
         if unfinished.fullmatch(file.name) and now - file.stat().st_mtime > FORGOTTEN:

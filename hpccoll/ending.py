@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of the process: Worlds that are still open are shut down, and a broken one ends the job with an error."""
+"""The end of the process: shuts open Worlds down; a broken World ends the job with an error."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
 _lacking: list[Any] = []
-"""The rendezvous that lacked ranks at the start, unless these have come since."""
+"""The rendezvous that lacked ranks at the start, until a later one is complete."""
 _in_finalize: list[int] = []
 """The key of the attribute whose deletion by MPI_Finalize ends the Worlds that are on MPI."""
 _patience = 0.0
-"""Seconds after which a process that ends after a failure says that MPI_Finalize waits; 0: none says it."""
+"""Seconds after which a process that ends after a failure reports that MPI_Finalize waits; 0: no report."""
 AFTER_WELL = 6
-"""Times `_patience` for a process that ends well: the other ranks may still work, which is no concern of a user's."""
+"""Factor of `_patience` for a process without failure: it is normal that other ranks still compute."""
 
 
 def watch(world: Any) -> None:
-    """Shut this World down when the process ends, unless the program has done it by then."""
+    """Shut this World down at the end of the process, unless the program has done so."""
     global _patience
     _alive.add(world)
     _patience = world.base.settings.stall_warning
@@ -44,7 +44,7 @@ def _is_over_mpi(world: Any) -> bool:
 
 
 def _end_worlds_in_finalize() -> None:
-    """A program may call MPI_Finalize itself. That deletes the attributes of MPI_COMM_SELF first, while MPI works."""
+    """Shut Worlds down in MPI_Finalize, if the program calls it: it first deletes the attributes of MPI_COMM_SELF."""
     mpi = sys.modules["mpi4py.MPI"]
     keyval = mpi.Comm.Create_keyval(delete_fn=_finalize)
     mpi.COMM_SELF.Set_attr(keyval, None)
@@ -67,7 +67,7 @@ def ends_broken(rendezvous: Any) -> None:
 
 @contextlib.contextmanager
 def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
-    """Around a wait for all ranks: if it raises StartError, the job ends with this process, as MPI_Finalize cannot."""
+    """Guard a wait for all ranks: after a StartError this process ends the job, because MPI_Finalize would hang."""
     try:
         yield
     except errors.StartError:
@@ -77,12 +77,12 @@ def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
 
 
 def _at_exit() -> None:
-    """End what is open. MPI_Finalize would wait for a lost rank, so a broken World ends the whole job before it."""
+    """Shut open Worlds down. A broken World ends the job here, because MPI_Finalize would wait for a lost rank."""
     uncaught = hasattr(sys, "last_value")
     worlds = [w for w in _alive if not w.core.closed and w.core.number == 0 and not w.base.loop.forked]
     for world in worlds:
         world.base.record_exception()
-        with contextlib.suppress(errors.RecoverableError):  # it is said below, with all that broke earlier
+        with contextlib.suppress(errors.RecoverableError):  # reported below, with earlier failures
             world.shutdown(wait=not uncaught)
     broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]
     for base in broken:
@@ -102,7 +102,7 @@ def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
     what = "this process ends, and its launcher lets the others go on" if elastic else "ending the job"
     print(f"hpccoll: rank {rendezvous.rank}: {why}, {what}{more}", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none
-        sys.stdout.flush()  # MPI_Abort drops what is in there
+        sys.stdout.flush()  # MPI_Abort discards its buffer
     _core.fail_at_exit()
     rendezvous.give_up()
 

@@ -9,7 +9,7 @@ __all__ = ["ForC"]
 
 
 class ForC:
-    """What a World gives to C, as a method of the World."""
+    """The access of C code to a World, as a method of the World."""
 
     core: _core.Set
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Halo exchange: the sides of an n-dimensional array go to the neighbours on a grid, and theirs come.
+"""Halo exchange: sends the sides of an n-dimensional array to the neighbours on a grid, and receives their sides.
 
-Corners travel without messages of their own: the sides of a dimension contain the halos of the other dimensions, and
-those of the dimensions before it have arrived by then. That takes 2 messages per dimension instead of one for each of
-the 3^n - 1 neighbours.
+Corners need no extra messages: the sides of a dimension contain the halos of the other dimensions, and the halos of
+earlier dimensions have arrived before. So an exchange takes 2 messages per dimension instead of one for each of the
+3^n - 1 neighbours.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Shift = Callable[[int], tuple[int, int]]
 
 
 def tag_of(exchange: int, side: int) -> int:
-    """Give the tag of what goes out of a side, of an exchange with a number."""
+    """Return the tag of the message from a side, in the exchange of this number."""
     return exchange * SIDES + side
 
 
 @dataclass(slots=True)
 class Face:
-    """One neighbour: what is sent to it, and where its part goes."""
+    """One neighbour: the side to send, and the halo to receive into."""
 
     peer: int
     sendtag: int
@@ -61,7 +61,7 @@ def exchange(core: _core.Set, stages: Sequence[Sequence[Face]]) -> None:
 
 
 class _Transfer:
-    """A face of a plan, with contiguous memory for it where it has none itself."""
+    """A face of a plan, with contiguous buffers for strided sides."""
 
     __slots__ = ("face", "incoming", "outgoing")
 
@@ -71,7 +71,7 @@ class _Transfer:
         self.incoming = face.recv if face.recv.flags.c_contiguous else np.empty(face.recv.shape, face.recv.dtype)
 
     def receive(self, waits: bool) -> None:
-        """Begin what must begin before any face is sent. `waits`: the caller goes on to wait."""
+        """Begin the receive, before any face is sent. `waits`: the caller waits next."""
 
     def pack(self) -> None:
         if self.outgoing is not self.face.send:
@@ -140,10 +140,10 @@ class Halo:
     """
 
     def __init__(self, base: bootstrap.Base, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
-        """Compare with the other ranks, and allocate.
+        """Compare the arguments of all ranks, and allocate.
 
         :param base: of the Worlds that `core` is one of
-        :param said: what must be the same on all ranks
+        :param said: the text that must be the same on all ranks
         :raises MismatchError: something differs, on all ranks alike
         """
         all_faces = list(chain.from_iterable(stages))
@@ -206,7 +206,7 @@ class Halo:
             raise errors.InvalidArgumentError("a halo exchange was started twice: call wait() before the next start()")
 
     def _begin(self, at: int, *, waits: bool) -> None:
-        """Begin a stage. `waits`: the caller goes on to wait for it."""
+        """Begin a stage. `waits`: the caller waits for it next."""
         for stage in self._stages[at : at + 1]:
             for transfer in stage:
                 transfer.receive(waits)
@@ -214,7 +214,7 @@ class Halo:
                 transfer.send(waits)
 
     def _end_from(self, at: int) -> None:
-        """End a stage that has begun, and do those after it."""
+        """End a stage that has begun, and run the later stages."""
         while at < len(self._stages):
             for transfer in self._stages[at]:
                 transfer.end()
@@ -241,7 +241,7 @@ class Halo:
 
 
 def _pairs(core: _core.Set, everybody: list[Any]) -> tuple[dict[tuple[int, int], int], int]:
-    """Say where in the segment of its node each face lies that needs no message, by (rank, sendtag).
+    """Place the faces between ranks of a node in its segment: the offset of each, by (rank, sendtag).
 
     :returns: the same on all ranks of a node; and the bytes of the largest segment of a node
     """
@@ -260,7 +260,7 @@ def _pairs(core: _core.Set, everybody: list[Any]) -> tuple[dict[tuple[int, int],
 
 
 def _compare(everybody: list[Any]) -> None:
-    """Raise MismatchError where a rank gives what another one does not expect."""
+    """Raise MismatchError if a rank sends a face that its neighbour does not expect."""
     sent = {(rank, peer, tag): shape for rank, (_, sides, _) in enumerate(everybody) for peer, tag, shape in sides}
     for rank, (said, _, wanted) in enumerate(everybody):
         if said != everybody[0][0]:
@@ -277,7 +277,7 @@ def _compare(everybody: list[Any]) -> None:
 
 @dataclass(slots=True)
 class Side:
-    """Where the faces of one neighbour lie in an array."""
+    """The places of one neighbour's faces in an array."""
 
     peer: int
     sendtag: int

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes HDF5 files so that a disk that is full, or fails, is an exception.
+"""Writes HDF5 files so that a full or failing disk raises an exception.
 
 HDF5 writes most of a file when it closes it. If that write fails, HDF5 1.14 ends the process by SIGSEGV, or is silent.
-So it never hears of a failure here: it writes to an object that keeps the first one, takes everything from then on, and
-raises when HDF5 is through.
+So HDF5 here writes to an object that hides failures from it: it stores the first one, accepts all later calls, and
+raises after HDF5 has closed the file.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def writing(path: Path, mode: str = "w") -> Iterator[Any]:
         >>> with hdf5.writing(pathlib.Path(tempfile.mkdtemp(), "u.h5")) as file:
         ...     file["u"] = np.ones(3)
 
-    :param mode: `w` begins a file, `r+` goes on with one
+    :param mode: `w` makes a new file, `r+` changes an existing one
     :returns: the `h5py.File`
-    :raises OSError: it was not written
+    :raises OSError: the file could not be written
     """
     h5py, disk = package(), _Disk(path, os.O_TRUNC | os.O_CREAT if mode == "w" else 0)
     try:
         with h5py.File(disk, mode, libver="latest") as file:
             yield file
     except Exception:
-        disk.end()  # what HDF5 says may be a consequence
+        disk.end()  # an error of HDF5 may be a consequence
         raise
     finally:
         disk.close()
@@ -56,7 +56,7 @@ def writing(path: Path, mode: str = "w") -> Iterator[Any]:
 
 
 class _Disk(io.RawIOBase):
-    """A file as HDF5 wants it: each call succeeds, also those after the end, and `end` raises what went wrong."""
+    """A file object for HDF5: each call succeeds, also after the end, and `end` raises the first error."""
 
     def __init__(self, path: Path, flags: int) -> None:
         super().__init__()
@@ -71,13 +71,13 @@ class _Disk(io.RawIOBase):
             os.close(fd)
 
     def end(self) -> None:
-        """Close it, and raise what went wrong."""
+        """Close the file, and raise the first error."""
         self.close()
         if self._problem:
             raise self._problem
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place; behind the end is the only other one that HDF5 asks for."""
+        """Set the position; HDF5 uses only offsets from the start, and the end."""
         self._at = offset
         if whence == os.SEEK_END:
             self._at += self._tried(lambda: os.fstat(self._fd).st_size)
@@ -88,7 +88,7 @@ class _Disk(io.RawIOBase):
         return self._at
 
     def readinto(self, into: Any) -> int:
-        """Read what was written before."""
+        """Read bytes at the position."""
         return self._tried(lambda: os.preadv(self._fd, [into], self._at))
 
     def write(self, data: Any) -> int:
@@ -103,16 +103,16 @@ class _Disk(io.RawIOBase):
         return 0
 
     def truncate(self, size: int | None = None) -> int:
-        """Make the file end at a place."""
+        """Set the size of the file."""
         end = self._at if size is None else size
         self._tried(lambda: os.ftruncate(self._fd, end))
         return end
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: there is no buffer."""
 
     def _tried(self, call: Callable[[], int | None]) -> int:
-        """Call, unless something went wrong before; keep what goes wrong now, also an end that a signal asks for."""
+        """Call, unless an earlier call failed; store an exception, also one that a signal handler raises."""
         try:
             return (call() or 0) if self._problem is None else 0
         except BaseException as error:  # noqa: BLE001 - HDF5 would not survive it

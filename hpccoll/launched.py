@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that `hpccoll run` started keeps a connection to it, so that the launcher knows when the rank has ended.
+"""The connection of a rank to `hpccoll run`, by which the launcher detects the end of the rank.
 
-The launcher tells the other ranks, whose Worlds have lost that rank then.
+The launcher notifies the other ranks, whose Worlds then have lost that rank.
 
-The kernel closes the connection when the process ends, however that happens. Python must not close it earlier: after
-Python's own end come MPI_Finalize and the ends of other libraries, which may take seconds. The variable
-`_HPCCOLL_LAUNCHER` holds the secret of the job and the launcher's addresses; a process without it tells nobody.
+The kernel closes the connection when the process ends, however that happens. Python must not close it earlier:
+MPI_Finalize and the finalizers of other libraries run after Python's end, and may take seconds. The variable
+`_HPCCOLL_LAUNCHER` holds the secret of the job and the launcher's addresses; a process without it makes no connection.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["LAUNCHER", "parse", "text_of", "world_begins", "world_ended"]
 
 LAUNCHER = "_HPCCOLL_LAUNCHER"
 Ended = Callable[[str, int], None]
-"""Is told the host and the process id of a rank that has ended without shutdown()."""
+"""Called with the host and the process id of a rank that has ended without shutdown()."""
 LAST_WORD = 1.0
-"""Seconds that the end of a World waits for a connection that is still being made."""
+"""Seconds that the end of a World waits for an unfinished connection."""
 
 
 class _Connection:
@@ -35,14 +35,14 @@ class _Connection:
     def __init__(self, text: str, rank: int) -> None:
         self.worlds: list[Ended] = []
         self._channel: channel.Channel | None = None
-        self._kept = -1  # a descriptor that Python does not close when it ends, as it does its sockets
+        self._kept = -1  # a duplicate descriptor: Python closes its sockets at its end, but not this
         self._report = {"rank": rank, "host": platform.node(), "pid": os.getpid()}
         self._is_made = threading.Event()
         threading.Thread(target=self._open, args=(text,), name="hpccoll launcher", daemon=True).start()
 
     def _open(self, text: str) -> None:
         secret, addresses = parse(text)
-        with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts the ranks that it knows
+        with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts only ranks with a connection
             try:
                 opened = channel.connect(addresses, secret)
                 opened.send(json.dumps(self._report).encode())
@@ -72,7 +72,7 @@ _connection: _Connection | None = None
 
 
 def world_begins(env: Mapping[str, str], ended: Ended) -> None:
-    """Tell the launcher that this process has a World (one more).
+    """Report a new World of this process to the launcher.
 
     :param env: the environment of the process
     :param ended: is called, in a thread, for each process of the job that has ended without shutdown()
@@ -87,9 +87,9 @@ def world_begins(env: Mapping[str, str], ended: Ended) -> None:
 
 
 def world_ended(ended: Ended) -> None:
-    """Tell the launcher that a World of this process has ended well: without one, the end of the process is no loss.
+    """Report to the launcher that a World has been shut down: the end of a process without Worlds is no failure.
 
-    :param ended: as world_begins() was given it
+    :param ended: the same function as for world_begins()
     """
     if _connection is not None:
         _connection.worlds.remove(ended)
@@ -97,7 +97,7 @@ def world_ended(ended: Ended) -> None:
 
 
 def _after_fork() -> None:
-    """Close the child's copy: the connection would outlive the rank."""
+    """Close the copy of a forked child: it would keep the connection open after the rank's end."""
     global _connection
     if _connection is not None:
         _connection.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out whether a reduction of the program's own mixes the elements of an array.
+"""Checks whether a user reduction mixes the elements of an array.
 
-Arrays are cut where they are divided among the ranks, so a function that sorts, or subtracts a mean, would give other
-values for the pieces than for the whole, without an error. Some elements of some ranks' arrays go to all ranks with
-the first call, and each rank compares what the function makes of them at once with what it makes of parts of them.
+The library divides arrays among the ranks, so a function that sorts, or subtracts a mean, would silently give other
+values for the pieces than for the whole. The first call sends some elements of some ranks' arrays to all ranks, and
+each rank compares the function's result for all of them with its results for parts of them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST = 64
 MOST_BYTES = 32 << 10
 
 SINGLE = 8
-"""Elements that the function gets one by one."""
+"""The number of elements that the function gets singly."""
 
 ULPS = 16
-"""Vector code and the code for its remainder may round differently by so much, in units of the last place."""
+"""Largest difference of rounding between vector code and the code for its remainder, in units of the last place."""
 
 Fold = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -39,7 +39,7 @@ def _places(size: int, itemsize: int) -> range:
 
 
 def sample_of(array: np.ndarray) -> bytes:
-    """Evenly spaced elements, and behind them one that differs, if those are all the same and it is not."""
+    """Return evenly spaced elements; if all of them are equal, followed by a different element, if there is one."""
     if not array.nbytes:
         return b""
     rows = arrays.flat_bytes(array).reshape(array.size, array.itemsize)
@@ -51,19 +51,19 @@ def sample_of(array: np.ndarray) -> bytes:
 
 
 def differs(samples: Sequence[bytes], itemsize: int) -> bool:
-    """Say whether there are two elements that differ: without them hardly any function gives itself away."""
+    """Return whether two elements differ: equal elements rarely reveal that a function mixes them."""
     elements = {sample[at : at + itemsize] for sample in samples for at in range(0, len(sample), itemsize)}
     return len(elements) > 1
 
 
 def check_elementwise(what: str, fold: Fold, samples: Sequence[bytes], array: np.ndarray) -> None:
-    """Check a function with the samples that have come from the ranks: the outcome is the same on all of them.
+    """Check a function with the samples of the ranks: the outcome is the same on all ranks.
 
-    :param what: names it in the error
+    :param what: the name of the function in the error
     :param fold: combines two arrays
-    :param samples: of `sample_of`, at least one
-    :param array: one of those that they are of
-    :raises UnsupportedError: it mixes elements
+    :param samples: results of `sample_of`, at least one
+    :param array: an array of the call, for dtype and size
+    :raises UnsupportedError: the function mixes elements
     """
     for at, (a, b) in enumerate(_trials(samples, array)):
         try:
@@ -80,10 +80,10 @@ def check_elementwise(what: str, fold: Fold, samples: Sequence[bytes], array: np
 
 
 def _trials(samples: Sequence[bytes], array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs of elements that the program combines, too, forwards and backwards; then neighbours.
+    """Yield pairs of elements of two ranks, as in the program's call, forwards and backwards; then neighbours.
 
-    Each element once shows a function of the largest one, which only one part has; forwards and backwards shows one of
-    the order, also where that is ascending.
+    Distinct elements reveal a function of the largest one, which only one part has; forwards and backwards reveals a
+    function of the order, also for ascending elements.
     """
     mine = samples[0]
     others = next((sample for sample in samples if sample != mine), b"")
@@ -116,7 +116,7 @@ def _check_parts(what: str, fold: Fold, a: np.ndarray, b: np.ndarray, whole: np.
 
 
 def _alike(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where two arrays of one type have the same values but for a last rounding; NaN is NaN."""
+    """Compare two arrays of one type, element by element, except for the last rounding; NaN equals NaN."""
     if a.dtype.names is not None:
         same = np.ones(len(a), bool)
         for name in a.dtype.names:

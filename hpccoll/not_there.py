@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules and names of Horovod that hpccoll does not have, and what to use instead.
+"""The modules and names of Horovod that hpccoll does not have, and their replacements.
 
-There is no file for `hpccoll.data` and its like. Python asks the finder of this module for them after it has found
-nothing, and the finder raises the error, also for what would be below them (`hpccoll.data.data_loader_base`). Each
-front end asks this module for the error of a name.
+There is no file for modules such as `hpccoll.data`. If Python finds no module, it calls the finder of this module,
+which raises the error, also for their submodules (`hpccoll.data.data_loader_base`). Each front end gets the error for
+a missing name from this module.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INSTEAD = {
         "ProcessSet, ..."
     ),
 }
-"""Each module, and the sentence for the one who imports it."""
+"""Each module, and the sentence of its ImportError."""
 
 _EVERYWHERE = {
     "check_extension": "leave it out: the import of a front end fails where its framework is missing",
@@ -73,7 +73,7 @@ NAMES = {
     "hpccoll.tensorflow.keras": _EVERYWHERE,
     "hpccoll.mxnet": _EVERYWHERE,
 }
-"""For each front end, names of Horovod's that programs use, and the sentence for the one who asks for it."""
+"""For each front end, the missing names of Horovod's that programs use, and the sentences of their errors."""
 
 
 def missing(module: str) -> ImportError:
@@ -85,11 +85,11 @@ def missing(module: str) -> ImportError:
 
 
 class Finder:
-    """What `sys.meta_path` holds: it finds nothing, and raises the error for a module of INSTEAD."""
+    """A finder for `sys.meta_path` that finds no module, and raises the error for a module of INSTEAD."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        """Be asked for a module that no other finder has found.
+        """Raise the error for a module that no other finder has found.
 
         :param name: of the module, in any package
         :raises ImportError: it is one of INSTEAD
@@ -99,7 +99,7 @@ class Finder:
 
 
 def tell_imports() -> None:
-    """Let the imports of this process raise these errors."""
+    """Install the finder in this process."""
     if Finder not in sys.meta_path:
         sys.meta_path.append(Finder)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python objects between ranks, as bytes. What pickle refuses is one error on all ranks; no rank waits for it.
+"""Python objects between ranks, as bytes. If pickle refuses an object, all ranks raise the same error.
 
 The argument `dumps` makes the bytes of an object, which pickle.loads() must understand.
 """
@@ -22,7 +22,7 @@ __all__ = ["Dumps", "allgather", "broadcast", "compare", "gather", "numbers", "r
 Dumps = Callable[[Any], bytes]
 
 _PICKLED = "a pickle"
-"""The type of what travels: no rank takes an array's bytes for an object's, nor the reverse."""
+"""The type of the messages: so that no rank mistakes the bytes of an array for an object, or the reverse."""
 
 
 class _Refused(str):
@@ -49,14 +49,14 @@ def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickl
 
 
 def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Compared[Any]:
-    """Exchange a value that few ranks, or none, have differently; for ranks that make something together.
+    """Exchange a value that is equal on most or all ranks, for a collective step.
 
-    A reduction says whether all are alike. Else each rank tells its value's digest, and the lowest rank of each
-    different value the value.
+    A reduction tells whether all values are equal. If not, each rank sends its value's digest, and the lowest rank of
+    each different value sends the value.
 
-    :param value: of types whose repr() says all of it
-    :param seconds: for the others to come (HPCCOLL_START_TIMEOUT); None: as long as it takes
-    :raises StartError: not all have come; it names those that have not, if a report of the wait does
+    :param value: of types whose repr() is complete
+    :param seconds: time limit for the other ranks (HPCCOLL_START_TIMEOUT); None: no limit
+    :raises StartError: a rank has not called this in time; the text names it, if a report of the wait does
     """
     mine = digest(repr(value).encode())  # pickles of equal values may differ
     least = _meet(own, "allreduce", extremes(mine), name, seconds, op=MIN).wait()
@@ -64,7 +64,7 @@ def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Com
         return Compared([value], own.size)
     handle = _meet(own, "allgather", mine[:1], f"{name} (digests)", seconds)
     first, of = index(handle.wait())
-    here = np.flatnonzero(handle.rows())  # a rank that has joined says nothing
+    here = np.flatnonzero(handle.rows())  # a rank that has joined has no value
     first = here[first]
     if own.size != len(here):
         of, found = np.full(own.size, NOBODY), of
@@ -75,10 +75,10 @@ def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Com
 
 
 def same(what: str, said: Compared[Any]) -> Any:
-    """Give what all ranks say.
+    """Return the common value of all ranks.
 
     :param what: the beginning of the error
-    :raises MismatchError: they do not say the same; it names the first rank that differs from rank 0
+    :raises MismatchError: the values differ; the text names the first rank that differs from rank 0
     """
     if not said.alike:
         first, other = said.values[:2]
@@ -98,7 +98,7 @@ def numbers(own: _core.Set, values: Sequence[int], name: str, seconds: float | N
 def _meet(
     own: _core.Set, operation: str, data: np.ndarray, name: str, seconds: float | None, **options: Any
 ) -> _core.Handle:
-    """An operation that has ended, or a StartError that says who has not come."""
+    """Run an operation to its end, or raise a StartError that names the missing ranks."""
     handle = own.collective(operation, data, name, None, True, **options)
     try:
         handle.wait(seconds)
@@ -163,7 +163,7 @@ def send(own: _core.Set, value: Any, dest: int, tag: int) -> None:
 
 
 def receive(own: _core.Set, source: int, tag: int) -> tuple[Any, _core.Handle]:
-    """Receive an object, None where no rank sends; the handle says which message it was."""
+    """Receive an object (None for PROC_NULL), and the handle of its message."""
     handle = own.recv_bytes(source, _PICKLED, tag, True)
     data = handle.wait()
     return (_unpack(data, handle.peer) if len(data) else None), handle
@@ -175,7 +175,7 @@ def _check_root(own: _core.Set, operation: str, root: int) -> None:
 
 
 def _other(name: str | None) -> str | None:
-    """What the second operation is called that goes with one."""
+    """The name of the second operation, for refusals."""
     return None if name is None else f"{name} (refused)"
 
 
@@ -190,7 +190,7 @@ def _unpack_rows(handle: _core.Handle, received: np.ndarray) -> list[Any]:
 
 
 def _pack(value: Any, dumps: Dumps) -> np.ndarray:
-    """`value` as bytes (1-d uint8), or the reason why it has none."""
+    """Return the pickle of `value` (1-d uint8), or that of the reason why it has none."""
     return _try_to_pack(value, dumps)[0]
 
 
@@ -198,7 +198,7 @@ def _try_to_pack(value: Any, dumps: Dumps) -> tuple[np.ndarray, bool]:
     """As _pack(), and whether it is the reason."""
     try:
         return np.frombuffer(dumps(value), np.uint8), False
-    except Exception as error:  # noqa: BLE001 - whatever the object's own methods raise
+    except Exception as error:  # noqa: BLE001 - the object's methods may raise any exception
         reason = _Refused(f"a {type(value).__qualname__} that pickle refuses: {error}")
         return np.frombuffer(pickle.dumps(reason), np.uint8), True
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process set of an empty World: what a rank gets that is not in a subset, as MPI gives it COMM_NULL.
+"""The process set of an empty World, for a rank that is not in a subset; MPI's counterpart is MPI_COMM_NULL.
 
-It stands where a member has its `_core.Set`. Each of its operations raises the same error, so that no call of a rank
-outside can meet another call of the ranks inside.
+It takes the place of a member's `_core.Set`. Each of its operations raises the same error, so that no call of a rank
+outside can match a call of the ranks inside.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Outside:
     size = 0
     members: tuple[int, ...] = ()
     closed = True
-    """Nothing is left to end: World.shutdown() and the end of the process pass it by."""
+    """World.shutdown() and the end of the process skip this set, which has no resources."""
 
     def __init__(self, rank: int, others: Iterable[int]) -> None:
         """Describe it.
@@ -85,9 +85,9 @@ class Outside:
 
 
 def check_inside(own: object, operation: str) -> None:
-    """Check that this rank has the process set, for operations that ask it something before they begin.
+    """Check that this rank is in the process set, for operations that read the set before they begin.
 
-    :raises InvalidArgumentError: it is that of an empty World
+    :raises InvalidArgumentError: the process set is that of an empty World
     """
     if isinstance(own, Outside):
         own.refuse(operation)

@@ -329,7 +329,7 @@ def _name() -> str:
 
 
 def _init(operation: str, x: Any, out: Any, world: Persistent, **options: Any) -> Plan:
-    """Agree on a plan with all ranks of the World, and make it: for a group a plan per dtype, which are one."""
+    """Agree on a plan with all ranks of the World, and make it: for a group it combines a plan per dtype."""
     check_inside(world.core, f"{operation}_init")
     whole = _propose(world, operation, x, out, options)
     dtypes = whole.dtypes()
@@ -345,7 +345,7 @@ def _init(operation: str, x: Any, out: Any, world: Persistent, **options: Any) -
 
 
 def _propose(world: Persistent, operation: str, x: Any, out: Any, options: dict[str, Any]) -> Plan:
-    """Read and check the arguments of a plan. Where this rank refuses them the others hear of it."""
+    """Read and check the arguments of a plan. If this rank refuses them, it tells the other ranks."""
     try:
         return world.core.plan(operation, x, out, "plan", **options)
     except Exception as error:

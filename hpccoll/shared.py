@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays in memory that the ranks of a node share: one allocation per node, for tables too large to have per rank.
 
-The memory is a file in /dev/shm, whose pages are reserved before anyone maps them, so that a full file system is an
-error and no SIGBUS. Its name is removed as soon as all ranks of the node have it: nothing is left behind, however the
-job ends, and the memory is free when the last rank has dropped the array.
+The memory is a file in /dev/shm, whose pages are reserved before a rank maps them, so that a full file system is
+an error and no SIGBUS. Its name is removed as soon as all ranks of the node have opened it: no file remains, however
+the job ends, and the memory is free when the last rank has dropped the array.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def make(
 ) -> np.ndarray:
     """Make an array per node; all ranks call this together. See `World.shared_array`.
 
-    :param compare: gives a value of this rank to all ranks
-    :param who: what this rank is called in errors
+    :param compare: exchanges a value of each rank between all ranks
+    :param who: the name of this rank in errors
     :param nodes: the node of each rank
     """
     kind = np.dtype(dtype)
@@ -72,7 +72,7 @@ def _raise_first(texts: Iterable[str]) -> None:
 
 
 def _create(who: str, nbytes: int) -> tuple[str, str, mmap.mmap | None]:
-    """Make the memory. Returns its path, what went wrong or "", and the memory."""
+    """Make the memory. Returns its path, the error or "", and the memory."""
     path = f"{FOLDER}/hpccoll-{secrets.token_hex(8)}-array"
     size = max(nbytes, 1)
     try:

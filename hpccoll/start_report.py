@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks tell each other before there is a World, and how it travels.
+"""The reports that the ranks exchange before the World is made.
 
-Most of it is the same on all ranks (settings) or on all ranks of a machine (its name), and is exchanged as such. What
-only rank 0 knows, or decides, travels once.
+Most values are the same on all ranks (settings) or on all ranks of a machine (its name), and each different value is
+sent once. Values that only rank 0 knows, or decides, are sent once, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Proofs = tuple[list[proofs.Proof], str]
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """What is known of all ranks."""
+    """The reports of all ranks."""
 
     settings: Compared[config.Config]
     uses_gpu: Compared[bool]
@@ -38,9 +38,9 @@ class Ranks:
     pids: np.ndarray
     """The pid of each rank, int32."""
     nonce: str
-    """A word that no other World has, for names of shared memory; rank 0 has drawn it."""
+    """A random word, unique to this World, for names of shared memory; from rank 0."""
     proofs: Proofs
-    """Whether MPI may be given the memory of GPUs, as rank 0 has read it."""
+    """The proofs that MPI accepts GPU memory, from rank 0's files."""
 
 
 def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
@@ -64,7 +64,7 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
 def read_settings(told: Compared[dict[str, Any]]) -> tuple[Compared[config.Config], Compared[bool]]:
     """Read the settings of all ranks, and which of them use a GPU.
 
-    :raises StartError: a rank sent something else
+    :raises StartError: a rank sent values of other types
     """
     known: dict[int, tuple[config.Config, bool]] = {}
     for i, sent in enumerate(told.values):
@@ -76,10 +76,10 @@ def read_settings(told: Compared[dict[str, Any]]) -> tuple[Compared[config.Confi
 
 
 def read_leads(places: Compared[dict[str, Any]]) -> tuple[Compared[Machine], Compared[str], str, Proofs]:
-    """Read where the ranks are, and what rank 0 has said for all.
+    """Read the places of the ranks, and the values from rank 0.
 
     :returns: machines, hosts, nonce and proofs, as in Ranks
-    :raises StartError: a rank sent something else
+    :raises StartError: a rank sent values of other types
     """
     _check_types(places, "machine", {int, str})
     _check_types(places, "host", {str})
@@ -92,7 +92,7 @@ def read_leads(places: Compared[dict[str, Any]]) -> tuple[Compared[Machine], Com
 
 
 def _check_types(places: Compared[dict[str, Any]], name: str, kinds: set[type]) -> None:
-    """Look at all values at once: there is one per node, and thousands of calls would be most of the start's time."""
+    """Check all values at once: there is one per node, and thousands of calls would dominate the time of the start."""
     try:
         if {type(sent[name]) for sent in places.values} <= kinds:
             return
@@ -126,7 +126,7 @@ def _unreadable(rank: int, error: Exception) -> errors.StartError:
 
 
 def _proofs(settings: config.Config) -> list[Any]:
-    """What is known on this rank about MPI and the memory of GPUs, as values that JSON can hold."""
+    """The proofs for MPI and GPU memory that this rank can read, as JSON values."""
     if settings.gpu_aware_mpi != "auto" or settings.device == "none":
         return [[], ""]
     found, wrong = proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))

@@ -20,10 +20,10 @@ from hpccoll.outside import check_inside
 __all__ = ["Cart", "check_grid", "dims_create"]
 
 HALO, ALLGATHER, ALLTOALL, FIRST_PLAN = range(4)
-"""What the exchanges of a Cart are numbered with, for their tags; each plan has a number of its own."""
+"""The numbers of a Cart's exchanges, for their tags; each plan has a different number."""
 
 SHAPES = 64
-"""Shapes of arrays whose sides a Cart remembers."""
+"""Number of array shapes whose sides a Cart caches."""
 
 
 def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions of the program's own, and MINLOC and MAXLOC, which are made of one.
+"""User reductions, and MINLOC and MAXLOC, which are implemented by them.
 
-The data plane knows its reductions when it is compiled. Those of a program are computed here: the ranks' arrays are
-moved by allgather, or large ones by alltoall, so that each rank folds its share, and then gathered. Each result is
-folded once, in the order of the ranks, or on all ranks in the same way, so that all ranks have the same bits.
+The built-in reductions are compiled into the data plane. Those of a program are computed here: an allgather moves the
+ranks' arrays; for large arrays an alltoall moves them, each rank folds its share, and the shares are gathered. Each
+result is folded once, in the order of the ranks, or on all ranks in the same way, so that all ranks have the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGE = 64 << 10
 """Bytes from which a blocking call divides the work among the ranks."""
 
 C_FUNCTION: Any = ctypes.CFUNCTYPE(None).__bases__[0]
-"""What all functions of ctypes are."""
+"""The base class of all ctypes functions."""
 
 Fold = Callable[[np.ndarray, np.ndarray], Any]
 
@@ -112,7 +112,7 @@ class UserReduction:
         if mixing.differs(samples, array.itemsize):
             self._checked.add(array.dtype)
 
-    # ---- for the extension, where it finds that an op is none of its own --------------------------------
+    # ---- called by the extension for an op that is not built in ----------------------------------------
 
     def begin(
         self, own: _core.Set, operation: str, x: Any, name: str | None, out: Any, waits: bool, root: int | None
@@ -121,13 +121,13 @@ class UserReduction:
         try:
             array, restore = self._adopt(own, operation, x, root)
         except Exception as error:
-            if name is None:  # the other ranks have begun two: what they said, and their arrays
+            if name is None:  # the other ranks have begun two operations: descriptions, and arrays
                 own.tell_refusal(operation, None, error, 2)
             raise
         return Reducing(self, own, operation, array, restore, name, out, waits, root or 0)
 
     def _adopt(self, own: _core.Set, operation: str, x: Any, root: int | None) -> tuple[np.ndarray, Any]:
-        """Check the arguments; return the array, and what makes its type of a result."""
+        """Check the arguments; return the array, and a function that converts a result to the type of the argument."""
         check_inside(own, operation)
         if isinstance(x, (list, tuple)):
             raise errors.UnsupportedError(f"{operation} with {self!r} takes one array, not a group")
@@ -143,7 +143,7 @@ class UserReduction:
 
 
 class Reducing:
-    """An operation with a reduction of the program's own; a Handle as far as one needs it."""
+    """An operation with a user reduction; it has the methods of a Handle."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Reducing:
         if not self._is_over:
             try:
                 self._op.check(_compare(self._said, self._said.wait(timeout)), self._array)
-            except (errors.MismatchError, errors.UnsupportedError):  # what was waited for is the same on all ranks
+            except (errors.MismatchError, errors.UnsupportedError):  # raised on all ranks
                 with contextlib.suppress(errors.HpccollError):
                     _ = self._whole and self._whole.wait(timeout)
                 raise
@@ -203,16 +203,16 @@ class Reducing:
             self._result = self._given(result) if self._has_result else None
         return self._result
 
-    # ---- ways -------------------------------------------------------------------------------------------
+    # ---- methods ----------------------------------------------------------------------------------------
 
     def _begin_whole(self, waits: bool) -> _core.Handle:
         row = _bytes_of(self._array).reshape(1, -1)
         return self._own.collective("allgather", row, self._part("whole"), None, waits)
 
     def _of_whole(self, whole: _core.Handle, timeout: float | None) -> np.ndarray | None:
-        """Every rank has all arrays, and folds those that it needs. None: nothing, whose value nobody knows."""
+        """Fold on every rank, which has all arrays, those of its result. None: no arrays, and no neutral element."""
         rows = whole.wait(timeout)
-        present = np.flatnonzero(whole.rows())  # a rank that has joined brings nothing
+        present = np.flatnonzero(whole.rows())  # a rank that has joined has no array
         parts = [row.view(self._array.dtype).reshape(self._array.shape) for row in rows]
         if self._operation in ("scan", "exscan"):
             last = self._own.rank + (self._operation == "scan")
@@ -276,7 +276,7 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def _compare(handle: _core.Handle, received: np.ndarray) -> list[bytes]:
-    """Raise MismatchError, on all ranks alike, unless all say the same; return the samples that were sent."""
+    """Raise MismatchError, on all ranks, unless all descriptions are equal; return the samples of the ranks."""
     texts: list[tuple[int, str]] = []
     samples: list[bytes] = []
     for rank, part in enumerate(np.split(received, np.cumsum(handle.rows())[:-1])):
@@ -336,7 +336,7 @@ def value_index(value: Any, index: Any) -> np.ndarray:
 
 
 class _Loc(UserReduction):
-    """The first of the pairs whose value is better than all others, and of those the one with the lowest index."""
+    """Selects the pair with the best value; of equal values, that with the lowest index."""
 
     def __init__(self, better: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str, *, least: bool) -> None:
         super().__init__(self._first, name=name)

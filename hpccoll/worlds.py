@@ -42,10 +42,10 @@ from hpccoll.rooted import Rooted
 __all__ = ["World", "from_parts", "subset_among"]
 
 STOP_AT_LEAST = 5.0
-"""Seconds for the ranks to agree on the end of the log, where the time to wait for all of them is over."""
+"""Least seconds for the ranks to agree on the end of the log, also after the limit of the wait for them."""
 
 Compare = Callable[[str, Any], Compared[Any]]
-"""Takes a word for what is compared and this rank's value; returns what all ranks say."""
+"""Takes a name of the subject and this rank's value; returns the values of all ranks."""
 
 
 class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
@@ -64,7 +64,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
     """
 
     base: bootstrap.Base
-    """What the process sets of one World share; for the library alone."""
+    """The shared state of the process sets of one World; for the library only."""
     core: _core.Set
     """The process set of this World; for the library alone."""
 
@@ -83,7 +83,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         self.base, self.core = bootstrap.make(rendezvous or default_rendezvous.choose(comm, settings), settings)
         ending.watch(self)
 
-    # ---- who is who ---------------------------------------------------------------------------------
+    # ---- ranks --------------------------------------------------------------------------------------
 
     @property
     def rank(self) -> int | Any:
