@@ -72,7 +72,7 @@ def _is_device(text: str) -> bool:
 if TYPE_CHECKING:
 
     class _KnobsOfC:
-        """Those that Python reads as well."""
+        """The knobs of C that Python reads, too."""
 
         stall_warning: float
         stall_limit: float

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: ARG002 - one protocol, of which no library needs every argument
-"""Arrays in device memory: whose they are, where they lie, and the stream in which their library works.
+"""Arrays in device memory: their library, device, address, and the stream of their library.
 
 The twin of hpccoll.arrays. No library is imported: a caller with an array of PyTorch or CuPy has imported it. Nor is
 hpccoll._cuda, which moves device memory, before the first such array: this module registers with hpccoll._core what to
@@ -23,7 +23,7 @@ _DEVICES = (2, 10, 13)  # DLPack: kDLCUDA, kDLROCM, kDLCUDAManaged
 
 
 class Lent(NamedTuple):
-    """A contiguous array in device memory, as the boundary takes it."""
+    """A contiguous array in device memory, in the form that the extension takes."""
 
     address: int
     dtype: int
@@ -34,31 +34,31 @@ class Lent(NamedTuple):
     stream: int | None
     """Handle of the stream behind whose work the array may be used; None: it may be used at once."""
     array: Any
-    """The object that owns the memory: what was given, or a contiguous copy of it."""
+    """The object that owns the memory: the given array, or a contiguous copy of it."""
     library: Library
     read_only: bool = False
 
 
 class Library(Protocol):
-    """What is known of the library that an array comes from."""
+    """The interface to the library of an array."""
 
     copies: bool
-    """Whether describe() copies what is strided, and copy() copies it back."""
+    """Whether describe() copies a strided array, and copy() copies it back."""
 
     def device(self, x: Any) -> int:
         """The number of the device of `x`; -1: the driver must be asked."""
 
     def address(self, x: Any) -> int:
-        """Where `x` lies, for the driver."""
+        """The address of `x`, for the driver."""
 
     def describe(self, x: Any, inlet: int) -> Lent:
-        """Tell where the values of `x` lie. A strided array is copied, if its library can do that.
+        """Return address, device and stream of `x`. A strided array is copied, if its library can do that.
 
-        :param inlet: a stream of ours, for libraries that order their work before that of a stream they are told
+        :param inlet: a stream of hpccoll's, for libraries that order their work before that of a given stream
         """
 
     def stream(self, device: int) -> int | None:
-        """Give the stream that the caller's next work on `device` goes to; None: nobody knows."""
+        """Return the stream of the caller's next work on `device`; None: unknown."""
 
     def empty(self, like: Any, shape: tuple[int, ...]) -> Any:
         """Make a new array of the dtype and on the device of `like`; None: this library makes none."""
@@ -80,7 +80,7 @@ def library_of(x: Any) -> Library | None:
     if hasattr(x, "__cuda_array_interface__"):
         return _INTERFACE
     if type(x).__module__.startswith("tensorflow."):
-        return None  # hpccoll.arrays takes it, or refuses it
+        return None  # hpccoll.arrays adopts it, or refuses it
     if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in _DEVICES:
         return _DLPACK
     return None
@@ -174,7 +174,7 @@ class _CuPy:
 
 
 class _Other:
-    """A library of which nothing is known but what its arrays say: results are DeviceArrays, and waited for."""
+    """An unknown library, used by its arrays' protocols: results are DeviceArrays, after a wait."""
 
     copies = False
 
@@ -224,7 +224,7 @@ class _Interface(_Other):
 
 
 class _DLPack(_Other):
-    """Arrays with __dlpack__; they order their work before that of the stream that they are told."""
+    """Arrays with __dlpack__, which order their work before that of the given stream."""
 
     def device(self, x: Any) -> int:
         return int(x.__dlpack_device__()[1])
@@ -288,13 +288,13 @@ def _cupy() -> Library:
 
 
 class DeviceArray:
-    """A result in device memory for a library that none is known of: it speaks __cuda_array_interface__ and DLPack.
+    """A result in device memory for an unknown library, with __cuda_array_interface__ and DLPack.
 
-    Its values are there: whoever is given one has waited for them.
+    Its values are complete when the caller gets it.
     """
 
     def __init__(self, memory: Any, dtype: int, shape: tuple[int, ...]) -> None:
-        """Describe memory that has an `address`, is on the device of number `device`, and lives as long as it is held.
+        """Describe memory that has an `address`, is on the device of number `device`, and lives while it is referenced.
 
         :param dtype: index in _core.DTYPES
         """
@@ -335,7 +335,7 @@ class DeviceArray:
     def __dlpack__(
         self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
-        """A capsule of DLPack's first form; its consumer's `stream` is remembered for the end of the memory."""
+        """A capsule of DLPack's first form; its consumer's `stream` is stored for the release of the memory."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise BufferError("a result in device memory is lent as it is, neither copied nor moved")
         if stream is not None and stream != -1:

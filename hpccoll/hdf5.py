@@ -84,7 +84,7 @@ class _Disk(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """The place."""
+        """Return the position."""
         return self._at
 
     def readinto(self, into: Any) -> int:

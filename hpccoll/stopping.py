@@ -49,7 +49,7 @@ class Preemption:
     ) -> None:
         """See preemption()."""
         self.reason = ""
-        """Why this rank asked ("SIGUSR1", "the end of the job's time"), or "" if it did not."""
+        """This rank's reason to stop ("SIGUSR1", "the end of the job's time"), or "" without a request."""
         env = config.environment()
         self._world = world
         world = current(world)

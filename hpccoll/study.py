@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a program reports its steps to `hpccoll study`, in three lines.
+"""Reports of a program's steps to `hpccoll study`, in three lines.
 
     >>> from hpccoll import study
     >>> for _ in range(8):

@@ -24,7 +24,7 @@ _INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", 
 def some_ranks(ranks: Iterable[int]) -> str:
     """Name ranks in a sentence: `rank 3`, `ranks 0, 2`, `ranks 0-3, 8`, at most 16 ranks or ranges.
 
-    :param ranks: in any order; a rank that comes twice is named once
+    :param ranks: in any order; duplicates are named once
     :returns: the ranks in order, three or more consecutive ones as a range, and how many are left out
     """
     known = sorted(set(ranks))

@@ -29,7 +29,7 @@ class LaunchProblem:
     seen: str
     """The contradiction, without a full stop at its end."""
     remedy: str
-    """What the user can do, in sentences."""
+    """The remedy for the user, in sentences."""
 
     def __str__(self) -> str:
         return f"{self.seen}. {self.remedy}"

@@ -173,7 +173,7 @@ def _agree_on_driver(own: World, wanted: bool | None) -> bool:
 
 
 def _lacks_mpi_io(own: World) -> str:
-    """Why this rank cannot write by MPI-IO; "" if it can."""
+    """Return the reason for which this rank cannot use MPI-IO; "" if it can."""
     if getattr(own.base.rendezvous, "comm", None) is None:
         return "its World is not made of an MPI communicator"
     try:

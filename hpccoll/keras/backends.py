@@ -27,7 +27,7 @@ Named = Sequence[tuple[str, Sequence[Any]]]
 
 @dataclasses.dataclass(frozen=True)
 class Reduction:
-    """How tensors are combined."""
+    """The options of a reduction."""
 
     op: reductions.Reduction
     process_set: ProcessSet

@@ -52,7 +52,7 @@ class ElasticLayout:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What one worker takes."""
+        """The resources of one worker."""
         return _resources(self.cpus_per_worker, self.gpus_per_worker)
 
 
@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What one worker takes."""
+        """The resources of one worker."""
         return _resources(self.cpus_per_worker, self.gpus_per_worker)
 
     @property

@@ -38,7 +38,7 @@ class Workers:
         self._group, self._owns_group = _group(settings, layout)
         self._store: JobStore | None = None
         self.broken = ""
-        """Why no function can be called any more."""
+        """The reason for which calls are refused; "" before a failure."""
         try:
             actors = _actors(layout, self._group)
             places: list[Where] = ray.get([actor.where.remote() for actor in actors])

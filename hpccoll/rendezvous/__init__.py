@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a future World find each other: the first of the three ports of a World.
+"""The rendezvous of the ranks of a future World: the first of the three ports of a World.
 
 A rendezvous exchanges small values and reports which ranks share a machine. It does not use networks (see hpccoll.net).
 `mpi.py` uses a communicator, `store.py` a key-value store, `coordinator.py` the launcher of an elastic job,

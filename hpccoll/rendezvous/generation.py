@@ -74,7 +74,7 @@ class _Root:
         self.answered: dict[int, str] = {}
         """The number in the last answered hello of each rank."""
         self.refused: dict[int, str] = {}
-        """Why a rank's hello was not answered."""
+        """The reason for which a rank's record was refused."""
         self.members = {0: generation}
 
     def gather(self) -> Members:

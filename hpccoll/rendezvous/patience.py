@@ -20,7 +20,7 @@ __all__ = ["REPORT_EVERY", "PatientStore", "SilentStoreError", "Store"]
 T = TypeVar("T")
 REPORT_EVERY = 10.0
 LOOKS = 4
-"""How often a short wait looks whether it is over."""
+"""Number of polls in a short wait."""
 MARGIN = 5.0
 """Seconds by which the answer to a call may be late."""
 

@@ -55,14 +55,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rank has ended."""
+    """The end of a rank."""
 
     rank: int
     place: str
     answer: bytes
     """Its result or exception, pickled; b"": the process has ended without an answer."""
     how: str
-    """How the process has ended."""
+    """The end of the process, in words."""
     ended_by_agent: bool = False
     """The agent has ended it, because another rank had failed."""
 

@@ -65,7 +65,7 @@ class Ratio:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a comparison or the search ended."""
+    """The result of a comparison or of the search."""
 
     knobs: Knobs
     """The best knobs."""
