@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c - the arguments of a public function are read, and become a request (world/arguments.h).
+ * calls.c - reads the arguments of a public function, and makes a request of them (world/arguments.h).
  */
 #include "api/api.h"
 
@@ -27,7 +27,7 @@ static int refuse(const hc__call *call, const char *what) {
     return hc__error(HC_INVALID, "%s: %s; nothing was sent", name_of(call), what);
 }
 
-/* What must hold before the arguments can be read. */
+/* Checks that must come before the arguments are read. */
 static int check_array(const hc__call *call, const hpccoll_array *a) {
     if ((unsigned)a->dtype >= HC_DTYPE_COUNT)
         return refuse(call, "dtype is no hpccoll_dtype");
@@ -52,7 +52,7 @@ static int check_call(const hc__call *call, const hpccoll_world *world) {
     return status;
 }
 
-/* `count` elements, in rows of args.row where rows mean something. */
+/* Sets `count` elements, in rows of args.row unless the operation is elementwise. */
 static void put_count(const hc__call *call, hc_operand *o, hpccoll_dtype dtype, int64_t count) {
     int64_t row = has(call, HC_OP_ELEMENTWISE) ? 1 : call->args->row;
     o->dtype = (int)dtype;
@@ -137,7 +137,7 @@ static int64_t result_bytes(const hc__read *read, int at) {
     return read->operands[2 * at + 1].data ? bytes : 0;
 }
 
-/* Refuses an output that a call in flight uses, and an input that one writes. */
+/* Refuses an output that a call in flight uses, and an input that a call in flight writes. */
 static int check_memory(const hc__call *call, hc_in_flight *f, const hc__read *read) {
     int status = HC_OK;
     for (int i = 0; i < call->n && status >= 0 && hc_in_flight_any(f); i++) {
@@ -162,7 +162,7 @@ static int add_memory(const hc__call *call, hc_in_flight *f, const hc__read *rea
     return status < 0 ? hc__error(status, "%s: no memory for a request; nothing was sent", name_of(call)) : HC_OK;
 }
 
-/* Checks the call's memory and notes it. `h` NULL: the caller waits, so nothing has to be noted. */
+/* Checks the call's memory and records it as in flight. `h` NULL: the caller waits, so there is nothing to record. */
 static int note_memory(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
     hc_in_flight *f = &world->base->in_flight;
     pthread_mutex_lock(&world->base->lock);
@@ -176,7 +176,7 @@ static int note_memory(const hc__call *call, hpccoll_world *world, const hc__rea
     return status;
 }
 
-/* The same for the arrays of the program, where the call moves others in their place. */
+/* The same for the program's arrays, if the call moves the data of another call. */
 static int note_programs(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
     hc__read its;
     if (!call->stands_for)
@@ -200,12 +200,12 @@ static int check_name(const char *name) {
     return (int)length;
 }
 
-/* The other ranks make the call, and would meet this rank's next one: it uses up its place in the order. */
+/* Tells the ranks that make the call. Their call would match this rank's next one, so it uses up the number. */
 static void tell_refusal(const hc__call *call, hpccoll_world *world, const char *why) {
     char name[HC__UNNAMED_BYTES];
     int length = hc__unnamed_begin(world, name);
     if (length < 0)
-        return; /* another thread's calls are in flight: its place is not known */
+        return; /* another thread has calls in flight, so the call has no number */
     world->base->calls.refuse(
         world->base->job->loop, world->number,
         &(hc_request){.name = name, .name_len = (uint32_t)length, .operation = call->operation, .why = why});
@@ -241,7 +241,7 @@ hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, con
     return h;
 }
 
-/* Checked and named: OK and its handle, which is submitted; NULL: a shortcut has done it. */
+/* Submits a checked call under a name: OK and its handle, or a status (error set). */
 static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const char *name, int length,
                   int waits, hc_handle **out) {
     int status = HC_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * codes.c - statuses in words, and the last error of each thread.
+ * codes.c - texts of statuses, and the last error of each thread.
  *
- * The numbers of hpccoll.h are those of core/hc.h, of which `make bindings` makes them: without it the build stops.
+ * `make bindings` generates the numbers of hpccoll.h from core/hc.h; the build fails if they differ.
  */
 #include "api/api.h"
 

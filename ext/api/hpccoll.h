@@ -2,15 +2,15 @@
  *
  * hpccoll.h - collective operations for the ranks of a job, from C, C++ and (by the module hpccoll) Fortran.
  *
- * A World is the ranks that act together. It is made of an MPI communicator, or of this process alone; the library is
- * linked with no MPI, and uses the one that the program is linked with. All ranks call a collective; calls without a
- * name match by their order in the program, as in MPI, named ones by their name, in any order on any rank.
+ * A World is a group of ranks, made from an MPI communicator or from this process alone. The library is not linked with
+ * an MPI; it uses the MPI of the program. All ranks of a World call a collective. Calls without a name match by their
+ * order in the program, as in MPI; named calls match by their name, in any order on any rank.
  *
  * Every function returns HPCCOLL_OK (0) or a negative status, unless it says otherwise. After an error,
- * hpccoll_last_error() names the thing, the ranks and the values. An error that concerns all ranks is the same on all
- * of them, and touches no array.
+ * hpccoll_last_error() names the call, the ranks and the values. An error that concerns all ranks is the same on all
+ * of them, and leaves the arrays unchanged.
  *
- * Any thread may call any function. Several threads that have calls in flight at once must name them.
+ * Any thread may call any function. If several threads have calls in flight at once, the calls must have names.
  */
 #ifndef HPCCOLL_H
 #define HPCCOLL_H
@@ -25,7 +25,7 @@ extern "C" {
 #define HPCCOLL_VERSION "0.1.0"
 #define HPCCOLL_API __attribute__((visibility("default")))
 
-/* ---- codes: the same numbers as in ext/core/hc.h, which is checked when the library is built ------------------- */
+/* ---- codes: the same numbers as in ext/core/hc.h, which the build checks --------------------------------------- */
 
 /* generated: codes (make bindings) */
 typedef enum hpccoll_dtype {
@@ -105,23 +105,23 @@ typedef enum hpccoll_status {
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
-/* A status in one sentence. */
+/* The text of a status. */
 HPCCOLL_API const char *hpccoll_strerror(int status);
-/* What was wrong in the last call of this thread that failed; "" if none has. Valid until the next that fails. */
+/* The text of this thread's last error; "" if there was none. Valid until the next error. */
 HPCCOLL_API const char *hpccoll_last_error(void);
-/* The version of the library, as HPCCOLL_VERSION is that of the header. */
+/* The version of the library; HPCCOLL_VERSION is the version of the header. */
 HPCCOLL_API const char *hpccoll_version(void);
 
 /* ---- Worlds ---------------------------------------------------------------------------------------------------- */
 
 typedef struct hpccoll_world hpccoll_world;
 
-/* Makes a World of the ranks of an MPI communicator; all of them call it. The communicator stays the caller's, and may
- * be freed. MPI must be initialised; with MPI_THREAD_MULTIPLE a background thread helps between nodes.
+/* Makes a World of the ranks of an MPI communicator; all of them call it. The caller keeps the communicator, and may
+ * free it. MPI must be initialised; with MPI_THREAD_MULTIPLE a background thread helps between nodes.
  *
  * `options`: NULL, or knobs as "stall_limit=60 nodes=2", which take precedence over variables as HPCCOLL_STALL_LIMIT.
- * Ranks that do not come within the knob start_timeout are named in an error (HPCCOLL_TRANSPORT). A World that still
- * lives in MPI_Finalize is freed there. */
+ * If ranks do not call it within the knob start_timeout, the error HPCCOLL_TRANSPORT names them. MPI_Finalize frees
+ * Worlds that were not freed. */
 #ifdef __cplusplus
 } /* extern "C": the next one is a template */
 extern "C" HPCCOLL_API int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options,
@@ -134,7 +134,7 @@ extern "C" {
 #define hpccoll_world_from_mpi(comm, options, world) \
     hpccoll_world_from_comm(&(MPI_Comm){comm}, sizeof(MPI_Comm), options, world)
 #endif
-/* The same by address and size of the communicator. */
+/* The same with the address and the size of the communicator. */
 HPCCOLL_API int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options,
                                         hpccoll_world **world);
 /* The same for a communicator of Fortran: its integer, which is MPI_VAL of a type(MPI_Comm). */
@@ -142,77 +142,78 @@ HPCCOLL_API int hpccoll_world_from_fortran(int comm, const char *options, hpccol
 /* A World of this process alone, without MPI. */
 HPCCOLL_API int hpccoll_world_alone(const char *options, hpccoll_world **world);
 /* The World that the Python part of this program has made: `capsule_pointer` is the pointer in the capsule that
- * hpccoll.capsule() gives. Python frees it; freeing this one only ends its use here. */
+ * hpccoll.capsule() returns. Python ends the World; freeing it here only ends its use in C. */
 HPCCOLL_API int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world);
-/* Ends the World on this rank: waits for the other ranks for the knob stop_timeout at most, ends all that is in flight,
+/* Ends the World on this rank: waits for the other ranks, at most for the knob stop_timeout, ends all calls in flight,
  * and sets *world to NULL. Process sets made from it end with it. NULL is allowed. */
 HPCCOLL_API int hpccoll_world_free(hpccoll_world **world);
 
-HPCCOLL_API int hpccoll_rank(const hpccoll_world *world); /* or a status, as the next three */
+HPCCOLL_API int hpccoll_rank(const hpccoll_world *world); /* or a status, like the next three */
 HPCCOLL_API int hpccoll_size(const hpccoll_world *world);
 HPCCOLL_API int hpccoll_local_rank(const hpccoll_world *world); /* among the ranks of its node */
 HPCCOLL_API int hpccoll_local_size(const hpccoll_world *world);
 HPCCOLL_API int hpccoll_node_of(const hpccoll_world *world, int rank); /* number of the node of a rank, or a status */
 
-/* A World of some ranks of this one, in this order; all ranks of this one call it with the same ranks. *subset is NULL
- * on the ranks that are not in it. */
+/* Makes a World of some ranks of `world`, in this order. All ranks of `world` call it with the same `ranks`. *subset is
+ * NULL on ranks that are not in it. */
 HPCCOLL_API int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world **subset);
-/* A World per color, ordered by (key, rank); HPCCOLL_UNDEFINED: this rank gets none (NULL). All ranks call it. */
+/* Makes a World per color, ordered by (key, rank). HPCCOLL_UNDEFINED: this rank gets NULL. All ranks call it. */
 #define HPCCOLL_UNDEFINED (-32766)
 HPCCOLL_API int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part);
 
-/* A counter of this rank by its name ("requests", "net_sent_bytes", ...), the names of World.stats() in Python. */
+/* Reads a counter of this rank by name ("requests", "net_sent_bytes", ...), as World.stats() in Python names them. */
 HPCCOLL_API int hpccoll_stat(hpccoll_world *world, const char *name, uint64_t *value);
-/* Name number `i` of them; NULL behind the last. */
+/* The name of counter number `i`; NULL after the last. */
 HPCCOLL_API const char *hpccoll_stat_name(int i);
 
-/* Moves what can be moved, without blocking: for programs whose World has no background thread. */
+/* Makes progress without blocking, for programs whose World has no background thread. */
 HPCCOLL_API int hpccoll_progress(hpccoll_world *world);
 
-/* ---- arguments that every call may have ------------------------------------------------------------------------ */
+/* ---- optional arguments of every call -------------------------------------------------------------------------- */
 
 typedef struct hpccoll_args {
     const char *name;           /* NULL: the call matches by its order in the program */
     double prescale, postscale; /* factors of a SUM or AVERAGE of floats */
-    hpccoll_dtype compression;  /* HPCCOLL_FLOAT16 or HPCCOLL_BFLOAT16: the type between nodes of float32 and float64;
-                                   HPCCOLL_NO_COMPRESSION */
-    int64_t row;                /* elements in a row: allgather, alltoall, gather, scatter and reducescatter count, cut
+    hpccoll_dtype compression;  /* HPCCOLL_FLOAT16 or HPCCOLL_BFLOAT16: the type between nodes for float32 and
+                                   float64; or HPCCOLL_NO_COMPRESSION */
+    int64_t row;                /* elements per row: allgather, alltoall, gather, scatter and reducescatter count, cut
                                    and concatenate whole rows */
 } hpccoll_args;
-/* hpccoll_args args = HPCCOLL_ARGS; a call's NULL stands for the same. */
+/* hpccoll_args args = HPCCOLL_ARGS; `args` NULL means the same. */
 #ifdef __cplusplus
 #define HPCCOLL_ARGS {nullptr, 1.0, 1.0, HPCCOLL_NO_COMPRESSION, 1}
 #else
 #define HPCCOLL_ARGS {.prescale = 1.0, .postscale = 1.0, .compression = HPCCOLL_NO_COMPRESSION, .row = 1}
 #endif
-/* As `in`: the input is in `out`. */
+/* The value of `in` if the input is in `out`. */
 #define HPCCOLL_IN_PLACE ((const void *)-1)
 
 /* ---- requests -------------------------------------------------------------------------------------------------- */
 
-/* An asynchronous call in flight. Until it is done its arrays belong to the library. */
+/* An asynchronous call in flight. The program must not use its arrays until it is done. */
 typedef struct hpccoll_request hpccoll_request;
 
-/* Blocks until the call is done; returns what the blocking form returns, frees the request, sets it to NULL. A request
- * that is NULL is done. */
+/* Blocks until the call is done, frees the request and sets it to NULL. Returns the status of the blocking form. A NULL
+ * request is done. */
 HPCCOLL_API int hpccoll_wait(hpccoll_request **request);
-/* All of them; the first status that is an error, in their order. */
+/* Waits for all requests; returns the first error in their order. */
 HPCCOLL_API int hpccoll_waitall(int n, hpccoll_request *requests[]);
-/* Never blocks. *done 1: the request was freed, and the result is what hpccoll_wait() would return. */
+/* Never blocks. *done 1: the request is freed, and it returns the status of hpccoll_wait(). */
 HPCCOLL_API int hpccoll_test(hpccoll_request **request, int *done);
-/* The same, after `seconds` at most. */
+/* The same, but blocks for at most `seconds`. */
 HPCCOLL_API int hpccoll_wait_for(hpccoll_request **request, double seconds, int *done);
-/* As hpccoll_wait(), for a call whose `out` was NULL because the size of its result was not known: *data is new memory
- * with *count elements, to be given to hpccoll_release(). */
+/* As hpccoll_wait(), for a call with `out` NULL because the size of its result was unknown: *data is new memory with
+ * *count elements, which the caller passes to hpccoll_release(). */
 HPCCOLL_API int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count);
 HPCCOLL_API void hpccoll_release(void *data);
 
 /* ---- collectives -------------------------------------------------------------------------------------------------
  *
- * `count` is in elements of `dtype`. `in` and `out` are contiguous and do not overlap; where a result has the
- * size of the input, they may be the same memory. */
+ * `count` is in elements of `dtype`. `in` and `out` are contiguous and do not overlap. If a result has the size
+ * of the input, they may be the same memory. */
 
-/* The arrays of a group: agreed, fused and completed together. Each `out` lies apart from the other arrays. */
+/* An array of a group, whose arrays are agreed, fused and completed together. Each `out` must not overlap the other
+ * arrays. */
 typedef struct hpccoll_array {
     const void *in; /* or HPCCOLL_IN_PLACE */
     void *out;
@@ -260,7 +261,8 @@ HPCCOLL_API int hpccoll_group(hpccoll_operation operation, const hpccoll_array *
                               int root, const hpccoll_args *args, hpccoll_world *world);
 /* end of generated */
 
-/* Rows of rank r's share of `rows` among `size` ranks, and where it begins: the first rows % size have one more. */
+/* The number of rows in rank r's share of `rows` among `size` ranks, and its first row. The first rows % size ranks
+ * have one row more. */
 static inline int64_t hpccoll_share(int64_t rows, int size, int r) {
     return rows / size + (r < rows % size);
 }
@@ -268,30 +270,32 @@ static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
     return r * (rows / size) + (r < rows % size ? r : rows % size);
 }
 
-/* ---- reductions of the program's own ------------------------------------------------------------------------------
+/* ---- user-defined reductions --------------------------------------------------------------------------------------
  *
- * They are the `op` of an allreduce, reduce, reducescatter, scan or exscan, in the blocking, the asynchronous and the
- * persistent form, but not of a group, and without factors and compression. The ranks' arrays are gathered, each rank
- * combines them in the order of the ranks, and all have the same bits. So a call moves all ranks' arrays to each rank;
- * a blocking allreduce or reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays.
+ * They may be the `op` of an allreduce, reduce, reducescatter, scan or exscan, in the blocking, the asynchronous and
+ * the persistent form, but not of a group, and without factors and compression. A call moves all ranks' arrays to each
+ * rank, and each rank combines them in the order of the ranks, so that all have the same bits. A blocking allreduce or
+ * reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays.
  *
- * HPCCOLL_MINLOC and HPCCOLL_MAXLOC find the least and the largest value and where it is. Their elements are pairs of
- * one type, value and index, as MPI_2INT and MPI_2DOUBLE_PRECISION are, and `count` counts both. The lowest index
- * of equal values is the result, or a NaN. So the neutral pair of HPCCOLL_MINLOC has the largest value and index. */
+ * HPCCOLL_MINLOC and HPCCOLL_MAXLOC find the smallest and the largest value and its index. Their elements are pairs of
+ * one type, value and index, as in MPI_2INT and MPI_2DOUBLE_PRECISION, and `count` counts both. The lowest index of
+ * equal values wins; if there is a NaN, it is the result. The neutral pair of HPCCOLL_MINLOC has the largest value and
+ * index. */
 
-/* Leaves each element of `in` combined with that of `inout` in `inout`; `in` comes from lower ranks. It is associative,
- * need not be commutative, and is called by the thread that waits for the result. It is called with parts of arrays, as
- * MPI may call its functions: no element may depend on elements of other blocks, which nobody checks. */
+/* Combines each element of `in` with that of `inout`, into `inout`; `in` comes from lower ranks. It must be
+ * associative, need not be commutative, and the thread that waits for the result calls it. As in MPI, a call
+ * may have only a part of the arrays: no element may depend on elements of other blocks, and the library does not
+ * check that. */
 typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context);
-/* Makes one. `block`: the function gets multiples of so many elements (1: any number); a structure is given as its
- * bytes, HPCCOLL_UINT8, with its size as block. A function that needs whole arrays has their `count` as block: the work
- * is not divided then, and a reducescatter is refused. `name`: for errors; all ranks give the same one. */
+/* Makes a reduction. `block`: the function gets multiples of this number of elements (1: any number). A structure is
+ * passed as bytes, HPCCOLL_UINT8, with its size as block. A function that needs whole arrays takes their `count` as
+ * block: then the work is not divided, and a reducescatter is refused. `name`: for errors, equal on all ranks. */
 HPCCOLL_API int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
                                   hpccoll_reduction *op);
-/* No call may be made with it any more; those in flight, and plans, go on. *op becomes HPCCOLL_OP_NULL. */
+/* Frees a reduction: new calls must not use it; calls in flight and plans go on. Sets *op to HPCCOLL_OP_NULL. */
 HPCCOLL_API int hpccoll_op_free(hpccoll_reduction *op);
 
-/* ---- the same, asynchronous: *request is to be waited for ------------------------------------------------------ */
+/* ---- asynchronous collectives: the caller waits for *request --------------------------------------------------- */
 
 /* generated: asynchronous (make bindings) */
 HPCCOLL_API int hpccoll_allreduce_async(const void *in, void *out, int64_t count, hpccoll_dtype dtype,
@@ -351,10 +355,10 @@ HPCCOLL_API int hpccoll_recv_async(void *data, int64_t count, hpccoll_dtype dtyp
 /* ---- plans: persistent operations --------------------------------------------------------------------------------
  *
  * A function with _init agrees on an operation with all ranks, once, and makes a plan of it, with the semantics of
- * MPI's persistent operations (MPI 4.0, sections 3.9 and 6.13). A start reads and writes the arrays given there, and
- * sends no control message. All ranks make the plans of collectives in the same order, and start each of them equally
- * often, in any order with other plans and calls; plans of messages concern one rank alone. A start without its
- * partners is reported as any other long wait. args.name is not used. One thread at a time uses a plan. */
+ * MPI's persistent operations (MPI 4.0, sections 3.9 and 6.13). A start uses the arrays passed to _init, and sends no
+ * control message. All ranks make the plans of collectives in the same order, and start each plan equally often, in any
+ * order with other plans and calls; a plan of a message concerns only its rank. A start without its partners is
+ * reported like any other long wait. args.name is not used. Only one thread at a time may use a plan. */
 
 typedef struct hpccoll_plan hpccoll_plan;
 
@@ -397,21 +401,21 @@ HPCCOLL_API int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype
 HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                   int64_t *received, hpccoll_world *world, hpccoll_plan **plan);
 /* end of generated */
-/* One plan of several, which it takes over: plans[i] is NULL afterwards. They start in this order, and nothing is
- * agreed. After an error all of them are the caller's still. */
+/* Makes one plan of several, which the list owns: plans[i] is NULL afterwards. A start starts them in this order. This
+ * needs no other rank. After an error the caller still owns all of them. */
 HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);
 
-/* Begins the operation on the values that the arrays have now. Until it is over they belong to the library. */
+/* Starts the operation on the present values of the arrays. The program must not use the arrays until it is done. */
 HPCCOLL_API int hpccoll_start(hpccoll_plan *plan);
 HPCCOLL_API int hpccoll_startall(int n, hpccoll_plan *const plans[]);
-/* Blocks until the start is over; HPCCOLL_OK at once where nothing was started. The plan may then be started again. */
+/* Blocks until the start is done; HPCCOLL_OK at once if nothing was started. Then the plan may be started again. */
 HPCCOLL_API int hpccoll_plan_wait(hpccoll_plan *plan);
-/* All of them; the first status that is an error, in their order. */
+/* Waits for all plans; returns the first error in their order. */
 HPCCOLL_API int hpccoll_plan_waitall(int n, hpccoll_plan *const plans[]);
-/* Never blocks. *done 1: the start is over, and the result is what hpccoll_plan_wait() would return. */
+/* Never blocks. *done 1: the start is done, and it returns the status of hpccoll_plan_wait(). */
 HPCCOLL_API int hpccoll_plan_test(hpccoll_plan *plan, int *done);
-/* Gives back what the plan holds, on this rank, and sets *plan to NULL. Refused until its last start is over, and was
- * waited for. NULL is allowed. Plans that are left end with their World, and are then freed in the same way. */
+/* Frees this rank's resources of the plan, and sets *plan to NULL. Refused while its last start is in flight. NULL is
+ * allowed. Other plans end with their World; free them afterwards in the same way. */
 HPCCOLL_API int hpccoll_plan_free(hpccoll_plan **plan);
 
 #ifdef __cplusplus

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list.c - the Worlds of this process. The memory of one that has ended stays, so that a call with it is an error.
+ * list.c - the Worlds of this process. The memory of an ended World stays, so that a call with it is an error.
  */
 #include "api/api.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for those that add one; the list only grows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding a World; the list only grows */
 static _Atomic(hpccoll_world *) newest;
 
 hpccoll_world *hc__world_new(hc__base *base, uint32_t number, const int32_t *members, int32_t size, int32_t rank) {

@@ -37,7 +37,7 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
     return *h ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
 }
 
-/* As note_memory() of calls.c. `h` NULL: the caller waits, so nothing has to be noted. */
+/* As note_memory() of calls.c. `h` NULL: the caller waits, so there is nothing to record. */
 static int note_memory(const hc_p2p_op *op, hpccoll_world *world, hc_handle *h) {
     hc_in_flight *f = &world->base->in_flight;
     char its[HC_IN_FLIGHT_WORDS];

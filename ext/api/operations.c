@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * operations.c - the collectives of hpccoll.h: each names its operation and its arguments, twice.
+ * operations.c - the collectives of hpccoll.h.
  */
 #include "api/api.h"
 
@@ -21,7 +21,7 @@ static int plan_of(const hc__call *call, hpccoll_world *world, hpccoll_plan **pl
     return hc__call_is_users(call) ? hc__users_plan(call, world, plan) : hc__call_plan(call, world, plan);
 }
 
-/* The blocking form, the asynchronous and the persistent one of a function, from its parameters and the fields of its
+/* Defines the blocking, asynchronous and persistent form of a function from its parameters and the fields of its
  * hc__call. */
 #define ALL(name, parameters, ...)                                                                               \
     int hpccoll_##name(parameters, const hpccoll_args *args, hpccoll_world *world) {                             \

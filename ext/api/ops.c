@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ops.c - the table of reductions of the program's own, with MINLOC and MAXLOC, which are made of a function, too.
+ * ops.c - the table of user-defined reductions, with MINLOC and MAXLOC, which are functions, too.
  */
 #include "api/api.h"
 #include "transport/arithmetic.h"
@@ -12,7 +12,8 @@
 
 /* ---- MINLOC and MAXLOC: pairs of one type, value and index ------------------------------------------------------ */
 
-/* The lower index of equal values wins; a NaN is the result, as of MIN and MAX. `in` and `inout` are pairs. */
+/* `in` and `inout` are pairs. The lower index of equal values wins. If there is a NaN, it is the result, as with MIN
+ * and MAX. */
 #define LOC(type, better)                                                             \
     {                                                                                 \
         const type *a = in;                                                           \
@@ -62,7 +63,7 @@ static void max_loc(const void *in, void *inout, int64_t count, hpccoll_dtype dt
     switch (dtype) { LOC_TYPES(LOC, >); }
 }
 
-/* A pair that each other one precedes. */
+/* The neutral pair: every other pair precedes it. */
 static void last_for_min(void *to, int64_t count, hpccoll_dtype dtype) {
     hc_host_neutral(to, (int)dtype, HC_MIN, count);
 }

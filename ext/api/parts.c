@@ -39,7 +39,7 @@ static int agree_at_start(void *of, int status, const char *why) {
     return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
 }
 
-/* The ranks of this node, and of each rank of the World its local rank here, or -1. */
+/* Lists the ranks of this node, and the local rank of each rank of the World, or -1 on other nodes. */
 static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of) {
     int32_t n = 0;
     for (int32_t rank = 0; rank < base->job->size; rank++) {
@@ -75,9 +75,9 @@ static void configure(const hc__base *base, const int32_t *locals, const char *f
 }
 
 #define FOLDER_BYTES (2 * HC__TEXT_KNOB)
-#define FOLDER_MOST 640 /* bytes that the trace has for it */
+#define FOLDER_MOST 640 /* the trace's limit in bytes */
 
-/* Where the trace goes when it must be written: a folder that is named as this World. */
+/* Writes the folder of the trace: HPCCOLL_TRACE_DIR, or a folder named after this World. */
 static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
     char here[HC__TEXT_KNOB] = "", named[64];
     const char *given = base->settings.trace_dir;
@@ -152,7 +152,7 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
 
 void hc__parts_free(hc__base *base) {
     hc_job *job = &base->own;
-    if (base->job != job) { /* Python's, which owns its parts */
+    if (base->job != job) { /* Python's job owns its parts */
         hc_job_remove_user(base->job, &base->python_job);
         hc__plans_free(base, NULL);
         base->job = job;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_memory.c - what plans hold, and the list of those of a World.
+ * plan_memory.c - memory and lists of plans.
  *
- * The memory of a plan that was freed is kept for later ones, the oldest first: so a call with a copy of one is an
- * error and no crash.
+ * A freed plan's memory is reused for later plans, oldest first, so that a call with a stale pointer is an error and
+ * not a crash.
  */
 #include "api/api.h"
 
 #include <stdlib.h>
 
-#define KEPT 64 /* freed plans that rest before one of them is used again */
+#define KEPT 64 /* freed plans to keep before the oldest is reused */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static hpccoll_plan *oldest, *newest;

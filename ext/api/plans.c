@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plans.c - persistent operations of hpccoll.h: made, started, waited for, freed.
+ * plans.c - persistent operations of hpccoll.h: init, start, wait, free.
  */
 #include "api/api.h"
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- made -------------------------------------------------------------------------------------------------- */
+/* ---- init -------------------------------------------------------------------------------------------------- */
 
-/* What this rank does for itself once all have agreed. */
+/* Builds this rank's plan after all ranks have agreed. */
 static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc_members *members,
                  const hc_plan_terms *terms, hc_segment *segment) {
     char name[32];
@@ -51,7 +51,7 @@ static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
         call->counts[rank] = hc_plan_rows_from(agreed, rank, agreed->rank);
 }
 
-/* All ranks take the same steps, whatever fails on one of them. */
+/* All ranks take the same steps, also if one of them fails. */
 static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc__read *whole) {
     int wire = given->arguments.wire;
     hpccoll_world *world = plan->world;
@@ -102,7 +102,7 @@ static int one_dtype(const hc__call *call, hpccoll_world *world, const hc__read 
     return status;
 }
 
-/* The arrays of a group that have this dtype. */
+/* Copies the arrays of a group that have this dtype, and returns their number. */
 static int choose_dtype(const hc__call *call, hpccoll_dtype dtype, hpccoll_array *found) {
     int n = 0;
     for (int i = 0; i < call->n; i++)
@@ -122,7 +122,7 @@ static int part_of_group(const hc__call *part, hpccoll_world *world, const hc__r
     return status;
 }
 
-/* A group is reduced as a plan per dtype. All ranks have the same ones: each plan compares the whole group. */
+/* Makes one plan per dtype of a group. All ranks make the same plans, because each plan compares the whole group. */
 static int several_dtypes(const hc__call *call, hpccoll_world *world, const hc__read *whole, hpccoll_plan **plan) {
     hpccoll_plan *made[HPCCOLL_DTYPES];
     hpccoll_array *arrays = malloc((size_t)call->n * sizeof *arrays);
@@ -196,7 +196,7 @@ int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source
     return status;
 }
 
-/* ---- used -------------------------------------------------------------------------------------------------- */
+/* ---- start, wait, free ------------------------------------------------------------------------------------- */
 
 static int check(const hpccoll_plan *plan) {
     if (!plan)
@@ -237,7 +237,7 @@ static int start(hpccoll_plan *plan, int waits) {
     return HC_OK;
 }
 
-/* The start is over: its status. */
+/* Ends a start that is done, and returns its status. */
 static int outcome(hpccoll_plan *plan) {
     plan->started = 0;
     if (plan->handle->op)
@@ -269,7 +269,7 @@ int hpccoll_plan_waitall(int n, hpccoll_plan *const plans[]) {
     return first < 0 ? hc__error(first, "%s", text) : HC_OK;
 }
 
-/* The World of a plan has ended: so has its start. */
+/* Ends a start whose World has ended. */
 static int ended(hpccoll_plan *plan) {
     plan->started = 0;
     return hc__world_check(plan->world);
@@ -289,7 +289,7 @@ int hpccoll_plan_wait(hpccoll_plan *plan) {
     return outcome(plan);
 }
 
-/* 1: over, or not started. */
+/* 1: done, or not started. */
 static int look(const hpccoll_plan *plan) {
     int over = !plan->started || !plan->c || plan->world->base->calls.plan_test(plan->c);
     for (int i = 0; i < plan->n; i++)

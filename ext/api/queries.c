@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queries.c - what a program may ask a World: its ranks, its counters.
+ * queries.c - ranks and counters of a World.
  */
 #include "api/api.h"
 
@@ -16,7 +16,7 @@ int hpccoll_size(const hpccoll_world *world) {
     return status < 0 ? status : (int)world->size;
 }
 
-/* Members on the node of this rank before position `end` of the set. */
+/* Counts the members on this rank's node before position `end` of the set. */
 static int members_here(const hpccoll_world *world, int32_t end) {
     const hc__base *base = world->base;
     int n = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous.c - what the ranks tell each other before there is a World, with waits that end and name who is missing.
+ * rendezvous.c - exchanges of the ranks before there is a World. Waits have a limit, and the error names missing ranks.
  *
- * Each rank sends its value to rank 0, which therefore knows who has not come; when all have, the answer goes down a
- * binomial tree. At the limit rank 0 sends a verdict to all ranks, which is the error of each. Ranks other than 0 wait
- * some seconds longer, because rank 0 knows more.
+ * Each rank sends its value to rank 0, which therefore knows the missing ranks. When all values are in, the answer goes
+ * down a binomial tree. At the limit rank 0 sends the error to all ranks. Ranks other than 0 wait some seconds longer,
+ * so that they get this error.
  */
 #include "api/api.h"
 
@@ -18,9 +18,9 @@
 #define SECOND 1000000000ull
 #define GRACE (5 * SECOND)
 #define REPORT_EVERY (10 * SECOND)
-#define SOON (2000000ull) /* ns: from here on a rank sleeps between two looks */
+#define SOON (2000000ull) /* ns; after this time a rank sleeps between two tests */
 #define PAUSE_US 200
-#define LEAST_BYTES 8192 /* a rank of another version may have more to say than this one expects */
+#define LEAST_BYTES 8192 /* a rank of another version may send more than this rank expects */
 
 enum { VALUE_TAG = 0x4843, ANSWER_TAG = 0x4844 }; /* below the smallest tag limit that the MPI standard allows */
 enum { VALUE = 1, ANSWER, VERDICT };
@@ -60,7 +60,7 @@ static int net_failed(hc__rendezvous *r, int status) {
     return status;
 }
 
-/* Sends to each rank of a list and waits until all has left, for at most `limit`. */
+/* Sends to each rank of a list, and waits for the sends until the time `limit`. */
 static int send_to(hc__rendezvous *r, const int32_t *ranks, int32_t n, const void *packed, size_t bytes, int tag,
                    uint64_t limit) {
     hc_net_request **requests = calloc((size_t)n + 1, sizeof(hc_net_request *));
@@ -116,7 +116,7 @@ static int send_verdict(hc__rendezvous *r) {
     return HC_TRANSPORT;
 }
 
-/* One value that has come. 1: it counts; 0: it is of an attempt before this one. */
+/* Checks a received value. 1: it counts; 0: it belongs to an earlier attempt; or a status. */
 static int take_value(hc__rendezvous *r, const char *packed, size_t came, int32_t peer, size_t bytes) {
     message head;
     memcpy(&head, packed, sizeof head < came ? sizeof head : came);
@@ -152,7 +152,7 @@ static int collect(hc__rendezvous *r, uint8_t *here, char *packed, size_t room, 
     for (int32_t left = r->size - 1; left > 0;) {
         size_t came = 0;
         int32_t peer = -1;
-        int status = HC_OK, late = now_ns() - began > r->timeout; /* asked first: what has come counts */
+        int status = HC_OK, late = now_ns() - began > r->timeout; /* before test(): a value in time counts */
         if (!request)
             status = r->net->ops->irecv(r->net, HC_ANY_PEER, VALUE_TAG, packed, room, &request);
         if (status >= 0)
@@ -182,7 +182,7 @@ static int collect(hc__rendezvous *r, uint8_t *here, char *packed, size_t room, 
     return HC_OK;
 }
 
-/* ---- the others -------------------------------------------------------------------------------------------- */
+/* ---- other ranks ------------------------------------------------------------------------------------------- */
 
 static int await_answer(hc__rendezvous *r, char *packed, size_t room, size_t bytes) {
     uint64_t began = now_ns(), limit = r->timeout + GRACE;
@@ -215,7 +215,7 @@ static int await_answer(hc__rendezvous *r, char *packed, size_t room, size_t byt
     }
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------- */
+/* ---- all ranks --------------------------------------------------------------------------------------------- */
 
 static int send_down(hc__rendezvous *r, const void *packed, size_t bytes) {
     int32_t children[32], n = 0, mask = 1;

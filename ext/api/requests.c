@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * requests.c - waits for requests, and what becomes of them.
+ * requests.c - waits for requests, and their outcomes.
  *
- * The memory of a request that is done is kept for later ones, the one that ended longest ago first: so a call with a
- * copy of a request that was waited for is an error and no crash.
+ * A finished request's memory is reused for later requests, oldest first, so that a call with a stale pointer is an
+ * error and not a crash.
  */
 #include "api/api.h"
 
@@ -18,17 +18,17 @@ struct hpccoll_request {
     uint64_t state; /* ALIVE, or 0 */
     hpccoll_world *world;
     hc_handle *handle;
-    int64_t *counts;  /* the caller's, or NULL */
-    int *from;        /* likewise: of a receive */
-    size_t element;   /* bytes: of a message */
-    hc__after *after; /* NULL: nothing is done behind it */
+    int64_t *counts;  /* memory of the caller, or NULL */
+    int *from;        /* likewise, for a receive */
+    size_t element;   /* bytes, for a message */
+    hc__after *after; /* NULL: no callback */
     hpccoll_request *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static hpccoll_request *oldest, *newest;
 static size_t many;
-#define KEPT 64 /* requests that rest before one of them is used again */
+#define KEPT 64 /* requests to keep before the oldest is reused */
 
 hpccoll_request *hc__request_new(hpccoll_world *world) {
     hpccoll_request *request = NULL;
@@ -104,7 +104,7 @@ static int is_unnamed(const hc_handle *h) {
     return !h->op && h->request.name_len > length && memcmp(h->request.name, HC__UNNAMED, length) == 0;
 }
 
-/* With what all ranks have agreed on they number shortcuts. */
+/* Ends an unnamed call. The positions of agreed requests number the shortcuts, so that all ranks number them alike. */
 static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
     int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
     if (world->shortcut && h->position && agreed && (h->kind == HC_EV_JOIN || is_unnamed(h))) {
@@ -144,7 +144,7 @@ static int check(hpccoll_request *const *request) {
     return HC_OK;
 }
 
-/* It is done: what hpccoll_wait() returns. */
+/* Ends a request that is done, and returns the result of hpccoll_wait(). */
 static int finish(hpccoll_request **request) {
     hpccoll_request *done = *request;
     if (done->handle->op)

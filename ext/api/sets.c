@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sets.c - process sets made of a World's ranks. The ranks exchange what they must by operations of that World.
+ * sets.c - process sets made of a World's ranks. Operations of that World make the exchanges between the ranks.
  */
 #include "api/api.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All ranks' values, by an operation under a name that no program has. */
+/* An allgather of all ranks' values, under a name reserved for the library. */
 int hc__exchange(hpccoll_world *world, const char *name, const void *mine, size_t bytes, void *all) {
     const hpccoll_args args = {
         .name = name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = (int64_t)bytes};
@@ -35,13 +35,13 @@ int hc__agree(void *of, int status, const char *why) {
     return outcome;
 }
 
-/* What is free on all ranks, and the newest generation that any has seen. */
+/* The free set numbers and the newest generation, of one rank or common to all. */
 typedef struct numbers {
     hc_set_numbers free;
     uint64_t generation;
 } numbers;
 
-/* The number of the new sets: the lowest that is free on all ranks. */
+/* Returns the number of the new sets: the lowest that is free on all ranks. */
 static int agree_number(hpccoll_world *world, uint32_t *generation) {
     hc__base *base = world->base;
     numbers mine = {.generation = hc_job_used(base->job).generation}, *all = calloc((size_t)world->size, sizeof mine),
@@ -67,7 +67,7 @@ static int agree_number(hpccoll_world *world, uint32_t *generation) {
                                   HC_MAX_SETS - 1);
 }
 
-/* A set of these members (World ranks; size 0: this rank is in none); all ranks of the World call it. */
+/* Makes a set of these members (World ranks; size 0: this rank is in no set); all ranks of the World call it. */
 static int make(hpccoll_world *world, const int32_t *members, int32_t size, int32_t rank, hpccoll_world **out) {
     hc__base *base = world->base;
     hc__agreement agreement = {hc__agree, world};
@@ -101,10 +101,11 @@ static int check(const hpccoll_world *world, hpccoll_world **out) {
     return HC_OK;
 }
 
-/* The ranks that all have given: the length first, because an allgather of different lengths says nothing of whose. */
+/* Compares the `ranks` arguments of all ranks; first the lengths, because an allgather of different lengths would not
+ * tell which rank differs. */
 static int compare_ranks(hpccoll_world *world, const int *ranks, int n) {
     int32_t *all = calloc((size_t)world->size * (size_t)(n > 0 ? n + 1 : 1) + 1, sizeof *all);
-    int32_t count = n > 0 && ranks ? n : 0; /* what is wrong on all ranks alike is said by check_ranks() */
+    int32_t count = n > 0 && ranks ? n : 0; /* check_ranks() reports errors that all ranks share */
     int status = all ? hc__exchange(world, "hpccoll.subset", &count, sizeof count, all) : hc__error(HC_NO_MEMORY, NULL);
     for (int32_t r = 0; r < world->size && status >= 0; r++)
         if (all[r] != all[0])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c - the knobs of a World of C: rows of the tables, from options and the environment.
+ * settings.c - reads the knobs of a World of C from options and the environment.
  *
- * It is the one C file that reads the environment: where a program has no Python, nobody else can. Variables and bounds
- * are those of hpccoll/config.py.
+ * It is the only C file that reads the environment, for programs without Python. Variables and bounds are those of
+ * hpccoll/config.py.
  */
 #include "api/api.h"
 
@@ -22,7 +22,7 @@ typedef struct knob {
     int agreed;
     size_t offset, size;
     uint8_t is_signed;
-    const char *text, *choices; /* of a text: its default */
+    const char *text, *choices; /* the default of a text, and its choices */
 } knob;
 
 #define IS_SIGNED(type) ((type) - 1 < (type)1)
@@ -40,7 +40,7 @@ typedef struct knob {
 static const knob knobs[] = {HC_ENGINE_KNOBS(ENGINE) HC_LOOP_KNOBS(LOOP) HC_HIERARCHY_KNOBS(HIERARCHY)
                                  HC_WORLD_KNOBS(WORLD) HC_WORLD_TEXTS(TEXT){.name = NULL}};
 
-/* Knobs of Python's Worlds: without effect in one of C, which says so. */
+/* Knobs of Python's Worlds; a World of C ignores their variables. */
 static const char *const of_python[] = {"end_time",     "preempt_margin", "device",          "device_mode",
                                         "device_small", "device_flat",    "gpu_aware_mpi",   "gpu_aware_record",
                                         "cuda_library", "nccl_library",   "allow_singleton", "check",
@@ -58,7 +58,7 @@ static int is_one_of(const char *text, const char *const *words) {
 static void put(hc__settings *settings, const knob *k, double value) {
     char *field = (char *)settings + k->offset;
     uint64_t whole = (uint64_t)(strcmp(k->unit, "s") == 0 && k->size == 8 ? value * 1e9 : value);
-    memcpy(field, &whole, k->size); /* little-endian, as all that we run on */
+    memcpy(field, &whole, k->size); /* little-endian, like all supported machines */
 }
 
 static int is_choice(const knob *k, const char *text) {
@@ -69,7 +69,7 @@ static int is_choice(const knob *k, const char *text) {
     return !*k->choices && length < HC__TEXT_KNOB;
 }
 
-/* A number of the row, with a suffix K, M or G where it counts; 0: it is none. */
+/* Parses a number within the knob's bounds, with a suffix K, M or G unless it is a time; 0: not such a number. */
 static int parse_number(const knob *k, const char *text, double *value) {
     char *end;
     int is_flag = k->size == 1, is_time = strcmp(k->unit, "s") == 0;
@@ -109,7 +109,7 @@ static int set(hc__settings *settings, const char *name, size_t length, const ch
     return HC_OK;
 }
 
-/* Variables that Python alone knows have no effect here: 1, and a line says so. */
+/* 1: the name is that of a knob that only Python has; it is ignored here. */
 static int is_of_python(const char *name, size_t length) {
     for (const char *const *one = of_python; *one; one++)
         if (strlen(*one) == length && strncasecmp(*one, name, length) == 0)

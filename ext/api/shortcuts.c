@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shortcuts.c - blocking calls of few bytes without a name: from their arguments to their result, without a request,
- * where all ranks of a node come at about the same time (loop/shortcut.c).
+ * shortcuts.c - unnamed blocking calls of few bytes, without a request, if all ranks of a node call at about the same
+ * time (loop/shortcut.c).
  */
 #include "api/api.h"
 

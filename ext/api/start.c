@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * start.c - from a rendezvous to a loop: what each rank says of itself, the nodes, the net, who may drive.
+ * start.c - from a rendezvous to a loop: the reports of the ranks, the nodes, the net, the driving threads.
  */
 #include "api/api.h"
 
@@ -14,14 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what each rank says of itself -------------------------------------------------------------------------- */
+/* ---- the report of a rank ----------------------------------------------------------------------------------- */
 
-/* It has a fixed size, so that rank 0 need not ask for it. Every rank gets it of all others, so it is small: of the
- * settings that must be equal only a hash, and their text where it differs. */
+/* It has a fixed size, so that rank 0 knows it. Every rank gets the reports of all others, so it is small: it has only
+ * a hash of the settings that must be equal. If the hashes differ, the ranks exchange the texts. */
 typedef struct hello {
     char host[64], boot[40], nonce[17];
     uint64_t agreed;        /* the hash */
-    uint64_t shared_memory; /* device of /dev/shm, of which containers on one host may have several */
+    uint64_t shared_memory; /* device of /dev/shm; containers on one host may have different ones */
     int32_t pid, thread_level;
     uint8_t background;
 } hello;
@@ -67,7 +67,7 @@ static int same_machine(const hello *a, const hello *b) {
 
 /* ---- nodes -------------------------------------------------------------------------------------------------- */
 
-/* The ranks of each block of a machine with n ranks, as HPCCOLL_NODES asks for: the block of its i-th; -1: wrong. */
+/* The block of rank i of a machine with n ranks that HPCCOLL_NODES divides into blocks; -1: the knob does not fit. */
 static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
     char *end;
     if (!strchr(nodes, '+')) {
@@ -103,8 +103,8 @@ static int by_machine(const void *left, const void *right) {
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* The node of each rank as a number of its own, which the ranks of one machine have next to each other. `order`: the
- * ranks by machine. */
+/* Gives each node a number that is not used twice, but not yet numbers from 0 on. `order`: the ranks sorted by
+ * machine. */
 static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
     for (int32_t first = 0, end; first < base->job->size; first = end) {
         for (end = first; end < base->job->size && same_machine(order[first].said, order[end].said);)
@@ -123,7 +123,7 @@ static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
     return HC_OK;
 }
 
-/* Numbers the nodes by first appearance, and gives how many there are. */
+/* Numbers the nodes by first appearance, and returns their number. */
 static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) {
     int32_t nodes = 0, mine = node_of[base->job->rank];
     for (int32_t node = 0; node < base->job->size; node++)
@@ -138,7 +138,7 @@ static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) 
     return nodes;
 }
 
-/* A node per machine, or as many as the knob asks for. Gives how many there are, or a status, noted. */
+/* Makes each machine a node, or as many nodes as the knob requests. Returns their number, or a status (error set). */
 static int place(hc__base *base, const hello *said) {
     size_t size = (size_t)base->job->size;
     located *order = malloc(size * sizeof *order);
@@ -157,7 +157,7 @@ static int place(hc__base *base, const hello *said) {
     return status;
 }
 
-/* For texts: the process of each rank. All in one allocation. */
+/* Stores the process of each rank, for texts. All in one allocation. */
 static int note_processes(hc__base *base, const hello *said) {
     size_t n = (size_t)base->job->size;
     base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof said->host);
@@ -176,7 +176,7 @@ static int note_processes(hc__base *base, const hello *said) {
     return HC_OK;
 }
 
-/* The settings differ somewhere: the ranks tell each other all of them. */
+/* Call it on all ranks if settings differ: the ranks exchange them, and the error names the difference. */
 static int name_difference(const hc__base *base, hc__rendezvous *r) {
     char mine[HC__AGREED_BYTES], a[128], b[128];
     char (*all)[HC__AGREED_BYTES] = calloc((size_t)r->size, sizeof *all);
@@ -214,7 +214,7 @@ static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const h
     return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
 }
 
-/* Which threads may drive: all ranks know it of all. Without a net any may. */
+/* Chooses the driving threads from the MPI thread levels of all ranks. Without a net any thread may drive. */
 static void choose_driver(hc__base *base, const hello *said, int has_net) {
     int level = has_net ? said[base->job->rank].thread_level : 3;
     base->background = base->settings.background && level == 3;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unnamed.c - the order of a World's calls without a name, by which the ranks match them.
+ * unnamed.c - numbers a World's unnamed calls, so that the ranks match them by their order.
  */
 #include "api/api.h"
 
@@ -17,7 +17,7 @@ int hc__unnamed_begin(hpccoll_world *world, char name[HC__UNNAMED_BYTES]) {
     atomic_store_explicit(&world->unnamed_thread, me, memory_order_relaxed);
     int number = atomic_load_explicit(&world->unnamed_next, memory_order_relaxed);
     atomic_store_explicit(&world->unnamed_next, number + 1, memory_order_relaxed);
-    if (number < 10) { /* without the cost of printf */
+    if (number < 10) { /* faster than printf */
         memcpy(name, HC__UNNAMED "0", sizeof HC__UNNAMED + 1);
         name[sizeof HC__UNNAMED - 1] = (char)('0' + number);
         return (int)sizeof HC__UNNAMED;

@@ -2,10 +2,10 @@
  *
  * user_reductions.c - operations whose reduction is a function of the program, or MINLOC or MAXLOC.
  *
- * The data plane knows its reductions when it is compiled. These are computed here, as in hpccoll/user_reductions.py:
- * the ranks' arrays are moved by an allgather and combined in the order of the ranks, so that all ranks have the same
- * bits. In front of each array goes what the rank has asked for, which all ranks compare. A large blocking allreduce or
- * reduce is divided: an alltoall brings each rank its share, which it combines.
+ * The data plane has only built-in reductions. This file computes the others, as hpccoll/user_reductions.py does: an
+ * allgather moves the ranks' arrays, and each rank combines them in the order of the ranks, so that all ranks have the
+ * same bits. A header before each array describes the call, and all ranks compare the headers. A large blocking
+ * allreduce or reduce divides the work: an alltoall brings each rank its share, which it combines.
  */
 #include "api/api.h"
 
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER 128       /* bytes; a multiple of what any element is aligned to */
-#define LARGE (64 << 10) /* bytes of a blocking call from which the work is divided */
+#define HEADER 128       /* bytes; a multiple of every element's alignment */
+#define LARGE (64 << 10) /* bytes from which a blocking call divides the work */
 
-/* What becomes of the arrays when they are here. */
+/* State of one call, and its callback, which combines the arrays. */
 typedef struct folding {
-    hc__after after; /* it is this, too */
+    hc__after after; /* first, for the cast in of() */
     hc__op op;
     uint8_t operation;
     int root, rank, size;
@@ -28,7 +28,7 @@ typedef struct folding {
     const void *in;
     void *out;
     char said[HEADER];
-    char *memory; /* what this rank sends, or all parts of a plan */
+    char *memory; /* data that this rank sends, or all parts of a plan */
 } folding;
 
 static size_t bytes_of(const folding *f) {
@@ -53,16 +53,16 @@ static void say(folding *f) {
              hc_dtype_name((int)f->dtype), f->count, root);
 }
 
-/* ---- combined --------------------------------------------------------------------------------------------------- */
+/* ---- combine ---------------------------------------------------------------------------------------------------- */
 
-/* parts[0 .. n - 1] in the order of their ranks, each with `count` elements; the last one gets the result. */
+/* Combines parts[0 .. n - 1], in the order of their ranks, each with `count` elements, into the last part. */
 static char *combine(const folding *f, int n, char *const parts[], int64_t count) {
     for (int i = 1; i < n && count; i++)
         f->op.function(parts[i - 1], parts[i], count, f->dtype, f->op.context);
     return parts[n - 1];
 }
 
-/* The parts of `n` ranks, of which ranks[i] is one, become this rank's result. */
+/* Computes this rank's result from the parts of `n` ranks; parts[i] is of ranks[i]. */
 static void finish(const folding *f, int n, char *parts[], const int ranks[]) {
     int64_t first = 0, count = f->count;
     size_t element = hc_dtype_size((int)f->dtype);
@@ -83,7 +83,7 @@ static void finish(const folding *f, int n, char *parts[], const int ranks[]) {
         f->op.neutral(f->out, count, f->dtype);
 }
 
-/* What has come from each rank begins with its header; `bytes` of each rank, NULL: the headers alone. */
+/* Compares the headers of all ranks. `bytes`: of each rank's header and array; NULL: there are only headers. */
 static int compare(const folding *f, const char *data, const int64_t *bytes) {
     const char *first = NULL;
     int first_rank = 0;
@@ -101,7 +101,8 @@ static int compare(const folding *f, const char *data, const int64_t *bytes) {
     return HC_OK;
 }
 
-/* `bytes` of each rank, a header and its array, none of a rank that has joined; NULL: the arrays of all ranks alone. */
+/* Combines the arrays in `data`. `bytes`: of each rank's header and array, 0 if it has joined; NULL: the arrays of all
+ * ranks, without headers. */
 static int fold(const folding *f, char *data, const int64_t *bytes) {
     int n = 0;
     char **parts = malloc((size_t)f->size * (sizeof *parts + sizeof(int)));
@@ -123,7 +124,7 @@ static folding *of(hc__after *after) {
     return (folding *)(void *)after;
 }
 
-/* Headers and arrays of all ranks have come. */
+/* Callback after the allgather of headers and arrays. */
 static int fold_all(hc__after *after, const hc_handle *h) {
     const folding *f = of(after);
     const hc_piece *come = &h->pieces[0];
@@ -133,14 +134,14 @@ static int fold_all(hc__after *after, const hc_handle *h) {
     return status < 0 ? status : fold(f, come->out, come->recv_rows);
 }
 
-/* The arrays of all ranks have come to the plan's memory. */
+/* Callback after a plan's allgather into the plan's memory. */
 static int fold_plan(hc__after *after, const hc_handle *h) {
     const folding *f = of(after);
     int status = hc__status(h);
     return status < 0 ? status : fold(f, f->memory, NULL);
 }
 
-/* ---- made ------------------------------------------------------------------------------------------------------- */
+/* ---- create and free -------------------------------------------------------------------------------------------- */
 
 static void drop(folding *f) {
     if (f)
@@ -152,8 +153,8 @@ static void forget(hc__after *after) {
     drop(of(after));
 }
 
-/* Bytes of memory that go with a call: one array and its header, or room for the shares of all ranks; or, of a plan,
- * the arrays or the headers of all ranks. */
+/* Bytes of `memory`: enough for an array with its header, and for the shares of all ranks; for a plan, the arrays or
+ * the headers of all ranks. */
 static size_t memory_of(const folding *f, int is_plan) {
     size_t bytes = bytes_of(f), block = (size_t)f->op.block * hc_dtype_size((int)f->dtype);
     if (is_plan)
@@ -161,7 +162,7 @@ static size_t memory_of(const folding *f, int is_plan) {
     return HEADER + bytes + (size_t)f->size * block;
 }
 
-/* Checks the call. OK, or a status, noted, and nothing was sent. */
+/* Checks the call and makes its state. OK, or a status (error set), and nothing was sent. */
 static int folding_new(hc__call *call, const hpccoll_world *world, int is_plan, folding **made) {
     hc__read read;
     int status = hc__call_check(call, world, &read);
@@ -190,9 +191,9 @@ static int folding_new(hc__call *call, const hpccoll_world *world, int is_plan, 
     return hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", hc_operation_name(call->operation));
 }
 
-/* ---- moved ------------------------------------------------------------------------------------------------------ */
+/* ---- move ------------------------------------------------------------------------------------------------------- */
 
-/* An allgather of bytes, whose result is allocated, or a part of another call. */
+/* An allgather of bytes that stands for the call; the caller may change its fields. */
 static hc__call moving(const hc__call *call, const hpccoll_array *array, hpccoll_args *args) {
     *args = (hpccoll_args){
         .name = call->args->name, .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = 1};
@@ -222,7 +223,7 @@ static int whole(folding *f, const hc__call *call, hpccoll_world *world) {
     return status < 0 ? status : folded;
 }
 
-/* All ranks compare what they ask for. *all: no rank has joined. */
+/* All ranks compare their headers. *all: no rank has joined. */
 static int agree(folding *f, const hc__call *call, hpccoll_world *world, int *all) {
     hc_handle *h;
     int status = begin(f, call, world, 1, 0, &h);
@@ -239,7 +240,7 @@ static int agree(folding *f, const hc__call *call, hpccoll_world *world, int *al
     return outcome < 0 ? outcome : status;
 }
 
-/* Each rank combines its share of the blocks, and gives it to those that want the result. */
+/* Each rank combines its share of the blocks, and sends it to the ranks that need the result. */
 static int divided(folding *f, const hc__call *call, hpccoll_world *world, int64_t *counts, char **parts) {
     hpccoll_args args;
     int64_t blocks = f->count / f->op.block, mine = hpccoll_share(blocks, f->size, f->rank);
@@ -270,7 +271,7 @@ static int divided(folding *f, const hc__call *call, hpccoll_world *world, int64
 
 static int agree_and_divide(folding *f, const hc__call *call, hpccoll_world *world) {
     int all, status = agree(f, call, world, &all);
-    if (status < 0 || !all) /* a rank that has joined would combine no share */
+    if (status < 0 || !all) /* a joined rank would not combine its share */
         return status < 0 ? status : whole(f, call, world);
     char **parts = malloc((size_t)world->size * (sizeof *parts + sizeof(int64_t)));
     status = parts ? divided(f, call, world, (int64_t *)(void *)(parts + world->size), parts)
@@ -320,7 +321,7 @@ int hc__users_async(const hc__call *given, hpccoll_world *world, hpccoll_request
     return HC_OK;
 }
 
-/* The ranks compare what they ask for once. */
+/* The ranks compare their headers once per plan. */
 static int agree_once(const folding *f, hpccoll_world *world) {
     int status = hc__exchange(world, "hpccoll.op", f->said, HEADER, f->memory);
     if (status == HC_RESULT_SIZE)

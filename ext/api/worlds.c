@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worlds.c - Worlds: made of a communicator, of this process alone, or of one of Python's; and their ends.
+ * worlds.c - creates Worlds from a communicator, from this process alone, or from a World of Python; and ends them.
  */
 #include "api/api.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STOP_AT_LEAST 1000000000ull /* ns: for the end of the log, however long the wait for the others was */
+#define STOP_AT_LEAST 1000000000ull /* ns; time for the end of the log, after the wait for the others */
 
 static const char freed[] = "it was freed";
 
@@ -21,7 +21,7 @@ static void free_base(hc__base *base) {
     free(base);
 }
 
-/* Without ranks: `job` has no parts yet. */
+/* A base without ranks: `job` has no parts yet. */
 static hc__base *empty_base(void) {
     hc__base *base = calloc(1, sizeof *base);
     if (!base)
@@ -83,7 +83,7 @@ static void watch_forks(void) {
 
 static void end(hpccoll_world *world, const char *by);
 
-/* All Worlds of communicators, newest first: process sets go before what they were made from. */
+/* Ends all Worlds of communicators, newest first, with their process sets. */
 static void end_with_mpi(void) {
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
         if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0)
@@ -186,7 +186,7 @@ int hpccoll_world_from_fortran(int comm, const char *options, hpccoll_world **wo
     return hpccoll_world_from_comm(handle, (size_t)mpi->facts()->value, options, world);
 }
 
-/* Python's loop is gone: the plans that C has made in it go, too. */
+/* Python calls it after its loop has ended: frees the plans that C has made in the loop. */
 static void end_with_python(void *of) {
     hc__base *base = of;
     hc__plans_free(base, NULL);
@@ -219,7 +219,7 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
 
 /* ---- ends --------------------------------------------------------------------------------------------------- */
 
-/* Until all ranks free it, or it is known that not all of them will. */
+/* Waits until all ranks free the World, or until stop_timeout. */
 static void await_others(hpccoll_world *world) {
     const hpccoll_args args = {
         .name = "hpccoll.shutdown", .prescale = 1, .postscale = 1, .compression = HPCCOLL_NO_COMPRESSION, .row = 1};
@@ -244,7 +244,7 @@ static int stop(hpccoll_world *world) {
     return done;
 }
 
-/* One's own part of a process set; its number is free again. */
+/* Ends this rank's part of a process set, and frees its number. */
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
     if (stop(world) &&
@@ -257,7 +257,7 @@ static void end_set(hpccoll_world *world) {
 
 static void end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
-    if (base->python && world->number == base->python->set) { /* which Python ends */
+    if (base->python && world->number == base->python->set) { /* Python ends the loop */
         hc__worlds_ended(base, by);
         free_base(base);
         return;
