@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * failures.c - what ranks disagree on is told to a framework when its program has begun its other operations.
+ * failures.c - delays the report of a disagreement of the ranks until the program's other operations have started.
  *
- * A framework begins nothing more of a program of which one operation has failed. The ranks learn of the failure at
- * the same point of the log, but each has begun other operations of the program by then. One that only some ranks have
- * begun would wait for the rest until the stall limit. So the failure waits until what is in flight has ended and
- * nothing more was begun for a while.
+ * After an operation of a program has failed, a framework starts no further operation of it. The ranks learn of the
+ * failure at the same point of the log, but by then they may have started different operations. An operation that only
+ * some ranks have started would wait until the stall limit. So the report of the failure waits until no operation is in
+ * flight and none has started for a while.
  */
 #include "gate/failures.h"
 
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LOOK_NS 10000000l /* between two looks */
-#define QUIET 100         /* so many looks in a row at which nothing is in flight and nothing was begun: a second */
-#define MOST 1000         /* looks in all: an operation that never ends is reported by the stall report */
+#define LOOK_NS 10000000l /* between two tests */
+#define QUIET 100         /* quiet tests in a row: nothing in flight, nothing started; a second */
+#define MOST 1000         /* limit of all tests; the stall report names an operation that never ends */
 
 static atomic_ulong begun, ended;
-static atomic_ulong failed, told; /* a framework raises the first it hears of: it hears them in the log's order */
+static atomic_ulong failed, told; /* reports keep the log's order, as a framework raises the first */
 
 void hc__gate_began(void) {
     atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);

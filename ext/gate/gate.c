@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate.c - the gate: calls of compiled programs become requests. Nothing of Python may run here.
+ * gate.c - the gate: makes requests of calls of compiled programs. No Python code may run here.
  */
 #include "gate/gate.h"
 #include "gate/failures.h"
@@ -15,7 +15,7 @@
 
 static char nowhere[64]; /* an address for messages without elements */
 
-/* ---- what is wrong with a call ----------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------ */
 
 __attribute__((format(printf, 4, 5))) static int refuse(const hc_gate_call *call, int status, char *text,
                                                         const char *form, ...) {
@@ -47,7 +47,7 @@ static int check_tensor(const hc_gate_call *call, const hc_gate_tensor *tensor, 
     return HC_OK;
 }
 
-/* What must hold before the arguments can be read. */
+/* Checks that must come before the arguments are read. */
 static int check_call(const hc_gate_call *call, char *text) {
     if (call->size < sizeof *call)
         return refuse(call, HC_INVALID, text, "the caller was built for another version of hpccoll");
@@ -73,17 +73,17 @@ static int check_message(const hc_gate_call *call, const hc_gate_place *place, c
     return HC_OK;
 }
 
-/* ---- a call becomes a handle ------------------------------------------------------------------------- */
+/* ---- from a call to a handle ------------------------------------------------------------------------- */
 
-/* What must be known when it is done. */
+/* State for the end of an operation. */
 typedef struct begun {
     void (*done)(void *, hc_gate_result *);
     void *context;
-    int32_t *members; /* of a receive: those of the set */
+    int32_t *members; /* of the set, for a receive; else NULL */
     int32_t size;
 } begun;
 
-/* The tensor and the place of its result. */
+/* Reads a tensor into its input and its result. */
 static void read_tensor(const hc_gate_tensor *tensor, hc_operand two[2]) {
     hc_operand *in = two, *out = two + 1;
     hc_operand_clear(in);
@@ -111,7 +111,7 @@ static hc_arguments read_call(const hc_gate_call *call, hc_operand *operands) {
     a.reduction = call->reduction == HC_REDUCTION_COUNT ? UINT8_MAX : call->reduction;
     a.wire = call->wire;
     a.is_group = call->group;
-    a.is_fresh = 1; /* as the framework promises */
+    a.is_fresh = 1; /* the framework guarantees it */
     a.root = call->root;
     a.prescale = call->prescale;
     a.postscale = call->postscale;
@@ -123,7 +123,7 @@ static hc_arguments read_call(const hc_gate_call *call, hc_operand *operands) {
     return a;
 }
 
-/* NULL: it is refused, with a status and a text. */
+/* NULL: the call is refused, with a status and a text. */
 static hc_handle *new_request(const hc_gate_call *call, const hc_gate_place *place, int *status, char *text) {
     char why[HC_WHY];
     hc_operand two[2], *operands = two;
@@ -166,7 +166,7 @@ static hc_handle *new_message(const hc_gate_call *call, const hc_gate_place *pla
     return handle;
 }
 
-/* ---- when it is done --------------------------------------------------------------------------------- */
+/* ---- the end of an operation ------------------------------------------------------------------------- */
 
 static void describe_failure(const hc_handle *handle, int status, const char *why, char *room) {
     const hc_p2p_op *op = handle->op;
@@ -188,7 +188,7 @@ static int32_t index_of(const begun *b, int32_t member) {
     return i;
 }
 
-/* All ranks get this error, and their World goes on. */
+/* 1: all ranks get this error, and their World goes on. */
 static int disagreed(const hc_handle *handle, int status) {
     return !handle->op && (status == HC_MISMATCH || status == HC_RESULT_SIZE || status == HC_ROOT_JOINED);
 }
@@ -239,7 +239,7 @@ static begun *new_begun(const hc_gate_call *call, const hc_gate_place *place) {
     return b;
 }
 
-/* The ranks of the set that make this call hear that this one does not. */
+/* Tells the other ranks of the set, which make this call, that this rank refuses it. */
 static int tell_refusal(const hc_gate_call *call, const hc_gate_place *place, int status, const char *text) {
     if (call->size < sizeof *call || is_message(call) || call->operation >= HC_OPERATION_COUNT || is_only_event(call) ||
         !call->name_len)
@@ -268,7 +268,7 @@ static int begin_in(const hc_gate_call *call, const hc_gate_place *place, char *
     handle->on_done = finished;
     handle->context = b;
     hc__gate_began();
-    /* Nothing else may be in flight: one float in a compiled program took 2.6 ms without this, and 50 us with it. */
+    /* If nothing else is in flight, this thread drives first: one float took 2.6 ms without this, and 50 us with it. */
     hc_loop_begin(place->loop, handle, HC__DRIVER_NS);
     hc_handle_release(handle);
     return HC_OK;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate.h - the gate: how the compiled programs of a framework ask for operations, without Python.
+ * gate.h - the gate: operations for the compiled programs of a framework, without Python.
  *
- * A framework calls a kernel of ours in a thread of its own, with a program that outlives Worlds. So the kernel names
- * a process set by a number, and the gate finds it, checks the arguments as the boundary does for Python, and begins
- * the operation. The kernel gives a function and goes on; the function is called once, when the operation is done.
+ * A framework calls our kernel in its thread, and its program may outlive Worlds. So the kernel has only the number of
+ * a process set. The gate finds the set, checks the arguments as the boundary does for Python, and starts the
+ * operation. The kernel passes a callback and returns; the gate calls it once, when the operation is done.
  *
- * A kernel's library is linked with nothing of ours: it takes this table of functions from the capsule
+ * A kernel's library is not linked with our libraries: it takes this table of functions from the capsule
  * HC_GATE_CAPSULE, and includes this header and core/hc.h for their types.
  */
 #ifndef HC_GATE_H
@@ -14,9 +14,9 @@
 
 #include "core/hc.h"
 
-#define HC_GATE_VERSION 1 /* of the table and the structs; a kernel refuses another one */
+#define HC_GATE_VERSION 1 /* of the table and the structs; a kernel refuses another version */
 #define HC_GATE_CAPSULE "hpccoll._core.gate"
-#define HC_GATE_WORLD 0 /* the process set of all ranks of init()'s World, whichever World that is at the moment */
+#define HC_GATE_WORLD 0 /* the process set of all ranks of init()'s current World */
 #define HC_GATE_TEXT 512
 
 /* Sends and receives, beside the operations of enum hc_operation. */
@@ -25,45 +25,45 @@ enum { HC_GATE_SEND = 254, HC_GATE_RECEIVE = 255 };
 /* Contiguous host memory. */
 typedef struct hc_gate_tensor {
     uint8_t dtype, ndim;
-    const int64_t *dims; /* of the input; of a receive, and where this rank gives no input, what `in` would have */
+    const int64_t *dims; /* of the input; without an input, or for a receive, of a matching array */
     const void *in;
-    /* As many bytes as the result has. NULL: there is no result here, or of allgather, alltoall, gather and scatter:
-     * the library allocates it. */
+    /* Memory of the result's size. NULL: no result on this rank; or, for allgather, alltoall, gather and scatter, the
+     * library allocates it. */
     void *out;
     int64_t out_rows; /* allgather, alltoall, gather, scatter with an out: its first dimension */
 } hc_gate_tensor;
 
-/* What became of it. All of it is the library's, and lives until `done` returns. */
+/* The outcome of an operation. The library owns all of it; it lives until `done` returns. */
 typedef struct hc_gate_result {
-    int status;          /* HC_OK, or why there is no result */
-    const char *text;    /* then: a sentence for the user; "" */
-    int64_t value;       /* JOIN: the last rank to join; RECEIVE: the rank that sent it */
-    uint64_t number;     /* the entry of the set's log that agreed on it; of a message its serial number */
+    int status;          /* HC_OK, or an error */
+    const char *text;    /* of the error; else "" */
+    int64_t value;       /* JOIN: the last rank to join; RECEIVE: the sender */
+    uint64_t number;     /* entry of the set's log that agreed on it; of a message its serial number */
     const int64_t *rows; /* allgather, alltoall, gather: rows from each rank; else NULL */
-    void *out;           /* what the library has allocated */
+    void *out;           /* the result that the library has allocated */
     int64_t out_rows;    /* its rows */
-    uint8_t keep;        /* `done` sets it to 1: `out` is the kernel's from here, who gives it to free_result() */
+    uint8_t keep;        /* `done` sets it to 1 to keep `out`; then the kernel calls free_result() */
 } hc_gate_result;
 
 typedef struct hc_gate_call {
     size_t size;      /* sizeof(hc_gate_call) */
-    uint64_t set;     /* HC_GATE_WORLD, or what the core's gate_number() has given */
+    uint64_t set;     /* HC_GATE_WORLD, or a number from the core's open_gate() */
     const char *name; /* UTF-8, 1 to HC_MAX_NAME bytes; not for sends and receives */
     size_t name_len;
     uint8_t operation; /* enum hc_operation, HC_GATE_SEND or HC_GATE_RECEIVE */
     uint8_t reduction; /* enum hc_reduction */
     uint8_t wire;      /* HC_WIRE_SAME, HC_FLOAT16 or HC_BFLOAT16 */
-    uint8_t group;     /* 1: the tensors are agreed, fused and done together; with 1 tensor, too */
-    int32_t root;      /* rank in the set; of a message the other rank, -1: any */
-    uint8_t any_tag;   /* 1: of a receive: it takes a message with any tag */
+    uint8_t group;     /* 1: the tensors are agreed, fused and completed together; also with 1 tensor */
+    int32_t root;      /* rank in the set; of a message the other rank, -1: any rank */
+    uint8_t any_tag;   /* 1: a receive takes a message with any tag */
     uint32_t tag;      /* of a message */
     uint32_t follows;  /* of a message that follows from an earlier one: the n of HC_P2P_FOLLOWS; 0: it follows none */
     double prescale, postscale;
     uint32_t ntensors;
     const hc_gate_tensor *tensors;
-    const int64_t *splits; /* alltoall, scatter: rows to each rank; NULL: as many to each, or as even as can be */
+    const int64_t *splits; /* alltoall, scatter: rows to each rank; NULL: even, or as even as possible */
     uint32_t nsplits;
-    uint32_t calls; /* of this name in the program; 0: not known */
+    uint32_t calls; /* calls with this name in the program; 0: unknown */
     void (*done)(void *context, hc_gate_result *);
     void *context;
 } hc_gate_call;
@@ -71,9 +71,9 @@ typedef struct hc_gate_call {
 typedef struct hc_gate {
     int version;
     size_t size; /* of this struct */
-    /* Begins an operation. HC_OK: `done` is called once, maybe before this returns, in a thread that may do anything;
-     * the tensors' memory is the library's until then, all else is copied. Another status: it was refused, nothing was
-     * sent, `done` is not called, and `text` says why. [any thread] */
+    /* Starts an operation. HC_OK: the library calls `done` once, maybe before this returns, in a thread that may block;
+     * it uses the tensors' memory until then, and copies all other arguments. Another status: the call was refused,
+     * nothing was sent, `done` is not called, and `text` has the reason. [any thread] */
     int (*begin)(const hc_gate_call *, char text[HC_GATE_TEXT]);
     void (*free_result)(void *);
     /* Facts of a set: its size and this rank in it. HC_OK, or a status with a text. [any thread] */
@@ -108,7 +108,7 @@ static inline int hc_gate_code(int status) {
     }
 }
 
-/* ---- for the boundary: which sets can be found. ---------------------------------------------------------- */
+/* ---- for the boundary: opens and closes sets -------------------------------------------------------------- */
 
 struct hc_loop;
 typedef struct hc_gate_place {
@@ -118,11 +118,11 @@ typedef struct hc_gate_place {
     const int32_t *members; /* World ranks; copied */
 } hc_gate_place;
 
-/* The set can be found from here on, under `*number`: HC_GATE_WORLD if `is_world`, which takes the place of another
- * World; else a number that no set had before. A second call gives the same number. OK, or NO_MEMORY. [any thread] */
+/* Opens the set to callers under `*number`: HC_GATE_WORLD if `is_world`, which replaces another World; else a number
+ * that no set had before. A second call returns the same number. OK, or NO_MEMORY. [any thread] */
 int hc_gate_open(const hc_gate_place *, int is_world, uint64_t *number);
-/* The sets of this loop that have this number in it, -1: all of them, can be found no more; waits for callers that
- * have found one. `why` goes into the error of later calls. [any thread] */
+/* Closes the sets of this loop with this number in it, -1: all sets of the loop, and waits for callers that are inside.
+ * [any thread] */
 void hc_gate_close(struct hc_loop *, int64_t set);
 
 #endif

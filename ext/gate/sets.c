@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sets.c - the process sets that the gate can find.
+ * sets.c - the process sets that are open in the gate.
  *
- * A compiled program has the number of its set, and outlives the set: so numbers are never used twice. The World of
- * init() alone has a number for all time, and the program finds the one that there is. A set is closed before its loop
- * ends, and closing waits for those inside.
+ * A compiled program has the number of its set and may outlive the set, so numbers are never reused. Only the World of
+ * init() has a constant number, under which a program finds the current World. A set is closed before its loop ends,
+ * and closing waits for the callers inside.
  */
 #include "gate/sets.h"
 #include "loop/waiting.h"
@@ -79,7 +79,7 @@ static int refuse(int status, char *text, const char *why) {
     return status;
 }
 
-/* The loop can do what a program asks for: OK, or a status with a text. */
+/* Checks that the loop can serve a compiled program: OK, or a status with a text. */
 static int prepare(hc_loop *loop, char *text) {
     switch (hc_loop_start_completions(loop)) {
     case HC_OK:
@@ -119,7 +119,7 @@ void hc__gate_leave(const hc_gate_place *place) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The one that must go and has nobody inside is taken out; `*left`: some have. */
+/* Closes the matching sets. Removes and returns one without callers inside; `*left`: others have callers inside. */
 static entry *take_closed(const hc_loop *loop, int64_t set, int *left) {
     for (entry **link = &entries; *link; link = &(*link)->next) {
         entry *e = *link;

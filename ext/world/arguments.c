@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arguments.c - what can be wrong with the arguments of an operation on one rank alone.
+ * arguments.c - checks the arguments of an operation on one rank.
  */
 #include "world/arguments.h"
 
@@ -101,7 +101,7 @@ static int check_wire(const hc_arguments *a, int dtype, char *why) {
     return HC_OK;
 }
 
-/* A result of the input's size may replace it. */
+/* Refuses an overlap of input and result. A result of the input's size may be the input. */
 static int check_overlap(const hc_arguments *a, const hc_place *place, uint32_t at, char *why) {
     const hc_operand *in = &a->operands[2 * at];
     const char *out = in[1].data;
@@ -140,7 +140,7 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
     return check_overlap(a, place, at, why);
 }
 
-/* Each out of a group lies apart from its other arrays. */
+/* Refuses an out of a group that overlaps other arrays of the group. */
 static int check_group(const hc_arguments *a, const hc_place *place, char *why) {
     size_t many = 0;
     hc_extent *extents = malloc(2 * (size_t)a->n * sizeof *extents);
@@ -187,7 +187,7 @@ static int check_splits(const hc_arguments *a, const hc_place *place, char *why)
     return HC_OK;
 }
 
-/* One type between nodes for all arrays. */
+/* Sets `wire`, which must be the same for all arrays of a group. */
 static int find_wire(hc_arguments *a, char *why) {
     int wire = HC_WIRE_SAME;
     for (uint32_t i = 0; i < a->n; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arguments.h - the arguments of one operation, from whatever language: checked, and written into a request.
+ * arguments.h - checks the arguments of an operation of any language, and writes them into a request.
  *
- * Python (ext/cython), C and Fortran (ext/api) and compiled programs (ext/gate) translate theirs into these structs.
- * What differs between operations is asked of their traits (core/hc.h).
+ * Python (ext/cython), C and Fortran (ext/api) and compiled programs (ext/gate) fill in these structs. The code tests
+ * the traits of an operation (core/hc.h), not the operation.
  */
 #ifndef HC_ARGUMENTS_H
 #define HC_ARGUMENTS_H
@@ -11,61 +11,61 @@
 #include "core/hc.h"
 #include "loop/loop.h"
 
-/* A contiguous array. One that is not there has no data, no dimensions and no elements. */
+/* A contiguous array. An absent array has no data, no dimensions and no elements. */
 typedef struct hc_operand {
     char *data;
     int64_t count, bytes; /* count -1: the dimensions are negative, or their product is too large */
     int dtype, ndim, memory;
-    const char *type; /* what dtype and dims do not say, as of elements that move as bytes; NULL: nothing */
+    const char *type; /* a type beyond dtype and dims, of elements that move as bytes; NULL: none */
     int64_t dims[HC_MAX_DIMS];
 } hc_operand;
 
 typedef struct hc_arguments {
     uint16_t traits;   /* of the operation */
     uint8_t operation; /* enum hc_operation */
-    uint8_t reduction; /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program, which its caller checks */
-    uint8_t wire;     /* dtype between nodes, or HC_WIRE_SAME; checked: HC_WIRE_SAME where the arrays have it already */
-    uint8_t is_group; /* the arrays are agreed, fused and done together */
-    uint8_t is_last;  /* this rank asks for nothing after it */
-    uint8_t is_fresh; /* the results have memory of their own, which nobody else knows */
-    int32_t root;     /* where there is one */
+    uint8_t reduction; /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program; the caller checks it */
+    uint8_t wire;      /* dtype between nodes, or HC_WIRE_SAME; after the check HC_WIRE_SAME if the arrays have it */
+    uint8_t is_group;  /* the arrays are agreed, fused and done together */
+    uint8_t is_last;   /* this rank makes no later request */
+    uint8_t is_fresh;  /* the results overlap no other memory, so no check is needed */
+    int32_t root;      /* if the operation has a root */
     double prescale, postscale;
     uint32_t n;            /* arrays */
-    hc_operand *operands;  /* of array k: 2k its input, 2k + 1 where its result goes */
-    const int64_t *splits; /* rows for each rank; NULL: as many for each, or as even as can be */
+    hc_operand *operands;  /* of array k: 2k its input, 2k + 1 its result */
+    const int64_t *splits; /* rows for each rank; NULL: even, or as even as possible */
     int64_t nsplits;
-    uint32_t calls; /* of this name in a compiled program; 0: not known */
+    uint32_t calls; /* calls with this name in a compiled program; 0: unknown */
 } hc_arguments;
 
-/* This rank in the process set that the operation is for. */
+/* This rank in the process set of the operation. */
 typedef struct hc_place {
     uint32_t set;
     int32_t rank, size;
 } hc_place;
 
-#define HC_WHY 256 /* bytes of a sentence that says what is wrong */
+#define HC_WHY 256 /* bytes of an error text */
 
 static inline int hc_arguments_has(const hc_arguments *a, int trait) {
     return (a->traits & trait) != 0;
 }
 
-/* This rank's values are asked for; if not, its inputs only say dtype and row. */
+/* 1: the operation reads this rank's values. 0: it uses only dtype and row shape of the inputs. */
 static inline int hc_arguments_gives(const hc_arguments *a, const hc_place *place) {
     return !hc_arguments_has(a, HC_OP_ROOTED) || !hc_arguments_has(a, HC_OP_COUNTS) || a->root == place->rank;
 }
 
-/* This rank gets a result. */
+/* 1: this rank gets a result. */
 static inline int hc_arguments_gets(const hc_arguments *a, const hc_place *place) {
     return !hc_arguments_has(a, HC_OP_TO_ROOT) || a->root == place->rank;
 }
 
-/* Rows are cut, counted or concatenated: the first dimension means something. */
+/* 1: the operation cuts, counts or concatenates rows of the first dimension. */
 static inline int hc_arguments_by_rows(const hc_arguments *a) {
     return !hc_arguments_has(a, HC_OP_ELEMENTWISE) &&
            (hc_arguments_has(a, HC_OP_ROWS_DIFFER) || hc_arguments_has(a, HC_OP_REDUCES));
 }
 
-/* Those of an operation without arrays, with the values of what is not said. */
+/* Default arguments of an operation, without arrays. */
 static inline hc_arguments hc_arguments_of(uint8_t operation) {
     return (hc_arguments){
         .traits = operation < HC_OPERATION_COUNT ? hc_operation_traits[operation] : 0,
@@ -78,13 +78,13 @@ static inline hc_arguments hc_arguments_of(uint8_t operation) {
     };
 }
 
-void hc_operand_clear(hc_operand *);        /* there is no array */
-void hc_operand_measure(hc_operand *);      /* count and bytes, from dtype and dims */
-int64_t hc_operand_row(const hc_operand *); /* elements of a row */
-int64_t hc_arguments_result_bytes(const hc_arguments *, const hc_place *, uint32_t at); /* of its place in memory */
+void hc_operand_clear(hc_operand *);        /* makes it an absent array */
+void hc_operand_measure(hc_operand *);      /* sets count and bytes from dtype and dims */
+int64_t hc_operand_row(const hc_operand *); /* elements per row */
+int64_t hc_arguments_result_bytes(const hc_arguments *, const hc_place *, uint32_t at); /* of array `at` */
 
-/* Says all that can be wrong on this rank alone, before anything is sent: OK, or a status and why, without the name of
- * the operation. Finds out about `wire`. [any thread] */
+/* Makes all checks that need no other rank, before anything is sent: OK, or a status and why, without the name of the
+ * operation. Sets `wire` to HC_WIRE_SAME if the arrays have that type. [any thread] */
 int hc_arguments_check(hc_arguments *, const hc_place *, char why[HC_WHY]);
 /* Writes checked arguments into a request, with a copy of the name; NULL: no memory. [any thread] */
 hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *name, size_t name_len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.c - what the threads and the languages of a process share of a job: generations, numbers of plans, users.
+ * job.c - state of a job that the threads and languages of a process share: generations, plan numbers, users.
  */
 #include "world/job.h"
 
@@ -43,7 +43,7 @@ static hc_job_user *next_user(hc_job *job) {
 
 void hc_job_end_users(hc_job *job) {
     for (hc_job_user *user; (user = next_user(job));)
-        user->ended(user->of); /* may take the lock itself */
+        user->ended(user->of); /* it may take the lock */
 }
 
 /* ---- process sets ------------------------------------------------------------------------------------------ */

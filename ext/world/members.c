@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members.c - where the members of a process set are.
+ * members.c - nodes and local ranks of a process set's members.
  */
 #include "world/job.h"
 
 #include <stdlib.h>
 
-/* The node of each member, numbered by first appearance. `numbers`: room for a number per node of the job. */
+/* Numbers the nodes of the members by first appearance. `numbers`: scratch for a number per node of the job. */
 static void number_nodes(const hc_job *job, hc_members *m, int32_t *numbers) {
     int32_t n = 0;
     for (int32_t node = 0; node < job->size; node++)
@@ -18,7 +18,7 @@ static void number_nodes(const hc_job *job, hc_members *m, int32_t *numbers) {
     }
 }
 
-/* `local_of`: room for a number per rank of the job. */
+/* Finds the local ranks of the members. `local_of`: scratch for a number per rank of the job. */
 static void find_locals(const hc_job *job, hc_members *m, int32_t *local_of) {
     int32_t n = 0, mine = job->node_of[job->rank];
     for (int32_t rank = 0; rank < job->size; rank++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_agreement.c - reports about a plan: written, compared, and what follows from them.
+ * plan_agreement.c - writes and compares reports about a plan, and derives its terms.
  */
 #include "world/plan_agreement.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define has hc_arguments_has
-#define TEXT 232 /* bytes of a description of arrays; what is longer is compared by its hash */
+#define TEXT 232 /* bytes of a description of arrays; hashes compare what does not fit */
 #define REPORTS "hpccoll.plan"
 #define ROWS "hpccoll.plan rows"
 
@@ -26,7 +26,7 @@ typedef struct report {
     hc_plan_part part;
     uint64_t shapes, types; /* hashes */
     uint64_t numbers[HC_PLAN_NUMBERS / 64];
-    char text[TEXT]; /* as "float64[3] int32[*,4]", where * is a number of rows that ranks may differ in */
+    char text[TEXT]; /* as "float64[3] int32[*,4]"; * is a number of rows that may differ */
 } report;
 
 __attribute__((format(printf, 3, 4))) static int fail(char *why, int status, const char *form, ...) {
@@ -44,7 +44,7 @@ int hc_plans_between_nodes(const hc_plans_used *used) {
     return n;
 }
 
-/* ---- written ----------------------------------------------------------------------------------------------- */
+/* ---- write ------------------------------------------------------------------------------------------------- */
 
 static void add_to_hash(uint64_t *hash, int64_t word) {
     *hash = (*hash ^ (uint64_t)word) * HC_FNV_PRIME;
@@ -79,12 +79,12 @@ static void describe_array(report *mine, const hc_operand *in, int rows_differ, 
     add_to_hash(&mine->types, 0);
 }
 
-/* What this rank has: bytes of all inputs, rows of the first one, and rows of an `out` that the caller gave. */
+/* This rank's part: bytes of all inputs, rows of the first input, and rows of the caller's `out`. */
 static hc_plan_part part_of(const hc_arguments *a, const hc_place *place) {
     hc_plan_part part = {.out_rows = -1};
     const hc_operand *first = a->operands;
     if (a->operation == HC_BARRIER)
-        part.bytes = 1; /* of the allreduce that it is */
+        part.bytes = 1; /* of the allreduce that implements it */
     for (uint32_t at = 0; at < a->n && hc_arguments_gives(a, place); at++)
         part.bytes += a->operands[2 * at].bytes;
     if (a->n && !a->is_group && first->ndim && hc_arguments_gives(a, place))
@@ -111,9 +111,9 @@ static void write_report(const hc_plan_proposal *p, report *mine) {
         describe_array(mine, &a->operands[2 * at], has(a, HC_OP_ROWS_DIFFER), &length);
 }
 
-/* ---- compared ---------------------------------------------------------------------------------------------- */
+/* ---- compare ----------------------------------------------------------------------------------------------- */
 
-/* The first thing in which two reports differ: its name, and how each has it. NULL: there is none. */
+/* Returns the name of the first difference between two reports, with both values as texts. NULL: no difference. */
 static const char *difference(const report *a, const report *b, char text_a[64], char text_b[64]) {
 #define DIFFERS(name, field, ...)          \
     if (a->field != b->field) {            \
@@ -182,9 +182,9 @@ static int free_number(const report *all, int32_t size, char *why) {
                 HC_PLAN_NUMBERS);
 }
 
-/* ---- agreed ------------------------------------------------------------------------------------------------ */
+/* ---- agree ------------------------------------------------------------------------------------------------- */
 
-/* Before anything is sent: a rank without memory tells the others. */
+/* Allocates before the exchange, so that a rank without memory can tell the others. */
 static void make_room(const hc_plan_proposal *p, hc_plan_terms *terms, report *mine) {
     size_t size = (size_t)p->place->size, counts = has(p->given, HC_OP_COUNTS) ? size * (size + 1) : 0;
     *terms = (hc_plan_terms){.number = -1, .memory = calloc(size * sizeof(hc_plan_part) + counts * sizeof(int64_t), 1)};
@@ -213,7 +213,7 @@ static void take(const hc_plan_proposal *p, const report *all, hc_plan_terms *te
                                      .splits = (int64_t *)(void *)(parts + size)};
 }
 
-/* The rows of each rank for each, where the operation counts them. */
+/* Exchanges the rows of each rank for each rank, if the operation counts them. */
 static int exchange_rows(const hc_plan_proposal *p, const hc_exchange *exchange, hc_plan_terms *terms) {
     const hc_arguments *a = p->given;
     const hc_plan_agreed *agreed = &terms->agreed;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan_agreement.h - the ranks of a World agree on a plan, in whatever languages their programs are.
+ * plan_agreement.h - the agreement of a World's ranks on a plan, for programs in any language.
  *
- * Each rank tells the others what it was given, in a report of one size. All find the same error in these reports, or
- * the same terms. Where the operation counts rows, a second exchange tells how many each rank has for each.
+ * Each rank sends its arguments to the others, in a report of fixed size. All ranks derive the same error or the same
+ * terms from the reports. If the operation counts rows, a second exchange has the rows of each rank for each rank.
  */
 #ifndef HC_PLAN_AGREEMENT_H
 #define HC_PLAN_AGREEMENT_H
@@ -11,45 +11,46 @@
 #include "loop/loop.h"
 #include "world/arguments.h"
 
-/* How the ranks of a World give each other bytes. All call it with one name and one size; `all` takes the bytes of each
- * rank, in their order. OK; HC_RESULT_SIZE: a rank has joined; or another status, whose text the callback keeps. */
+/* The caller's allgather of bytes. All ranks call it with the same name and size; `all` receives the bytes of each
+ * rank, in the order of the ranks. OK; HC_RESULT_SIZE: a rank has joined; or another status, whose text the callback
+ * keeps. */
 typedef struct hc_exchange {
     int (*allgather)(void *of, const char *name, const void *mine, size_t bytes, void *all);
     void *of;
 } hc_exchange;
 
-#define HC_PLAN_NUMBERS 2048 /* plans between nodes that a rank can have at once */
+#define HC_PLAN_NUMBERS 2048 /* limit of a rank's plans between nodes */
 
-/* What the plans of this rank use. */
+/* Numbers in use on this rank. */
 typedef struct hc_plans_used {
-    uint32_t generation;                    /* of the newest process set or plan here */
+    uint32_t generation;                    /* of this rank's newest process set or plan */
     uint64_t numbers[HC_PLAN_NUMBERS / 64]; /* bit n: a plan has the tags of number HC_MAX_SETS + n */
 } hc_plans_used;
 
-int hc_plans_between_nodes(const hc_plans_used *); /* how many there are */
+int hc_plans_between_nodes(const hc_plans_used *); /* their number */
 
-/* What this rank was given: checked arguments. */
+/* This rank's checked arguments. */
 typedef struct hc_plan_proposal {
     const hc_arguments *given; /* of the plan */
-    const hc_arguments *whole; /* which the ranks compare: of the group that the plan is a part of, or `given` */
+    const hc_arguments *whole; /* for the comparison: of the group that has the plan, or `given` */
     const hc_place *place;
     const int32_t *node_of; /* of each member */
     const hc_plans_used *used;
 } hc_plan_proposal;
 
-/* What the ranks have agreed on. */
+/* The result of the agreement. */
 typedef struct hc_plan_terms {
     hc_plan_agreed agreed;
-    int number;          /* of the plan's tags between nodes, above those of process sets; -1: it needs none */
+    int number;          /* of the plan's tags between nodes, above those of process sets; -1: no tags */
     uint32_t generation; /* of the plan */
-    void *memory;        /* that `agreed` leads to; the caller frees it, also after an error */
+    void *memory;        /* `agreed` points into it; the caller frees it, also after an error */
 } hc_plan_terms;
 
-#define HC_PLAN_WHY 1024 /* bytes of an error */
+#define HC_PLAN_WHY 1024 /* bytes of an error text */
 
-/* All ranks of the World call it. OK; or a status, the same on all, and why; "": the callback has kept the text. */
+/* All ranks of the World call it. OK; or the same status on all, and why; "": the callback has the text. */
 int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char why[HC_PLAN_WHY]);
-/* The same for a rank that has refused its call: the others have an error that says why. */
+/* Call it instead after this rank has refused its call: the other ranks get an error with the reason. */
 void hc_plan_refuse(const hc_exchange *, int32_t size, uint8_t operation, int status, const char *why);
 
 #endif

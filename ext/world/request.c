@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.c - checked arguments are written into a request, or into the call of a shortcut.
+ * request.c - writes checked arguments into a request, or into the call of a shortcut.
  */
 #include "world/arguments.h"
 
@@ -10,7 +10,7 @@
 
 static char nowhere[64]; /* an address for arrays without elements: NULL would mean "has joined" */
 
-/* Array `at` of the request. Returns where the dimensions of the next one go. */
+/* Writes array `at` of the request. Returns the address for the dimensions of the next array. */
 static int64_t *put_array(const hc_arguments *a, const hc_place *place, hc_handle *h, uint32_t at, int64_t *dims) {
     const hc_operand *in = &a->operands[2 * at], *out = in + 1;
     hc_piece *piece = &h->pieces[at];
@@ -34,7 +34,7 @@ static int64_t *put_array(const hc_arguments *a, const hc_place *place, hc_handl
     return dims + in->ndim;
 }
 
-/* The rows for each rank, and room for the number of rows from each. */
+/* Writes the rows for each rank, and points to room for the number of rows from each rank. */
 static void put_rows(const hc_arguments *a, const hc_place *place, hc_handle *h) {
     hc_piece *piece = &h->pieces[0];
     int from_root = has(a, HC_OP_ROOTED) && has(a, HC_OP_COUNTS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sets.c - process sets and plans are made of a job: their data planes, their place in the control tree.
+ * sets.c - makes process sets and plans of a job: their data planes, their place in the control tree.
  */
 #include "world/job.h"
 
