@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet.c - a discrete-event run of many engines: one queue of messages, delivered in the order of sending.
+ * fleet.c - a discrete-event simulation of many engines: one queue of messages, delivered in the order of sending.
  *
- * Only time inside the engine is charged to a rank (thread CPU time, so a busy machine does not count); the
- * fleet moves bytes between pools outside it.
+ * A rank is charged the thread CPU time of its engine's steps and their actions, so that other load does not count.
  */
 #include "fleet/fleet.h"
 
@@ -79,7 +78,7 @@ static void act(fleet *f, int rank, const hc_action *a) {
     }
 }
 
-/* One event; the time of the actions' handling is not the engine's, hc_step's is. */
+/* Handles one event and its actions; the callers charge the rank for the time. */
 static void feed(fleet *f, int rank, hc_event *e) {
     const hc_action *actions;
     size_t n;
@@ -100,7 +99,7 @@ static void timed_feed(fleet *f, int rank, hc_event *e) {
     f->rank[rank].cpu += thread_ns() - start;
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------------------ */
 
 static void add_engine(fleet *f, int r, const hc_tree_index *tree) {
     hc_engine_config c = {.rank = r,
@@ -168,7 +167,7 @@ static void begin(fleet *f) {
     }
 }
 
-/* Requests order[from..to) of a rank, and a flush. */
+/* Enqueues the requests order[from..to) of a rank, and a flush. */
 static void raise(fleet *f, int rank, int from, int to) {
     const int *order = f->orders + (size_t)rank * (size_t)f->count;
     hc_request q = {.operation = HC_ALLREDUCE,
@@ -193,7 +192,7 @@ static void raise(fleet *f, int rank, int from, int to) {
 }
 
 static void deliver(fleet *f, fleet_message g) {
-    uint8_t bytes[1 << 16], *copy = bytes; /* the pool may move while the engine answers */
+    uint8_t bytes[1 << 16], *copy = bytes; /* the pool may move during hc_step() */
     if (g.n > sizeof bytes && !(copy = must(f, malloc(g.n))))
         return;
     memcpy(copy, f->pool + g.at, g.n);

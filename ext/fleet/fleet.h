@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fleet.h - very many virtual ranks of the real engine in one process, and what a step of agreement costs them.
+ * fleet.h - many virtual ranks of the real engine in one process, and their cost of a step of agreement.
  */
 #ifndef FLEET_H
 #define FLEET_H
 
 #include "core/hc.h"
 
-/* What each rank asks for in a step: an allreduce of a tensor, or of a group of them. */
+/* A request of each rank in a step: an allreduce of a tensor or of a group. */
 typedef struct fleet_request {
     const char *name;
     uint32_t ntensors;
@@ -15,7 +15,7 @@ typedef struct fleet_request {
 } fleet_request;
 
 typedef struct fleet_message {
-    int32_t from, to, depth; /* depth: messages that had to come before it, itself included */
+    int32_t from, to, depth; /* depth: length of the chain of messages that ends with it */
     uint32_t n;
     size_t at; /* in the pool of bytes */
 } fleet_message;
@@ -33,13 +33,13 @@ typedef struct fleet {
     int ranks, nodes, per_node, fanout, count; /* count: requests */
     const fleet_request *requests;
     fleet_rank *rank;
-    int *orders; /* in which the ranks raise their requests, rank by rank */
+    int *orders; /* the order of each rank's requests, rank by rank */
     fleet_message *queue;
     size_t head, tail, room;
     uint8_t *pool;
     size_t used, pool_room;
     uint64_t now, entries, random; /* entries: applied before this step */
-    const char *problem;           /* why the fleet is of no use any more, or NULL */
+    const char *problem;           /* the error after which the fleet is unusable, or NULL */
 } fleet;
 
 enum fleet_arrival { FLEET_IN_ORDER, FLEET_DIFFERING, FLEET_ONE_LATE };
@@ -52,14 +52,14 @@ typedef struct fleet_cost { /* of one step */
     uint32_t batches, entries;    /* of the log */
 } fleet_cost;
 
-/* `per_node` ranks on each of `nodes` nodes, `count` requests, which stay the caller's and outlive the fleet.
- * 0, or -1 and `problem`; the fleet is to be closed in both cases. */
+/* Opens `per_node` ranks on each of `nodes` nodes, with `count` requests, which the caller keeps until the fleet is
+ * closed. 0, or -1 and `problem`; the caller closes the fleet in both cases. */
 int fleet_open(fleet *, int nodes, int per_node, int fanout, const fleet_request *requests, int count);
 void fleet_close(fleet *);
 
-/* One step in which all ranks raise all requests: in the same order; each rank in an order of its own, in four parts
- * between which messages travel; or one rank when all others have long been waiting (the chain is counted from its
- * arrival). 0, or -1 and `problem`. */
+/* Runs a step in which all ranks raise all requests: in the same order; each rank in a different order, in four parts
+ * with messages in between; or one rank long after all others (the chain starts at its arrival). 0, or -1 and
+ * `problem`. */
 int fleet_step(fleet *, enum fleet_arrival, fleet_cost *);
 
 #endif

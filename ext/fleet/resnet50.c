@@ -27,7 +27,7 @@ static void add(list *l, int ndim, const int64_t *dims, const char *format, ...)
     l->parameters += n;
 }
 
-/* A convolution and the two vectors of the batch normalisation behind it. */
+/* A convolution and the two vectors of its batch normalisation. */
 static void convolution(list *l, const char *at, const char *conv, const char *norm, int64_t out, int64_t in,
                         int64_t k) {
     add(l, 4, (int64_t[]){out, in, k, k}, "%s%s.weight", at, conv);

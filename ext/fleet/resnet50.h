@@ -16,8 +16,8 @@ typedef struct resnet50 {
     fleet_request requests[RESNET50_GRADIENTS];
 } resnet50;
 
-/* He et al. 2016, table 1 (50 layers, 1000 classes): 25,557,032 parameters. Returns how many. The requests point into
- * the model, which must stay where it is. */
+/* He et al. 2016, table 1 (50 layers, 1000 classes): 25,557,032 parameters. Returns their number. The requests point
+ * into the model, so it must not move. */
 int64_t resnet50_gradients(resnet50 *);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.c - an operation of TensorFlow becomes a call of the gate.
+ * kernels.c - makes a call of the gate for an operation of TensorFlow.
  *
  * TensorFlow calls a kernel in a thread that it needs for other work, so the kernel returns at once, and calls
- * TensorFlow back when the operation is done. Tensors are read where they lie; where TensorFlow needs a tensor no more,
- * its memory takes the result.
+ * TensorFlow back when the operation is done. Tensors are read in place. If TensorFlow no longer needs a tensor, the
+ * result reuses its memory.
  */
 #define _GNU_SOURCE
 #include "tensorflow/tensorflow.h"
@@ -17,10 +17,10 @@
 static const hc_gate *gate;
 static const char *problem;
 
-/* ---- what TensorFlow wants called -------------------------------------------------------------------- */
+/* ---- TensorFlow's callback --------------------------------------------------------------------------- */
 
-/* The callback is the address of a std::function<void()>, a parameter that is gone when the kernel returns: so it is
- * cloned. This is its layout in libstdc++ since GCC 5, with which TensorFlow's wheels are built. */
+/* The callback is the address of a std::function<void()>, a parameter that dies when the kernel returns, so the kernel
+ * clones it. This is its layout in libstdc++ since GCC 5, which TensorFlow's wheels use. */
 typedef struct function {
     void *functor[2];
     bool (*manage)(struct function *to, const struct function *from, int what);
@@ -34,7 +34,7 @@ static int is_code(const void *address) {
     return address && dladdr(address, &info) && info.dli_fname;
 }
 
-/* 0, or -1: it does not look like one. */
+/* 0, or -1: it does not look like a std::function. */
 static int clone_function(function *to, const function *from) {
     static _Thread_local bool (*seen)(function *, const function *, int);
     function known = {0};
@@ -76,9 +76,9 @@ static bool is_number(const char *part, size_t length) {
     return length > 1 && *part == '_' && strspn(part + 1, "0123456789") >= length - 1;
 }
 
-/* Writes the nodes that call the function to which a node belongs: "while/body/_12/hpccoll/HpccollAllreduce" is called
- * by "while". Graphs have our nodes in the scope "hpccoll/", and TensorFlow puts the caller in front when it puts a
- * function in the caller's place. It counts branches and bodies, which differs between ranks with other programs. */
+/* Writes the nodes that call the function of a node: "while" calls "while/body/_12/hpccoll/HpccollAllreduce". Our nodes
+ * are in the scope "hpccoll/", and when TensorFlow inlines a function, it prefixes the caller's name. It also numbers
+ * branches and bodies; these numbers differ between ranks with different programs, so they are left out. */
 static size_t write_callers(char *callers, TF_StringView node) {
     size_t length = 0, before = 0;
     for (const char *part = node.data, *end = node.data + node.len; part < end;) {
@@ -97,7 +97,7 @@ static size_t write_callers(char *callers, TF_StringView node) {
     return length;
 }
 
-/* The attribute, and the callers behind it: a function that is called twice has each name twice. */
+/* Returns the attribute followed by the callers, because a function that is called twice has each name twice. */
 static char *name_of(TF_OpKernelConstruction *context, size_t *name_len, TF_Status *s) {
     int32_t list = 0, given = 0;
     TF_StringView node = hc__TF_OpKernelConstruction_GetName(context);
@@ -145,7 +145,7 @@ static void delete(void *context) {
 /* ---- one run of a kernel ----------------------------------------------------------------------------- */
 
 typedef struct tensor {
-    int type; /* TensorFlow's */
+    int type; /* TF_DataType */
     int64_t dims[HC_MAX_DIMS];
 } tensor;
 
@@ -222,8 +222,8 @@ static int dtype_of(int type) {
     return code ? code - 1 : HC_DTYPE_COUNT;
 }
 
-/* TensorFlow keeps an input until the kernel is done, so its handle is not kept: one more would forbid that the result
- * takes its memory. */
+/* TensorFlow keeps an input until the kernel is done, so its handle is deleted here: another reference would prevent
+ * the result from reusing its memory. */
 static void read_input(TF_OpKernelContext *context, int at, hc_gate_tensor *t, tensor *known, TF_Status *s) {
     TF_Tensor *in = NULL;
     if (!hc__TF_GetCode(s))
@@ -243,7 +243,7 @@ static void read_input(TF_OpKernelContext *context, int at, hc_gate_tensor *t, t
     hc__TF_DeleteTensor(in);
 }
 
-/* The result is as large as its tensor. */
+/* Allocates a result with the shape of its tensor. */
 static void make_output(TF_OpKernelContext *context, int at, hc_gate_tensor *t, TF_Status *s) {
     int forwarded = -1;
     if (hc__TF_GetCode(s))
@@ -263,7 +263,7 @@ static void make_share(run *r, const kernel *k, hc_gate_tensor *t, tensor *known
     if (hc__TF_GetCode(s) || !t->ndim)
         return;
     if (gate->facts(k->call.set, &rank, &size, text) < 0)
-        return; /* begin() says why */
+        return; /* begin() reports the error */
     memcpy(dims, known->dims, sizeof dims);
     dims[0] = dims[0] / size + (rank < dims[0] % size);
     for (int i = 0; i < t->ndim; i++)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c - memory for results, which TensorFlow gives back and the next result takes.
+ * memory.c - memory for results; after TensorFlow returns it, later results reuse it.
  *
- * The memory of a new tensor comes from the kernel page by page, which takes longer than to reduce 161 gradients, and
- * libc gives large blocks back at once. So idle blocks are kept here, by size, the last one used on top. There are 8
- * sizes between two powers of 2; what a block has too much is never touched.
+ * Page faults of new tensors take longer than the reduction of 161 gradients, and libc returns large blocks to the
+ * kernel at once. So this file keeps idle blocks by size, the last used block first. There are 8 sizes between two
+ * powers of 2; the excess bytes of a block are never touched.
  */
 #include "tensorflow/tensorflow.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define ALIGNMENT 64             /* TensorFlow's own; its kernels end the process where an address has less */
+#define ALIGNMENT 64             /* TensorFlow's; its kernels abort at an address with less */
 #define MOST_IDLE (256ull << 20) /* two sets of ResNet-50's gradients */
 #define SMALLEST_LOG 6
 #define CLASSES (8 * (48 - SMALLEST_LOG))
@@ -25,7 +25,7 @@ typedef struct block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static block *idle[CLASSES];
 static size_t idle_bytes;
-static uint32_t evicted_from; /* the next class to lose a block where there are too many */
+static uint32_t evicted_from; /* class of the last evicted block */
 
 static uint32_t class_of(size_t bytes, size_t *rounded) {
     if (bytes < 1u << SMALLEST_LOG)
@@ -36,7 +36,7 @@ static uint32_t class_of(size_t bytes, size_t *rounded) {
     return (log - SMALLEST_LOG) * 8 + (uint32_t)(*rounded >> shift) - 8;
 }
 
-/* The block's own words lie before the memory that is given away. */
+/* The block's header is before the memory that the caller gets. */
 static block *block_of(void *memory) {
     return (block *)(void *)((char *)memory - ALIGNMENT);
 }
@@ -65,7 +65,7 @@ void *hc_tf_memory_take(size_t bytes) {
     return (char *)made + ALIGNMENT;
 }
 
-/* Takes blocks out until `most` bytes are idle; returns them. */
+/* Removes blocks until at most `most` bytes are idle; returns the removed blocks. */
 static block *evict(size_t most) {
     block *out = NULL;
     while (idle_bytes > most) {

@@ -2,10 +2,10 @@
  *
  * register.c - finds TensorFlow's C interface, and registers operations with it.
  *
- * All are stateful. Else TensorFlow would run a collective of constants when it optimizes the program, and not again.
- * tf.function runs stateful operations one after another, in which 161 gradients took 367 ms instead of 18, so
- * hpccoll/tensorflow/graph.py says of the collectives that they are independent. An input from a stateful operation
- * instead would do, but where TensorFlow has one thread it came last: all gradients waited for the whole backward pass.
+ * All operations are stateful. Otherwise TensorFlow would run a collective of constants once, when it optimizes the
+ * program. tf.function runs stateful operations one after another, and 161 gradients took 367 ms instead of 18, so
+ * hpccoll/tensorflow/graph.py declares the collectives independent. An input from a stateful operation would also
+ * work, but a TensorFlow with one thread ran it last: all gradients waited for the whole backward pass.
  */
 #define _GNU_SOURCE
 #include "tensorflow/tensorflow.h"
@@ -45,7 +45,7 @@ static int look_up(void) {
 
 /* ---- shapes ------------------------------------------------------------------------------------------ */
 
-/* Each result has the shape of its tensor. */
+/* For operations whose results have the shapes of their tensors. */
 static void same_shapes(TF_ShapeInferenceContext *context, TF_Status *status) {
     int64_t n = hc__TF_ShapeInferenceContextNumInputs(context);
     TF_ShapeHandle *shape = hc__TF_NewShapeHandle();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tensorflow.h - TensorFlow's operations and kernels of ours.
+ * tensorflow.h - our operations and kernels for TensorFlow.
  */
 #ifndef HC_TENSORFLOW_H
 #define HC_TENSORFLOW_H
@@ -8,23 +8,23 @@
 #include "gate/gate.h"
 #include "tensorflow/capi.h"
 
-#define HC_TF_GUARD 254 /* beside the operations of the gate: see register.c */
+#define HC_TF_GUARD 254 /* an operation that the gate does not have: see kernels.c */
 
-#define HC_TF_SCOPE "hpccoll" /* where hpccoll/tensorflow/graph.py puts them: see write_callers() */
+#define HC_TF_SCOPE "hpccoll" /* scope of hpccoll/tensorflow/graph.py's nodes: see write_callers() */
 
-/* They register themselves when this library is loaded, as TensorFlow expects. "": they did; else why not. */
+/* The library registers them when it is loaded, as TensorFlow expects. Returns "", or the text of an error. */
 const char *hc_tensorflow_problem(void);
-/* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */
+/* Sets the gate's table; call it before the first operation. HC_OK, or UNSUPPORTED: it has another version. */
 int hc_tensorflow_connect(const hc_gate *);
 
-/* Memory for results, aligned as TensorFlow's own; NULL: there is none. It lives until it is given back. */
+/* Memory for results, with TensorFlow's alignment; NULL: no memory. The caller returns it with hc_tf_memory_give(). */
 void *hc_tf_memory_take(size_t bytes);
 void hc_tf_memory_give(void *);
-/* Frees what is kept for the next result, at most 256 MiB; how much that is. */
+/* Idle blocks for later results, at most 256 MiB: frees them; returns their bytes. */
 void hc_tf_memory_free_idle(void);
 size_t hc_tf_memory_idle(void);
 
-/* Looks the C interface up, and registers our operations with these kernels. "": it did; else why not. */
+/* Looks up the C interface, and registers our operations with these kernels. Returns "", or the text of an error. */
 const char *hc__tf_register(hc_tf_create *, hc_tf_compute *, hc_tf_delete *);
 
 #define X(result, name, arguments) extern result(*hc__##name) arguments;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ffi.h - what XLA's foreign function interface passes to a handler, declared by ourselves.
+ * ffi.h - our declarations of XLA's foreign function interface for handlers.
  *
- * XLA keeps this binary interface stable: every struct begins with its size, fields are only added, and the version
- * says which. These are the declarations of XLA's C interface up to version 0.3 that we use, so the build needs no
- * header of XLA, and one build serves all versions. tests/jax/test_declarations.py compares them with the header that
- * jaxlib brings.
+ * XLA keeps this binary interface stable: every struct begins with its size, and a new version only adds fields. These
+ * are the declarations of XLA's C interface up to version 0.3 that we use, so the build needs no header of XLA, and one
+ * build serves all versions. tests/jax/test_declarations.py compares them with jaxlib's header.
  */
 #ifndef HC_XLA_FFI_H
 #define HC_XLA_FFI_H
@@ -14,8 +13,8 @@
 #include <stdint.h>
 
 #define HC_FFI_MAJOR 0
-#define HC_FFI_MINOR 3 /* the newest that we know */
-#define HC_FFI_LEAST 1 /* the first with futures */
+#define HC_FFI_MINOR 3 /* the newest known version */
+#define HC_FFI_LEAST 1 /* the first version with futures */
 
 enum { HC_FFI_METADATA = 1 };                                    /* type of an extension */
 enum { HC_FFI_ARRAY = 1, HC_FFI_SCALAR = 3, HC_FFI_STRING = 4 }; /* types of attributes */
@@ -133,7 +132,7 @@ typedef struct hc_ffi_future {
     size_t size;
     hc_ffi_extension *extensions;
     void *future;
-    void *error; /* only where one is set */
+    void *error; /* only for future_set_error */
 } hc_ffi_future;
 
 struct hc_ffi_api {

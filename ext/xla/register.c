@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * register.c - gives our custom calls to an XLA that has no function for that in Python, as TensorFlow's.
+ * register.c - registers our custom calls with an XLA that has no Python function for that, as TensorFlow's.
  */
 #define _GNU_SOURCE
 #include "xla/xla.h"
@@ -11,7 +11,7 @@
 
 static char problem[256];
 
-/* NULL: there is none, and `problem` says why. */
+/* Finds XLA's table of functions. NULL: not found, and `problem` has the reason. */
 static const hc_ffi_api *find(const char *library, const char *table) {
     void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     const hc_ffi_api *(*get)(void) = NULL;

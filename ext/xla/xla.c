@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * xla.c - a custom call of XLA becomes a call of the gate, and its end the end of a future.
+ * xla.c - makes a call of the gate for a custom call of XLA, and ends a future when it is done.
  *
- * XLA calls the handler in a thread that it needs for other work, so the handler returns at once and hands a future
- * over. XLA keeps the buffers until the future has ended. Buffers are read and written where they lie.
+ * XLA calls the handler in a thread that it needs for other work, so the handler returns a future at once. XLA keeps
+ * the buffers until the future has ended. Buffers are read and written in place.
  */
 #include "xla/xla.h"
 
@@ -75,7 +75,7 @@ static int dtype_of(int ffi) {
     return code ? code - 1 : HC_DTYPE_COUNT;
 }
 
-/* The buffer after number `*at` that is no token; NULL: there is none. */
+/* The next buffer from number `*at` on that is no token; NULL: no more buffers. */
 static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) {
     while (*at < all->count) {
         const hc_ffi_buffer *buffer = all->buffers[(*at)++];
@@ -85,13 +85,14 @@ static const hc_ffi_buffer *next_buffer(const hc_ffi_buffers *all, int64_t *at) 
     return NULL;
 }
 
-/* Arguments and results side by side; one of them may be missing. Returns how many there are.
+/* Reads pairs of an argument and a result; either may be missing. Returns their number.
  *
- * An empty result has no buffer: XLA puts all empty values of a program at the same place, and runs steps that write to
- * the same place one after the other. `empty` has the rows of each empty result, and -1 for each other one.
+ * An empty result has no buffer: XLA gives all empty values of a program the same address, and runs steps that write to
+ * the same address one after another. `empty` has the rows of each empty result, and -1 for each other result.
  *
- * The `trailing` last arguments are no tensors: the memory of results, and what only puts the call in its place. Before
- * them is the ticket of a call that `follows` another one; the last result of a call that `tells` is its own. */
+ * The `trailing` last arguments are no tensors: they are the memory of results, and values that only order the call.
+ * The argument before them is the ticket of an earlier call if this call `follows` it; the last result of a call that
+ * `tells` is its ticket. */
 static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gate_tensor *tensors) {
     static char nothing;
     hc_ffi_buffers arguments = frame->arguments, results = frame->results;
@@ -117,8 +118,8 @@ static uint32_t read_tensors(const hc_ffi_frame *frame, const options *o, hc_gat
     }
 }
 
-/* Which call it was: for a collective the entry of the log that agreed on it, in two parts, which is the same on all
- * ranks; for a sendrecv the number of the message that went out, and of the one that came in. 0 and 0: not known. */
+/* Identifies a call: a collective by its entry of the log, in two parts, which are equal on all ranks; a sendrecv by
+ * the serial numbers of the sent and of the received message. 0 and 0: unknown. */
 typedef struct ticket {
     uint32_t low, high;
 } ticket;
@@ -133,7 +134,7 @@ static ticket read_ticket(const hc_ffi_frame *frame, const options *o) {
     return of;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------- */
+/* ---- the end of a call ------------------------------------------------------------------------------- */
 
 /* One or two calls of the gate that end one future. */
 typedef struct pending {
@@ -195,7 +196,7 @@ static void begin(pending *p, const hc_gate_call *call) {
 
 /* ---- the handler ------------------------------------------------------------------------------------- */
 
-/* XLA asks for the version. The lower of both; where the runtime shows none, the first that has what we need. */
+/* Answers XLA's query for the version: the lower of both, or the first with futures if the runtime has no table. */
 static int answer_metadata(const hc_ffi_frame *frame) {
     for (const hc_ffi_extension *e = frame->extensions; e; e = e->next) {
         if (e->type != HC_FFI_METADATA)

@@ -12,20 +12,20 @@
 #define HC_XLA_CALL "hpccoll"
 #define HC_XLA_NOTHING "hpccoll.nothing"
 
-#define HC_XLA_SENDRECV 253 /* beside the operations of the gate: a send and a receive */
+#define HC_XLA_SENDRECV 253 /* an operation that the gate does not have: a send and a receive */
 
-/* The gate's table. HC_OK, or UNSUPPORTED: it has another version. Before the first call. */
+/* Sets the gate's table; call it before the first custom call. HC_OK, or UNSUPPORTED: it has another version. */
 int hc_xla_connect(const hc_gate *);
 
 /* A custom call of XLA. Its attributes: name (string); operation, reduction, wire, group, root, set, tag (int64);
- * prescale, postscale (float64); splits (array of int64); of a sendrecv, whose root is where it sends to, also source
- * and source_tag; and `empty`, `calls`, `trailing`, `tells`, `follows` and `back` (of a sendrecv that follows one the
- * other way), for which see xla.c and the gate. Its buffers are in the order of the tensors, its tokens anywhere. */
+ * prescale, postscale (float64); splits (array of int64); for a sendrecv, whose root is the destination, also source
+ * and source_tag; and `empty`, `calls`, `trailing`, `tells`, `follows` and `back` (for a sendrecv that follows one in
+ * the opposite direction), see xla.c and the gate. The buffers are in the order of the tensors, tokens anywhere. */
 void *hc_xla_call(hc_ffi_frame *);
 void *hc_xla_nothing(hc_ffi_frame *); /* a custom call that does nothing */
 
-/* Registers both for the CPU with the XLA that is in a library of this process, as JAX does with its own: `table` is
- * the name of the function that returns XLA's table of functions. "": it did; else why not. */
+/* Registers both custom calls for the CPU with the XLA in a library of this process, as JAX does with its XLA: `table`
+ * is the name of the function that returns XLA's table of functions. Returns "", or the text of an error. */
 const char *hc_xla_register(const char *library, const char *table);
 
 #endif
