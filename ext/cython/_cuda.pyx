@@ -2,8 +2,8 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
 """_cuda.pyx - GPUs: their driver and NCCL, the order between streams, and data planes for batches in device memory.
 
-An extension of its own: a job without arrays in device memory never loads it. `_core` asks for its Accelerator, by way
-of hpccoll.device_arrays, when the first such array comes.
+A separate extension: a job without arrays in device memory never loads it. For the first such array, `_core` gets the
+Accelerator from hpccoll.device_arrays.
 """
 
 cimport cython
@@ -25,7 +25,7 @@ from hc cimport *
 KERNELS = os.path.join(os.path.dirname(__file__), "_kernels")
 """The folder of the kernels' texts, which the driver compiles for its GPU."""
 MODES = tuple([hc_device_mode_name(i).decode() for i in range(HC_DEVICE_MODE_COUNT)])
-"""What HPCCOLL_DEVICE_MODE may be."""
+"""The choices of HPCCOLL_DEVICE_MODE."""
 
 include "cuda.pxi"
 include "dlpack.pxi"

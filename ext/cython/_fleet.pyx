@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_fleet.pyx - very many virtual ranks of the real engine in this process, for `hpccoll bench control`."""
+"""_fleet.pyx - many virtual ranks of the real engine in this process, for `hpccoll bench control`."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -51,7 +51,7 @@ def resnet50():
 
 
 cdef class Fleet:
-    """The engines of all ranks of a World; they have met nothing yet."""
+    """The engines of all ranks of a new World."""
     cdef fleet c
     cdef fleet_request *requests
     cdef hc_tensor *tensors
@@ -60,8 +60,8 @@ cdef class Fleet:
 
     def __init__(self, int nodes, int per_node, int fanout, object requests):
         """
-        :param requests: what each rank asks for in a step: a name, and the dimensions of each tensor in it (more than
-            one: a group)
+        :param requests: the requests of each rank in a step: a name, and the dimensions of each tensor in it (several
+            tensors: a group)
         :raises OutOfMemoryError: there is not enough memory
         """
         cdef int i = 0, tensor = 0
@@ -92,7 +92,7 @@ cdef class Fleet:
         self.check(status)
 
     def step(self, str arrival):
-        """All ranks ask for everything once.
+        """Run a step in which all ranks raise all requests.
 
         :param arrival: one of ARRIVALS
         :returns: counts of messages and bytes, seconds of the engine per rank, bytes of memory; see fleet.h

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The MPI part: a net over an mpi4py communicator, on whichever MPI library mpi4py uses.
 
-Neither mpi4py nor an mpi.h is needed to build this: a communicator is its handle, read at the address that mpi4py
-tells, and the functions of MPI are looked up when they are first needed.
+Neither mpi4py nor an mpi.h is needed to build this: the handle of a communicator is read at mpi4py's address
+of it, and the functions of MPI are looked up at their first use.
 """
 
 from libc.stdint cimport int64_t, uintptr_t
@@ -39,7 +39,7 @@ cdef const hc_mpi_family *loaded = NULL
 
 
 cdef const hc_mpi_family *mpi() except NULL:
-    """The family of mpi4py's MPI library, loaded; MPI itself is not started by this."""
+    """Load and return the family of mpi4py's MPI library; this does not initialise MPI."""
     global loaded
     cdef char why[256]
     if loaded == NULL:
@@ -56,10 +56,10 @@ cdef const hc_mpi_family *mpi() except NULL:
 
 
 def net(comm, bint one_machine):
-    """Make a net over `comm` (an mpi4py communicator), which is the net's from here: nobody else uses or frees it.
+    """Make a net over `comm` (an mpi4py communicator), which the net owns: the caller must not use or free it.
 
     `one_machine`: all ranks can share memory; the same on all of them.
-    Returns a capsule "hpccoll.net" that owns the net. Raises RuntimeError with MPI's own words.
+    Returns a capsule "hpccoll.net" that owns the net. Raises RuntimeError with MPI's error text.
     """
     from mpi4py import MPI
 
@@ -76,7 +76,7 @@ def net(comm, bint one_machine):
 
 
 def net_text(capsule):
-    """What MPI said about the last failure of this net, or ""."""
+    """MPI's text of the last failure of this net, or ""."""
     cdef hc_net *of = net_of(capsule)
     return of.text.decode(errors="replace") if of.text != NULL else ""
 
@@ -88,7 +88,7 @@ def net_counters(capsule):
 
 
 def library_version():
-    """The first line of what the MPI library says of itself; works before MPI_Init."""
+    """The first line of MPI_Get_library_version(); works before MPI_Init."""
     cdef const hc_mpi_family *family = mpi()
     cdef char *text = <char *>malloc(HC_MPI_VERSION_ROOM)
     if text == NULL:
@@ -102,7 +102,7 @@ def library_version():
 
 
 def thread_level():
-    """What MPI_Init gave: "SINGLE", "FUNNELED", "SERIALIZED" or "MULTIPLE"."""
+    """The thread level of MPI: "SINGLE", "FUNNELED", "SERIALIZED" or "MULTIPLE"."""
     cdef int level = mpi().thread_level()
     if level < 0:
         raise RuntimeError("MPI is not initialised: import mpi4py.MPI first")
@@ -115,7 +115,7 @@ def family():
 
 
 def misfits():
-    """What mpi4py takes for something else than this module does: {name: (ours, mpi4py's)}; nothing if all is well."""
+    """The facts in which mpi4py and this module differ: {name: (ours, mpi4py's)}; empty if they agree."""
     from mpi4py import MPI
 
     cdef const hc_mpi_fact *fact = mpi().facts()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_tensorflow.pyx - operations and kernels of TensorFlow, which register themselves when TensorFlow loads this file.
 
-It has memory for results, too.
+It also has memory for results.
 
-It is linked with nothing of TensorFlow or of _core.
+It is not linked with TensorFlow or _core.
 """
 
 from cpython.memoryview cimport PyMemoryView_GET_BUFFER
@@ -39,11 +39,11 @@ cdef int connect() except -1:
 cdef extern from *:
     """
     #include "cython/dlpack.h"
-    /* What TensorFlow gets, in one block: this, and behind it the elements. */
+    /* The header of a block that TensorFlow gets; the elements follow it. */
     typedef struct { hc__dl_managed managed; int64_t dims[HC_MAX_DIMS]; } hc__result;
     enum { HC__RESULT_BYTES = (sizeof(hc__result) + 63) / 64 * 64 };
     static void hc__give_result(hc__dl_managed *managed) { hc_tf_memory_give(managed); }
-    /* Its shape is not set yet. NULL: no memory. */
+    /* Makes a result without a shape. NULL: no memory. */
     static hc__result *hc__new_result(size_t bytes, int ndim, int kind, int bits) {
         hc__result *made = (hc__result *)hc_tf_memory_take(HC__RESULT_BYTES + bytes);
         if (made) {
@@ -72,7 +72,7 @@ cdef void free_capsule(object capsule) noexcept:
 
 
 def new_result(tuple shape, int kind, int bits):
-    """Return a capsule of DLPack with memory for a result, and its address. Its values are anything.
+    """Return a capsule of DLPack with memory for a result, and its address. The values are undefined.
 
     :param kind: DLPack's code of the dtype
     :param bits: of an element
@@ -101,12 +101,12 @@ def read(view):
 
 
 def idle_memory():
-    """Return the bytes that are kept for the next results."""
+    """Return the number of idle bytes for later results."""
     return hc_tf_memory_idle()
 
 
 def free_idle_memory():
-    """Free what is kept for the next results."""
+    """Free the idle memory for later results."""
     hc_tf_memory_free_idle()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The UCX part: nets over a library of UCX that is opened at run time.
+"""The UCX part: nets over a UCX library that is opened at run time.
 
-No header of UCX is needed to build this.
+The build needs no header of UCX.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint16_t
@@ -25,7 +25,7 @@ cdef extern from "transport/net/ucx_net.h" nogil:
 
 
 def open_library(file):
-    """Open a library of UCX (its file; None: only the one that is in the process); the first one stays.
+    """Open a UCX library (its file; None: only a library that the process has loaded); later calls keep the first.
 
     Raises RuntimeError with the reason.
     """
@@ -41,20 +41,20 @@ def open_library(file):
 
 
 def library_version():
-    """The version of the library that is open; "" before."""
+    """The version of the open library; "" before open_library()."""
     return hc_ucx_version().decode(errors="replace")
 
 
 def library_path():
-    """The file of the library that is open; "" before."""
+    """The file of the open library; "" before open_library()."""
     return os.path.realpath(os.fsdecode(hc_ucx_file())) if hc_ucx_file()[0] else ""
 
 
 def net(int32_t rank, int32_t size, settings):
-    """Begin a net, which can be used after meet() on all ranks.
+    """Begin a net, which is usable after meet() on all ranks.
 
-    `settings`: values by UCX's names without UCX_, for this net alone.
-    Returns a capsule "hpccoll.net" that owns it. Raises RuntimeError with UCX's own words.
+    `settings`: values by UCX's names without UCX_, only for this net.
+    Returns a capsule "hpccoll.net" that owns it. Raises RuntimeError with UCX's error text.
     """
     cdef char why[256]
     cdef int status
@@ -74,14 +74,14 @@ def net(int32_t rank, int32_t size, settings):
 
 
 def address(capsule):
-    """What the other ranks need to connect to a net that has not met them yet."""
+    """The address of a net before meet(), with which the other ranks connect to it."""
     cdef size_t nbytes = 0
     cdef const void *data = hc_ucx_net_address(net_of(capsule), &nbytes)
     return (<const char *>data)[:nbytes]
 
 
 def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
-    """Give a net the addresses of all ranks, a number that all of them know, and how long messages are best."""
+    """Set the addresses of all ranks, a number that is equal on all ranks, and the best length of messages."""
     cdef hc_net *of = net_of(capsule)
     cdef int status
     kept = [bytes(one) for one in addresses]
@@ -104,7 +104,7 @@ def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
 
 
 def info(capsule):
-    """UCX's own description of what a net may use."""
+    """UCX's description of the transports that a net may use."""
     cdef char *text = hc_ucx_net_info(net_of(capsule))
     if text == NULL:
         raise MemoryError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_xla.pyx - the handler of XLA's custom calls, as a capsule. It is linked with nothing of XLA or of _core."""
+"""_xla.pyx - the handler of XLA's custom calls, as a capsule. It is not linked with XLA or _core."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 
@@ -30,16 +30,15 @@ SEND, RECEIVE, SENDRECV = HC_GATE_SEND, HC_GATE_RECEIVE, HC_XLA_SENDRECV
 CALL, NOTHING = HC_XLA_CALL.decode(), HC_XLA_NOTHING.decode()
 
 MANY_STEPS, LARGE_BYTES = 9, 1024
-"""XLA runs a program of fewer steps, or one whose arrays are all smaller than half of this, one step after another.
+"""XLA runs the steps of a program one after another if it has fewer steps, or only arrays smaller than half of this.
 
-It does so also where a step is an operation that waits for other ranks. Ranks that have two operations in different
-orders would then wait for each other. So a program is not small: its first steps are calls that do nothing, one of
-which has a result.
+It does so even if a step is an operation that waits for other ranks. Then ranks with two operations in different orders
+would deadlock. So we make every program large: its first steps are calls that do nothing, and one of them has a result.
 """
 
 
 def register(str library, str table):
-    """Give both custom calls to the XLA of a library that is loaded; return "", or why that is impossible.
+    """Register both custom calls with the XLA of a loaded library; return "", or the text of an error.
 
     :param table: the name of the library's function that returns XLA's table of functions
     """

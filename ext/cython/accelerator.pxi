@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-# accelerator.pxi - what a World has of GPUs on this rank: the one that it uses, and the data planes of its sets there.
+# accelerator.pxi - the GPU of a World on this rank, and the data planes of its sets for it.
 
 
 @cython.final
 @cython.no_gc_clear
 cdef class Accelerator:
-    """The GPU of a World on this rank, once there is one, and the data planes that its sets have for it."""
+    """The GPU of a World on this rank, or none yet, and the data planes of its sets for it."""
     cdef object settings
     cdef list nccl_files
     cdef tuple gpu_aware
     cdef int named_number, rank
     cdef bint shares_device
-    cdef readonly Device device        # opened with the first array in device memory, or as a knob says
-    cdef hc_device *device_c           # the same, where the data planes look
-    cdef hc_launch_order order         # in which the sets call NCCL on it
-    cdef const hc_data *planes[HC_MAX_SETS]  # the loop's; NULL: the set has none
+    cdef readonly Device device        # opened for the first array in device memory, or for a knob
+    cdef hc_device *device_c           # the same, for the data planes
+    cdef hc_launch_order order         # the order of the sets' NCCL calls on it
+    cdef const hc_data *planes[HC_MAX_SETS]  # the loop owns them; NULL: no plane
 
     def __init__(self, settings, *, int rank, int number, nccl_files, bint shares_device, tuple gpu_aware):
         """
         :param settings: a Config
         :param rank: of the World
-        :param number: of the GPU that a knob has named; -1: that of the first array in device memory
-        :param nccl_files: where packages of Python may have NCCL
-        :param shares_device: several ranks on one GPU are meant
-        :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
+        :param number: of the GPU that a knob names; -1: the GPU of the first array in device memory
+        :param nccl_files: files where Python packages may have NCCL
+        :param shares_device: the user intends several ranks on one GPU
+        :param gpu_aware: whether MPI may get GPU memory ("yes", "no", "auto"), of which devices, the reason for none
         """
         self.settings, self.rank, self.named_number = settings, rank, number
         self.nccl_files, self.shares_device, self.gpu_aware = list(nccl_files), shares_device, gpu_aware
@@ -31,7 +31,7 @@ cdef class Accelerator:
     # ---- the device ------------------------------------------------------------------------------------
 
     def open(self, int number=-1, size_t address=0):
-        """Open a GPU by its number, or the one that an address lies on; a number that a knob has named goes first."""
+        """Open a GPU: the number that a knob names, else `number`, else the GPU that has `address`."""
         if self.settings.device == "none":
             raise errors.UnsupportedError("arrays in device memory were switched off (HPCCOLL_DEVICE=none)")
         if self.named_number >= 0:
@@ -40,13 +40,13 @@ cdef class Accelerator:
         self.device_c = self.device.c
 
     def view(self, library, x):
-        """Describe an array in device memory (device_arrays.Lent); the first one opens its GPU."""
+        """Describe an array in device memory (device_arrays.Lent); the first array opens its GPU."""
         if self.device is None:
             self.open(library.device(x), library.address(x))
         return library.describe(x, <size_t>self.device.entry)
 
     def check(self, int number, size_t address, bint is_empty, str name):
-        """Refuse an array on another device than the World's. `number` -1: the driver is asked about its address."""
+        """Refuse an array on another device than the World's. `number` -1: the driver finds the device."""
         if self.device is None:
             self.open(number, address)
         if number < 0 and not is_empty:
@@ -60,11 +60,11 @@ cdef class Accelerator:
                 f"({self.device.pci}): a World has one device on each rank")
 
     def call(self, list buffers):
-        """Put a request on these Buffers in order with the streams that they come from."""
+        """Order a request on these Buffers after the work in their streams."""
         return DeviceCall.begin(self.device, buffers)
 
     def new_memory(self, size_t nbytes):
-        """Memory for a result whose library makes none."""
+        """Allocate a result for a library that cannot."""
         cdef DeviceMemory memory = DeviceMemory.__new__(DeviceMemory)
         cdef void *data = NULL
         cdef int status = hc_device_result_new(self.device.c, nbytes, &data)
@@ -73,14 +73,14 @@ cdef class Accelerator:
         return memory
 
     def close(self):
-        """When no batch runs any more: results may still be on their way."""
+        """Close the GPU after the last batch has run; first wait for results that are still being written."""
         if self.device is not None:
             self.device.drain(10.0)
         self.device_c = NULL
         self.device = None
 
     def mark_forked(self):
-        """In the child of a fork: nothing of the parent's is used or freed."""
+        """Call it in the child of a fork, which must not use or free the parent's objects."""
         if self.device is not None:
             self.device.forked = True
 
@@ -90,7 +90,7 @@ cdef class Accelerator:
         """Make a set's data plane; it opens nothing before its first batch.
 
         :param parts: capsule "hpccoll.plane_parts" of hc_plane_parts
-        :returns: the hc_data as a number; the loop's
+        :returns: the hc_data as a number; the loop owns it
         """
         cdef const hc_plane_parts *c = <const hc_plane_parts *>PyCapsule_GetPointer(parts, "hpccoll.plane_parts")
         cdef hc_data *data = NULL
@@ -130,11 +130,11 @@ cdef class Accelerator:
         return check(status, "no data plane for devices")
 
     def forget(self, int number):
-        """The loop has freed the data plane of a set."""
+        """Forget a set's data plane, which the loop has freed."""
         self.planes[number] = NULL
 
     def facts(self, int number):
-        """What the batches of a set run on, and why; "" before the first."""
+        """Describe how a set's batches run, and why; "" before the first."""
         if self.planes[number] is NULL:
             return ""
         return hc_device_data_facts(self.planes[number]).decode(errors="replace")

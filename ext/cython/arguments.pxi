@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# arguments.pxi - the arguments of operations beside their arrays, as C takes them.
+# arguments.pxi - converts the arguments of operations, except arrays, for C.
 
 cdef tuple MEMBERS = tuple(Reduction)  # in the order of their numbers
 
@@ -10,7 +10,7 @@ cdef inline int reduction_of(object op) except -1:
         if op is MEMBERS[code] and code != HC_ADASUM:
             return code
     if hasattr(op, "begin"):
-        return HC_REDUCTION_COUNT  # hpccoll.user_reductions: it knows what to do
+        return HC_REDUCTION_COUNT  # hpccoll.user_reductions handles it
     return reduction_given(op).code
 
 
@@ -66,9 +66,9 @@ cdef int check_p2p(bint receives, object peer, object tag, int size) except -1:
 
 
 cdef int check_strided(list outs) except -1:
-    """Raise InvalidArgumentError if an out of a group lies over another one: also those that are not contiguous, which
-    are written at the end. They may interleave, as the columns of a table do."""
-    cdef list reaching = []  # outs so far that end behind where the next one begins
+    """Raise InvalidArgumentError if an out of a group overlaps another out, also if they are strided: those are written
+    at the end. They may interleave, as the columns of a table do."""
+    cdef list reaching = []  # earlier outs that end after the begin of the next
     extents = sorted([(*extent_of(out), at) for at, out in enumerate(outs) if type(out) is ndarray and out.size])
     for begin, end, at in extents:
         reaching = [(its_end, other) for its_end, other in reaching if its_end > begin]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# calls.pxi - the Python arguments of one operation are translated; what is below checks them (world/arguments.h).
+# calls.pxi - translates the Python arguments of an operation; C code checks them (world/arguments.h).
 #
-# All operations take this path. What differs between them is asked of the operation's traits (core/hc.h).
+# All operations take this path. The code tests the traits of an operation (core/hc.h), not the operation.
 
 cdef dict CODES = {sys.intern(name): code for code, name in enumerate(OPERATIONS)}  # interned: found by identity
 
 
 cdef object shared_with(str argument, const hc_handle *other):
-    """The error of an array that a request in flight has."""
+    """The error for an array that a request in flight uses."""
     cdef char text[HC_IN_FLIGHT_WORDS]
     its = (<bytes>hc_in_flight_words(other, text)).decode("utf-8", "replace")
     return errors.InvalidArgumentError(
@@ -18,15 +18,15 @@ cdef object shared_with(str argument, const hc_handle *other):
 @cython.freelist(8)
 @cython.no_gc
 cdef class Call:
-    """The arguments of one operation: read and checked before anything is sent."""
+    """The arguments of an operation: read and checked before anything is sent."""
     cdef Set set
     cdef hc_arguments given
     cdef bint has_input, has_result
-    cdef bytearray storage, counts  # of a group's operands, of the rows for each rank
-    cdef object held             # what must live until the request is done, in the order of the operands
-    cdef list restores, copies   # see Handle; None while there is nothing in them
-    cdef list copied             # strided inputs, whose values have been copied already; None: there is none
-    cdef object result           # what wait() returns, as far as it is known
+    cdef bytearray storage, counts  # a group's operands; the rows for each rank
+    cdef object held             # arrays that must live until the request is done, in the order of the operands
+    cdef list restores, copies   # see Handle; None: empty
+    cdef list copied             # strided inputs, whose values are already copied; None: empty
+    cdef object result           # the result of wait(); None: not known yet
     cdef object name
 
     cdef inline bint has(self, int trait) noexcept:
@@ -34,7 +34,7 @@ cdef class Call:
 
     cdef int read_options(self, str operation, object op, object root, object prescale, object postscale,
                           object compression) except -1:
-        """What is said beside the arrays. 1: the reduction is the program's own."""
+        """Read the arguments other than arrays. 1: the reduction is user-defined."""
         cdef hc_arguments *given = &self.given
         given[0] = hc_arguments_of(CODES[operation])
         given.wire = wire_of(compression)
@@ -51,7 +51,7 @@ cdef class Call:
         return 0
 
     cdef int check(self) except -1:
-        """Raise what is wrong with the arguments on this rank alone."""
+        """Make all checks of the arguments that need no other rank."""
         cdef char why[HC_WHY]
         cdef int status = hc_arguments_check(&self.given, &self.set.place, why)
         if status < 0:
@@ -61,7 +61,7 @@ cdef class Call:
     # ---- arrays ----------------------------------------------------------------------------------
 
     cdef int read_arrays(self, object x, object out, object splits, hc_operand *two) except -1:
-        """All arrays of the call, into operands: `two`, which live as long as the call, unless it is a group."""
+        """Read all arrays of the call into operands: into `two`, which must outlive the call, unless it is a group."""
         self.given.is_fresh = out is None
         if splits is not None and self.has_input and self.has(HC_OP_COUNTS):
             self.counts = counts_of(splits)
@@ -89,12 +89,12 @@ cdef class Call:
         return 0
 
     cdef list targets(self):
-        """The caller's outs of a group, without what stands for those that are not contiguous."""
+        """The caller's outs of a group, not the stand-ins of strided outs."""
         cdef dict stands_for = {id(stand_in): target for target, stand_in in self.copies}
         return [stands_for.get(id(used), used) for used in self.held[1::2]]
 
     cdef object read_array(self, Py_ssize_t at, object x, object out):
-        """One array and where its result goes. Returns the result, as far as it is known."""
+        """Read an array and its out. Returns the result; None: not known yet."""
         cdef hc_operand *i = &self.given.operands[2 * at]
         array = self.read_source(at, x, out, i)
         if i.memory != self.given.operands[0].memory:
@@ -109,7 +109,7 @@ cdef class Call:
         return self.read_result(at, x, out, array)
 
     cdef object read_source(self, Py_ssize_t at, object x, object out, hc_operand *i):
-        """The input. A rank whose values are not asked for gives an array that only says dtype and shape."""
+        """Read the input. If the operation does not read this rank's values, it uses only dtype and shape."""
         if self.has_input:
             return self.read_one(at, x, i)
         if x is None:
@@ -144,7 +144,7 @@ cdef class Call:
         return array
 
     cdef inline void forget_restore(self, Py_ssize_t at):
-        """The result is not of the input's making."""
+        """Do not convert the result to the input's type."""
         if self.restores is not None:
             self.restores[at] = None
 
@@ -156,7 +156,7 @@ cdef class Call:
             self.held = (array, target)
 
     cdef object make_row(self, Py_ssize_t at, object array, hc_operand *i):
-        """An array without dimensions counts as one row, where rows are not cut."""
+        """Make an array without dimensions one row, unless the operation cuts rows."""
         if self.has(HC_OP_COUNTS) or not self.has(HC_OP_ROWS_DIFFER):
             raise errors.InvalidArgumentError(
                 f"{OPERATIONS[self.given.operation]} needs at least one dimension, x has none")
@@ -167,7 +167,7 @@ cdef class Call:
         return array
 
     cdef object read_result(self, Py_ssize_t at, object x, object out, object array):
-        """Where the result goes, which is held as well. Returns what the caller gets of it, None: not known yet."""
+        """Read or make the output, and hold it. Returns the caller's result; None: not known yet."""
         cdef hc_operand *i = &self.given.operands[2 * at]
         cdef hc_operand *o = i + 1
         cdef hc_operand share
@@ -207,7 +207,7 @@ cdef class Call:
         return self.copies
 
     cdef object read_allocated(self, object out, const hc_operand *i, hc_operand *o):
-        """Describe the caller's `out`, but for its rows, which are checked when those of all ranks are known."""
+        """Describe the caller's `out`. Its number of rows is checked when the rows of all ranks are known."""
         cdef hc_operand row = i[0]
         cdef int64_t row_bytes = hc_operand_row(i) * <int64_t>hc_dtype_size(i.dtype)
         target = read_target(self.set.loop, out, o, self.all_copies())
@@ -237,7 +237,7 @@ cdef class Call:
             raise self.no_memory(error, "its result", nbytes) from None
 
     cdef object no_memory(self, object error, str what, object nbytes):
-        """The error of an allocation that failed before anything was sent."""
+        """The error of an allocation that has failed before anything was sent."""
         if isinstance(error, errors.OutOfMemoryError):
             return error
         name = "" if self.name is None else f" {self.name!r}"
@@ -248,7 +248,7 @@ cdef class Call:
     # ---- the request -----------------------------------------------------------------------------
 
     cdef Handle start(self, object name, object out, bint waits):
-        """Ask for the operation. Nothing can be wrong with it from here on but its name."""
+        """Submit the request of checked arguments; only the name is still unchecked."""
         cdef bint unnamed = False
         if hc_in_flight_any(&self.set.loop.in_flight):
             self.check_in_flight(waits)
@@ -265,13 +265,13 @@ cdef class Call:
         return handle
 
     cdef hc_handle *request(self, object name, bint *unnamed) except NULL:
-        """The arguments as a request."""
+        """Make a request of the arguments."""
         if self.has(HC_OP_ONLY_EVENT):
             name = OPERATIONS[self.given.operation]
         return self.set.new_request(&self.given, name, unnamed)
 
     cdef int check_in_flight(self, bint waits) except -1:
-        """Raise InvalidArgumentError if an out is used by a request in flight, or an input is the out of one."""
+        """Raise InvalidArgumentError if a request in flight uses an out, or writes an input."""
         cdef hc_in_flight *f = &self.set.loop.in_flight
         cdef const hc_handle *other
         cdef Py_ssize_t at
@@ -295,7 +295,7 @@ cdef class Call:
         return 0
 
     cdef int check_spread(self, list spread, str argument, bint writes) except -1:
-        """The same for arrays that a contiguous one stands for."""
+        """The same check for strided arrays that have contiguous stand-ins."""
         cdef const hc_handle *other
         cdef size_t begin, end
         for array in spread:
@@ -310,7 +310,7 @@ cdef class Call:
         raise shared_with(f"{argument} of array {at}" if self.given.is_group and at >= 0 else argument, other)
 
     cdef int note_in_flight(self, hc_handle *h) except -1:
-        """Until it is done, its memory is not to be had for another request."""
+        """Reserve its memory, so that no other request can use it until this one is done."""
         cdef hc_in_flight *f = &self.set.loop.in_flight
         cdef int status = HC_OK
         cdef size_t begin, end

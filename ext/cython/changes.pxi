@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# changes.pxi - what holds for all members of a process set from one position of its log on: a stop, other knobs.
+# changes.pxi - changes that all members of a process set make at the same position of its log: a stop, other knobs.
 
 
 cdef int ask_to_stop(Set own) except -1:
@@ -9,7 +9,7 @@ cdef int ask_to_stop(Set own) except -1:
     h = hc_handle_new(HC_EV_PREEMPT, own.number, 0, 0, NULL, 0, 0)
     if h is NULL:
         raise errors.OutOfMemoryError("no memory for a request")
-    own.shortens = False  # what this rank calls from now on is agreed behind the question, and tells the answer
+    own.shortens = False  # later calls must be agreed in the log, after this request, to see the stop
     hc_loop_submit(own.loop.c, h, 0)
     hc_handle_release(h)
     return 0

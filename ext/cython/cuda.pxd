@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the boundary of _cuda sees of ext/cuda."""
+"""Declarations of ext/cuda for the boundary of _cuda."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 

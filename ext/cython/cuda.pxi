@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# cuda.pxi - the driver of a GPU and its collective library, as they are found at run time.
+# cuda.pxi - finds the GPU driver and NCCL at run time.
 
 cdef dict library_facts(hc_library *library):
-    """Where a library was found, or why it cannot be used, and what to do."""
+    """The file of a library, or why it cannot be used and what the user can do."""
     if library.handle == NULL:
         return {"missing": library.text.decode(errors="replace"), "to do": library.remedy.decode()}
     return {"library": library.path.decode()}
 
 
 def gpu_driver(str named):
-    """What the CUDA driver says: library, version (12080), devices; or missing, to do.
+    """Facts of the CUDA driver: library, version (12080), devices; or missing, to do.
 
     `named` is the file to open, "" for the search. This initialises the driver: do not fork afterwards.
     """
@@ -46,9 +46,9 @@ def current_device(str named):
 
 
 def nccl(str named, files):
-    """What NCCL says: library and version ("2.28.9"); or missing, to do.
+    """Facts of NCCL: library and version ("2.28.9"); or missing, to do.
 
-    `named` is the file to open, "" for the search; `files` are where Python's packages may have it.
+    `named` is the file to open, "" for the search; `files`: where Python packages may have it.
     """
     cdef hc_nccl table
     cdef char version[32]
@@ -71,5 +71,5 @@ def nccl(str named, files):
 
 
 def device_way(int operation, int reduction, int dtype):
-    """How an operation on device memory runs where NCCL is used: "nccl", "staged", or "" where it is not defined."""
+    """How an operation on device memory runs with NCCL: "nccl", "staged", or "" if it is not defined."""
     return ("", "staged", "nccl")[hc_device_path(operation, reduction, dtype)]

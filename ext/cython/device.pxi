@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# device.pxi - the GPU of a World: order between the callers' streams and the data plane's, and what these still use.
+# device.pxi - the GPU of a World: orders the callers' streams and the data plane's, and keeps arrays in use alive.
 #
 # A request on device memory has two events. `ready` is recorded in the caller's stream when it is enqueued, and the
-# data plane's streams wait for it; `finished` is recorded behind the data plane's last work, and the stream in which
-# the caller goes on waits for that. The arrays live until `finished` has passed, whatever the caller drops before.
+# data plane's streams wait for it; `finished` is recorded after the data plane's last work, and the caller's stream
+# waits for it. The arrays live until `finished` has passed, even if the caller drops them earlier.
 
 
 cdef int check(int status, str text) except -1:
@@ -17,15 +17,15 @@ cdef int check(int status, str text) except -1:
 cdef class Device:
     """A GPU that a World has opened."""
     cdef hc_device *c
-    cdef hc_gpu_stream entry     # other streams flow into it: of producers by DLPack, of groups
+    cdef hc_gpu_stream entry     # it joins other streams: of DLPack producers, of groups
     cdef list spare              # events, as numbers
-    cdef object ended            # calls that have ended for the host, whose arrays are kept
+    cdef object ended            # calls that are done on the host, whose arrays are kept
     cdef readonly int number
     cdef bint forked
 
     @staticmethod
     cdef Device open(int number, size_t address, str library):
-        """The device of this number; -1: the one that `address` lies on."""
+        """The device of this number; -1: the device that has `address`."""
         cdef char why[HC_DEVICE_WHY]
         cdef Device self = Device.__new__(Device)
         cdef bytes path = library.encode(), kernels = os.fsencode(KERNELS)
@@ -61,11 +61,11 @@ cdef class Device:
 
     @property
     def pci(self):
-        """Its address on the bus, such as "0000:4a:00.0"."""
+        """The PCI address, such as "0000:4a:00.0"."""
         return self.c.pci.decode().lower()
 
     cdef int ask(self, int status, str what) except -1:
-        """Raise what the driver says of a call that failed."""
+        """Raise the driver's error of a call that has failed."""
         if status:
             text = hc_driver_text(&self.c.driver, status).decode(errors="replace")
             raise errors.TransportError(f"GPU {self.number}: {what}: {text} ({status})")
@@ -84,14 +84,14 @@ cdef class Device:
         return event
 
     cdef int record(self, hc_gpu_event event, size_t stream) except -1:
-        """The event has passed when what is in `stream` by now has run."""
+        """Record the event in `stream`: it passes after the work that the stream has now."""
         before = hc_device_enter(self.c)
         status = self.c.driver.event_record(event, <hc_gpu_stream>stream)
         hc_device_leave(self.c, before)
         return self.ask(status, "recording an event")
 
     cdef int follow(self, size_t stream, hc_gpu_event event) except -1:
-        """What is put into `stream` from here on runs when the event has passed."""
+        """Let later work in `stream` wait for the event."""
         before = hc_device_enter(self.c)
         status = self.c.driver.stream_wait_event(<hc_gpu_stream>stream, event, 0)
         hc_device_leave(self.c, before)
@@ -100,7 +100,7 @@ cdef class Device:
     # ---- the arrays' lives -------------------------------------------------------------------------------
 
     cdef int keep(self, DeviceCall call) except -1:
-        """Hold the arrays of a call that has ended for the host until it has on the device."""
+        """Hold the arrays of a call that is done on the host until it is done on the device."""
         if call.kept:
             return 0
         while self.ended and (<DeviceCall>self.ended[0]).is_over():
@@ -110,7 +110,7 @@ cdef class Device:
         return 0
 
     cdef int drain(self, double seconds) except -1:
-        """Wait for the work of all calls, but not for ever."""
+        """Wait for the work of all calls, for at most `seconds`."""
         limit = time.monotonic() + seconds
         for call in self.ended:
             while not (<DeviceCall>call).is_over() and time.monotonic() < limit:
@@ -125,15 +125,15 @@ cdef class DeviceCall:
     """The arrays of one request on the device, and its events."""
     cdef Device device
     cdef hc_gpu_event c_ready, c_finished
-    cdef object library      # whose stream the caller goes on in; None: several, which makes the host wait
+    cdef object library      # its stream is the caller's; None: several libraries, so the host waits
     cdef list arrays
-    cdef list more           # events of the streams that flowed together
+    cdef list more           # events of several joined streams
     cdef bint kept, over
-    cdef bint copied         # `ready` was recorded once more: behind copies of the results
+    cdef bint copied         # `ready` was recorded again, after copies of the results
 
     @staticmethod
     cdef DeviceCall begin(Device device, list buffers):
-        """Note what the callers' streams have to do first, and keep the arrays (Buffers of _core)."""
+        """Record `ready` after the present work of the callers' streams, and keep the arrays (Buffers of _core)."""
         cdef DeviceCall self = DeviceCall.__new__(DeviceCall)
         cdef hc_gpu_event event
         self.device, self.arrays, self.more = device, buffers, []
@@ -172,11 +172,11 @@ cdef class DeviceCall:
 
     @property
     def finished(self):
-        """The event behind the data plane's last work, as a number."""
+        """The event after the data plane's last work, as a number."""
         return <size_t>self.c_finished
 
     cpdef bint is_over(self) noexcept:
-        """Whether no work touches the arrays any more, because it has run or because the device has failed."""
+        """Whether no work uses the arrays any more, because it has run or the device has failed."""
         cdef hc_driver *driver = &self.device.c.driver
         cdef hc_gpu_context before
         if not self.over:
@@ -187,28 +187,28 @@ cdef class DeviceCall:
         return self.over
 
     cpdef object stream(self):
-        """The stream that the caller goes on in; None: not known."""
+        """The caller's stream; None: unknown."""
         return None if self.library is None else self.library.stream(self.device.number)
 
     def go_on(self, stream):
-        """The caller's `stream` goes on when the request is finished."""
+        """Let the caller's `stream` wait for the end of the request."""
         self.device.follow(stream, self.c_finished)
 
     def check_run(self):
-        """After is_over(): raise what has gone wrong on the device."""
+        """Call it after is_over(): raises the device's error, if any."""
         self.device.ask(self.device.c.driver.event_query(self.c_finished), "an operation's work")
 
     def copied_in(self, stream):
-        """Strided outputs are being filled from their stand-ins, in the caller's stream."""
+        """Call it after copies to strided outputs were put into `stream`: the arrays live until these end."""
         self.device.record(self.c_ready, stream)
         self.copied, self.over = True, False
 
     def keep(self):
-        """The request has ended for the host: its arrays live until it has on the device."""
+        """Call it when the request is done on the host: keeps the arrays until it is done on the device."""
         self.device.keep(self)
 
     def take_result(self, size_t address):
-        """What the data plane allocated for a result, as memory that frees itself; 0: nothing."""
+        """The data plane's allocation for a result, as memory that frees itself; 0: no allocation."""
         cdef DeviceMemory memory = DeviceMemory.__new__(DeviceMemory)
         stream = self.stream()
         memory.owner = self.device
@@ -217,7 +217,7 @@ cdef class DeviceCall:
         return memory
 
     def free_result(self, size_t address):
-        """What nobody has taken goes back, behind the work that writes it."""
+        """Free a result that was not taken, after the work that writes it."""
         if not self.device.forked:
             self.device.follow(<size_t>self.device.entry, self.c_finished)
             hc_device_result_free(self.device.c, <void *>address, self.device.entry)
@@ -229,7 +229,7 @@ cdef class DeviceMemory:
     """Device memory that the library allocated for a result."""
     cdef Device owner
     cdef readonly size_t address
-    cdef public size_t stream  # what was put into it may use the memory still when it goes back
+    cdef public size_t stream  # the memory is freed in the order of this stream
 
     @property
     def device(self):

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# devices.pxi - device memory as this extension sees it: others recognise its arrays, and move them.
+# devices.pxi - the interface to device memory; other modules recognise and move its arrays.
 #
-# hpccoll.device_arrays, which is above this extension, registers what recognises such arrays and what makes the
-# Accelerator of a World (an extension of its own, which is loaded for the first of them).
+# hpccoll.device_arrays, a layer above this extension, registers functions that recognise such arrays and make the
+# Accelerator of a World (in a separate extension, which is loaded for the first such array).
 
-cdef object library_of = None       # of an array: its device_arrays.Library, or None
-cdef object device_array_of = None  # of memory: what a library of which nothing is known gets as a result
+cdef object library_of = None       # array -> device_arrays.Library or None
+cdef object device_array_of = None  # memory -> result for an unknown library
 cdef object new_accelerator = None
 
 
 def use_device_arrays(library, array, accelerator):
-    """Tell what device memory is served by.
+    """Register the functions that serve device memory.
 
-    :param library: of any object: its device_arrays.Library; None: it is no array in device memory
+    :param library: (object) to its device_arrays.Library; None: it is no array in device memory
     :param array: (memory, dtype, shape) to an array of no library
-    :param accelerator: makes the Accelerator of a World, from what is known of it
+    :param accelerator: makes the Accelerator of a World from keyword arguments
     """
     global library_of, device_array_of, new_accelerator
     library_of, device_array_of, new_accelerator = library, array, accelerator
@@ -22,15 +22,15 @@ def use_device_arrays(library, array, accelerator):
 
 @cython.final
 cdef class Devices:
-    """What a World has of device memory on this rank: nothing, before the first array there."""
-    cdef dict known          # what the Accelerator is made from
+    """The Accelerator of a World on this rank, which is made for the first array in device memory."""
+    cdef dict known          # arguments of the Accelerator
     cdef object accelerator  # None: not needed so far
 
     def __init__(self, **known):
         self.known = known
 
     cdef object get(self):
-        """The Accelerator. [any thread with Python's lock]"""
+        """Return the Accelerator, and make it at the first call. [any thread with the GIL]"""
         if self.accelerator is None:
             if new_accelerator is None:
                 raise errors.UnsupportedError("nothing here moves device memory")
@@ -42,7 +42,7 @@ cdef class Devices:
 
 # ---- data planes -----------------------------------------------------------------------------------------
 
-cdef struct PlaneMaker:  # a set's
+cdef struct PlaneMaker:  # one per set
     hc_plane_maker base
     hc_plane_parts parts
     int32_t *ranks       # members and nodes, to which parts.place points
@@ -51,7 +51,7 @@ cdef struct PlaneMaker:  # a set's
 
 
 cdef int make_plane(hc_plane_maker *base, int memory, hc_data **data, char *text) noexcept with gil:
-    """The loop's driver asks, on whatever thread."""
+    """Make the data plane; the loop's driver calls it, on any thread."""
     cdef PlaneMaker *maker = <PlaneMaker *>base
     try:
         capsule = PyCapsule_New(&maker.parts, "hpccoll.plane_parts", NULL)
@@ -75,7 +75,7 @@ cdef void free_maker(hc_plane_maker *base) noexcept with gil:
 
 cdef hc_plane_maker *new_maker(Devices devices, const hc_hierarchy_config *place, bytes algorithm, hc_data *host,
                                hc_net *net) except NULL:
-    """What makes the set's data plane for device memory, when its first batch or message there comes."""
+    """Make the maker of a set's data plane for device memory, which the loop calls for the first use."""
     cdef PlaneMaker *maker = <PlaneMaker *>calloc(1, sizeof(PlaneMaker))
     cdef int32_t size = place.set_size
     cdef int32_t *ranks = <int32_t *>malloc(2 * size * sizeof(int32_t))

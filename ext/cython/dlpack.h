@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dlpack.h - the structs of DLPack (version 0), which hand memory from one library to another.
+ * dlpack.h - the structs of DLPack (version 0), which pass memory from one library to another.
  */
 #ifndef HC_DLPACK_H
 #define HC_DLPACK_H

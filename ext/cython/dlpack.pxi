@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# dlpack.pxi - DLPack's capsules: read for arrays in device memory, made of results. (Host arrays: NumPy's own.)
+# dlpack.pxi - reads DLPack capsules of arrays in device memory, and makes capsules of results. (Host arrays: NumPy.)
 
 cdef extern from "cython/dlpack.h":
     ctypedef struct hc__dl_device:
@@ -23,7 +23,7 @@ cdef extern from "cython/dlpack.h":
 
 @cython.final
 cdef class DLPackView:
-    """What a capsule "dltensor" says; takes it over, and frees it at the end."""
+    """The fields of a capsule "dltensor"; owns the tensor, and frees it at the end."""
     cdef hc__dl_managed *c
     cdef readonly size_t address
     cdef readonly tuple shape, dtype
@@ -57,7 +57,7 @@ cdef void free_capsule(object capsule) noexcept:
 
 
 def dlpack_capsule(object array, str dtype, int nbits):
-    """A capsule of a device_arrays.DeviceArray, which it keeps.
+    """A capsule of a device_arrays.DeviceArray, which it keeps alive.
 
     :param dtype: its name
     :param nbits: of an element

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# group_plans.pxi - a group whose arrays have several dtypes: a plan per dtype, which are one to the program.
+# group_plans.pxi - a plan for a group with several dtypes, made of a plan per dtype.
 
 cdef class GroupPlan(Plan):
-    """The plans of a group, one per dtype, as one."""
+    """The plans of a group, one per dtype, as one plan."""
     cdef list parts, places
 
     def wait(self, timeout=None):
@@ -48,7 +48,7 @@ cdef class GroupPlan(Plan):
             self.active = self.active or (<Plan>part).active
 
     cdef object in_order(self, list results):
-        """The results in the order of the group; None where this rank has none."""
+        """The results in the order of the group; None where this rank gets no result."""
         if results[0] is None:
             return None
         ordered = [None] * sum([len(place) for place in self.places])
@@ -59,7 +59,7 @@ cdef class GroupPlan(Plan):
 
 
 def group_plan(list parts, list places):
-    """Make one plan of those of a group; `places` are those of their arrays in it."""
+    """Make one plan of a group's plans; `places`: the indices of their arrays in the group."""
     cdef GroupPlan plan = GroupPlan.__new__(GroupPlan)
     plan.parts, plan.places = parts, places
     plan.number = -1

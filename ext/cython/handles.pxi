@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# handles.pxi - what a caller holds while its request is on its way.
+# handles.pxi - the handles of requests in flight.
 
-DEF SLICE = 50000000  # ns without a look at signals
+DEF SLICE = 50000000  # ns between checks for signals
 
 cdef extern from *:
     """
@@ -29,19 +29,19 @@ cdef class Handle:
     cdef object __weakref__
     cdef hc_handle *c
     cdef Set set
-    cdef object inputs       # held until done: of each array its input and its output, or the array of a message
-    cdef object result       # what wait() returns, or the arrays it is made of
-    cdef list restores       # what turns results into the types that went in
+    cdef object inputs       # kept alive until done: input and output of each array, or the array of a message
+    cdef object result       # the result of wait(), or the arrays to make it of
+    cdef list restores       # functions that convert results to the inputs' types
     cdef list copies         # (target, stand-in) for strided outputs
-    cdef object out          # where the caller wants the result
-    cdef str text            # of its error
+    cdef object out          # the caller's out
+    cdef str text            # of the error
     cdef int operation
     cdef bint group, has_result, unnamed, built
     cdef object call         # device memory: its DeviceCall, the arrays and their order
 
     @classmethod
     def __class_getitem__(cls, result):
-        """Handle[np.ndarray] in an annotation: of which type the result is."""
+        """Handle[np.ndarray] in an annotation: the type of the result."""
         return GenericAlias(cls, (result,))
 
     def __init__(self):
@@ -56,7 +56,7 @@ cdef class Handle:
         hc_handle_release(self.c)
 
     def __del__(self):
-        # Dropped while in flight: the arrays must live until the library has finished with them.
+        # If it is dropped in flight, the arrays must live until the library has finished with them.
         if self.c is not NULL and not hc_handle_done(self.c):
             self.set.loop.adopt_orphan(self)
         else:
@@ -134,7 +134,7 @@ cdef class Handle:
         return 0
 
     cdef int block_on_device(self, object limit) except -1:
-        """Wait until it has run. It looks after other work, too: NCCL's part may wait for a lost rank."""
+        """Wait until it has run, and make progress meanwhile: NCCL may be waiting for a lost rank."""
         cdef double delay = 0.0
         while not self.call.is_over():
             if limit is not None and time.monotonic() > limit:
@@ -142,21 +142,21 @@ cdef class Handle:
             self.set.loop.progress()
             time.sleep(delay)
             delay = min(delay + 0.00001, 0.001)
-        if self.set.loop.broken():  # an operation that was given up ends, too, without a result
+        if self.set.loop.broken():  # an aborted operation also ends, without a result
             self.set.loop.note_told(HC_BROKEN)
             raise error_of(HC_BROKEN, hc_loop_broken_text(self.set.loop.c).decode(errors="replace"))
         self.call.check_run()
         return 0
 
     cdef int keep_arrays(self) except -1:
-        """The request has ended for the host; its arrays live until it has on the device."""
+        """Call it when the request is done on the host: keeps the arrays until it is done on the device."""
         if self.call is not None:
             self.call.keep()
         return 0
 
     cdef int block(self, object timeout, object limit) except -1:
         cdef double left
-        if hc_handle_done(self.c) and self.set.loop.background:  # else what its turns have left may have to leave
+        if hc_handle_done(self.c) and self.set.loop.background:  # without it, messages may be unsent
             return 0
         if limit is None:
             while not self.set.loop.drive(&self.c, 1, SLICE):
@@ -276,14 +276,14 @@ cdef class Handle:
         return 0
 
     cdef object take_bytes_received(self):
-        """The memory that was made for a message; a second call would find it gone."""
+        """Take the memory that was allocated for a message; call it only once."""
         cdef ResultMemory memory = ResultMemory.__new__(ResultMemory)
         memory.data, memory.nbytes = self.c.op.data, self.c.op.received
         self.c.op.data = NULL
         return ndarray((memory.nbytes,), np.uint8, memory) if memory.data is not NULL else empty(0, np.uint8)
 
     cdef object restored(self, object result):
-        """A result, or a group's, as the types that went in."""
+        """Convert a result, or a group's results, to the inputs' types."""
         if self.restores is None:
             return result
         if not self.group:
@@ -293,7 +293,7 @@ cdef class Handle:
             for array, restore in zip(result, self.restores, strict=True)]
 
     cdef object take_allocated(self):
-        """The result that the data plane has allocated: the input's dtype and row shape are the result's."""
+        """The result that the data plane has allocated, with the input's dtype and row shape."""
         cdef hc_piece *piece = &self.c.pieces[0]
         array = self.inputs[0]
         if type(array) is Buffer:
@@ -311,7 +311,7 @@ cdef class Handle:
         return take_result(piece, np.dtype(np.uint8), (piece.out_rows * piece.row * hc_dtype_size(like.o.dtype),))
 
     cdef str wrong_size(self):
-        """What is wrong with an `out` that is not as large as what has come."""
+        """The error of an `out` whose size differs from the result's."""
         like, target = self.inputs[0], self.result
         row = shape_of(&(<Buffer>like).o)[1:] if type(like) is Buffer else like.shape[1:]
         has = shape_of(&(<Buffer>target).o) if type(target) is Buffer else target.shape
@@ -348,9 +348,9 @@ cdef class Handle:
 
 
 def finish_all(handles):
-    """Block until all of these Handles are finished; what has become of each, its wait() tells.
+    """Block until all of these Handles are finished; then call wait() of each for its outcome.
 
-    One call instead of one per handle: a caller that waits drives, and would wake others whenever it stops. The loops
+    It waits once instead of once per handle: a waiting caller drives, and wakes other threads when it stops. The loops
     of several Worlds take turns, as ranks may list their handles in different orders.
     """
     cdef dict waited = {}

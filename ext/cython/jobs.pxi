@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-# jobs.pxi - the numbers that the process sets and plans of a job use, in whatever languages they are made.
+# jobs.pxi - the numbers of a job's process sets and plans, which programs of any language share.
 
 def newest_generation(Loop loop):
-    """The generation of the newest process set or plan of this rank: numbers come again, generations do not."""
+    """The generation of the newest process set or plan of this rank: numbers are reused, generations are not."""
     return hc_job_used(&loop.job).generation
 
 
 def note_generation(Loop loop, uint32_t generation):
-    """There is a newer process set or plan."""
+    """Record the generation of a new process set or plan."""
     hc_job_note_generation(&loop.job, generation)
 
 
 def free_set_numbers(Loop loop):
-    """Bit n: this rank is in no process set of number n."""
+    """Return the free set numbers; bit n: number n is free on this rank."""
     cdef hc_set_numbers numbers = hc_job_free_sets(&loop.job)
     return sum([<object>numbers.bits[word] << 64 * word for word in range(HC_MAX_SETS // 64)])
 
 
 def take_set_number(Loop loop, int number):
-    """This rank is in a process set of that number."""
+    """Mark a set number as used on this rank."""
     hc_job_take_set_number(&loop.job, number)
 
 
 def give_set_number_back(Loop loop, int number):
-    """It has ended."""
+    """Mark a set number as free on this rank."""
     hc_job_give_set_number_back(&loop.job, number)
 
 
 def plans_between_nodes(Loop loop):
-    """How many plans of this rank have tags between nodes."""
+    """Return the number of this rank's plans with tags between nodes."""
     cdef hc_plans_used used = hc_job_used(&loop.job)
     return hc_plans_between_nodes(&used)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# knobs.pxi - the knobs that C reads: the tables of the structs as Python sees them, and what fills a struct.
+# knobs.pxi - the knobs of C: their tables for Python, and a function that fills in a struct.
 
 cdef extern from *:
     """
@@ -35,7 +35,7 @@ cdef extern from *:
 
 
 cdef object knob_value(const hc__knob *row, double value):
-    """A number of a row in the type of the knob."""
+    """Convert a number of a row to the type of the knob."""
     if row.size == 1:
         return bool(value)
     return value if row.unit == b"s" else int(value)

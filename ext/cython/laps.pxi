@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# laps.pxi - the steps of a program, as its trace shows them.
+# laps.pxi - the steps of a program, from its trace.
 
 @cython.final
 cdef class Laps:

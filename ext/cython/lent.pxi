@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# lent.pxi - a World as libhpccoll.so gets it, for code of C in the same process.
+# lent.pxi - shares a World with libhpccoll.so, for C code in the same process.
 
 cdef extern from "api/api.h":
     """
@@ -20,7 +20,7 @@ cdef extern from "api/api.h":
 
 
 cdef object share_with_c(Set own):
-    """A capsule "hpccoll.world". What it points to is never freed: code of C may ask it after the World has ended."""
+    """Make a capsule "hpccoll.world". Its struct is never freed: C code may read it after the World has ended."""
     cdef hc_python_world *shared = <hc_python_world *>calloc(1, sizeof(hc_python_world))
     if shared is NULL:
         raise errors.OutOfMemoryError("no memory for a request")
@@ -34,7 +34,7 @@ cdef object share_with_c(Set own):
 
 
 cdef int end_sharing(Loop loop, int number) except -1:
-    """The process set of this number has ended; -1: all have."""
+    """Close the capsules of the process set of this number; -1: of all sets."""
     for of, capsule in loop.shared:
         if number < 0 or of == number:
             hc__close(<hc_python_world *>PyCapsule_GetPointer(capsule, "hpccoll.world"))

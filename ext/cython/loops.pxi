@@ -29,7 +29,7 @@ def node_bytes(int local_size):
 
 @cython.final
 cdef class Segment:
-    """Memory that the ranks of a node share."""
+    """Shared memory of the ranks of a node."""
     cdef hc_segment c
 
     def __cinit__(self):
@@ -41,7 +41,7 @@ cdef class Segment:
 
     @staticmethod
     def create(str name, size_t nbytes):
-        """Make and reserve the segment `name`; TransportError says what was lacking."""
+        """Create the segment `name` and reserve its memory; TransportError has the reason of a failure."""
         cdef Segment self = Segment()
         cdef char why[512]
         why[0] = 0
@@ -68,7 +68,7 @@ cdef class Segment:
 
     @staticmethod
     def unlink(str name):
-        """Take the name away; the memory stays with those who mapped it."""
+        """Unlink the name; ranks that have mapped the memory keep it."""
         hc_segment_unlink(name.encode())
 
 
@@ -84,7 +84,7 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
 
 
 cdef int32_t *copy_places(list ranks, Py_ssize_t size) except NULL:
-    """The place in `ranks` of each rank below `size`; -1: it is not in there."""
+    """The index in `ranks` of each rank below `size`; -1: not in `ranks`."""
     cdef int32_t *c = <int32_t *>malloc((size + 1) * sizeof(int32_t))
     cdef Py_ssize_t i
     if c is NULL:
@@ -109,30 +109,30 @@ cdef list ranks_of_node(tuple node_of, int rank):
 
 @cython.final
 cdef class Loop:
-    """The engine of one rank, what drives it, and the parts of its node."""
+    """The engine of a rank, its loop, and the parts of its node."""
     cdef hc_loop *c
-    cdef hc_job job           # what process sets and plans are made of
+    cdef hc_job job           # process sets and plans are made of it
     cdef bytes algorithm      # between nodes; `job` borrows its text
     cdef object segment, net_capsule
     cdef hc_in_flight in_flight
     cdef hc_processes processes
     cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
-    cdef list shared         # (set, capsule) of Worlds that code of C has
+    cdef list shared         # (set, capsule) of Worlds that C code uses
     cdef list started_plans  # plans that were dropped after a start
-    cdef readonly object plans  # those that were not freed
+    cdef readonly object plans  # plans that are not freed
     cdef Py_ssize_t many_orphans
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
     cdef public bint told    # an error of a broken World has reached the program
-    cdef public bint watched  # a timeline is being written: every call is to have its records
+    cdef public bint watched  # a timeline is being written: every call needs records
     cdef readonly tuple node_of
     cdef readonly int rank, size, local_rank, local_size
     cdef bint one_thread
     cdef bint notes_sites
     cdef object settings
     cdef Devices devices
-    cdef set said_device      # how arrays in device memory are moved, as rank 0 has said; None: not to be said
+    cdef set said_device      # texts that rank 0 has printed on device memory; None: print nothing
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  list hosts, object host_of, object pids,
@@ -148,13 +148,13 @@ cdef class Loop:
         :param hosts: the hosts of the World
         :param host_of: index in `hosts` of each rank; None: there is one host
         :param pids: of each rank
-        :param device_number: of the GPU of this rank; -1: that of the first array in device memory
-        :param nccl_files: where packages of Python may have NCCL
-        :param shares_device: several ranks on one GPU are meant
-        :param world: a word that no other World has
-        :param trace_folder: where the trace is written when it must be; "": nowhere
-        :param machine_size: ranks on this machine, which may have several nodes; 0: those of this node
-        :param gpu_aware: whether MPI may have the memory of GPUs ("yes", "no", "auto"), of which devices, why of none
+        :param device_number: of the GPU of this rank; -1: the GPU of the first array in device memory
+        :param nccl_files: files where Python packages may have NCCL
+        :param shares_device: the user intends several ranks on one GPU
+        :param world: a text that is unique to the World
+        :param trace_folder: the folder for the trace; "": do not write it
+        :param machine_size: ranks on this machine, which may have several nodes; 0: as many as on this node
+        :param gpu_aware: whether MPI may get GPU memory ("yes", "no", "auto"), of which devices, the reason for none
         """
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
                                shares_device=shares_device, gpu_aware=gpu_aware)
@@ -235,14 +235,14 @@ cdef class Loop:
         return 0
 
     def close(self):
-        """Free everything. The World has been stopped, or is given up."""
+        """Free everything. The World must be stopped, or abandoned."""
         cdef hc_loop *c = self.c
         if self.closed:
             return
         self.closed = True
         end_sharing(self, -1)
         if self.forked:
-            return  # all of it is the parent's
+            return  # the parent owns all of it
         while self.active:
             time.sleep(0)
         self.c = NULL
@@ -271,7 +271,7 @@ cdef class Loop:
         free(self.job.node_of)
 
     def mark_forked(self):
-        """In the child of a fork: every call fails from here on, and nothing of the parent's is freed."""
+        """Call it in the child of a fork: later calls fail, and the child frees none of the parent's objects."""
         if self.net_capsule is not None and not self.forked:
             Py_INCREF(self.net_capsule)
         self.forked = True
@@ -287,13 +287,13 @@ cdef class Loop:
         return text.decode()
 
     def stores(self):
-        """How this rank writes what others of its node read, and why: "stream (ranks on 2 L3s)"."""
+        """How this rank writes data that other ranks of its node read, and why: "stream (ranks on 2 L3s)"."""
         cdef char text[128]
         hc_loop_describe_stores(self.c, text, sizeof(text))
         return text.decode()
 
     def progress(self):
-        """Move what can be moved, if no other thread does."""
+        """Make progress, unless another thread drives."""
         if self.closed or self.forked:
             return
         self.active += 1
@@ -302,11 +302,11 @@ cdef class Loop:
         self.active -= 1
 
     def broken(self):
-        """The status that the World broke with, 0 while it is sound."""
+        """The status of a broken World, else 0."""
         return hc_loop_broken(self.c) if self.c is not NULL else 0
 
     def failure(self):
-        """What broke the World, as the exception to raise; None while it is sound."""
+        """The exception of a broken World; else None."""
         cdef int status = self.broken()
         if not status:
             return None
@@ -314,19 +314,19 @@ cdef class Loop:
         return error_of(status, text.removeprefix(f"{hc_status_text(HC_BROKEN).decode()}: "))
 
     def lost(self, int size):
-        """The ranks of `size` that were lost, as far as this one knows, and how; {} while the World is sound."""
+        """The lost ranks below `size` that this rank knows, with the reasons; {} while the World is not broken."""
         text = str(self.failure() or "")
         first, _, why = text.partition(" was lost: ")
         found = [rank for rank in range(size if text else 0) if hc_loop_has_lost(self.c, rank)]
         return {rank: why if first.startswith(f"rank {rank} ") else "its connection has ended" for rank in found}
 
     def process_ended(self, str host, int pid):
-        """The launcher says that a process has ended without shutdown(): if it is a rank of this World, it is lost."""
+        """Call it when the launcher reports a process that ended without shutdown(): if it is a rank, it is lost."""
         if self.c is not NULL and not self.forked:
             hc_loop_process_ended(self.c, host.encode(), pid)
 
     def last_report(self):
-        """The newest report of an operation that has waited long, which says who is missing; "" before one."""
+        """The newest report of an operation that has waited long, with the missing ranks; "" before the first."""
         cdef char text[1024]
         text[0] = 0
         if self.c is not NULL:
@@ -334,12 +334,12 @@ cdef class Loop:
         return text.decode("utf-8", "replace")
 
     cdef int note_told(self, int status) except -1:
-        """A handle's error is about to be raised: does the program learn from it that the World is broken?"""
+        """Call it before a handle's error is raised: notes whether the error tells the program of a broken World."""
         self.told = self.told or issubclass(EXCEPTIONS[status], errors.RecoverableError)
         return 0
 
     cdef int nudge(self, bint op) except -1:
-        """Move what a caller asks about, where no thread of ours drives or it only listens."""
+        """Make progress for a caller that tests, if no background thread drives or it is a message."""
         if op or not self.background:
             self.progress()
         return 0
@@ -380,7 +380,7 @@ cdef class Loop:
         return None if self.devices.accelerator is None else self.devices.accelerator.device
 
     def open_device(self):
-        """Open the GPU that a knob has named; UnsupportedError where it cannot be."""
+        """Open the GPU that a knob names; UnsupportedError if that fails."""
         self.accelerator().open()
 
     cdef object accelerator(self):
@@ -391,7 +391,7 @@ cdef class Loop:
         return self.devices.get()
 
     cdef Buffer describe(self, object library, object x):
-        """Describe an array in device memory, on the World's device: the first array's, unless a knob says which."""
+        """Describe an array in device memory. The World's device is the first array's, unless a knob names it."""
         cdef Buffer buffer = Buffer.lent(self.accelerator().view(library, x))
         self.check_device(buffer)
         return buffer
@@ -403,7 +403,7 @@ cdef class Loop:
         return 0
 
     cdef int let_go_of_device(self) except -1:
-        """When no batch runs any more: its results may still be on their way."""
+        """Close the device after the last batch has run; first wait for results that are still being written."""
         cdef Handle one
         for one in self.orphans:
             one.keep_arrays()
@@ -411,7 +411,7 @@ cdef class Loop:
         return 0
 
     def stats(self):
-        """The counters of hc_loop_stats, one flat dict."""
+        """The counters of hc_loop_stats, as a flat dict."""
         cdef hc_loop_stats s
         if self.c is NULL:
             raise errors.ShutDownError("the World has been shut down")
@@ -427,8 +427,8 @@ cdef class Loop:
             hc_loop_trace_write(self.c, text)
 
     def tuning(self):
-        """The World's knobs that may change while it runs, as this rank's log has them: a dict of the knobs, with
-        `changes` (how often) and `at` (when the last time; ns of CLOCK_MONOTONIC)."""
+        """The World's knobs that may change while it runs, from this rank's log: a dict of the knobs, with `changes`
+        (their number) and `at` (the time of the last change; ns of CLOCK_MONOTONIC)."""
         cdef hc_loop_tuning tuning
         if self.c is NULL:
             raise errors.ShutDownError("the World has been shut down")
@@ -439,7 +439,7 @@ cdef class Loop:
     def trace(self, uint64_t first=0, size_t most=1 << 30):
         """Records of the trace from number `first` on, about `most` of them: (next, list of dicts).
 
-        What was overwritten before it could be read is missing: then the list is shorter than next - first.
+        Records that were overwritten before this call are missing; then the list is shorter than next - first.
         """
         cdef hc_trace_record records[64]
         cdef size_t n, i
@@ -462,10 +462,10 @@ cdef bint has_stacks = False
 
 
 cdef int trace_stacks() except -1:
-    """Once per process, where SIGUSR2 writes the trace: Python's handler adds the stack of the thread it interrupts.
+    """Let SIGUSR2 add the stack of the interrupted thread to the trace, by Python's handler; once per process.
 
-    Not those of all threads: the others run meanwhile, and to read a frame that one of them has just left is a
-    segmentation fault. Not chained: chained handlers nest when signals come fast, until the signal stack overflows.
+    It omits the other threads: they run meanwhile, and reading a frame that a thread has just left is a segmentation
+    fault. The handlers are not chained: chained handlers nest at fast signals, until the signal stack overflows.
     """
     global has_stacks
     if has_stacks:

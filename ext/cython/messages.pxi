@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # messages.pxi - messages whose caller waits for several of them at once.
 #
-# A caller that waits drives, and would wake others whenever it stops: so it waits once, for all.
+# A waiting caller drives, and wakes other threads when it stops, so it waits once for all messages.
 
 
 cdef hc_operand no_array(const char *type_name) noexcept:
-    """What a message has that brings no memory."""
+    """The operand of a message without memory."""
     cdef hc_operand o
     o.data, o.nbytes, o.memory = NULL, 0, HC_MEMORY_HOST
     o.dtype, o.type = HC_UINT8, type_name
@@ -18,7 +18,7 @@ cdef uint32_t context_of(bint library, uint32_t follows) noexcept:
 
 
 cdef object read_receiver(Loop loop, object x, hc_operand *o, list copies):
-    """read_target() of a message."""
+    """read_target() for a message."""
     target = read_target(loop, x, o, copies, "x")
     drop_type(x, o)
     if type(target) is Buffer and o.memory:
@@ -27,7 +27,7 @@ cdef object read_receiver(Loop loop, object x, hc_operand *o, list copies):
 
 
 cdef int check_message(Set own, bint receives, str argument, const hc_operand *o, bint waits) except -1:
-    """Raise InvalidArgumentError if a request in flight has the memory of a message."""
+    """Raise InvalidArgumentError if a request in flight uses the memory of a message."""
     cdef hc_in_flight *f = &own.loop.in_flight
     cdef const hc_handle *other
     if waits and own.loop.c is not NULL and not hc_loop_pending(own.loop.c):
@@ -39,7 +39,7 @@ cdef int check_message(Set own, bint receives, str argument, const hc_operand *o
 
 
 cdef int check_apart(const hc_operand *i, const hc_operand *o, object dest, object source) except -1:
-    """Raise InvalidArgumentError if a message would come in over the one that goes out."""
+    """Raise InvalidArgumentError if the received message would overwrite the sent message."""
     if i.memory == o.memory and overlap(i, o) and dest != HC_NO_PEER and source != HC_NO_PEER:
         raise errors.InvalidArgumentError(
             "x and out of sendrecv share memory: what comes in would change what goes out; nothing was sent")
@@ -55,7 +55,7 @@ cdef int wait_for(Loop loop, hc_handle **handles, size_t n) except -1:
 cdef int move_now(Set own, hc_handle **messages, tuple arrays) except -1:
     """Submit messages in host memory whose caller waits, and wait. Afterwards the caller releases them.
 
-    They need no Handle, unless the wait ends early or one of them fails: it keeps the arrays, and raises the error.
+    They need a Handle only if the wait ends early or a message fails: it keeps the arrays, and raises the error.
     """
     cdef size_t at, n = len(arrays)
     cdef bint failed = False
@@ -79,7 +79,7 @@ cdef list hold(Set own, hc_handle **messages, tuple arrays):
 
 
 cdef tuple received(Set own, hc_handle *h):
-    """The rank that has sent a message, its tag and its bytes."""
+    """The sender of a message, its tag and its bytes."""
     found = own.rank_in(h.op.peer), (-1 if h.op.peer < 0 and h.op.flags & HC_P2P_ANY_TAG else h.op.tag), h.op.received
     hc_handle_release(h)
     return found
@@ -91,7 +91,7 @@ cdef tuple received_by(Handle handle):
 
 
 cdef bint is_direct(Set own, object x, hc_operand *o, bint writable) except -1:
-    """A message of this array needs nothing but memory of the host."""
+    """Whether a message of this array uses only host memory."""
     return not own.loop.notes_sites and read_plain(x, o, writable) and not o.memory
 
 
@@ -125,7 +125,7 @@ cdef tuple receive_now(Set own, object x, object source, object tag):
 
 cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, object out, object source,
                             object recvtag):
-    """Set.sendrecv(). The receive is posted first: then a message that comes early needs no copy."""
+    """Set.sendrecv(). It posts the receive first, so that an early message needs no copy."""
     cdef hc_operand i, o
     cdef list copies = []
     cdef hc_handle *both[2]

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ndarray.h - what NumPy keeps of an array, read in place.
+ * ndarray.h - reads the fields of a NumPy array in place.
  *
  * The buffer protocol costs 600 instructions per array, half of a small call. The beginning of these two structs is
  * part of the ABI of NumPy (PyArrayObject_fields and the descriptor) and is the same in NumPy 1 and 2.
- * NumPy's headers would tie the build to a NumPy. operands.pxi compares with the buffer protocol when it is imported,
- * and does without this where they differ.
+ * NumPy's headers would tie the build to one version. At import operands.pxi compares this with the buffer protocol,
+ * and uses only the latter if they differ.
  */
 #ifndef HC_NDARRAY_H
 #define HC_NDARRAY_H
@@ -43,7 +43,7 @@ static const signed char hc__ndarray_dtypes[24] = {
     [16] = -1,         [17] = -1,      [18] = -1,           [19] = -1,
     [20] = -1,         [21] = -1,      [22] = -1,           [23] = HC_FLOAT16};
 
-/* The dtype's code; -1: it has none, or the array must be read in another way. */
+/* The dtype's code; -1: no code, or only the buffer protocol can read the array. */
 static inline int hc__ndarray_dtype(const hc__ndarray *x, int writable) {
     unsigned wanted = HC__NDARRAY_CONTIGUOUS | HC__NDARRAY_ALIGNED | (writable ? HC__NDARRAY_WRITEABLE : 0);
     unsigned flags = (unsigned)x->flags;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A net in a capsule "hpccoll.net": how every extension that makes or takes one does it."""
+"""Nets in capsules "hpccoll.net", for every extension that makes or uses a net."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from libc.stdint cimport int32_t, uint8_t, uint64_t
@@ -28,7 +28,7 @@ cdef inline void destroy_box(object capsule) noexcept:
 
 
 cdef inline object net_capsule(hc_net *net):
-    """A capsule that owns the net, which is freed where there is no memory for one."""
+    """Make a capsule that owns the net; without memory for the capsule, free the net."""
     cdef hc_net_box *box = <hc_net_box *>malloc(sizeof(hc_net_box))
     if box == NULL:
         net.ops.free(net)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# notice.pxi - words about a call that does not return and holds Python's lock.
+# notice.pxi - prints a text if a call does not return, also if it holds the GIL.
 
 cdef class Notice:
-    """With it around a block: `text` on stderr if the block lasts longer than `seconds`, Python's lock held or not.
+    """A context manager: writes `text` to stderr if the block lasts longer than `seconds`, even if it holds the GIL.
 
-    If it lasts longer than `limit`, a final line is written and the process ends with status 1.
+    If it lasts longer than `limit`, it writes a final line, and the process ends with status 1.
     """
 
     cdef hc_notice *c
@@ -29,7 +29,7 @@ cdef class Notice:
 
 
 def say_later(double seconds, str text):
-    """`text` on stderr if the process still lives after so many seconds."""
+    """Write `text` to stderr if the process is still alive after `seconds`."""
     hc_notice_new(<uint64_t>(seconds * 1e9), text.encode(), 0, b"")
 
 
@@ -48,5 +48,5 @@ cdef extern from *:
 
 
 def fail_at_exit():
-    """Let the process end with status 1, whatever the interpreter ends with: functions of atexit cannot say so."""
+    """Let the process end with status 1, whatever the interpreter's status is; functions of atexit cannot set it."""
     fail_at_end()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# operands.pxi - arrays to addresses.
+# operands.pxi - reads addresses, dtypes and shapes of arrays.
 #
-# A plain contiguous NumPy array is read through its buffer right here (0.1 us), a Buffer is read as it is. Anything
-# else takes the way over hpccoll.arrays or, in device memory, hpccoll.device_arrays, which know the other protocols.
-# Only the address is kept; the array object is held by the handle, and NumPy does not resize what others hold.
+# A plain contiguous NumPy array is read here (0.1 us), and so is a Buffer. hpccoll.arrays and, for device memory,
+# hpccoll.device_arrays convert all other objects, by their protocols.
+# Only the address is kept. The handle holds the array object, and NumPy does not resize an array with references.
 
 cdef object ndarray = np.ndarray
 cdef object empty_like = np.empty_like
@@ -16,12 +16,12 @@ cdef char NOWHERE[64]  # an address for arrays without elements: NULL would mean
 cdef class Buffer:
     """Contiguous memory of a framework: an operand that needs no conversion, for adapters (hpccoll.torch).
 
-    An allgather or alltoall of one in host memory gives bytes (1-d uint8) unless `out` is another.
+    An allgather or alltoall of a Buffer in host memory returns bytes (1-d uint8) unless `out` is another Buffer.
     """
     cdef hc_operand o
     cdef readonly object owner
     cdef readonly object library    # device memory: its device_arrays.Library
-    cdef readonly object stream     # device memory: behind whose work it may be used; None: at once
+    cdef readonly object stream     # device memory: its work comes first; None: usable at once
     cdef readonly int device
     cdef bint read_only
 
@@ -55,13 +55,13 @@ cdef class Buffer:
         return other
 
     def of(self, str type_name):
-        """Let ranks compare this text, too, as it says what the dtype and the shape do not. Returns the Buffer."""
+        """Set a text that ranks compare in addition to dtype and shape. Returns the Buffer."""
         self.o.type = type_of(type_name)
         return self
 
     @staticmethod
     def lent(lent, shape=None):
-        """Device memory, as a device_arrays.Lent describes it; `shape`: what it is taken for."""
+        """Make a Buffer of a device_arrays.Lent; `shape`: replaces its shape."""
         cdef Buffer self = Buffer(lent.address, lent.dtype, lent.shape if shape is None else shape, lent.array)
         self.o.memory = HC_MEMORY_CUDA
         self.library, self.stream, self.device = lent.library, lent.stream, lent.device
@@ -70,7 +70,7 @@ cdef class Buffer:
 
 
 cdef inline int dtype_of(const char *form) noexcept:
-    """PEP 3118 format of a NumPy array to a dtype code; -1: none."""
+    """PEP 3118 format of a NumPy array to a dtype code; -1: no code."""
     cdef char c = form[0]
     if c == b'Z':
         if form[1] == b'f' and form[2] == 0:
@@ -109,7 +109,7 @@ cdef bint reads_ndarrays = False
 
 
 cdef inline int read_ndarray(const hc__ndarray *x, hc_operand *o, bint writable) noexcept:
-    """read_plain() of an array of NumPy, without the buffer protocol."""
+    """read_plain() of a NumPy array, without the buffer protocol."""
     cdef int d, dtype = hc__ndarray_dtype(x, writable)
     cdef int64_t count = 1
     if dtype < 0:
@@ -153,7 +153,7 @@ cdef inline int read_plain(object x, hc_operand *o, bint writable) except -1:
 
 
 cdef bint check_ndarrays() except -1:
-    """Whether read_ndarray() says what the buffer protocol says."""
+    """Whether read_ndarray() and the buffer protocol agree."""
     cdef hc_operand a, b
     cdef int d, reads
     whole = np.zeros((2, 3))
@@ -172,7 +172,7 @@ cdef bint check_ndarrays() except -1:
 
 
 cdef int read_slowly(object x, hc_operand *o, bint writable) except -1:
-    """Describe a contiguous array of any dtype. One without a code is bytes: its elements are a dimension more."""
+    """Describe a contiguous array of any dtype. Elements without a code become bytes in one more dimension."""
     cdef hc_operand flat
     cdef bint has_code = arrays.has_code(x.dtype)
     o.dtype = arrays.dtype_code(x.dtype) if has_code else HC_UINT8
@@ -190,11 +190,11 @@ cdef int read_slowly(object x, hc_operand *o, bint writable) except -1:
     return 0
 
 
-cdef dict type_texts = {}  # for as long as the process lives: requests point into it
+cdef dict type_texts = {}  # never freed: requests point into it
 
 
 cdef const char *type_of(object what) except NULL:
-    """What elements of this dtype, or of one that a text describes, are, in words that ranks compare."""
+    """The text of a dtype, or the bytes of a text, which ranks compare."""
     cdef bytes text = type_texts.get(what)
     if text is None:
         text = type_texts[what] = arrays.type_name(what, HC_MAX_TYPE)
@@ -214,12 +214,12 @@ cdef int make_bytes(hc_operand *o, Py_ssize_t itemsize) except -1:
 
 
 cdef inline object result_of(object array):
-    """What the caller gets of an array that was read or made here."""
+    """The caller's object of an array that was read or made here."""
     return (<Buffer>array).owner if type(array) is Buffer else array
 
 
 cdef Buffer read_device(Loop loop, object x, hc_operand *o):
-    """Describe an array in device memory; None: it lies elsewhere."""
+    """Describe an array in device memory; None: it is not in device memory."""
     library = None if library_of is None else library_of(x)
     if library is None:
         return None
@@ -229,7 +229,7 @@ cdef Buffer read_device(Loop loop, object x, hc_operand *o):
 
 
 cdef inline object read_input(Loop loop, object x, hc_operand *o, list restores):
-    """Describe an input; return the array to hold. What turns its result into its type goes to `restores`."""
+    """Describe an input; return the array to hold. Adds a function to `restores` that converts a result to its type."""
     if read_plain(x, o, False):
         restores.append(None)
         if o.memory:
@@ -251,14 +251,14 @@ cdef inline object read_input(Loop loop, object x, hc_operand *o, list restores)
 
 
 cdef object no_memory(Loop loop, str what, object nbytes):
-    """The error of an allocation that failed before anything was sent."""
+    """The error of an allocation that has failed before anything was sent."""
     return errors.OutOfMemoryError(
         f"no memory on rank {loop.rank} (host {platform.node()}, pid {os.getpid()}) for {what} of {nbytes} bytes; "
         "nothing was sent, and the World goes on")
 
 
 cdef inline object read_message(Loop loop, object x, hc_operand *o):
-    """read_input() of what has no result: nothing is restored."""
+    """read_input() for a message, which has no result to convert."""
     if read_plain(x, o, False) and not o.memory:
         return x
     try:
@@ -270,7 +270,7 @@ cdef inline object read_message(Loop loop, object x, hc_operand *o):
 
 
 cdef int drop_type(object x, hc_operand *o) except -1:
-    """Bytes that say nothing of a dtype (bytes, bytearray, mmap) meet messages of every type."""
+    """Let objects without a dtype (bytes, bytearray, mmap) match messages of every type."""
     if o.dtype == HC_UINT8 and o.type is NULL and type(x) is not Buffer and not hasattr(x, "dtype"):
         o.type = b""
     return 0
@@ -287,7 +287,7 @@ cdef inline int same_shape(const hc_operand *a, const hc_operand *b) noexcept:
 
 
 cdef object new_output(Loop loop, object like, const hc_operand *shape, hc_operand *o):
-    """A fresh array of the dtype of `like` and the shape in `shape`; described in `o`."""
+    """Make an array with the dtype of `like` and the shape in `shape`; describe it in `o`."""
     if type(like) is Buffer:
         return new_on_device(loop, <Buffer>like, shape if shape != NULL else &(<Buffer>like).o, o)
     if shape == NULL:
@@ -300,7 +300,7 @@ cdef object new_output(Loop loop, object like, const hc_operand *shape, hc_opera
 
 
 cdef object new_on_device(Loop loop, Buffer like, const hc_operand *shape, hc_operand *o):
-    """A fresh array of the library of `like`, or a DeviceArray."""
+    """Make an array of the library of `like`, or a DeviceArray."""
     if like.library is None:
         raise errors.InvalidArgumentError("a Buffer needs an out")
     cdef Buffer buffer
@@ -320,8 +320,7 @@ cdef object new_on_device(Loop loop, Buffer like, const hc_operand *shape, hc_op
 
 
 cdef object read_target(Loop loop, object out, hc_operand *o, list copies, str argument="out"):
-    """Describe what will be written. If it is strided, a contiguous stand-in is used and (out, stand-in) goes to
-    `copies`."""
+    """Describe an output. If it is strided, describe a contiguous stand-in and add (out, stand-in) to `copies`."""
     if read_plain(out, o, True):
         return out
     if type(out) is not ndarray:
@@ -341,7 +340,7 @@ cdef object read_target(Loop loop, object out, hc_operand *o, list copies, str a
 
 
 cdef tuple extent_of(object array):
-    """The first byte of an array in host memory, and the one behind its last; of others (0, 0)."""
+    """The first address of an array in host memory, and the address after its last byte; else (0, 0)."""
     if type(array) is not ndarray:
         return 0, 0
     begin = end = array.__array_interface__["data"][0]
@@ -354,7 +353,7 @@ cdef tuple extent_of(object array):
 
 
 cdef object read_stand_in(Loop loop, object target, hc_operand *o, list copies, str argument="out"):
-    """Describe a contiguous array that is copied into `target` at the end."""
+    """Make and describe a contiguous stand-in, which is copied into `target` at the end."""
     try:
         stand_in = empty(target.shape, target.dtype)
     except MemoryError:
@@ -402,7 +401,7 @@ cdef tuple shape_of(const hc_operand *o):
 
 @cython.final
 cdef class ResultMemory:
-    """Memory that the data plane allocated for a result; freed with the last array over it."""
+    """Memory that the data plane has allocated for a result; freed with the last array that uses it."""
     cdef void *data
     cdef Py_ssize_t nbytes
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# plan_agreement.pxi - the ranks agree on a plan (world/plan_agreement.h), by exchanges of their process set.
+# plan_agreement.pxi - the agreement of the ranks on a plan (world/plan_agreement.h), by exchanges of their set.
 
 @cython.final
 cdef class Exchange:
-    """How C gives all ranks of a process set each other's bytes."""
+    """The allgather of bytes that C calls for an agreement."""
     cdef Set set
-    cdef object error  # what the last exchange raised; None: nothing
+    cdef object error  # exception of the last exchange, or None
 
     cdef hc_exchange c(self):
         cdef hc_exchange exchange
@@ -20,7 +20,7 @@ cdef Exchange exchange_of(Set own):
 
 
 cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nbytes, void *everything) noexcept:
-    """As hc_exchange wants it. Its caller holds the GIL."""
+    """The callback of hc_exchange. Its caller holds the GIL."""
     cdef Exchange exchange = <Exchange>of
     cdef hc_operand received
     try:
@@ -36,7 +36,7 @@ cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nb
 
 
 def refuse_plan(Set own, str operation, str why):
-    """Tell the other ranks that this one has refused its call; they have an error, which says why."""
+    """Tell the other ranks that this rank has refused its call; they get an error with the reason."""
     cdef Exchange exchange = exchange_of(own)
     cdef hc_exchange c = exchange.c()
     cdef bytes text = why.encode("utf-8", "replace")
@@ -44,7 +44,7 @@ def refuse_plan(Set own, str operation, str why):
 
 
 cdef int agree_on_plan(Plan plan, Plan whole) except -1:
-    """Find the plan's terms with all ranks. The same error on all of them, or none."""
+    """Agree on the plan's terms with all ranks, which all get the same error, if any."""
     cdef Exchange exchange = exchange_of(plan.set)
     cdef hc_exchange c = exchange.c()
     cdef hc_arguments barrier = hc_arguments_of(CODES["barrier"])

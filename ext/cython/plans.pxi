@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# plans.pxi - persistent operations: agreed once, started again and again.
+# plans.pxi - persistent operations: one agreement, many starts.
 
 cdef object lasting(Loop loop, object x, list fills, list restores):
-    """The contiguous array that every start reads. If `x` is strided it is a stand-in, and (stand-in, x) goes to
-    `fills`: each start copies. What turns a result into the type of `x`, or None, goes to `restores`."""
+    """The contiguous array that every start reads. If `x` is strided, it is a stand-in, and each start copies the
+    (stand-in, x) in `fills`. Adds a function to `restores` that converts a result to the type of `x`, or None."""
     restore = None
     if type(x) is Buffer or x is None:
         restores.append(None)
@@ -28,26 +28,26 @@ cdef object lasting(Loop loop, object x, list fills, list restores):
 
 
 cdef class Plan:
-    """A persistent operation: all ranks have agreed on it, and each of them starts it as often as it likes.
+    """A persistent operation: all ranks have agreed on it once, and start it many times.
 
     `start()` begins, `wait()` ends; `plan()` does both. Between them the arrays belong to the library. A start sends no
     control message, and nothing is compared: the ranks must make the same number of starts of a plan, in any order with
-    other plans and operations. One thread at a time uses a plan. `free()`, or the end of a ``with`` block, gives its
-    memory back.
+    other plans and operations. Only one thread at a time may use a plan. `free()`, or the end of a ``with`` block,
+    frees its memory.
     """
     cdef object __weakref__
     cdef hc_plan *c
     cdef hc_handle *h
     cdef Set set
     cdef Call call           # the arguments, until it is built
-    cdef hc_operand two[2]      # theirs
+    cdef hc_operand two[2]   # the operands of `call`
     cdef object x, out, options, held, result
-    cdef list restores       # what turns results into the types of x, or None
-    cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: there are none
-    cdef public str name     # in reports and errors
+    cdef list restores       # functions that convert results to the types of x, or None
+    cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: empty
+    cdef public str name     # for reports and errors
     cdef str kind            # likewise: the operation
-    cdef int number          # of its tags between nodes; -1: it has none
-    cdef hc_plan_terms terms # what the ranks have agreed on, until it is built
+    cdef int number          # of its tags between nodes; -1: no tags
+    cdef hc_plan_terms terms # the terms of the agreement, until it is built
     cdef bint is_barrier, receives
     cdef readonly bint active
     """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""
@@ -60,7 +60,7 @@ cdef class Plan:
         if self.c is NULL and self.h is not NULL:
             hc_handle_release(self.h)
 
-    # ---- made ------------------------------------------------------------------------------------
+    # ---- init ------------------------------------------------------------------------------------
 
     cdef int read(self, object out) except -1:
         """Read and check the arguments, with this `out`."""
@@ -77,16 +77,16 @@ cdef class Plan:
         return [DTYPES[self.call.given.operands[2 * at].dtype] for at in range(<Py_ssize_t>self.call.given.n)]
 
     def agree(self, Plan whole):
-        """Agree on the plan with all ranks of its process set. The same error on all of them, or none.
+        """Agree on the plan with all ranks of its process set, which all get the same error, if any.
 
-        :param whole: the plan of the group that this one is a part of, else the plan itself
+        :param whole: the plan of the group that has this plan, else the plan itself
         """
         agree_on_plan(self, whole)
         hc_job_note_generation(&self.set.loop.job, self.terms.generation)
         self.name = f"plan {self.terms.generation}"
 
     cdef int find_result(self) except -1:
-        """Find what wait() returns: in `out`, or in a new array of as many rows as the ranks have agreed on."""
+        """Set the result of wait(): `out`, or a new array with the agreed number of rows."""
         cdef Call call = self.call
         cdef int me = self.set.rank
         cdef const hc_plan_agreed *agreed = &self.terms.agreed
@@ -120,13 +120,13 @@ cdef class Plan:
         self.terms.memory = NULL
 
     cdef object restored(self, object result):
-        """A new result, or those of a group, as the types that went in."""
+        """Make a new result, or a group's results, of the inputs' types."""
         if not self.call.given.is_group:
             return result if self.restores[0] is None else self.restores[0](result)
         return [r if restore is None else restore(r) for r, restore in zip(result, self.restores, strict=True)]
 
     def segment_bytes(self):
-        """Bytes of the plan's shared memory on this node; 0: it needs none."""
+        """Bytes of the plan's shared memory on this node; 0: no shared memory."""
         return hc_plan_segment_bytes(&self.terms.agreed)
 
     def build(self, Segment segment):
@@ -147,10 +147,10 @@ cdef class Plan:
         hc_job_take_plan_number(&self.set.loop.job, self.number)
         self.set.loop.plans.add(self)
 
-    # ---- used ------------------------------------------------------------------------------------
+    # ---- start, wait, free -----------------------------------------------------------------------
 
     def start(self):
-        """Begin the operation on the values that its arrays have now.
+        """Start the operation on the present values of its arrays.
 
         :raises InvalidArgumentError: the last start is not over, or the plan was freed
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
@@ -158,7 +158,7 @@ cdef class Plan:
         self.begin(False)
 
     def wait(self, timeout=None):
-        """Block until the start is over and return the result; where nothing was started, return at once.
+        """Block until the start is done and return the result; if nothing was started, return at once.
 
         :param timeout: seconds; None: no limit
         :returns: what the blocking form of the operation returns; the same array after every start
@@ -181,7 +181,7 @@ cdef class Plan:
         return self.outcome()
 
     def test(self):
-        """Say whether the start is over, or nothing was started. Never blocks. After True `wait()` returns at once.
+        """Say whether the start is done, or nothing was started. Never blocks. After True `wait()` returns at once.
 
         :returns: True or False
         """
@@ -191,7 +191,7 @@ cdef class Plan:
         return bool(hc_plan_test(self.c))
 
     def free(self):
-        """Give back what the plan holds. A second call does nothing. Each rank calls it for itself.
+        """Free the plan's memory. A second call does nothing. It needs no other rank.
 
         :raises InvalidArgumentError: the last start is not over
         """
@@ -238,7 +238,7 @@ cdef class Plan:
         return 0
 
     cdef int begin_unready(self, bint waits) except -1:
-        """Say why it cannot be started; a group, which is no plan itself, starts its plans."""
+        """Raise the reason why it cannot be started, unless it is a group, which starts its plans."""
         if self.set.closed or self.set.loop.closed or self.set.loop.forked:
             self.set.refuse()
         if self.c is NULL:
@@ -369,7 +369,7 @@ def pair_bytes(size_t nbytes):
 
 
 def start_all(plans, bint waits=False):
-    """Start these plans, in their order. `waits`: the caller goes on to wait for them, so no other thread is woken."""
+    """Start these plans, in their order. `waits`: the caller waits for them next, so this wakes no other thread."""
     for plan in plans:
         (<Plan?>plan).begin(waits)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# processes.pxi - where the processes of a World's ranks are, for texts.
+# processes.pxi - hosts and pids of a World's ranks, for texts.
 
 
 cdef char *copy_processes(list hosts, object host_of, object pids, hc_processes *out) except NULL:
-    """Fill `out`. All that it points to is in the memory returned, to be freed.
+    """Fill in `out`. It points into the returned memory, which the caller frees.
 
     `host_of` is the index in `hosts` of each rank, None where there is one host; `pids` has each rank's.
     """

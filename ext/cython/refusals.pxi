@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-# refusals.pxi - calls that this rank refuses: the other ranks hear of them, and its next call is matched with theirs.
+# refusals.pxi - tells the other ranks of calls that this rank refuses, so that its next call matches their next call.
 
 
 def failures():
-    """Count the errors of this thread that the other ranks have, too, or hear of. An error that a call raises and that
-    does not change the number is this rank's alone."""
+    """Count the errors of this thread that the other ranks also get, or learn of. If a call raises an error and the
+    number stays the same, only this rank has the error."""
     return failures_known
 
 
 def hold_order(Set own):
-    """Begin calls that the other ranks have in flight together: those without a name have numbers that follow each
-    other, also where this rank refuses some. release_order() follows."""
+    """Begin calls that the other ranks have in flight together: unnamed calls get consecutive numbers, even if this
+    rank refuses some of them. Call release_order() afterwards."""
     own.next_name()
     own.unnamed_open += 1
 
 
 def release_order(Set own):
-    """End what hold_order() has begun; what is in flight still is waited for later."""
+    """End the numbering of hold_order(); the caller may wait later for calls in flight."""
     own.unnamed_waited()
 
 
 cdef int announce_refusal(Set own, str operation, object name, object error) except -1:
-    """Tell the others. A call without a name uses up its place in the order of the calls."""
+    """Tell the other ranks. An unnamed call uses up its number in the order of the calls."""
     cdef hc_request refused
     if own.closed or own.loop.closed or own.loop.forked:
         return 0

@@ -2,7 +2,7 @@
 # sets.pxi - a process set: arguments in, requests out.
 
 cdef str UNNAMED = "unnamed call "
-cdef tuple FIRST_NAMES = tuple([f"{UNNAMED}{n}" for n in range(64)])  # a loop of blocking calls makes no strings
+cdef tuple FIRST_NAMES = tuple([f"{UNNAMED}{n}" for n in range(64)])  # so a loop of blocking calls makes no strings
 
 
 cdef bytes exception_in_flight():
@@ -16,7 +16,7 @@ cdef bytes exception_in_flight():
 
 @cython.final
 cdef class Set:
-    """A process set as its member sees it; each World has one."""
+    """A process set on a member; each World has a process set."""
     cdef readonly Loop loop
     cdef readonly int number, generation, rank, size
     cdef hc_place place
@@ -26,14 +26,14 @@ cdef class Set:
     cdef readonly bint closed
     cdef unsigned long unnamed_thread
     cdef int unnamed_open, unnamed_next
-    cdef hc_shortcut *shortcut  # of the node, where that is the whole set; else NULL
-    cdef bint shortens          # calls without a name try to
-    cdef bint in_shortcut     # a thread looks into the set's memory
-    cdef bint has_refused     # a call without a name, and the ranks have agreed on none since
-    cdef uint64_t waited     # largest position in the log of what the program has waited for
+    cdef hc_shortcut *shortcut  # of the node, if it has the whole set; else NULL
+    cdef bint shortens          # unnamed calls try the shortcut
+    cdef bint in_shortcut     # a thread reads the set's memory
+    cdef bint has_refused     # an unnamed call was refused, and none was agreed since
+    cdef uint64_t waited     # largest position in the log of calls that the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
-        """Make the set on this rank, after its other members were told its number.
+        """Make the set on this rank, after its members have agreed on its number.
 
         :param generation: higher than that of any set of this number that a member was in
         :param members: World rank of each set rank
@@ -73,7 +73,7 @@ cdef class Set:
         free(self.ranks)
 
     cdef int run(self, hc_handle *h) except? -1000:
-        """A command to the loop itself, which no other rank delays."""
+        """Run a command of the loop, which needs no other rank."""
         hc_loop_submit(self.loop.c, h, 1)
         while not self.loop.drive(&h, 1, SLICE):
             pass
@@ -99,13 +99,13 @@ cdef class Set:
         return done
 
     def capsule(self):
-        """Give the set as libhpccoll.so takes it: see hpccoll.capsule."""
+        """Return a capsule of the set for libhpccoll.so: see hpccoll.capsule."""
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         return share_with_c(self)
 
     def remove(self):
-        """Forget the set, after stop(); its number is free again."""
+        """Remove the set, after stop(), and free its number."""
         cdef hc_handle *h = hc_handle_new(HC_EV_REMOVE_SET, self.number, 0, 0, NULL, 0, 0)
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a request")
@@ -119,8 +119,8 @@ cdef class Set:
     def open_gate(self, bint is_world=False):
         """Let compiled programs find the set; a second call changes nothing.
 
-        :param is_world: it is that of init()'s World, which has one number for all time
-        :returns: the number by which they find it, see gate/gate.h
+        :param is_world: it is the set of init()'s World, whose number is constant
+        :returns: its number for them, see gate/gate.h
         """
         cdef hc_gate_place place
         cdef uint64_t number = 0
@@ -134,37 +134,37 @@ cdef class Set:
 
     cdef void close_gate(self):
         cdef hc_loop *c = self.loop.c
-        cdef int64_t number = self.number if self.number else -1  # the World's end is that of its sets
+        cdef int64_t number = self.number if self.number else -1  # the World's end closes all its sets
         with nogil:
             hc_gate_close(c, number)
 
     # ---- preemption, knobs -----------------------------------------------------------------------
 
     def preempt(self):
-        """Ask all members to stop after the same step; once is enough, by any of them. Never blocks."""
+        """Ask all members to stop after the same step; one call on any member is enough. Never blocks."""
         ask_to_stop(self)
 
     def preempted(self):
-        """Whether a member has asked, as far as the operations tell that this program has waited for: the same answer
-        on all members that have waited for the same operations."""
+        """Whether a member has asked before an operation that this program has waited for: the same answer on all
+        members that have waited for the same operations."""
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         cdef uint64_t position = hc_loop_preempted(self.loop.c, self.number)
         return position != 0 and position <= self.waited
 
     def tune(self, uint64_t fusion_threshold, uint64_t raise_bytes, double raise_window):
-        """Change these knobs on all members after the same entry of the log, one that commits a request. The first
-        rank of the set calls it. Never blocks."""
+        """Change these knobs on all members after the same entry of the log that commits a request. Call it on the
+        first rank of the set. Never blocks."""
         change_knobs(self, fusion_threshold, raise_bytes, raise_window)
 
     cdef void note_waited(self, const hc_handle *h) noexcept:
-        """Positions of what was agreed count; what was refused here alone has none."""
+        """Record the position of an agreed request; a request that only this rank refused has no position."""
         agreed = h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED
         if agreed and h.position > self.waited:
             self.waited = h.position
 
     cdef void note_agreed(self, const hc_handle *h) noexcept:
-        """All ranks have agreed on a call without a name, or joined: with it they number shortcuts."""
+        """Call it after all ranks have agreed on an unnamed call, or joined: its position numbers the shortcuts."""
         if self.shortcut is not NULL and h.position and \
                 (h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED):
             self.has_refused = False
@@ -201,7 +201,7 @@ cdef class Set:
         raise errors.ShutDownError("the World has been shut down")
 
     cdef str next_name(self):
-        """Unnamed calls match by their order: the name follows from the program's order alone."""
+        """Name the next unnamed call by its number: unnamed calls match by their order in the program."""
         cdef unsigned long me = PyThread_get_thread_ident()
         if self.unnamed_open and self.unnamed_thread != me:
             raise errors.InvalidArgumentError(
@@ -218,7 +218,7 @@ cdef class Set:
         return 0
 
     cdef str refused_name(self):
-        """Name a call without a name that is refused, and counts as waited for; None: its place is not known."""
+        """Name an unnamed call that is refused, and count it as waited for; None: its number is unknown."""
         if self.unnamed_open and self.unnamed_thread != PyThread_get_thread_ident():
             return None
         name = self.next_name()
@@ -227,7 +227,7 @@ cdef class Set:
         return name
 
     cdef Handle hold(self, hc_handle *h, object inputs):
-        """`inputs`: the arrays that must live until it is done."""
+        """Make the Handle of a request. `inputs`: the arrays that must live until it is done."""
         cdef Handle handle = Handle.__new__(Handle)
         if h.request.memory == HC_MEMORY_CUDA:
             self.order_on_device(h, handle, inputs)
@@ -242,14 +242,14 @@ cdef class Set:
         if unnamed:
             self.unnamed_open += 1
             self.unnamed_next += 1
-        if self.loop.notes_sites:  # the trace says which lines of the program asked for it
+        if self.loop.notes_sites:  # for the trace: the line of the program that makes the call
             h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
         if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
             hc_loop_submit(self.loop.c, h, waits)
         return handle
 
     cdef int order_on_device(self, hc_handle *h, Handle handle, object inputs) except -1:
-        """Put the request in order with the streams that its arrays come from."""
+        """Order the request after the work in the streams of its arrays."""
         try:
             handle.call = self.loop.devices.get().call([buffer for buffer in inputs if buffer is not None])
         except BaseException:
@@ -259,11 +259,11 @@ cdef class Set:
         return 0
 
     cdef int say_device(self) except -1:
-        """Rank 0 says how arrays in device memory are moved, and again when that changes. No choice is silent."""
+        """Print on rank 0 how arrays in device memory are moved, and again after a change."""
         if self.loop.said_device is None or self.closed or self.loop.closed:
             return 0
         facts = self.loop.devices.get().facts(self.number)
-        if facts and facts not in self.loop.said_device:  # messages alone need no choice
+        if facts and facts not in self.loop.said_device:  # messages need no choice
             self.loop.said_device.add(facts)
             print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
         return 0
@@ -275,9 +275,9 @@ cdef class Set:
         """Begin an operation with the arguments of its method in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
-        :param waits: the caller goes on to wait for it
-        :param last: this rank asks for nothing after it; a rank that still does ends the World
-        :param type_name: what the bytes of x are, which all ranks must have
+        :param waits: the caller waits for it next
+        :param last: this rank makes no later request; a later request of a rank ends the World
+        :param type_name: the type of the bytes of x, equal on all ranks
         """
         cdef uint64_t known = failures_known
         try:
@@ -289,10 +289,10 @@ cdef class Set:
             raise
 
     def tell_refusal(self, str operation, name, error, int requests=1):
-        """Tell the other ranks that this one refuses a call, which they make and it will not. Never blocks.
+        """Tell the other ranks, which make a call, that this rank refuses it. Never blocks.
 
-        :param name: of the request; None: the call that this rank would make next without a name
-        :param requests: that the others have in flight together
+        :param name: of the request; None: this rank's next unnamed call
+        :param requests: the number of requests that the other ranks have in flight together
         """
         announce_refusals(self, operation, name, error, requests)
 
@@ -340,7 +340,7 @@ cdef class Set:
         return self.submit_p2p(False, peer, tag, &i, waits, array, context_of(library, follows), 0)
 
     def recv(self, x, peer, tag=0, bint waits=False, bint exact=False, bint library=False, uint32_t follows=0):
-        """See p2p.recv. `peer` -1: any rank, which the handle then names. `exact`: a shorter message is an error.
+        """See p2p.recv. `peer` -1: any rank; the handle then has the sender. `exact`: a shorter message is an error.
 
         :param follows: as for send()
         """
@@ -361,7 +361,7 @@ cdef class Set:
         send_now(self, x, peer, tag)
 
     def recv_now(self, x, peer, tag):
-        """See p2p.recv. Returns the rank that has sent the message, its tag and its bytes, as sendrecv() does."""
+        """See p2p.recv. Returns the sender of the message, its tag and its bytes, as sendrecv() does."""
         return receive_now(self, x, peer, tag)
 
     def sendrecv(self, x, dest, sendtag, out, source, recvtag):
@@ -369,7 +369,7 @@ cdef class Set:
         return send_and_receive(self, x, dest, sendtag, out, source, recvtag)
 
     def exchange(self, list faces):
-        """Send arrays to other ranks and receive theirs, all at once. The messages never meet those of the program.
+        """Send arrays to other ranks and receive theirs, all at once. The messages never match the program's.
 
         :param faces: for each (peer, tag of what is sent, tag of what is received, array to send, array to fill)
         """
@@ -421,7 +421,7 @@ cdef class Set:
         return h
 
     cdef object rank_in(self, int32_t peer):
-        """The set's number of a rank of the World; no rank stays what it is."""
+        """The rank in the set of a rank of the World; negative values stay the same."""
         if peer < 0 or (peer < self.size and <object>self.members[peer] == peer):
             return peer
         return self.members.index(peer)
@@ -450,14 +450,14 @@ cdef class Set:
         return plan
 
     def plan_message(self, bint receives, x, peer, tag, str name, bint library=False):
-        """Make the plan of a send or a receive, which no other rank takes part in. `library`: as for send()."""
+        """Make the plan of a send or a receive, without another rank. `library`: as for send()."""
         return new_message_plan(self, receives, x, peer, tag, name, library)
 
     def plan_pair(self, give, take, int peer, str name, Segment segment, size_t offset):
-        """Make the plan of an exchange with one rank of this node, which makes it too, of as many bytes.
+        """Make the plan of an exchange with a rank of this node, which makes the same plan with as many bytes.
 
         :param give: contiguous bytes (1-d uint8), as is `take`
-        :param segment: of both, zeroed; `offset`: of their pair_bytes() in it
+        :param segment: shared by both, zeroed; `offset`: of their pair_bytes() in it
         """
         return new_pair(self, give, take, peer, name, segment, offset)
 

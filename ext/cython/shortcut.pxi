@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# shortcut.pxi - blocking calls of few bytes without a name: from their arguments to their result, without a request.
+# shortcut.pxi - unnamed blocking calls of few bytes, from arguments to result without a request.
 #
-# What is unusual about the arguments, or wrong with them, is left to calls.pxi.
+# calls.pxi handles unusual and invalid arguments.
 
-cdef object AGREE = object()  # the ranks agree on the call in the engine
+cdef object AGREE = object()  # no shortcut: the ranks agree on the call in the engine
 
 
 cdef object take_shortcut(Set own, int code, object x, object out, object op, object root, object prescale,
                           object postscale):
-    """The result of a call with which all ranks have come, or AGREE."""
+    """Return the result if all ranks took the shortcut, or AGREE."""
     cdef hc_arguments given = hc_arguments_of(code)
     cdef hc_operand two[2]
     cdef hc_shortcut_call call
@@ -35,7 +35,7 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
 
 cdef object read_shortcut(Set own, hc_arguments *given, object x, object out, object op, object root, object prescale,
                           object postscale):
-    """Write the arguments. Returns the call's result, or AGREE."""
+    """Fill in the arguments. Returns the call's result, or AGREE."""
     cdef hc_operand *i = given.operands
     cdef hc_operand *o = i + 1
     if hc_arguments_has(given, HC_OP_ROOTED):
@@ -64,7 +64,7 @@ cdef object read_shortcut(Set own, hc_arguments *given, object x, object out, ob
 
 
 cdef int await_others(Set own) except -1:
-    """The others are late. Another thread that makes a call without a name is refused meanwhile."""
+    """Wait for late ranks. Meanwhile unnamed calls of other threads are refused."""
     cdef hc_loop *c = own.loop.c
     cdef hc_shortcut *shortcut = own.shortcut
     cdef int state

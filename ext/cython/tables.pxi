@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tables.pxi - the C tables as Python sees them, and the one place where a status becomes an exception.
+# tables.pxi - the C tables for Python, and the conversion of statuses to exceptions.
 
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
@@ -10,7 +10,7 @@ P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the op
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
-MAX_SETS = HC_MAX_SETS  # process sets that a rank can be in at a time, the World itself among them
+MAX_SETS = HC_MAX_SETS  # limit of a rank's process sets at a time, with the World
 WIRE_VERSION = HC__WIRE_VERSION  # of the messages between ranks: equal on all of them
 
 
@@ -45,12 +45,12 @@ def reduction_defined(int reduction, int dtype):
 
 
 def kernels():
-    """The vector code that runs: "avx512", "avx2" or "portable"."""
+    """The vector code in use: "avx512", "avx2" or "portable"."""
     return hc_kernels_name().decode()
 
 
 def cpu_quota(str root, str own):
-    """The number of cores whose time the strictest control group grants (hc_cores_quota); 0.0: there is no limit."""
+    """The CPU quota in cores of the strictest control group (hc_cores_quota); 0.0: no limit."""
     cdef uint64_t group
     return hc_cores_quota(os.fsencode(root), os.fsencode(own), &group) / 1000.0
 
