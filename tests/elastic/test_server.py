@@ -68,7 +68,7 @@ def test_a_loss_is_told_to_those_who_wait_and_to_those_who_come(server: Server, 
     first.say({"gather": 0, "generation": 1, "value": 1})
     second.leave()
     assert told.next() == Leaving(1)
-    while not server._exchanges.said:
+    while not server._exchanges.values:
         pass
     server.void(1, "rank 2 was lost")
     assert first._next(30) == {"void": 1, "why": "rank 2 was lost"}
