@@ -71,12 +71,15 @@ int hc__error(int status, const char *format, ...) __attribute__((format(printf,
 
 #define HC__TEXT_FIELD(name, ...) char name[HC__TEXT_KNOB];
 
+#define HC__IGNORED_BYTES 512
+
 typedef struct hc__settings {
     hc_engine_config engine;
     hc_loop_config loop; /* its knobs; `engine` in it is not used */
     hc_hierarchy_config hierarchy;
     HC_WORLD_KNOBS(HC_KNOB_FIELD)
     HC_WORLD_TEXTS(HC__TEXT_FIELD)
+    char ignored[HC__IGNORED_BYTES]; /* variables of the environment without effect in C: "HPCCOLL_X, HPCCOLL_Y" */
 } hc__settings;
 
 #define HC__AGREED_BYTES 2048 /* text of the knobs that must be equal on all ranks */

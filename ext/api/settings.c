@@ -40,7 +40,7 @@ typedef struct knob {
 static const knob knobs[] = {HC_ENGINE_KNOBS(ENGINE) HC_LOOP_KNOBS(LOOP) HC_HIERARCHY_KNOBS(HIERARCHY)
                                  HC_WORLD_KNOBS(WORLD) HC_WORLD_TEXTS(TEXT){.name = NULL}};
 
-/* Knobs of Python's Worlds; a World of C ignores their variables. */
+/* Knobs of Python's Worlds. Their variables have no effect in a World of C, and rank 0 says so. */
 static const char *const of_python[] = {"end_time",     "preempt_margin", "device",          "device_mode",
                                         "device_small", "device_flat",    "gpu_aware_mpi",   "gpu_aware_record",
                                         "cuda_library", "nccl_library",   "allow_singleton", "check",
@@ -109,12 +109,19 @@ static int set(hc__settings *settings, const char *name, size_t length, const ch
     return HC_OK;
 }
 
-/* 1: the name is that of a knob that only Python has; it is ignored here. */
 static int is_of_python(const char *name, size_t length) {
     for (const char *const *one = of_python; *one; one++)
         if (strlen(*one) == length && strncasecmp(*one, name, length) == 0)
             return 1;
     return 0;
+}
+
+/* Except HPCCOLL_SECRET, which the launcher sets, and not the user. */
+static void note_ignored(hc__settings *settings, const char *variable, size_t length) {
+    if (strncmp(variable, "HPCCOLL_SECRET=", length + 1) == 0)
+        return;
+    size_t at = strlen(settings->ignored);
+    snprintf(settings->ignored + at, sizeof settings->ignored - at, "%s%.*s", at ? ", " : "", (int)length, variable);
 }
 
 static int read_environment(hc__settings *settings) {
@@ -123,8 +130,10 @@ static int read_environment(hc__settings *settings) {
         if (strncmp(*at, "HPCCOLL_", 8) != 0 || !equals || equals < name)
             continue;
         size_t length = (size_t)(equals - name);
-        if (is_of_python(name, length))
+        if (is_of_python(name, length)) {
+            note_ignored(settings, *at, (size_t)(equals - *at));
             continue;
+        }
         int status = set(settings, name, length, equals + 1, *at);
         if (status < 0)
             return status;

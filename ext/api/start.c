@@ -238,6 +238,8 @@ static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
         base->job->net ? ", between nodes MPI of the family of " : "", base->job->net ? base->mpi->name : "",
         base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
         stores);
+    if (*base->settings.ignored)
+        fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
 
 static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *said) {

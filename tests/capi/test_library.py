@@ -96,6 +96,19 @@ def test_knobs_are_those_of_python(library: ctypes.CDLL) -> None:
     assert of_python < {knob.name for knob in config.knobs()}
 
 
+def test_variables_of_python_are_named(
+    library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They have no effect, which rank 0 says once; the launcher sets the secret, and not the user."""
+    for name in ("TIMELINE", "AUTOTUNE", "SECRET"):
+        monkeypatch.setenv(f"HPCCOLL_{name}", "1")
+    assert alone(library, "") == ""
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "without effect" in line]
+    _, _, named = line.partition("in a program without Python: ")
+    assert {"HPCCOLL_TIMELINE", "HPCCOLL_AUTOTUNE"} <= set(named.split(", ")) and "SECRET" not in named
+    assert alone(library, "verbose=0") == "" and "without effect" not in capfd.readouterr().err
+
+
 def test_defaults_are_those_of_python() -> None:
     defaults = {field.name: field.default for field in config.dataclasses.fields(config.Config)}
     rows = re.findall(r"X\(uint\d+_t, (\w+), ([\d.]+),", (ROOT / "ext" / "api" / "api.h").read_text())
