@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent of a host, as a process, under a coordinator that orders, gives it up, or is gone."""
 
+import os
 import queue
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 
 from hpccoll.rendezvous.coordinator import COORDINATOR
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
+from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.elastic.membership import Gone, Halted
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame, Server
 
@@ -79,6 +81,20 @@ def test_an_agent_starts_signals_and_ends_workers(launcher: Launcher) -> None:
     assert launcher.told.next() == Gone(1, 3, "exit status 3")
     assert launcher.ended.next() == (AGENT, "has lost its agent (this machine: exit status 0)")
     assert launcher.told.next() == CutHost(AGENT, "has lost its agent (the other end has closed the connection)")
+
+
+def test_all_ends_are_told_before_the_agent_ends() -> None:
+    """Its process exits then, with all its threads."""
+    told = []
+
+    def ended(worker: int, status: int, how: str) -> None:
+        time.sleep(0.3)
+        told.append((worker, status, how))
+
+    agent = LocalAgent(["sleep", "100"], dict(os.environ), "", ended)
+    agent.start(0, {}), agent.start(1, {})
+    agent.end_all(signal.SIGTERM, 5.0)
+    assert sorted(told) == [(worker, -15, "killed by signal 15 (SIGTERM)") for worker in (0, 1)]
 
 
 def test_an_agent_tells_of_workers_that_are_stopped_and_continued(launcher: Launcher) -> None:

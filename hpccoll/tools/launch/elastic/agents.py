@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from hpccoll.tools.launch import agent_start
@@ -21,6 +22,8 @@ Halted = Callable[[int, int], None]
 CHANGES = os.WEXITED | os.WSTOPPED | os.WCONTINUED
 """What waitid() is asked to report of a process."""
 HALTS = (os.CLD_STOPPED, os.CLD_CONTINUED)
+REPORTS = 10.0
+"""Seconds for the reports of ended workers, over a connection that may not answer."""
 
 
 class LocalAgent:
@@ -45,6 +48,7 @@ class LocalAgent:
         self._command, self._environment, self._output = command, environment, output
         self._ended, self._halted = ended, halted
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._watches: list[threading.Thread] = []
 
     def start(self, worker: int, variables: Mapping[str, str]) -> None:
         """Start a worker in a new session; it ends with this process at the latest."""
@@ -55,7 +59,9 @@ class LocalAgent:
             self._ended(worker, 127, str(error))
             return
         self._processes[worker] = process
-        threading.Thread(target=self._watch, args=(worker, process), daemon=True).start()
+        watch = threading.Thread(target=self._watch, args=(worker, process), daemon=True)
+        self._watches.append(watch)
+        watch.start()
 
     def signal(self, worker: int, number: int) -> None:
         """Send a signal to the processes of a worker."""
@@ -74,7 +80,7 @@ class LocalAgent:
             self.signal(worker, number)
 
     def end_all(self, number: int, seconds: float) -> None:
-        """Send all workers a signal to end, and kill those that have not ended after some seconds."""
+        """Send all workers a signal to end, kill those that have not ended after some seconds, and report all ends."""
         self.signal_all(number)
         self.signal_all(signal.SIGCONT)
         for process in list(self._processes.values()):
@@ -85,6 +91,9 @@ class LocalAgent:
         for worker, process in list(self._processes.items()):
             self.signal(worker, signal.SIGKILL)
             process.wait()
+        limit = time.monotonic() + REPORTS
+        for watch in self._watches:  # each reports how its worker has ended
+            watch.join(max(0.0, limit - time.monotonic()))
 
     def _watch(self, worker: int, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ChildProcessError):  # another thread has waited for its end
