@@ -3,7 +3,7 @@
  * inbox.c - takes requests from many producers to one consumer.
  *
  * It is a stack: producers push with compare-and-swap; the driver takes all of it with one exchange and reverses it.
- * That keeps the order of each producer, and the protocol needs no more. A queue would need no reversal, but its
+ * That keeps the order of each producer; no other order matters. A queue would need no reversal, but its
  * consumer would spin while a producer is between its two writes.
  *
  * Memory order: the push releases the handle's fields, the exchange acquires them. There is no ABA problem, because the

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent of a host, as a process, under a coordinator that orders, gives it up, or is gone."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -59,7 +60,13 @@ class Launcher:
 
 @pytest.fixture
 def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Launcher]:
-    made = Launcher(tmp_path, *getattr(request, "param", ("exec sleep 100",)))
+    with launched(tmp_path, *getattr(request, "param", ("exec sleep 100",))) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def launched(folder: Path, command: str, seconds: float = 100.0) -> Iterator[Launcher]:
+    made = Launcher(folder, command, seconds)
     try:
         assert made.told.next() == HostCame(AGENT[0])
         yield made
@@ -109,16 +116,19 @@ def test_an_agent_tells_of_workers_that_are_stopped_and_continued(launcher: Laun
     assert launcher.told.next() == Gone(0, -9, "killed by signal 9 (SIGKILL)")
 
 
-def test_without_a_launcher_a_stopped_worker_is_killed(launcher: Launcher) -> None:
+def test_without_a_launcher_a_stopped_worker_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It may be alone on its host: the other ranks have ended without it, and nobody else would end it."""
-    pid = launcher.start(0)
-    launcher.server.send(AGENT, {"members": [0]})
-    launcher.stop_listening()
-    launcher.agent.signal(0, signal.SIGSTOP)
-    assert launcher.told.next() == Halted(0, pid)
-    launcher.hang_up()
-    assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 1)"
-    assert not lives(pid)
+    with launched(tmp_path, "trap '' TERM; while :; do sleep 0.1; done") as launcher:
+        pid = launcher.start(0)
+        launcher.start(1)  # goes on for a while after the other one has failed
+        launcher.server.send(AGENT, {"members": [0, 1]})
+        launcher.stop_listening()
+        launcher.agent.signal(0, signal.SIGSTOP)
+        assert launcher.told.next() == Halted(0, pid)
+        launcher.hang_up()
+        assert launcher.ended.next()[1] == "has lost its agent (this machine: exit status 1)"
+        assert not lives(pid)
+    assert capfd.readouterr().err.count("worker 0 is stopped (state T)") == 1
 
 
 def test_an_agent_that_was_given_up_kills_its_workers(launcher: Launcher) -> None:

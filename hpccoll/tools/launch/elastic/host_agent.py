@@ -60,8 +60,8 @@ class HostAgent:
         """Which workers have ended, with which status, how."""
         environment = {**config.environment(), **task["variables"]}
         self._peer_timeout = task["peer_timeout"]
-        self._stopped: dict[int, float] = {}
-        """The workers that are stopped, and for how many seconds this process has seen that without a launcher."""
+        self._stopped: set[int] = set()
+        """The workers whose processes are stopped (state T)."""
         self._agent = LocalAgent(task["command"], environment, task["output"], self._ended, self._halted)
         self._tell({"agent": task["host"], "number": task["number"]})
 
@@ -70,15 +70,13 @@ class HostAgent:
             self._channel.send(json.dumps(message).encode())
 
     def _ended(self, worker: int, status: int, how: str) -> None:
+        self._stopped.discard(worker)
         self._ends.put((worker, status, how))
         with contextlib.suppress(OSError):  # obey() notices it
             self._tell({"ended": worker, "status": status, "how": how})
 
     def _halted(self, worker: int, process: int) -> None:
-        if process:
-            self._stopped[worker] = 0.0
-        else:
-            self._stopped.pop(worker, None)
+        (self._stopped.add if process else self._stopped.discard)(worker)
         with contextlib.suppress(OSError):
             self._tell({"halted": worker, "process": process})
 
@@ -117,11 +115,12 @@ class HostAgent:
             say(f"worker {worker} had not come in when the launcher of the job ended, and is killed")
             self._agent.signal(worker, signal.SIGKILL)
         left, failed, limit = set(self._members), not self._members, self._limit
+        stopped: dict[int, float] = {}
         while left:
             try:
                 worker, status, how = self._ends.get(timeout=max(0.0, min(LOOK, limit - time.monotonic())))
             except queue.Empty:
-                self._kill_stopped()
+                stopped = self._kill_stopped(stopped)
                 if time.monotonic() < limit:
                     continue
                 if not failed:
@@ -135,16 +134,20 @@ class HostAgent:
         self._agent.end_all(signal.SIGTERM, GRACE)
         return int(failed)
 
-    def _kill_stopped(self) -> None:
+    def _kill_stopped(self, seconds: dict[int, float]) -> dict[int, float]:
         """Kill members that are stopped for so long that the others have lost them: no launcher does it any more.
 
         It counts its own looks, and not the time: if the whole host was suspended, its ranks get that long to go on.
+
+        :param seconds: what the last look returned
+        :returns: the workers that are stopped, and for how many seconds of looks
         """
-        for worker in list(self._stopped):
-            self._stopped[worker] += LOOK
-            if self._peer_timeout and self._stopped[worker] > self._peer_timeout:
-                say(f"worker {worker} is stopped (state T), and the launcher of the job is gone: it is killed")
-                self._agent.signal(worker, signal.SIGKILL)
+        seconds = {worker: seconds.get(worker, 0.0) + LOOK for worker in self._stopped.copy()}
+        for worker in [worker for worker, stopped in seconds.items() if 0 < self._peer_timeout < stopped]:
+            say(f"worker {worker} is stopped (state T), and the launcher of the job is gone: it is killed")
+            self._agent.signal(worker, signal.SIGKILL)
+            self._stopped.discard(worker)
+        return seconds
 
 
 def _stop(number: int, _frame: object) -> NoReturn:
