@@ -55,7 +55,12 @@ FLAGS = (
     Flag("--binding-args", str, "run --launcher-options"),
     Flag("-p --ssh-port", int, "ssh -p"),
     Flag("-i --ssh-identity-file", str, "ssh -i"),
-    Flag("--network-interfaces", str, "variables", "of Open MPI and NCCL; MPICH: set HYDRA_IFACE and FI_TCP_IFACE"),
+    Flag(
+        "--network-interfaces",
+        str,
+        "variables",
+        "of Open MPI and NCCL; MPICH: set HYDRA_IFACE, and FI_PROVIDER=tcp with FI_TCP_IFACE, or UCX_NET_DEVICES",
+    ),
     Flag("--network-interface", str, "variables", "the same; may come several times"),
     Flag(
         "--tcp", None, "variables", "OMPI_MCA_pml=ob1, OMPI_MCA_btl=self,sm,tcp, FI_PROVIDER=tcp, UCX_TLS=self,sm,tcp"

@@ -23,9 +23,11 @@ def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     plugin, library = SRUN[wheel]
     train = [environment(wheel), "examples/digits/train.py", "--epochs", 1, "--folder", tmp_path]
     step = ["srun", f"--mpi={plugin}", "--kill-on-bad-exit", "-N4", "--ntasks-per-node=1"]
-    # Over loopback: MPICH's UCX would see that the nodes are one machine, and other tests take network devices away.
+    # Over loopback: MPICH's UCX would see that the nodes are one machine, and the bridge of tests/netns comes and goes.
+    # FI_TCP_IFACE needs FI_PROVIDER: MPICH chooses the provider "sockets", which takes any interface.
     # Without PYTHONPATH, which would put another hpccoll before the environment's own.
-    settings = ["-u", "PYTHONPATH", "OMP_NUM_THREADS=1", "MPIR_CVAR_CH4_NETMOD=ofi", "FI_TCP_IFACE=lo"]
+    settings = ["-u", "PYTHONPATH", "OMP_NUM_THREADS=1"]
+    settings += ["MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo"]
     _, output = slurm.run(*step, "env", *settings, *train, timeout=300)
     assert "4 ranks on 4 nodes (1+1+1+1)" in output
     assert re.search(rf"between nodes MPI \({library}", output)

@@ -26,6 +26,7 @@ CHOOSERS = {
     "GLOO_SOCKET_IFNAME": True,
     "TP_SOCKET_IFNAME": True,
     "FI_TCP_IFACE": True,
+    "FI_SOCKETS_IFACE": True,
     "UCX_NET_DEVICES": True,
 }
 """Variables that choose an interface; False: the value is a host name or an address, not an interface."""

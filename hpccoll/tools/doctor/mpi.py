@@ -115,16 +115,16 @@ def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
         name = decoys[address][0][1]
         return (
             f"{address} is {name} on several hosts, and each reaches only itself through it: "
-            f"OMPI_MCA_btl_tcp_if_exclude=lo,{name} (UCX_NET_DEVICES, FI_TCP_IFACE, HYDRA_IFACE name the right one for "
-            f"others), or `ip link set {name} down`"
+            f"OMPI_MCA_btl_tcp_if_exclude=lo,{name} (others take the right one's name: UCX_NET_DEVICES, HYDRA_IFACE, "
+            f"FI_TCP_IFACE with FI_PROVIDER=tcp), or `ip link set {name} down`"
         )
     if stage.startswith("loading"):
         return "A file system that does not answer holds up `import`: `strace -f -e openat`, `df` on that host"
     return (
         "First mend the errors among the addresses below. Without any: does the launcher support this library's "
         "protocol (`srun --mpi=list`, `hpccoll run` uses the library's own mpirun)? Name the network "
-        "(OMPI_MCA_btl_tcp_if_include=10.0.0.0/8, FI_TCP_IFACE=eth0); OMPI_MCA_btl_base_verbose=30 or "
-        "FI_LOG_LEVEL=info show what MPI tries"
+        "(OMPI_MCA_btl_tcp_if_include=10.0.0.0/8, FI_PROVIDER=tcp with FI_TCP_IFACE=eth0); "
+        "OMPI_MCA_btl_base_verbose=30 or FI_LOG_LEVEL=info show what MPI tries"
     )
 
 
