@@ -13,7 +13,6 @@
  *     sets.c        subset and split
  *     queries.c     ranks and counters
  *     requests.c    waits, and outcomes of requests
- *     unnamed.c     the order of calls without a name
  *     calls.c       turns arguments into a request
  *     shortcuts.c   calls of few bytes, without a request
  *     operations.c  the public functions of the collectives
@@ -29,7 +28,6 @@
 
 #include "api/hpccoll.h"
 #include "core/hc.h"
-#include "loop/in_flight.h"
 #include "loop/loop.h"
 #include "transport/net/mpi_net.h"
 #include "world/arguments.h"
@@ -124,8 +122,8 @@ typedef struct hc_loop_calls {
     void (*get_stats)(hc_loop *, hc_loop_stats *);
     void (*refuse)(hc_loop *, uint32_t, const hc_request *);
     const char *(*broken_text)(const hc_loop *);
-    int (*command)(const hc_job *, hc_handle *);
-    int (*set_make)(const hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *, hc_shortcut **);
+    int (*set_make)(hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *);
+    int (*set_remove)(hc_job *, uint32_t);
     hc_plan *(*plan_new)(hc_loop *, hc_handle *, int32_t);
     int (*plan_build)(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **);
     void (*plan_free)(hc_plan *);
@@ -134,12 +132,12 @@ typedef struct hc_loop_calls {
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 3
+#define HC_LOOP_CALLS_VERSION 4
 /* The functions of the including code's copy. */
-#define HC_LOOP_CALLS                                                                                                  \
-    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,   hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
-     hc_loop_refuse,        hc_loop_broken_text, hc_job_command, hc_set_make,      hc_plan_new,     hc_plan_build,     \
-     hc_plan_free,          hc_plan_start,       hc_plan_soon,   hc_plan_test,     hc_plan_wait}
+#define HC_LOOP_CALLS                                                                                                \
+    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait, hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
+     hc_loop_refuse,        hc_loop_broken_text, hc_set_make,  hc_set_remove,    hc_plan_new,     hc_plan_build,     \
+     hc_plan_free,          hc_plan_start,       hc_plan_soon, hc_plan_test,     hc_plan_wait}
 extern const hc_loop_calls hc__own_calls;
 
 /* The target of Python's capsule "hpccoll.world", which owns it and sets `closed` when the World ends. */
@@ -165,13 +163,10 @@ typedef struct hc__base {
     hc_processes processes;
     char *process_memory;
     int32_t local_rank, local_size, machine_size; /* of a loop of this library */
-    hc_shortcut *shortcut;                        /* of the World of all ranks */
     uint8_t background, one_thread, heartbeat;
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */
-    pthread_mutex_t lock;    /* of `in_flight` and `plans` */
-    hc_in_flight in_flight;
-    atomic_int noted; /* in_flight is not empty */
+    pthread_mutex_t lock;    /* of `plans` */
 } hc__base;
 
 #define HC__WORLD_ALIVE 0x6870636f6c6cull
@@ -183,11 +178,7 @@ struct hpccoll_world {
     hc__base *base;
     uint32_t number;
     int32_t rank, size;
-    int32_t *members; /* World rank of each member */
-    atomic_int unnamed_open, unnamed_next;
-    atomic_int has_refused; /* an unnamed call was refused, and none was agreed since: shortcuts are off */
-    hc_shortcut *shortcut;  /* of its node, if all ranks are on that node; else NULL */
-    _Atomic(uintptr_t) unnamed_thread;
+    int32_t *members;           /* World rank of each member */
     struct hpccoll_world *next; /* list of all Worlds */
 };
 
@@ -204,10 +195,9 @@ typedef struct hc__agreement {
 } hc__agreement;
 int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, int takes_part, hc__agreement);
 
-/* Makes a process set with these members; this rank is a member. OK, or a status (error set). *shortcut: of its node,
- * or NULL. It takes the segment, also after an error. */
-int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size, hc_segment *,
-                 hc_shortcut **shortcut);
+/* Makes a process set with these members; this rank is a member. OK, or a status (error set). It takes the segment,
+ * also after an error. */
+int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size, hc_segment *);
 /* Makes a segment for the members of each node; `what` names it. A rank that is no member only takes part in the
  * agreement. */
 int hc__members_segment(const hc__base *, const char *what, const int32_t *members, int32_t size, size_t bytes,
@@ -229,16 +219,10 @@ void hc__world_ended(hpccoll_world *, const char *by);
 void hc__worlds_ended(const hc__base *, const char *by); /* all Worlds with this base */
 /* OK, or a status (error set): the World is NULL, was freed, or has ended. */
 int hc__world_check(const hpccoll_world *);
-
-/* ---- unnamed.c --------------------------------------------------------------------------------------------- */
-
-#define HC__UNNAMED "unnamed call c" /* Python's are "unnamed call 0" and so on: one World may have both */
-#define HC__UNNAMED_BYTES 32
-/* Writes the name of the next unnamed call, which depends only on the program's order, and returns its length; or a
- * status (error set): another thread has unnamed calls in flight. */
-int hc__unnamed_begin(hpccoll_world *, char name[HC__UNNAMED_BYTES]);
-void hc__unnamed_take_back(hpccoll_world *); /* the call was not submitted */
-void hc__unnamed_over(hpccoll_world *);      /* the call is done */
+/* The order of a living World's calls without a name. */
+static inline hc_order *hc__order(const hpccoll_world *world) {
+    return &world->base->job->orders[world->number];
+}
 
 /* ---- callbacks after an operation, in the thread that waits for it ----------------------------------------- */
 
@@ -276,6 +260,8 @@ void hc__read_free(hc__read *);
 /* Fills in absent arguments, reads them, and makes all checks that this rank can make alone: OK, and the caller calls
  * hc__read_free(); or a status (error set). */
 int hc__call_check(hc__call *, const hpccoll_world *, hc__read *);
+/* 1: no request is in flight, so no memory can be. For a caller that waits. */
+int hc__nothing_in_flight(const hpccoll_world *);
 /* Makes the handle of a checked call with this wire type and a copy of the name; NULL (error set): no memory. */
 hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
 /* Checks the call and submits it to the loop: OK and its handle, or a status (error set), and nothing was sent. The

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PYTHONS "unnamed call "
-
 static const hpccoll_args no_args = HPCCOLL_ARGS;
 
 /* ---- arguments --------------------------------------------------------------------------------------------- */
@@ -121,70 +119,47 @@ int hc__call_check(hc__call *call, const hpccoll_world *world, hc__read *read) {
 
 /* ---- memory in flight --------------------------------------------------------------------------------------- */
 
-static int refuse_shared(const hc__call *call, int at, const char *which, const hc_handle *other) {
-    char its[HC_IN_FLIGHT_WORDS];
+static int refuse_shared(const hc__call *call, const hc__read *read, const hc_claim *claim) {
+    const hc_extent *e = &claim->extents[claim->at];
+    const hc_operand *in = &read->operands[2 * e->array];
     return hc__error(
         HC_INVALID, "%s: %s of array %d shares memory with an array of %s, which is in flight: wait for that one first",
-        name_of(call), which, at, hc_in_flight_words(other, its));
-}
-
-static int64_t input_bytes(const hc__read *read, int at) {
-    return hc_arguments_gives(&read->arguments, &read->place) ? read->operands[2 * at].bytes : 0;
-}
-
-static int64_t result_bytes(const hc__read *read, int at) {
-    int64_t bytes = hc_arguments_result_bytes(&read->arguments, &read->place, (uint32_t)at);
-    return read->operands[2 * at + 1].data ? bytes : 0;
-}
-
-/* Refuses an output that a call in flight uses, and an input that a call in flight writes. */
-static int check_memory(const hc__call *call, hc_in_flight *f, const hc__read *read) {
-    int status = HC_OK;
-    for (int i = 0; i < call->n && status >= 0 && hc_in_flight_any(f); i++) {
-        const hc_operand *in = &read->operands[2 * i], *out = in + 1;
-        const hc_handle *other = hc_in_flight_other(f, in->data, (size_t)input_bytes(read, i), 0, call->operation);
-        if (other)
-            status = refuse_shared(call, i, "in", other);
-        else if ((other = hc_in_flight_other(f, out->data, (size_t)result_bytes(read, i), 1, call->operation)))
-            status = refuse_shared(call, i, "out", other);
-    }
-    return status;
-}
-
-static int add_memory(const hc__call *call, hc_in_flight *f, const hc__read *read, hc_handle *h) {
-    int status = HC_OK;
-    for (int i = 0; i < call->n && status >= 0; i++) {
-        const hc_operand *in = &read->operands[2 * i], *out = in + 1;
-        status = hc_in_flight_add(f, out->data, (size_t)result_bytes(read, i), 1, h);
-        if (status >= 0 && in->data != out->data)
-            status = hc_in_flight_add(f, in->data, (size_t)input_bytes(read, i), 0, h);
-    }
-    return status < 0 ? hc__error(status, "%s: no memory for a request; nothing was sent", name_of(call)) : HC_OK;
+        name_of(call), e->writes && in->data != in[1].data ? "out" : "in", e->array, claim->its);
 }
 
 /* Checks the call's memory and records it as in flight. `h` NULL: the caller waits, so there is nothing to record. */
-static int note_memory(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
-    hc_in_flight *f = &world->base->in_flight;
-    pthread_mutex_lock(&world->base->lock);
-    if (!h && !world->base->calls.pending(world->base->job->loop))
-        hc_in_flight_clear(f); /* the next blocking call finds it empty */
-    int status = check_memory(call, f, read);
-    if (h && status >= 0)
-        status = add_memory(call, f, read, h);
-    atomic_store(&world->base->noted, hc_in_flight_any(f));
-    pthread_mutex_unlock(&world->base->lock);
+static int note_memory(const hc__call *call, hc_in_flight *f, const hc__read *read, hc_handle *h) {
+    hc_extent two[2], *extents = call->n > 1 ? malloc(2 * (size_t)call->n * sizeof *extents) : two;
+    int status = extents ? HC_OK : HC_NO_MEMORY;
+    hc_claim claim = {.extents = extents, .operation = call->operation, .handle = h};
+    if (extents) {
+        claim.n = hc_arguments_extents(&read->arguments, &read->place, extents);
+        status = hc_in_flight_claim(f, &claim);
+    }
+    if (status == HC_INVALID)
+        refuse_shared(call, read, &claim);
+    else if (status < 0)
+        hc__error(status, "%s: no memory for a request; nothing was sent", name_of(call));
+    if (extents != two)
+        free(extents);
     return status;
 }
 
+int hc__nothing_in_flight(const hpccoll_world *world) {
+    return hc_in_flight_none(&world->base->job->in_flight, world->base->calls.pending(world->base->job->loop));
+}
+
 /* The same for the program's arrays, if the call moves the data of another call. */
-static int note_programs(const hc__call *call, hpccoll_world *world, const hc__read *read, hc_handle *h) {
+static int note_programs(const hc__call *call, const hpccoll_world *world, const hc__read *read, hc_handle *h) {
     hc__read its;
+    if (!h && hc__nothing_in_flight(world))
+        return HC_OK;
     if (!call->stands_for)
-        return note_memory(call, world, read, h);
+        return note_memory(call, &world->base->job->in_flight, read, h);
     int status = hc__call_read(call->stands_for, world, &its);
     if (status < 0)
         return status;
-    status = note_memory(call->stands_for, world, &its, h);
+    status = note_memory(call->stands_for, &world->base->job->in_flight, &its, h);
     hc__read_free(&its);
     return status;
 }
@@ -195,22 +170,28 @@ static int check_name(const char *name) {
     size_t length = strlen(name);
     if (length == 0 || length > HC_MAX_NAME)
         return hc__error(HC_INVALID, "the name has %zu bytes: a name has 1 to %d", length, HC_MAX_NAME);
-    if (strncmp(name, PYTHONS, sizeof PYTHONS - 1) == 0)
-        return hc__error(HC_INVALID, "a name does not begin with \"%s\"", PYTHONS);
+    if (strncmp(name, HC_ORDER_PREFIX, sizeof HC_ORDER_PREFIX - 1) == 0)
+        return hc__error(HC_INVALID, "a name does not begin with \"%s\"", HC_ORDER_PREFIX);
     return (int)length;
 }
 
+static int next_name(const hpccoll_world *world, char name[HC_ORDER_NAME]) {
+    int length = hc_order_begin(hc__order(world), name);
+    if (length < 0)
+        return hc__error(HC_INVALID,
+                         "an unnamed call from another thread is in flight; calls from several threads must be named");
+    return length;
+}
+
 /* Tells the ranks that make the call. Their call would match this rank's next one, so it uses up the number. */
-static void tell_refusal(const hc__call *call, hpccoll_world *world, const char *why) {
-    char name[HC__UNNAMED_BYTES];
-    int length = hc__unnamed_begin(world, name);
+static void tell_refusal(const hc__call *call, const hpccoll_world *world, const char *why) {
+    char name[HC_ORDER_NAME];
+    int length = hc_order_refuse(hc__order(world), name);
     if (length < 0)
         return; /* another thread has calls in flight, so the call has no number */
     world->base->calls.refuse(
         world->base->job->loop, world->number,
         &(hc_request){.name = name, .name_len = (uint32_t)length, .operation = call->operation, .why = why});
-    atomic_store_explicit(&world->has_refused, world->shortcut != NULL, memory_order_relaxed);
-    hc__unnamed_over(world);
 }
 
 int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
@@ -244,12 +225,10 @@ hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, con
 /* Submits a checked call under a name: OK and its handle, or a status (error set). */
 static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const char *name, int length,
                   int waits, hc_handle **out) {
-    int status = HC_OK;
     hc_handle *h = new_request(call, read, name, length);
     if (!h)
         return HC_NO_MEMORY;
-    if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
-        status = note_programs(call, world, read, waits ? NULL : h);
+    int status = note_programs(call, world, read, waits ? NULL : h);
     if (status < 0) {
         hc_handle_release(h);
         return status;
@@ -260,18 +239,18 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
 }
 
 static int begin(const hc__call *call, hpccoll_world *world, const hc__read *read, int waits, hc_handle **out) {
-    char own[HC__UNNAMED_BYTES];
+    char own[HC_ORDER_NAME];
     const char *name = call->args->name;
-    int length = name ? check_name(name) : hc__unnamed_begin(world, own), status;
+    int length = name ? check_name(name) : next_name(world, own), status;
     if (length < 0)
         return length;
     if (waits && !name && hc__shortcut(read, world)) {
-        hc__unnamed_take_back(world);
+        hc_order_take_back(hc__order(world));
         return HC_OK;
     }
     status = submit(call, world, read, name ? name : own, length, waits, out);
     if (status < 0 && !name)
-        hc__unnamed_take_back(world);
+        hc_order_take_back(hc__order(world));
     return status;
 }
 

@@ -39,7 +39,6 @@ void hc__world_ended(hpccoll_world *world, const char *by) {
     world->state = 0;
     world->ended_by = by;
     world->base = NULL;
-    world->shortcut = NULL;
     free(world->members);
     world->members = NULL;
 }

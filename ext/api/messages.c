@@ -37,23 +37,19 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
     return *h ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
 }
 
-/* As note_memory() of calls.c. `h` NULL: the caller waits, so there is nothing to record. */
-static int note_memory(const hc_p2p_op *op, hpccoll_world *world, hc_handle *h) {
-    hc_in_flight *f = &world->base->in_flight;
-    char its[HC_IN_FLIGHT_WORDS];
-    pthread_mutex_lock(&world->base->lock);
-    if (!h && !world->base->calls.pending(world->base->job->loop))
-        hc_in_flight_clear(f); /* the next blocking call finds it empty */
-    const hc_handle *other = hc_in_flight_other(f, op->data, op->bytes, op->receives, -1);
-    int status = other ? hc__error(HC_INVALID,
-                                   "%s shares memory with an array of %s, which is in flight: wait for that "
-                                   "one first",
-                                   op->receives ? "recv" : "send", hc_in_flight_words(other, its))
-                       : HC_OK;
-    if (h && status == HC_OK && hc_in_flight_add(f, op->data, op->bytes, op->receives, h) < 0)
-        status = hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
-    atomic_store(&world->base->noted, hc_in_flight_any(f));
-    pthread_mutex_unlock(&world->base->lock);
+/* Checks the message and records its memory as in flight. `h` NULL: the caller waits, so there is nothing to record. */
+static int note_memory(const hc_p2p_op *op, const hpccoll_world *world, hc_handle *h) {
+    const char *data = op->data;
+    hc_extent extent = {.begin = data, .end = data + op->bytes, .writes = op->receives};
+    hc_claim claim = {.extents = &extent, .n = 1, .operation = -1, .handle = h};
+    if (!h && hc__nothing_in_flight(world))
+        return HC_OK;
+    int status = hc_in_flight_claim(&world->base->job->in_flight, &claim);
+    if (status == HC_INVALID)
+        hc__error(status, "%s shares memory with an array of %s, which is in flight: wait for that one first",
+                  op->receives ? "recv" : "send", claim.its);
+    else if (status < 0)
+        hc__error(status, "no memory for a message; nothing was sent");
     return status;
 }
 
@@ -62,8 +58,7 @@ static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, i
     int status = hc__message_handle(data, count, dtype, receives, peer, tag, world, h);
     if (status < 0)
         return status;
-    if (!waits || atomic_load_explicit(&world->base->noted, memory_order_relaxed))
-        status = note_memory((*h)->op, world, waits ? NULL : *h);
+    status = note_memory((*h)->op, world, waits ? NULL : *h);
     if (status < 0)
         hc_handle_release(*h);
     else

@@ -144,8 +144,7 @@ int hc__parts_make(hc__base *base, hc__rendezvous *r) {
     if (status >= 0)
         status = hc__set_segment(base, 0, members, base->job->size, agreement, &segment);
     if (status >= 0)
-        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job->size, &segment, &base->shortcut),
-                                hpccoll_last_error());
+        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job->size, &segment), hpccoll_last_error());
     free(members);
     return status;
 }
@@ -161,7 +160,7 @@ void hc__parts_free(hc__base *base) {
         hc_loop_free(job->loop);
     job->loop = NULL;
     hc__plans_free(base, NULL);
-    hc_in_flight_free(&base->in_flight);
+    hc_in_flight_free(&job->in_flight);
     hc_segment_close(&base->segment);
     if (job->net)
         job->net->ops->free(job->net);
@@ -171,8 +170,8 @@ void hc__parts_free(hc__base *base) {
 /* ---- process sets ------------------------------------------------------------------------------------------ */
 
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size,
-                 hc_segment *segment, hc_shortcut **shortcut) {
-    int status = base->calls.set_make(base->job, ranks, size, number, generation, segment, shortcut);
+                 hc_segment *segment) {
+    int status = base->calls.set_make(base->job, ranks, size, number, generation, segment);
     if (status < 0)
         hc_segment_close(segment);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;

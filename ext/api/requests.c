@@ -99,25 +99,19 @@ int hc__status(const hc_handle *h) {
     return hc__error(status, "%s", h->text ? h->text : "");
 }
 
-static int is_unnamed(const hc_handle *h) {
-    size_t length = sizeof HC__UNNAMED - 1;
-    return !h->op && h->request.name_len > length && memcmp(h->request.name, HC__UNNAMED, length) == 0;
-}
-
-/* Ends an unnamed call. The positions of agreed requests number the shortcuts, so that all ranks number them alike. */
-static void end_unnamed(hpccoll_world *world, const hc_handle *h) {
-    int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
-    if (world->shortcut && h->position && agreed && (h->kind == HC_EV_JOIN || is_unnamed(h))) {
-        atomic_store_explicit(&world->has_refused, 0, memory_order_relaxed);
-        hc_shortcut_renumber(world->shortcut, h->position);
+/* Records in the order of calls without a name that the program has waited for the request. */
+static void note_order(const hpccoll_world *world, const hc_handle *h) {
+    if (world->base && h->kind == HC_EV_JOIN)
+        hc_order_note(hc__order(world), h);
+    if (world->base && hc_order_has(h)) {
+        hc_order_note(hc__order(world), h);
+        hc_order_end(hc__order(world));
     }
-    if (is_unnamed(h))
-        hc__unnamed_over(world);
 }
 
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
     int status = hc__status(h);
-    end_unnamed(world, h);
+    note_order(world, h);
     if (status >= 0 && counts && h->rows && h->pieces[0].recv_rows)
         memcpy(counts, h->pieces[0].recv_rows, (size_t)world->size * sizeof *counts);
     hc_handle_release(h);

@@ -79,13 +79,10 @@ static int make(hpccoll_world *world, const int32_t *members, int32_t size, int3
     int status = hc__set_segment(base, (uint32_t)number, members, size, agreement, &segment);
     if (status < 0)
         return status;
-    hc_shortcut *shortcut = NULL;
     if (size)
-        status = hc__set_make(base, (uint32_t)number, generation, members, size, &segment, &shortcut);
+        status = hc__set_make(base, (uint32_t)number, generation, members, size, &segment);
     if (size && status >= 0 && !(*out = hc__world_new(base, (uint32_t)number, members, size, rank)))
         status = hc__error(HC_NO_MEMORY, NULL);
-    if (size && status >= 0)
-        (*out)->shortcut = shortcut;
     if (size && status >= 0)
         hc_job_take_set_number(base->job, number);
     return hc__agree(world, status, hpccoll_last_error());

@@ -8,18 +8,18 @@
 int hc__shortcut(const hc__read *read, hpccoll_world *world) {
     const hc__base *base = world->base;
     hc_shortcut_call call;
-    if (base->python || base->one_thread || atomic_load_explicit(&base->noted, memory_order_relaxed) ||
-        atomic_load_explicit(&world->has_refused, memory_order_relaxed))
+    hc_order *order = hc__order(world);
+    if (base->python || base->one_thread || hc_in_flight_any(&base->job->in_flight))
         return 0;
-    if (atomic_load_explicit(&world->unnamed_open, memory_order_relaxed) != 1 || (world->size > 1 && !world->shortcut))
+    if (!hc_order_may_shorten(order, 1) || (world->size > 1 && !order->shortcut))
         return 0;
     if (!hc_arguments_shortcut(&read->arguments, &read->place, &call))
         return 0;
-    int state = hc_loop_shortcut(base->job->loop, world->number, world->shortcut, world->rank, &call);
+    int state = hc_loop_shortcut(base->job->loop, world->number, order->shortcut, world->rank, &call);
     if (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_shortcut_wait(base->job->loop, world->shortcut);
+        state = hc_loop_shortcut_wait(base->job->loop, order->shortcut);
     if (state != HC_SHORTCUT_TAKEN)
         return 0;
-    hc_loop_shortcut_end(base->job->loop, world->shortcut, world->rank, world->size, &call);
+    hc_loop_shortcut_end(base->job->loop, order->shortcut, world->rank, world->size, &call);
     return 1;
 }

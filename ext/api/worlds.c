@@ -55,8 +55,6 @@ static hpccoll_world *world_of_all(hc__base *base) {
         members[r] = r;
     if (members)
         world = hc__world_new(base, 0, members, base->job->size, base->job->rank);
-    if (world)
-        world->shortcut = base->shortcut;
     free(members);
     return world;
 }
@@ -247,8 +245,7 @@ static int stop(hpccoll_world *world) {
 /* Ends this rank's part of a process set, and frees its number. */
 static void end_set(hpccoll_world *world) {
     hc__base *base = world->base;
-    if (stop(world) &&
-        base->calls.command(base->job, hc_handle_new(HC_EV_REMOVE_SET, world->number, 0, 0, NULL, 0, 0)) >= 0) {
+    if (stop(world) && base->calls.set_remove(base->job, world->number) >= 0) {
         hc_job_give_set_number_back(base->job, (int)world->number);
         hc__plans_free(base, world);
     }

@@ -14,7 +14,6 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.number cimport PyIndex_Check
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
 from libc.stdlib cimport calloc, free, malloc

@@ -6,10 +6,43 @@
 cdef dict CODES = {sys.intern(name): code for code, name in enumerate(OPERATIONS)}  # interned: found by identity
 
 
-cdef object shared_with(str argument, const hc_handle *other):
-    """The error for an array that a request in flight uses."""
-    cdef char text[HC_IN_FLIGHT_WORDS]
-    its = (<bytes>hc_in_flight_words(other, text)).decode("utf-8", "replace")
+cdef str UNNAMED = HC_ORDER_PREFIX.decode()
+cdef str ONE_THREAD = "an unnamed call from another thread is in flight; calls from several threads must be named"
+
+
+cdef const char *read_name(object name, Py_ssize_t *length) except NULL:
+    """The bytes of a request's name, which live as long as `name`; InvalidArgumentError if it is none."""
+    cdef const char *text
+    if not isinstance(name, str) or (<str>name).startswith(UNNAMED):
+        raise errors.InvalidArgumentError(
+            f"name is {name!r}: a name is a string that does not begin with {UNNAMED!r}")
+    try:
+        text = PyUnicode_AsUTF8AndSize(name, length)
+    except UnicodeEncodeError as error:
+        raise errors.InvalidArgumentError(f"name is {name!r}, which UTF-8 cannot say: {error.reason}") from None
+    if length[0] == 0 or length[0] > HC_MAX_NAME:
+        raise errors.InvalidArgumentError(
+            f"name is {name[:64]!r}{'...' * (length[0] > 64)}, {length[0]} bytes: a name has 1 to {HC_MAX_NAME}")
+    return text
+
+
+cdef bint nothing_in_flight(Loop loop) noexcept:
+    return hc_in_flight_none(&loop.job.in_flight, loop.c is NULL or hc_loop_pending(loop.c))
+
+
+cdef bint make_claim(Loop loop, hc_claim *claim, str what) except -1:
+    """hc_in_flight_claim(). Returns whether it refused the memory. If it fails, the handle is released."""
+    cdef int status = hc_in_flight_claim(&loop.job.in_flight, claim)
+    if status < 0 and claim.handle is not NULL:
+        hc_handle_release(claim.handle)
+    if status == HC_NO_MEMORY:
+        raise errors.OutOfMemoryError(f"no memory for {what}; nothing was sent")
+    return status < 0
+
+
+cdef object shared_with(str argument, const hc_claim *claim):
+    """The error for memory that a request in flight uses."""
+    its = (<bytes>claim.its).decode("utf-8", "replace")
     return errors.InvalidArgumentError(
         f"{argument} shares memory with an array of {its}, which is in flight: wait for that one first")
 
@@ -250,12 +283,20 @@ cdef class Call:
     cdef Handle start(self, object name, object out, bint waits):
         """Submit the request of checked arguments; only the name is still unchecked."""
         cdef bint unnamed = False
-        if hc_in_flight_any(&self.set.loop.in_flight):
-            self.check_in_flight(waits)
+        cdef Handle handle
+        if self.copied and not nothing_in_flight(self.set.loop):
+            self.check_copied()
+        if waits and not nothing_in_flight(self.set.loop):
+            self.claim(NULL)
         cdef hc_handle *h = self.request(name, &unnamed)
-        if not waits:
-            self.note_in_flight(h)
-        cdef Handle handle = self.set.submit(h, unnamed, waits, self.held)
+        try:
+            if not waits:
+                self.claim(h)
+            handle = self.set.submit(h, unnamed, waits, self.held)
+        except BaseException:
+            if unnamed:
+                hc_order_take_back(self.set.order)
+            raise
         handle.operation = self.given.operation
         handle.group, handle.has_result = self.given.is_group, self.has_result
         handle.out = out if self.has_result else None
@@ -270,63 +311,44 @@ cdef class Call:
             name = OPERATIONS[self.given.operation]
         return self.set.new_request(&self.given, name, unnamed)
 
-    cdef int check_in_flight(self, bint waits) except -1:
-        """Raise InvalidArgumentError if a request in flight uses an out, or writes an input."""
-        cdef hc_in_flight *f = &self.set.loop.in_flight
-        cdef const hc_handle *other
-        cdef Py_ssize_t at
-        cdef hc_operand *i
-        if waits and self.set.loop.c is not NULL and not hc_loop_pending(self.set.loop.c):
-            hc_in_flight_clear(f)  # the next blocking call finds it empty
-            return 0
-        for at in range(<Py_ssize_t>self.given.n):
-            i = &self.given.operands[2 * at]
-            other = hc_in_flight_other(f, i.data, i.nbytes, False, self.given.operation)
-            if other is not NULL:
-                self.refuse_shared(at, "x", other)
-            if not self.given.is_fresh and i[1].data is not NULL:
-                other = hc_in_flight_other(f, i[1].data, i[1].nbytes, True, self.given.operation)
-                if other is not NULL:
-                    self.refuse_shared(at, "out", other)
-        if self.copied:
-            self.check_spread(self.copied, "x", False)
-        if self.copies:
-            self.check_spread([target for target, _ in self.copies], "out", True)
-        return 0
-
-    cdef int check_spread(self, list spread, str argument, bint writes) except -1:
-        """The same check for strided arrays that have contiguous stand-ins."""
-        cdef const hc_handle *other
-        cdef size_t begin, end
-        for array in spread:
-            begin, end = extent_of(array)
-            other = hc_in_flight_other(
-                &self.set.loop.in_flight, <const void *>begin, end - begin, writes, self.given.operation)
-            if other is not NULL:
-                self.refuse_shared(-1, argument, other)
-        return 0
-
-    cdef int refuse_shared(self, Py_ssize_t at, str argument, const hc_handle *other) except -1:
-        raise shared_with(f"{argument} of array {at}" if self.given.is_group and at >= 0 else argument, other)
-
-    cdef int note_in_flight(self, hc_handle *h) except -1:
-        """Reserve its memory, so that no other request can use it until this one is done."""
-        cdef hc_in_flight *f = &self.set.loop.in_flight
-        cdef int status = HC_OK
-        cdef size_t begin, end
-        cdef Py_ssize_t at
-        cdef hc_operand *i
-        for at in range(<Py_ssize_t>self.given.n):
-            i = &self.given.operands[2 * at]
-            if not self.given.is_fresh and i[1].data is not NULL:
-                status |= hc_in_flight_add(f, i[1].data, i[1].nbytes, True, h)
-            if i.data != i[1].data:
-                status |= hc_in_flight_add(f, i.data, i.nbytes, False, h)
+    cdef int claim(self, hc_handle *h) except -1:
+        """Refuse memory that a request in flight uses; otherwise record it for the handle (NULL: the caller waits)."""
+        cdef hc_extent two[2]
+        cdef hc_extent *extents = two
+        cdef hc_claim claim
+        cdef object storage
+        if self.given.n > 1 or self.copies:
+            storage = PyByteArray_FromStringAndSize(
+                NULL, (2 * self.given.n + (len(self.copies) if self.copies else 0)) * sizeof(hc_extent))
+            extents = <hc_extent *>PyByteArray_AS_STRING(storage)
+        claim.n = hc_arguments_extents(&self.given, &self.set.place, extents)
         if self.copies:
             for target, _ in self.copies:
-                begin, end = extent_of(target)
-                status |= hc_in_flight_add(f, <const void *>begin, end - begin, True, h)
-        if status < 0:
-            hc_handle_release(h)
-            raise errors.OutOfMemoryError("no memory for a request; nothing was sent")
+                extents[claim.n] = memory_of(target, True)
+                claim.n += 1
+        claim.extents, claim.operation, claim.handle = extents, self.given.operation, h
+        if make_claim(self.set.loop, &claim, "a request"):
+            self.refuse_shared(&claim)
         return 0
+
+    cdef int check_copied(self) except -1:
+        """Refuse strided inputs that a request in flight writes. Their values are copied, so they are not recorded."""
+        cdef hc_extent extent
+        cdef hc_claim claim
+        claim.extents, claim.n, claim.operation, claim.handle = &extent, 1, self.given.operation, NULL
+        for array in self.copied:
+            extent = memory_of(array, False)
+            if make_claim(self.set.loop, &claim, "a request"):
+                self.refuse_shared(&claim)
+        return 0
+
+    cdef int refuse_shared(self, const hc_claim *claim) except -1:
+        cdef const hc_extent *extent = &claim.extents[claim.at]
+        cdef const hc_operand *i
+        is_input = not extent.writes
+        if extent.array >= 0:
+            i = &self.given.operands[2 * extent.array]
+            is_input = is_input or i.data == i[1].data
+        argument = "x" if is_input else "out"
+        raise shared_with(
+            f"{argument} of array {extent.array}" if self.given.is_group and extent.array >= 0 else argument, claim)

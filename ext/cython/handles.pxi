@@ -231,10 +231,10 @@ cdef class Handle:
         global failures_known
         if self.unnamed:
             self.unnamed = False
-            self.set.unnamed_waited()
-            self.set.note_agreed(self.c)
+            hc_order_note(self.set.order, self.c)
+            hc_order_end(self.set.order)
         elif TRAITS[self.operation] & HC_OP_ONLY_EVENT:
-            self.set.note_agreed(self.c)
+            hc_order_note(self.set.order, self.c)
         self.set.note_waited(self.c)
         self.keep_arrays()
         cdef int status = self.c.status

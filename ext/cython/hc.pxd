@@ -160,7 +160,6 @@ cdef extern from "transport/shm/cores.h" nogil:
 cdef extern from "transport/shm/shortcut.h" nogil:
     enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF
     ctypedef struct hc_shortcut
-    void hc_shortcut_renumber(hc_shortcut *, uint64_t)
 
 
 cdef extern from "transport/control/control.h" nogil:
@@ -353,6 +352,7 @@ cdef extern from "world/arguments.h" nogil:
     int64_t hc_operand_row(const hc_operand *)
     int hc_arguments_check(hc_arguments *, const hc_place *, char *)
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
+    size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
     bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, hc_shortcut_call *)
 
 
@@ -379,6 +379,40 @@ cdef extern from "world/plan_agreement.h" nogil:
     void hc_plan_refuse(const hc_exchange *, int32_t, uint8_t, int, const char *)
 
 
+cdef extern from "world/in_flight.h" nogil:
+    enum: HC_IN_FLIGHT_WORDS
+    ctypedef struct hc_extent:
+        const char *begin
+        const char *end
+        int writes, array
+    ctypedef struct hc_in_flight:
+        pass
+    ctypedef struct hc_claim:
+        const hc_extent *extents
+        size_t n, at
+        int operation
+        hc_handle *handle
+        char its[HC_IN_FLIGHT_WORDS]
+    int hc_in_flight_claim(hc_in_flight *, hc_claim *)
+    void hc_in_flight_free(hc_in_flight *)
+    int hc_in_flight_any(hc_in_flight *)
+    int hc_in_flight_none(hc_in_flight *, int)
+
+
+cdef extern from "world/order.h" nogil:
+    enum: HC_ORDER_NAME
+    const char *HC_ORDER_PREFIX
+    ctypedef struct hc_order:
+        hc_shortcut *shortcut
+    int hc_order_begin(hc_order *, char *)
+    void hc_order_take_back(hc_order *)
+    int hc_order_hold(hc_order *)
+    void hc_order_end(hc_order *)
+    int hc_order_refuse(hc_order *, char *)
+    void hc_order_note(hc_order *, const hc_handle *)
+    int hc_order_may_shorten(hc_order *, int)
+
+
 cdef extern from "world/job.h" nogil:
     ctypedef struct hc_job:
         hc_loop *loop
@@ -388,6 +422,8 @@ cdef extern from "world/job.h" nogil:
         int32_t rank, size, fanout
         hc_hierarchy_config hierarchy
         char nonce[17]
+        hc_in_flight in_flight
+        hc_order *orders
     void hc_job_init(hc_job *)
     void hc_job_end_users(hc_job *)
     hc_plans_used hc_job_used(hc_job *)
@@ -412,21 +448,10 @@ cdef extern from "world/job.h" nogil:
         hc_set_parts parts
         hc_shortcut *shortcut
     int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)
-    int hc_set_add(const hc_job *, hc_set_draft *)
+    int hc_set_add(hc_job *, hc_set_draft *)
+    int hc_set_remove(hc_job *, uint32_t)
     void hc_set_draft_free(hc_set_draft *)
     int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **)
-
-
-cdef extern from "loop/in_flight.h" nogil:
-    enum: HC_IN_FLIGHT_WORDS
-    ctypedef struct hc_in_flight:
-        pass
-    const hc_handle *hc_in_flight_other(hc_in_flight *, const void *, size_t, int, int)
-    int hc_in_flight_add(hc_in_flight *, const void *, size_t, int, hc_handle *)
-    const char *hc_in_flight_words(const hc_handle *, char *)
-    void hc_in_flight_clear(hc_in_flight *)
-    void hc_in_flight_free(hc_in_flight *)
-    int hc_in_flight_any(const hc_in_flight *)
 
 
 cdef extern from "gate/gate.h" nogil:

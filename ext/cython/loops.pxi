@@ -114,7 +114,6 @@ cdef class Loop:
     cdef hc_job job           # process sets and plans are made of it
     cdef bytes algorithm      # between nodes; `job` borrows its text
     cdef object segment, net_capsule
-    cdef hc_in_flight in_flight
     cdef hc_processes processes
     cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
@@ -256,12 +255,12 @@ cdef class Loop:
             (<Plan>plan).release()
         self.started_plans.clear()
         self.orphans.clear()
-        hc_in_flight_free(&self.in_flight)
+        hc_in_flight_free(&self.job.in_flight)
         self.net_capsule = self.segment = None
 
     def __dealloc__(self):
         if not self.forked:
-            hc_in_flight_free(&self.in_flight)
+            hc_in_flight_free(&self.job.in_flight)
         if self.c is not NULL and not self.forked:
             with nogil:  # the background thread may need it to end
                 hc_gate_close(self.c, -1)

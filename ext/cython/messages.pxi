@@ -26,15 +26,19 @@ cdef object read_receiver(Loop loop, object x, hc_operand *o, list copies):
     return target
 
 
-cdef int check_message(Set own, bint receives, str argument, const hc_operand *o, bint waits) except -1:
-    """Raise InvalidArgumentError if a request in flight uses the memory of a message."""
-    cdef hc_in_flight *f = &own.loop.in_flight
-    cdef const hc_handle *other
-    if waits and own.loop.c is not NULL and not hc_loop_pending(own.loop.c):
-        hc_in_flight_clear(f)  # the next blocking call finds it empty
-    other = hc_in_flight_other(f, o.data, o.nbytes, receives, -1)
-    if other is not NULL:
-        raise shared_with(argument, other)
+cdef int claim_message(Set own, bint receives, str argument, const hc_operand *o, hc_handle *h) except -1:
+    """Refuse memory that a request in flight uses; otherwise record it for the handle (NULL: the caller waits).
+
+    If it fails, the handle is released.
+    """
+    cdef hc_extent extent
+    cdef hc_claim claim
+    if h is NULL and nothing_in_flight(own.loop):
+        return 0
+    extent.begin, extent.end, extent.writes, extent.array = o.data, o.data + o.nbytes, receives, 0
+    claim.extents, claim.n, claim.operation, claim.handle = &extent, 1, -1, h
+    if make_claim(own.loop, &claim, "a message"):
+        raise shared_with(argument, &claim)
     return 0
 
 
@@ -102,8 +106,7 @@ cdef int send_now(Set own, object x, object dest, object tag) except -1:
     if not is_direct(own, x, &i, False):
         own.send(x, dest, tag, True).wait()
         return 0
-    if hc_in_flight_any(&own.loop.in_flight):
-        check_message(own, False, "x", &i, True)
+    claim_message(own, False, "x", &i, NULL)
     message = own.new_message(False, dest, tag, &i, HC_P2P_USER, 0)
     move_now(own, &message, (x,))
     hc_handle_release(message)
@@ -116,8 +119,7 @@ cdef tuple receive_now(Set own, object x, object source, object tag):
     cdef hc_handle *message
     if not is_direct(own, x, &o, True):
         return received_by(own.recv(x, source, tag, True))
-    if hc_in_flight_any(&own.loop.in_flight):
-        check_message(own, True, "x", &o, True)
+    claim_message(own, True, "x", &o, NULL)
     message = own.new_message(True, source, tag, &o, HC_P2P_USER, 0)
     move_now(own, &message, (x,))
     return received(own, message)
@@ -135,9 +137,8 @@ cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, obje
         given = read_message(own.loop, x, &i)
         if not read_plain(out, &o, True) or o.memory:
             target = read_receiver(own.loop, out, &o, copies)
-    if hc_in_flight_any(&own.loop.in_flight):
-        check_message(own, False, "x", &i, True)
-        check_message(own, True, "out", &o, True)
+    claim_message(own, False, "x", &i, NULL)
+    claim_message(own, True, "out", &o, NULL)
     check_apart(&i, &o, dest, source)
     both[1] = own.new_message(False, dest, sendtag, &i, HC_P2P_USER, 0)
     try:

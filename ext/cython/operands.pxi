@@ -352,6 +352,15 @@ cdef tuple extent_of(object array):
     return begin, end + array.itemsize
 
 
+cdef hc_extent memory_of(object array, bint writes) except *:
+    """The same of an array that a call reads or writes, and that is not among its operands."""
+    cdef hc_extent extent
+    cdef size_t begin, end
+    begin, end = extent_of(array)
+    extent.begin, extent.end, extent.writes, extent.array = <const char *>begin, <const char *>end, writes, -1
+    return extent
+
+
 cdef object read_stand_in(Loop loop, object target, hc_operand *o, list copies, str argument="out"):
     """Make and describe a contiguous stand-in, which is copied into `target` at the end."""
     try:

@@ -11,34 +11,39 @@ def failures():
 def hold_order(Set own):
     """Begin calls that the other ranks have in flight together: unnamed calls get consecutive numbers, even if this
     rank refuses some of them. Call release_order() afterwards."""
-    own.next_name()
-    own.unnamed_open += 1
+    if hc_order_hold(own.order) < 0:
+        raise errors.InvalidArgumentError(ONE_THREAD)
 
 
 def release_order(Set own):
     """End the numbering of hold_order(); the caller may wait later for calls in flight."""
-    own.unnamed_waited()
+    hc_order_end(own.order)
 
 
 cdef int announce_refusal(Set own, str operation, object name, object error) except -1:
     """Tell the other ranks. An unnamed call uses up its number in the order of the calls."""
     cdef hc_request refused
+    cdef char next_name[HC_ORDER_NAME]
+    cdef const char *text = next_name
+    cdef Py_ssize_t length = 0
     if own.closed or own.loop.closed or own.loop.forked:
         return 0
     if isinstance(error, errors.DuplicateNameError):
         return 0  # the request of this name goes on
     if name is None:
-        name = own.refused_name()
-    elif not isinstance(name, str) or (<str>name).startswith(UNNAMED):
-        name = None
-    if name is None:
-        return 0
+        length = hc_order_refuse(own.order, next_name)
+        if length < 0:
+            return 0  # another thread has calls in flight, so the call has no number
+    else:
+        try:
+            text = read_name(name, &length)
+        except errors.InvalidArgumentError:
+            return 0
     global failures_known
     failures_known += 1
     why = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
-    text = (<str>name).encode("utf-8", "replace")
     memset(&refused, 0, sizeof(refused))
-    refused.name, refused.name_len = text, <uint32_t>len(text)
+    refused.name, refused.name_len = text, <uint32_t>length
     refused.operation = CODES[operation]
     refused.why = why
     cdef hc_loop *c = own.loop.c
@@ -52,9 +57,8 @@ cdef int announce_refusals(Set own, str operation, object name, object error, in
     cdef int i
     if requests == 1:
         return announce_refusal(own, operation, name, error)
-    if own.unnamed_open and own.unnamed_thread != PyThread_get_thread_ident():
-        return 0
-    hold_order(own)
+    if hc_order_hold(own.order) < 0:
+        return 0  # as above
     for i in range(requests):
         announce_refusal(own, operation, name, error)
     release_order(own)

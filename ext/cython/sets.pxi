@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # sets.pxi - a process set: arguments in, requests out.
 
-cdef str UNNAMED = "unnamed call "
-cdef tuple FIRST_NAMES = tuple([f"{UNNAMED}{n}" for n in range(64)])  # so a loop of blocking calls makes no strings
-
-
 cdef bytes exception_in_flight():
     """The type and the first line of the exception that ends this rank, for the others; b"" if it ends in order."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
@@ -24,12 +20,9 @@ cdef class Set:
     cdef hc_members where
     cdef readonly tuple members
     cdef readonly bint closed
-    cdef unsigned long unnamed_thread
-    cdef int unnamed_open, unnamed_next
-    cdef hc_shortcut *shortcut  # of the node, if it has the whole set; else NULL
-    cdef bint shortens          # unnamed calls try the shortcut
+    cdef hc_order *order      # of the calls without a name
+    cdef bint shortens        # unnamed calls try the shortcut
     cdef bint in_shortcut     # a thread reads the set's memory
-    cdef bint has_refused     # an unnamed call was refused, and none was agreed since
     cdef uint64_t waited     # largest position in the log of calls that the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -63,23 +56,14 @@ cdef class Set:
             check(hc_set_add(job, &draft), "the process set could not be made")
         finally:
             hc_set_draft_free(&draft)
-        self.shortcut = draft.shortcut
-        self.shortens = (self.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
+        self.order = &job.orders[self.number]
+        self.shortens = (draft.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
             not self.loop.settings.debug
         return 0
 
     def __dealloc__(self):
         hc_members_free(&self.where)
         free(self.ranks)
-
-    cdef int run(self, hc_handle *h) except? -1000:
-        """Run a command of the loop, which needs no other rank."""
-        hc_loop_submit(self.loop.c, h, 1)
-        while not self.loop.drive(&h, 1, SLICE):
-            pass
-        cdef int status = h.status
-        hc_handle_release(h)
-        return status
 
     def stop(self, double timeout):
         """End the set's log on all its members. Returns whether that happened within `timeout` seconds."""
@@ -106,13 +90,17 @@ cdef class Set:
 
     def remove(self):
         """Remove the set, after stop(), and free its number."""
-        cdef hc_handle *h = hc_handle_new(HC_EV_REMOVE_SET, self.number, 0, 0, NULL, 0, 0)
-        if h is NULL:
-            raise errors.OutOfMemoryError("no memory for a request")
+        cdef hc_job *job = &self.loop.job
+        cdef uint32_t number = self.number
+        cdef int status
+        self.shortens = False
         while self.in_shortcut:
             time.sleep(0.0001)
-        self.shortens, self.shortcut = False, NULL
-        check(self.run(h))
+        self.loop.active += 1
+        with nogil:
+            status = hc_set_remove(job, number)
+        self.loop.active -= 1
+        check(status, "the process set could not be removed")
 
     # ---- the gate --------------------------------------------------------------------------------
 
@@ -163,68 +151,33 @@ cdef class Set:
         if agreed and h.position > self.waited:
             self.waited = h.position
 
-    cdef void note_agreed(self, const hc_handle *h) noexcept:
-        """Call it after all ranks have agreed on an unnamed call, or joined: its position numbers the shortcuts."""
-        if self.shortcut is not NULL and h.position and \
-                (h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED):
-            self.has_refused = False
-            hc_shortcut_renumber(self.shortcut, h.position)
-
     # ---- names -----------------------------------------------------------------------------------
 
     cdef hc_handle *new_request(self, const hc_arguments *given, object name, bint *unnamed) except NULL:
-        cdef const char *text
+        """Make a request under a name; None: under the set's next number, which the caller may take back."""
+        cdef char next_name[HC_ORDER_NAME]
+        cdef const char *text = next_name
         cdef Py_ssize_t length = 0
         unnamed[0] = name is None
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         if name is None:
-            name = self.next_name()
-        elif not isinstance(name, str) or (<str>name).startswith(UNNAMED):
-            raise errors.InvalidArgumentError(
-                f"name is {name!r}: a name is a string that does not begin with {UNNAMED!r}")
-        try:
-            text = PyUnicode_AsUTF8AndSize(name, &length)
-        except UnicodeEncodeError as error:
-            raise errors.InvalidArgumentError(f"name is {name!r}, which UTF-8 cannot say: {error.reason}") from None
-        if length == 0 or length > HC_MAX_NAME:
-            raise errors.InvalidArgumentError(
-                f"name is {name[:64]!r}{'...' * (length > 64)}, {length} bytes: a name has 1 to {HC_MAX_NAME}")
+            length = hc_order_begin(self.order, next_name)
+            if length < 0:
+                raise errors.InvalidArgumentError(ONE_THREAD)
+        else:
+            text = read_name(name, &length)
         cdef hc_handle *h = hc_arguments_request(given, &self.place, text, length)
         if h is NULL:
-            raise errors.OutOfMemoryError(f"{name!r}: no memory for a request; nothing was sent")
+            if unnamed[0]:
+                hc_order_take_back(self.order)
+            raise errors.OutOfMemoryError(f"{text[:length].decode()!r}: no memory for a request; nothing was sent")
         return h
 
     cdef int refuse(self) except -1:
         if self.loop.forked:
             raise errors.ForkedError("this process was forked after hpccoll.init(); the World is its parent's")
         raise errors.ShutDownError("the World has been shut down")
-
-    cdef str next_name(self):
-        """Name the next unnamed call by its number: unnamed calls match by their order in the program."""
-        cdef unsigned long me = PyThread_get_thread_ident()
-        if self.unnamed_open and self.unnamed_thread != me:
-            raise errors.InvalidArgumentError(
-                "an unnamed call from another thread is in flight; calls from several threads must be named")
-        self.unnamed_thread = me
-        if self.unnamed_next < 64:
-            return FIRST_NAMES[self.unnamed_next]
-        return UNNAMED + str(self.unnamed_next)
-
-    cdef int unnamed_waited(self) except -1:
-        self.unnamed_open -= 1
-        if self.unnamed_open == 0:
-            self.unnamed_next = 0
-        return 0
-
-    cdef str refused_name(self):
-        """Name an unnamed call that is refused, and count it as waited for; None: its number is unknown."""
-        if self.unnamed_open and self.unnamed_thread != PyThread_get_thread_ident():
-            return None
-        name = self.next_name()
-        self.unnamed_next = self.unnamed_next + 1 if self.unnamed_open else 0
-        self.has_refused = self.shortcut is not NULL
-        return name
 
     cdef Handle hold(self, hc_handle *h, object inputs):
         """Make the Handle of a request. `inputs`: the arrays that must live until it is done."""
@@ -239,9 +192,6 @@ cdef class Set:
     cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits, object inputs):
         cdef Handle handle = self.hold(h, inputs)
         handle.unnamed = unnamed
-        if unnamed:
-            self.unnamed_open += 1
-            self.unnamed_next += 1
         if self.loop.notes_sites:  # for the trace: the line of the program that makes the call
             h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
         if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
@@ -388,14 +338,12 @@ cdef class Set:
 
     cdef Handle submit_p2p(self, bint receives, object peer, object tag, const hc_operand *o, bint waits, object array,
                            uint32_t context, int flags):
-        cdef hc_in_flight *f = &self.loop.in_flight
         cdef bint library = context == HC_P2P_LIBRARY
-        if not library and hc_in_flight_any(f):
-            check_message(self, receives, "x", o, waits)
+        if not library and waits:
+            claim_message(self, receives, "x", o, NULL)
         cdef hc_handle *h = self.new_message(receives, peer, tag, o, context, flags)
-        if not library and not waits and hc_in_flight_add(f, o.data, o.nbytes, receives, h) < 0:
-            hc_handle_release(h)
-            raise errors.OutOfMemoryError("no memory for a message; nothing was sent")
+        if not library and not waits:
+            claim_message(self, receives, "x", o, h)
         return self.submit(h, False, waits, (array,) if o.memory else array)
 
     cdef hc_handle *new_message(self, bint receives, object peer, object tag, const hc_operand *o, uint32_t context,

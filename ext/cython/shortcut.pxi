@@ -14,9 +14,9 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     cdef hc_shortcut_call call
     cdef char why[HC_WHY]
     cdef int state
-    if own.unnamed_open or own.has_refused or own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
+    if own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
         return AGREE
-    if hc_in_flight_any(&own.loop.in_flight):
+    if not hc_order_may_shorten(own.order, 0) or hc_in_flight_any(&own.loop.job.in_flight):
         return AGREE
     given.operands = two
     result = read_shortcut(own, &given, x, out, op, root, prescale, postscale)
@@ -24,12 +24,12 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
         return AGREE
     if not hc_arguments_shortcut(&given, &own.place, &call):
         return AGREE
-    state = hc_loop_shortcut(own.loop.c, own.number, own.shortcut, own.rank, &call)
+    state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, own.rank, &call)
     if state == HC_SHORTCUT_OPEN:
         state = await_others(own)
     if state != HC_SHORTCUT_TAKEN:
         return AGREE
-    hc_loop_shortcut_end(own.loop.c, own.shortcut, own.rank, own.size, &call)
+    hc_loop_shortcut_end(own.loop.c, own.order.shortcut, own.rank, own.size, &call)
     return result
 
 
@@ -66,15 +66,15 @@ cdef object read_shortcut(Set own, hc_arguments *given, object x, object out, ob
 cdef int await_others(Set own) except -1:
     """Wait for late ranks. Meanwhile unnamed calls of other threads are refused."""
     cdef hc_loop *c = own.loop.c
-    cdef hc_shortcut *shortcut = own.shortcut
+    cdef hc_shortcut *shortcut = own.order.shortcut
+    cdef bint held = hc_order_hold(own.order) == 0
     cdef int state
-    own.unnamed_thread = PyThread_get_thread_ident()
-    own.unnamed_open += 1
     own.in_shortcut = True
     own.loop.active += 1
     with nogil:
         state = hc_loop_shortcut_wait(c, shortcut)
     own.loop.active -= 1
     own.in_shortcut = False
-    own.unnamed_open -= 1
+    if held:
+        hc_order_end(own.order)
     return state

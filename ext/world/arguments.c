@@ -4,8 +4,6 @@
  */
 #include "world/arguments.h"
 
-#include "loop/in_flight.h"
-
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,6 +48,22 @@ int64_t hc_arguments_result_bytes(const hc_arguments *a, const hc_place *place, 
     if (has(a, HC_OP_ELEMENTWISE) || !has(a, HC_OP_REDUCES) || !in->ndim)
         return in->bytes;
     return hc_share(in->dims[0], place->size, place->rank) * hc_operand_row(in) * (int64_t)hc_dtype_size(in->dtype);
+}
+
+size_t hc_arguments_extents(const hc_arguments *a, const hc_place *place, hc_extent *extents) {
+    size_t many = 0;
+    int gives = hc_arguments_gives(a, place);
+    for (uint32_t i = 0; i < a->n; i++) {
+        const hc_operand *in = &a->operands[2 * i];
+        const char *out = in[1].data;
+        int64_t written = out && !a->is_fresh ? hc_arguments_result_bytes(a, place, i) : 0;
+        int64_t shared = in->data == out ? written : 0; /* of an input that its result replaces */
+        if (gives && in->bytes > shared)
+            extents[many++] = (hc_extent){in->data + shared, in->data + in->bytes, 0, (int)i};
+        if (written)
+            extents[many++] = (hc_extent){out, out + written, 1, (int)i};
+    }
+    return many;
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------ */
@@ -142,20 +156,10 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
 
 /* Refuses an out of a group that overlaps other arrays of the group. */
 static int check_group(const hc_arguments *a, const hc_place *place, char *why) {
-    size_t many = 0;
     hc_extent *extents = malloc(2 * (size_t)a->n * sizeof *extents);
     if (!extents)
         return refuse(why, HC_NO_MEMORY, "no memory for a group of %" PRIu32 " arrays; nothing was sent", a->n);
-    for (uint32_t i = 0; i < a->n; i++) {
-        const hc_operand *in = &a->operands[2 * i];
-        const char *out = in[1].data;
-        int64_t bytes = out ? hc_arguments_result_bytes(a, place, i) : 0;
-        if (bytes)
-            extents[many++] = (hc_extent){out, out + bytes, 1, (int)i};
-        if (in->bytes && (!bytes || in->data != out))
-            extents[many++] = (hc_extent){in->data, in->data + in->bytes, 0, (int)i};
-    }
-    int bad = hc_extents_conflict(extents, many);
+    int bad = hc_extents_conflict(extents, hc_arguments_extents(a, place, extents));
     free(extents);
     if (bad < 0)
         return HC_OK;

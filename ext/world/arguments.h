@@ -10,6 +10,7 @@
 
 #include "core/hc.h"
 #include "loop/loop.h"
+#include "world/in_flight.h"
 
 /* A contiguous array. An absent array has no data, no dimensions and no elements. */
 typedef struct hc_operand {
@@ -82,6 +83,9 @@ void hc_operand_clear(hc_operand *);        /* makes it an absent array */
 void hc_operand_measure(hc_operand *);      /* sets count and bytes from dtype and dims */
 int64_t hc_operand_row(const hc_operand *); /* elements per row */
 int64_t hc_arguments_result_bytes(const hc_arguments *, const hc_place *, uint32_t at); /* of array `at` */
+
+/* Lists the memory that the call reads and writes on this rank: up to two extents per array. Returns their number. */
+size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *);
 
 /* Makes all checks that need no other rank, before anything is sent: OK, or a status and why, without the name of the
  * operation. Sets `wire` to HC_WIRE_SAME if the arrays have that type. [any thread] */

@@ -10,6 +10,8 @@
 
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/shm/shm.h"
+#include "world/in_flight.h"
+#include "world/order.h"
 #include "world/plan_agreement.h"
 
 #include <pthread.h>
@@ -38,6 +40,8 @@ typedef struct hc_job {
     hc_plans_used used;
     hc_set_numbers free_sets;
     hc_job_user *users;
+    hc_in_flight in_flight;
+    hc_order orders[HC_MAX_SETS]; /* by set number */
 } hc_job;
 void hc_job_init(hc_job *);
 void hc_job_add_user(hc_job *, hc_job_user *);
@@ -63,9 +67,6 @@ typedef struct hc_members {
 int hc_members_find(const hc_job *, const int32_t *ranks, int32_t size, hc_members *);
 void hc_members_free(hc_members *);
 
-/* Runs a command of the loop, which needs no other rank, and releases the handle; NULL: NO_MEMORY. [any thread] */
-int hc_job_command(const hc_job *, hc_handle *);
-
 /* Makes data planes of the members for host memory, with the tags of `number`: for the node and between nodes. `place`:
  * the configuration of the second. A plane that owns the segment takes it, also if the other plane fails. */
 int hc_plane_make(const hc_job *, const hc_members *, uint32_t number, int64_t chunk_most, hc_segment *,
@@ -77,16 +78,17 @@ typedef struct hc_set_draft {
     hc_child *children;
     hc_hierarchy_config plane; /* of parts.host; borrows the members */
     hc_set_parts parts;        /* no host: the set was added, and the loop owns all parts */
-    hc_shortcut *shortcut;     /* of the node, if it has the whole set; else NULL */
+    hc_shortcut *shortcut;     /* for the set's order */
 } hc_set_draft;
 /* OK or a status; hc_set_draft_free() in both cases. */
 int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *,
                       hc_set_draft *);
-int hc_set_add(const hc_job *, hc_set_draft *);
+int hc_set_add(hc_job *, hc_set_draft *);
 void hc_set_draft_free(hc_set_draft *);
-/* Makes and adds a set without a maker. *shortcut: as in the draft. */
-int hc_set_make(const hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *,
-                hc_shortcut **shortcut);
+/* Makes and adds a set without a maker. */
+int hc_set_make(hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *);
+/* Removes a set after the end of its log. */
+int hc_set_remove(hc_job *, uint32_t number);
 
 /* Builds the plan after all ranks have agreed on its terms. `handle`: has the arguments; the caller keeps it. The
  * segment: as above. */

@@ -8,7 +8,8 @@
 
 #define SLICE 50000000ull /* ns of one wait */
 
-int hc_job_command(const hc_job *job, hc_handle *handle) {
+/* Runs a command of the loop, which needs no other rank, and releases the handle; NULL: NO_MEMORY. */
+static int command(const hc_job *job, hc_handle *handle) {
     if (!handle)
         return HC_NO_MEMORY;
     hc_loop_submit(job->loop, handle, 1);
@@ -67,12 +68,13 @@ int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, u
     return HC_OK;
 }
 
-int hc_set_add(const hc_job *job, hc_set_draft *draft) {
+int hc_set_add(hc_job *job, hc_set_draft *draft) {
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, draft->place.set, 0, 0, NULL, 0, 0);
     draft->parts.place = &draft->place;
     if (add)
         add->parts = &draft->parts;
-    int status = hc_job_command(job, add);
+    hc_order_reset(&job->orders[draft->place.set], draft->shortcut);
+    int status = command(job, add);
     if (status >= 0)
         draft->parts = (hc_set_parts){0};
     return status;
@@ -86,20 +88,24 @@ void hc_set_draft_free(hc_set_draft *draft) {
     free(draft->children);
 }
 
-int hc_set_make(const hc_job *job, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation,
-                hc_segment *segment, hc_shortcut **shortcut) {
+int hc_set_make(hc_job *job, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation,
+                hc_segment *segment) {
     hc_members members;
     hc_set_draft draft;
     int status = hc_members_find(job, ranks, size, &members);
     if (status >= 0) {
         status = hc_set_draft_make(job, &members, number, generation, segment, &draft);
-        *shortcut = draft.shortcut;
         if (status >= 0)
             status = hc_set_add(job, &draft);
         hc_set_draft_free(&draft);
     }
     hc_members_free(&members);
     return status;
+}
+
+int hc_set_remove(hc_job *job, uint32_t number) {
+    hc_order_reset(&job->orders[number], NULL);
+    return command(job, hc_handle_new(HC_EV_REMOVE_SET, number, 0, 0, NULL, 0, 0));
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------- */

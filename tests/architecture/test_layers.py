@@ -26,8 +26,8 @@ SEES = {  # layer: headers of lower layers that it may include
         "core/hc.h",
         "transport/hierarchy/hierarchy.h",
         "transport/shm/shm.h",
+        "transport/shm/shortcut.h",
         "loop/loop.h",
-        "loop/in_flight.h",
     },
     "gate": {"core/hc.h", "loop/loop.h", "loop/waiting.h", "world/arguments.h"},
     "api": {
@@ -37,7 +37,6 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/shm/shm.h",
         "transport/net/mpi_net.h",
         "loop/loop.h",
-        "loop/in_flight.h",
         "world/arguments.h",
         "world/job.h",
     },

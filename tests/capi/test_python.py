@@ -10,7 +10,7 @@ import pytest
 import hpccoll
 
 LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
-FLOAT64, SUM, MISMATCH, SHUT_DOWN = 12, 1, -1, -3
+FLOAT64, SUM, MISMATCH, SHUT_DOWN, INVALID = 12, 1, -1, -3, -8
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
 @pytest.mark.mpi
 @pytest.mark.timeout(120)
 def test_small_calls_of_both_sides(library: ctypes.CDLL) -> None:
-    """Python's shortcuts number themselves by Python's calls alone, whatever C calls in between."""
+    """The calls of both sides number Python's shortcuts."""
     with hpccoll.World(verbose=0) as world:
         c, draw = given_to_c(library, world), np.random.default_rng(3)
         expected = world.size * (world.size + 1) / 2
@@ -83,6 +83,48 @@ def test_small_calls_of_both_sides(library: ctypes.CDLL) -> None:
             assert (x == expected).all(), (turn, side)
         taken = world.stats()["shortcuts"]
         assert (world.allgather(np.array([taken]), name="taken") == taken).all()
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_ranks_call_from_different_sides(library: ctypes.CDLL) -> None:
+    """Calls without a name match by their order, whichever side each rank calls from."""
+    with hpccoll.World(verbose=0) as world:
+        c = given_to_c(library, world)
+        for turn in range(60):
+            x = np.full(3, world.rank + 1.0)
+            if (turn + world.rank) % 3 == 0:
+                assert add(library, c, x) == 0
+            else:
+                world.allreduce(x, out=x)
+            assert (x == world.size * (world.size + 1) / 2).all(), turn
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.timeout(120)
+def test_memory_in_flight_on_one_side_is_refused_on_the_other(library: ctypes.CDLL) -> None:
+    with hpccoll.World(verbose=0) as world:
+        c, x, request = given_to_c(library, world), np.ones(4), ctypes.c_void_p()
+        data, count = ctypes.c_void_p(x.ctypes.data), ctypes.c_int64(x.size)
+        if world.rank == 0:
+            held = world.allreduce_async(x, out=x, name="held")
+            assert library.hpccoll_send(data, count, FLOAT64, 1, 7, c) == INVALID
+            assert b"send shares memory with an array of allreduce 'held'" in library.hpccoll_last_error()
+            world.barrier(name="refused in C")
+            held.wait()
+            assert library.hpccoll_recv_async(
+                data, count, FLOAT64, 1, 7, None, None, c, ctypes.byref(request)) == 0  # fmt: skip
+            with pytest.raises(hpccoll.InvalidArgumentError, match="shares memory with an array of a recv"):
+                world.allreduce(x, out=x, name="refused in Python")
+        else:
+            world.barrier(name="refused in C")
+            world.allreduce(x, out=x, name="held")
+        world.barrier(name="refused in Python")
+        if world.rank == 1:
+            world.send(x, dest=0, tag=7)
+        if world.rank == 0:
+            assert library.hpccoll_wait(ctypes.byref(request)) == 0
+        assert (x == world.size).all()
 
 
 @pytest.mark.mpi

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * order.c - numbers the calls without a name.
+ */
+#include "world/order.h"
+
+#include "transport/shm/shortcut.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+void hc_order_reset(hc_order *order, hc_shortcut *shortcut) {
+    atomic_store(&order->open, 0);
+    atomic_store(&order->next, 0);
+    atomic_store(&order->refused, 0);
+    order->shortcut = shortcut;
+}
+
+int hc_order_hold(hc_order *order) {
+    uintptr_t me = (uintptr_t)pthread_self();
+    if (atomic_fetch_add(&order->open, 1) && atomic_load(&order->thread) != me) {
+        atomic_fetch_sub(&order->open, 1);
+        return -1;
+    }
+    atomic_store_explicit(&order->thread, me, memory_order_relaxed);
+    return 0;
+}
+
+static int write_name(int number, char name[HC_ORDER_NAME]) {
+    size_t length = sizeof HC_ORDER_PREFIX - 1;
+    if (number >= 10)
+        return snprintf(name, HC_ORDER_NAME, HC_ORDER_PREFIX "%d", number);
+    memcpy(name, HC_ORDER_PREFIX, length); /* faster than printf, for a loop of blocking calls */
+    name[length] = (char)('0' + number);
+    name[length + 1] = 0;
+    return (int)length + 1;
+}
+
+int hc_order_begin(hc_order *order, char name[HC_ORDER_NAME]) {
+    if (hc_order_hold(order) < 0)
+        return -1;
+    int number = atomic_load_explicit(&order->next, memory_order_relaxed);
+    atomic_store_explicit(&order->next, number + 1, memory_order_relaxed);
+    return write_name(number, name);
+}
+
+void hc_order_take_back(hc_order *order) {
+    atomic_fetch_sub(&order->next, 1);
+    atomic_fetch_sub(&order->open, 1);
+}
+
+void hc_order_end(hc_order *order) {
+    if (atomic_load_explicit(&order->open, memory_order_relaxed) == 1)
+        atomic_store_explicit(&order->next, 0, memory_order_relaxed);
+    atomic_fetch_sub(&order->open, 1);
+}
+
+int hc_order_refuse(hc_order *order, char name[HC_ORDER_NAME]) {
+    int length = hc_order_begin(order, name);
+    if (length < 0)
+        return length;
+    atomic_store_explicit(&order->refused, order->shortcut != NULL, memory_order_relaxed);
+    hc_order_end(order);
+    return length;
+}
+
+void hc_order_note(hc_order *order, const hc_handle *h) {
+    int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
+    if (!order->shortcut || !h->position || !agreed)
+        return; /* a request that only this rank refused has no position */
+    atomic_store_explicit(&order->refused, 0, memory_order_relaxed);
+    hc_shortcut_renumber(order->shortcut, h->position);
+}
+
+int hc_order_has(const hc_handle *h) {
+    size_t length = sizeof HC_ORDER_PREFIX - 1;
+    return !h->op && h->request.name_len > length && memcmp(h->request.name, HC_ORDER_PREFIX, length) == 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * order.h - the order of a process set's calls without a name, by which the ranks match them.
+ *
+ * A call's name is its number among the calls that the program has not waited for. So a loop of blocking calls repeats
+ * one name, which the ranks have agreed on. All languages of a process share the order. [any thread]
+ */
+#ifndef HC_ORDER_H
+#define HC_ORDER_H
+
+#include "loop/loop.h"
+
+#include <stdatomic.h>
+
+#define HC_ORDER_PREFIX "unnamed call " /* no name of the program begins with it */
+#define HC_ORDER_NAME 32                /* bytes of a name */
+
+typedef struct hc_order {
+    atomic_int open;           /* calls that the program has not waited for */
+    atomic_int next;           /* number of the next call */
+    _Atomic(uintptr_t) thread; /* that makes the open calls */
+    atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
+    hc_shortcut *shortcut;     /* of the node, if it has the whole set; else NULL */
+} hc_order;
+
+/* `shortcut` NULL: none, or the set has ended. */
+void hc_order_reset(hc_order *, hc_shortcut *shortcut);
+/* Counts a call, and writes its name. Returns the length; -1: calls of another thread are open. */
+int hc_order_begin(hc_order *, char name[HC_ORDER_NAME]);
+void hc_order_take_back(hc_order *); /* the call was not submitted: the next call has its number */
+/* Counts a call that has no number. 0; -1: as above. */
+int hc_order_hold(hc_order *);
+void hc_order_end(hc_order *); /* of begin() or hold(): the program has waited for the call */
+/* Names a call that this rank refuses; it uses up the number. Until the ranks agree on a call, shortcuts are off. */
+int hc_order_refuse(hc_order *, char name[HC_ORDER_NAME]);
+/* Call it for each call without a name, and each join, that the program has waited for: the positions of those that
+ * the ranks agreed on number the shortcuts, so that all ranks number them alike. */
+void hc_order_note(hc_order *, const hc_handle *);
+int hc_order_has(const hc_handle *); /* 1: the request's name is from begin() */
+
+/* 1: the next call may try the shortcut. `own`: the open calls of which the caller knows. */
+static inline int hc_order_may_shorten(hc_order *order, int own) {
+    return atomic_load_explicit(&order->open, memory_order_relaxed) == own &&
+           !atomic_load_explicit(&order->refused, memory_order_relaxed);
+}
+
+#endif
