@@ -146,7 +146,10 @@ static int note_memory(const hc__call *call, hc_in_flight *f, const hc__read *re
 }
 
 int hc__nothing_in_flight(const hpccoll_world *world) {
-    return hc_in_flight_none(&world->base->job->in_flight, world->base->calls.pending(world->base->job->loop));
+    hc_in_flight *f = &world->base->job->in_flight;
+    if (hc_in_flight_any(f) && !world->base->calls.pending(world->base->job->loop))
+        hc_in_flight_clear(f); /* the next blocking call finds it empty */
+    return !hc_in_flight_any(f);
 }
 
 /* The same for the program's arrays, if the call moves the data of another call. */

@@ -61,12 +61,6 @@ static inline int hc_in_flight_any(hc_in_flight *f) {
     return atomic_load_explicit(&f->many, memory_order_relaxed) != 0;
 }
 
-/* 1: no memory is in flight, so a waiting caller needs no claim. `pending`: requests of the loop have not ended. */
-static inline int hc_in_flight_none(hc_in_flight *f, int pending) {
-    if (hc_in_flight_any(f) && !pending)
-        hc_in_flight_clear(f); /* the next blocking call finds it empty */
-    return !hc_in_flight_any(f);
-}
 
 /* The `array` of an extent that overlaps one that another extent writes, or -1. Sorts the extents. */
 int hc_extents_conflict(hc_extent *, size_t n);
