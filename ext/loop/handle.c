@@ -17,13 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One allocation: the handle, its pieces, tensors, dims, rows and name. */
+/* One allocation: the handle, its pieces, tensors, dims, rows and name. Other ranks wait for a refusal, so it may take
+ * memory of the reserve. */
 hc_handle *hc_handle_new(int kind, uint32_t set, uint32_t ntensors, uint32_t ndims, const char *name, size_t name_len,
                          uint32_t nrows) {
     size_t pieces = sizeof(hc_handle), tensors = pieces + ntensors * sizeof(hc_piece),
            dims = tensors + ntensors * sizeof(hc_tensor), rows = dims + ndims * sizeof(int64_t),
            text = rows + nrows * sizeof(int64_t);
-    char *memory = malloc(text + name_len);
+    char *memory = kind == HC_EV_REFUSE ? hc_malloc(text + name_len) : malloc(text + name_len);
     if (!memory)
         return NULL;
     memset(memory, 0, tensors);
@@ -71,7 +72,7 @@ void hc_handle_release(hc_handle *handle) {
     hc_free(handle->text);
     free(handle->site);
     free(handle->sums);
-    free(handle);
+    hc_free(handle);
 }
 
 /* The driver is in its iteration, and the function may do anything. So another thread calls it, or the driver after it

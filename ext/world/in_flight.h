@@ -61,7 +61,6 @@ static inline int hc_in_flight_any(hc_in_flight *f) {
     return atomic_load_explicit(&f->many, memory_order_relaxed) != 0;
 }
 
-
 /* The `array` of an extent that overlaps one that another extent writes, or -1. Sorts the extents. */
 int hc_extents_conflict(hc_extent *, size_t n);
 

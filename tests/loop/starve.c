@@ -5,9 +5,10 @@
  *
  *     starve RANKS NODES once|on|reserve STRIDE [FIRST]
  *
- * A program of all operations and of messages runs once as it should, then again and again; in run k the k-th
- * allocation of one rank fails, alone or with all that follow it, until a run needs no k. A rank that is told nothing,
- * because the starved rank has no memory for a message to another node, ends by the stall limit, which is short here.
+ * A program of all operations, of messages and of a refused call runs once as it should, then again and again; in run k
+ * the k-th allocation of one rank fails, alone or with all that follow it, until a run needs no k. A rank that is told
+ * nothing, because the starved rank has no memory for a message to another node, ends by the stall limit, which is
+ * short here.
  */
 #include "../starving.h"
 #include "worlds.h"
@@ -115,7 +116,7 @@ static int await(hc_loop *loop, hc_handle *handle, const char *what) {
         }
     int status = handle->status;
     CHECK(status <= 0);
-    if (status < 0 && has_reserve)
+    if (status < 0 && status != HC_MISMATCH && has_reserve)
         fprintf(stderr, "rank %d: %s: %s (%d); of rank %d allocation %ld failed\n", this_rank, what,
                 handle->text ? handle->text : "", status, victim, tried);
     hc_handle_release(handle);
@@ -126,6 +127,20 @@ typedef struct rank_part {
     worlds *w;
     int32_t rank;
 } rank_part;
+
+/* One rank refuses a call: the others get an error. */
+static void refuse(hc_loop *loop) {
+    static const char name[] = "refused";
+    if (this_rank == victim) {
+        hc_loop_refuse(loop, 0, &(hc_request){.name = name, .name_len = 7, .operation = HC_BARRIER, .why = "wrong"});
+        return;
+    }
+    hc_handle *handle = hc_handle_new(HC_EV_ENQUEUE, 0, 0, 0, name, 7, 0);
+    handle->request.operation = HC_BARRIER;
+    hc_loop_submit(loop, handle, 0);
+    int status = await(loop, handle, "a call that another rank refuses");
+    CHECK(status == HC_MISMATCH || (tried && !has_reserve));
+}
 
 static int work(worlds *w, hc_loop *loop) {
     enum { P2P_OPERATIONS = 4 };
@@ -149,6 +164,7 @@ static int work(worlds *w, hc_loop *loop) {
         exempt = 0;
         hc_loop_submit(loop, handles[i], 0);
     }
+    refuse(loop);
     for (int i = 0; i < P2P_OPERATIONS; i++)
         wrong |= await(loop, p2p_ops[i], "a message");
     for (int i = WAIT_AFTER; i < REQUESTS; i++)
