@@ -128,7 +128,7 @@ typedef struct hc_loop_calls {
     int (*plan_build)(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **);
     void (*plan_free)(hc_plan *);
     int (*plan_start)(hc_plan *, int);
-    int (*plan_soon)(hc_plan *);
+    int (*plan_poll)(hc_plan *);
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
@@ -137,7 +137,7 @@ typedef struct hc_loop_calls {
 #define HC_LOOP_CALLS                                                                                                \
     {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait, hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
      hc_loop_refuse,        hc_loop_broken_text, hc_set_make,  hc_set_remove,    hc_plan_new,     hc_plan_build,     \
-     hc_plan_free,          hc_plan_start,       hc_plan_soon, hc_plan_test,     hc_plan_wait}
+     hc_plan_free,          hc_plan_start,       hc_plan_poll, hc_plan_test,     hc_plan_wait}
 extern const hc_loop_calls hc__own_calls;
 
 /* The target of Python's capsule "hpccoll.world", which owns it and sets `closed` when the World ends. */

@@ -284,7 +284,7 @@ int hpccoll_plan_wait(hpccoll_plan *plan) {
     if (!plan->c)
         return ended(plan);
     const hc_loop_calls *calls = &plan->world->base->calls;
-    if (!calls->plan_soon(plan->c))
+    if (!calls->plan_poll(plan->c))
         while (!calls->plan_wait(plan->c, UINT64_MAX)) {}
     return outcome(plan);
 }

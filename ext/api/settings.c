@@ -90,21 +90,21 @@ static int parse_number(const knob *k, const char *text, double *value) {
     return !*end && whole && *value >= k->low && *value <= k->high;
 }
 
-static int set(hc__settings *settings, const char *name, size_t length, const char *text, const char *said) {
+static int set(hc__settings *settings, const char *name, size_t length, const char *text, const char *given) {
     const knob *k = knobs;
     double value;
     while (k->name && !(strlen(k->name) == length && strncasecmp(k->name, name, length) == 0))
         k++;
     if (!k->name)
-        return hc__error(HC_INVALID, "%s is no knob of hpccoll in a program of C", said);
+        return hc__error(HC_INVALID, "%s is no knob of hpccoll in a program of C", given);
     if (k->text) {
         if (!is_choice(k, text))
-            return hc__error(HC_INVALID, "%s is not %s%s", said, *k->choices ? "one of " : "a short text", k->choices);
+            return hc__error(HC_INVALID, "%s is not %s%s", given, *k->choices ? "one of " : "a short text", k->choices);
         snprintf((char *)settings + k->offset, HC__TEXT_KNOB, "%s", text);
         return HC_OK;
     }
     if (!parse_number(k, text, &value))
-        return hc__error(HC_INVALID, "%s is not %g to %g%s%s", said, k->low, k->high, *k->unit ? " " : "", k->unit);
+        return hc__error(HC_INVALID, "%s is not %g to %g%s%s", given, k->low, k->high, *k->unit ? " " : "", k->unit);
     put(settings, k, value);
     return HC_OK;
 }

@@ -45,7 +45,7 @@ static void draw_nonce(char nonce[17]) {
     snprintf(nonce, 17, "%016llx", (unsigned long long)number);
 }
 
-static void say_hello(const hc__base *base, hello *h) {
+static void fill_in_hello(const hc__base *base, hello *h) {
     struct stat shm = {0};
     char agreed[HC__AGREED_BYTES];
     memset(h, 0, sizeof *h);
@@ -90,16 +90,16 @@ static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
 }
 
 typedef struct located {
-    const hello *said;
+    const hello *hello;
     int32_t rank;
 } located;
 
 static int by_machine(const void *left, const void *right) {
     const located *a = left, *b = right;
-    int order = strcmp(a->said->host, b->said->host);
-    order = order ? order : strcmp(a->said->boot, b->said->boot);
-    if (!order && a->said->shared_memory != b->said->shared_memory)
-        order = a->said->shared_memory < b->said->shared_memory ? -1 : 1;
+    int order = strcmp(a->hello->host, b->hello->host);
+    order = order ? order : strcmp(a->hello->boot, b->hello->boot);
+    if (!order && a->hello->shared_memory != b->hello->shared_memory)
+        order = a->hello->shared_memory < b->hello->shared_memory ? -1 : 1;
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
@@ -107,14 +107,14 @@ static int by_machine(const void *left, const void *right) {
  * machine. */
 static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
     for (int32_t first = 0, end; first < base->job->size; first = end) {
-        for (end = first; end < base->job->size && same_machine(order[first].said, order[end].said);)
+        for (end = first; end < base->job->size && same_machine(order[first].hello, order[end].hello);)
             end++;
         for (int32_t i = first; i < end; i++) {
             int32_t block = *base->settings.nodes ? block_of(base->settings.nodes, end - first, i - first) : 0;
             if (block < 0)
                 return hc__error(HC_INVALID,
                                  "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
-                                 base->settings.nodes, (int)(end - first), order[i].said->host);
+                                 base->settings.nodes, (int)(end - first), order[i].hello->host);
             node_of[order[i].rank] = first + block;
             if (order[i].rank == base->job->rank)
                 base->machine_size = end - first;
@@ -139,14 +139,14 @@ static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) 
 }
 
 /* Makes each machine a node, or as many nodes as the knob requests. Returns their number, or a status (error set). */
-static int place(hc__base *base, const hello *said) {
+static int place(hc__base *base, const hello *hellos) {
     size_t size = (size_t)base->job->size;
     located *order = malloc(size * sizeof *order);
     int32_t *numbers = malloc(size * sizeof *numbers);
     int status = order && numbers ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (status >= 0) {
         for (int32_t r = 0; r < base->job->size; r++)
-            order[r] = (located){&said[r], r};
+            order[r] = (located){&hellos[r], r};
         qsort(order, size, sizeof *order, by_machine);
         status = find_nodes(base, order, base->job->node_of);
     }
@@ -158,19 +158,19 @@ static int place(hc__base *base, const hello *said) {
 }
 
 /* Stores the process of each rank, for texts. All in one allocation. */
-static int note_processes(hc__base *base, const hello *said) {
+static int note_processes(hc__base *base, const hello *hellos) {
     size_t n = (size_t)base->job->size;
-    base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof said->host);
+    base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof hellos->host);
     if (!base->process_memory)
         return HC_NO_MEMORY;
     const char **hosts = (const char **)(void *)base->process_memory;
     int32_t *host_of = (int32_t *)(void *)(base->process_memory + n * sizeof(char *)), *pids = host_of + n;
     char *text = (char *)(pids + n);
     for (size_t r = 0; r < n; r++) {
-        memcpy(text + r * sizeof said->host, said[r].host, sizeof said->host);
-        hosts[r] = text + r * sizeof said->host;
+        memcpy(text + r * sizeof hellos->host, hellos[r].host, sizeof hellos->host);
+        hosts[r] = text + r * sizeof hellos->host;
         host_of[r] = (int32_t)r;
-        pids[r] = said[r].pid;
+        pids[r] = hellos[r].pid;
     }
     base->processes = (hc_processes){.hosts = hosts, .host_of = host_of, .pids = pids};
     return HC_OK;
@@ -194,19 +194,19 @@ static int name_difference(const hc__base *base, hc__rendezvous *r) {
     return status;
 }
 
-static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *said) {
+static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *hellos) {
     for (int32_t rank = 1; rank < r->size; rank++)
-        if (said[rank].agreed != said[0].agreed)
+        if (hellos[rank].agreed != hellos[0].agreed)
             return name_difference(base, r);
     return HC_OK;
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------- */
 
-static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *said) {
+static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *hellos) {
     int one_machine = 1;
     for (int32_t rank = 1; rank < base->job->size; rank++)
-        one_machine &= same_machine(&said[0], &said[rank]);
+        one_machine &= same_machine(&hellos[0], &hellos[rank]);
     int status = base->mpi->comm_duplicate(comm, r->timeout, base->comm);
     if (status >= 0)
         status = base->mpi->net_new(base->comm, one_machine, &base->job->net);
@@ -215,13 +215,13 @@ static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const h
 }
 
 /* Chooses the driving threads from the MPI thread levels of all ranks. Without a net any thread may drive. */
-static void choose_driver(hc__base *base, const hello *said, int has_net) {
-    int level = has_net ? said[base->job->rank].thread_level : 3;
+static void choose_driver(hc__base *base, const hello *hellos, int has_net) {
+    int level = has_net ? hellos[base->job->rank].thread_level : 3;
     base->background = base->settings.background && level == 3;
     base->one_thread = level < 2;
     base->heartbeat = 1;
     for (int32_t r = 0; r < base->job->size; r++)
-        base->heartbeat &= said[r].background && (!has_net || said[r].thread_level == 3);
+        base->heartbeat &= hellos[r].background && (!has_net || hellos[r].thread_level == 3);
 }
 
 static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
@@ -242,22 +242,22 @@ static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
 
-static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *said) {
+static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *hellos) {
     hello mine;
-    say_hello(base, &mine);
-    int status = hc__rendezvous_allgather(r, &mine, sizeof mine, said);
+    fill_in_hello(base, &mine);
+    int status = hc__rendezvous_allgather(r, &mine, sizeof mine, hellos);
     if (status < 0)
         return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
-    if ((status = compare_settings(base, r, said)) < 0 || (status = note_processes(base, said)) < 0)
+    if ((status = compare_settings(base, r, hellos)) < 0 || (status = note_processes(base, hellos)) < 0)
         return status;
     r->processes = &base->processes;
-    memcpy(base->job->nonce, said[0].nonce, sizeof base->job->nonce);
-    int32_t nodes = place(base, said);
+    memcpy(base->job->nonce, hellos[0].nonce, sizeof base->job->nonce);
+    int32_t nodes = place(base, hellos);
     if (nodes < 0)
         return nodes;
-    if (nodes > 1 && (status = make_net(base, r, comm, said)) < 0)
+    if (nodes > 1 && (status = make_net(base, r, comm, hellos)) < 0)
         return status;
-    choose_driver(base, said, nodes > 1);
+    choose_driver(base, hellos, nodes > 1);
     if ((status = hc__parts_make(base, r)) < 0)
         return status;
     say_what_was_chosen(base, nodes);
@@ -268,12 +268,12 @@ int hc__start(hc__base *base, hc_net *net, const void *comm) {
     const hc__settings *settings = &base->settings;
     hc__rendezvous r = {
         .net = net, .rank = base->job->rank, .size = base->job->size, .timeout = settings->start_timeout};
-    hello *said = calloc((size_t)base->job->size, sizeof *said);
-    int status = said ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+    hello *hellos = calloc((size_t)base->job->size, sizeof *hellos);
+    int status = hellos ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (status >= 0 && hc_kernels_select(settings->simd) < 0)
         status = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
     if (status >= 0)
-        status = build(base, &r, comm, said);
-    free(said);
+        status = build(base, &r, comm, hellos);
+    free(hellos);
     return status;
 }

@@ -27,7 +27,7 @@ typedef struct folding {
     hpccoll_dtype dtype;
     const void *in;
     void *out;
-    char said[HEADER];
+    char header[HEADER];
     char *memory; /* data that this rank sends, or all parts of a plan */
 } folding;
 
@@ -49,7 +49,7 @@ static void say(folding *f) {
     char root[24] = "";
     if (f->operation == HC_REDUCE)
         snprintf(root, sizeof root, " to rank %d", f->root);
-    snprintf(f->said, HEADER, "%s with %s of %s[%" PRId64 "]%s", hc_operation_name(f->operation), f->op.name,
+    snprintf(f->header, HEADER, "%s with %s of %s[%" PRId64 "]%s", hc_operation_name(f->operation), f->op.name,
              hc_dtype_name((int)f->dtype), f->count, root);
 }
 
@@ -127,11 +127,11 @@ static folding *of(hc__after *after) {
 /* Callback after the allgather of headers and arrays. */
 static int fold_all(hc__after *after, const hc_handle *h) {
     const folding *f = of(after);
-    const hc_piece *come = &h->pieces[0];
+    const hc_piece *received = &h->pieces[0];
     int status = hc__status(h);
     if (status >= 0)
-        status = compare(f, come->out, come->recv_rows);
-    return status < 0 ? status : fold(f, come->out, come->recv_rows);
+        status = compare(f, received->out, received->recv_rows);
+    return status < 0 ? status : fold(f, received->out, received->recv_rows);
 }
 
 /* Callback after a plan's allgather into the plan's memory. */
@@ -206,7 +206,7 @@ static int begin(folding *f, const hc__call *call, hpccoll_world *world, int wai
     size_t bytes = HEADER + (with_array ? bytes_of(f) : 0);
     const hpccoll_array array = {.in = f->memory, .count = (int64_t)bytes, .dtype = HPCCOLL_UINT8};
     const hc__call gather = moving(call, &array, &args);
-    memcpy(f->memory, f->said, HEADER);
+    memcpy(f->memory, f->header, HEADER);
     if (with_array && f->count)
         memcpy(f->memory + HEADER, f->in, bytes_of(f));
     return hc__call_begin(&gather, world, waits, h);
@@ -323,7 +323,7 @@ int hc__users_async(const hc__call *given, hpccoll_world *world, hpccoll_request
 
 /* The ranks compare their headers once per plan. */
 static int agree_once(const folding *f, hpccoll_world *world) {
-    int status = hc__exchange(world, "hpccoll.op", f->said, HEADER, f->memory);
+    int status = hc__exchange(world, "hpccoll.op", f->header, HEADER, f->memory);
     if (status == HC_RESULT_SIZE)
         status = hc__error(HC_MISMATCH, "%s_init: a rank has joined: no plan is made", hc_operation_name(f->operation));
     return status < 0 ? status : compare(f, f->memory, NULL);

@@ -11,8 +11,8 @@ typedef struct hc__running {
     struct hc__running *next;
     uint64_t batch, started;
     uint32_t nnames, room;
-    uint8_t warnings;    /* reports of its long run */
-    uint8_t told_silent; /* the last report named the silent ranks */
+    uint8_t warnings;     /* reports of its long run */
+    uint8_t named_silent; /* the last report named the silent ranks */
     uint32_t names[];
 } hc__running;
 

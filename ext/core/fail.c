@@ -33,7 +33,7 @@ static int is_edge(const hc__set *s, int32_t peer) {
 }
 
 /* 1: `peer` is an edge of a set before number `end`, so it has the message already. */
-static int was_told(const hc_engine *e, uint32_t end, int32_t peer) {
+static int has_message(const hc_engine *e, uint32_t end, int32_t peer) {
     for (uint32_t i = 0; i < end; i++)
         if (is_edge(e->sets[i], peer))
             return 1;
@@ -56,7 +56,7 @@ static void flood(hc_engine *e, size_t nbytes, int32_t lost, int32_t from) {
         const hc__set *s = e->sets[i];
         for (int32_t k = -1; s && k < s->nchildren; k++) {
             int32_t peer = k < 0 ? s->parent : s->children[k].rank;
-            if (peer < 0 || peer == lost || peer == from || was_told(e, i, peer))
+            if (peer < 0 || peer == lost || peer == from || has_message(e, i, peer))
                 continue;
             if (k < 0)
                 hc__send_up(e, peer, e->failure.message, nbytes);

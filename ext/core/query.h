@@ -36,7 +36,7 @@ typedef struct hc__stall {
     uint32_t nqueries;
     uint32_t asked_times;
     uint64_t next_ask, asked_ticket;  /* the request that next_ask is about */
-    uint8_t told_silent;              /* the last report of that request named the silent ranks */
+    uint8_t named_silent;             /* the last report of that request named the silent ranks */
     char *last_report;                /* HC__TEXT bytes, or NULL */
     hc__printed printed[HC__PRINTED]; /* at the root */
 } hc__stall;

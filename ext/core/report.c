@@ -127,8 +127,8 @@ static void tell_own_waiter(hc__set *s, const uint64_t key[2], const hc__report 
     memcpy(s->stall.last_report, text, words.len + 1);
     hc_action *action = hc__act(s->engine, HC_AC_STALLED);
     action->set = s->id;
-    action->reporter = s->engine->silent ? !s->stall.told_silent : r->reporter;
-    s->stall.told_silent = s->engine->silent != NULL;
+    action->reporter = s->engine->silent ? !s->stall.named_silent : r->reporter;
+    s->stall.named_silent = s->engine->silent != NULL;
     action->text = text;
     action->ranks = ranks;
     action->nranks = r->nranks;
@@ -170,7 +170,7 @@ void hc__report_late(hc__set *s, const uint64_t key[2], const hc__report *r) {
 void hc__report_unanswered(hc__set *s, const uint64_t key[2]) {
     char buffer[HC__TEXT];
     hc__text words = hc__text_on(buffer, sizeof buffer);
-    if (s->stall.told_silent || !put_wait(s, &words, key))
+    if (s->stall.named_silent || !put_wait(s, &words, key))
         return;
     hc__put(&words, "; which ranks it waits for is not known: no answer came through ");
     put_world_rank(s, &words, s->parent);

@@ -128,7 +128,7 @@ static void report_running(hc__set *s) {
     describe_running(s, &text);
     hc__put(&text, " was agreed by all ranks but its data has been moving for ");
     hc__put_seconds(&text, s->engine->now - s->batches.running->started);
-    s->batches.running->told_silent = report(s, &text, s->set_rank == 0);
+    s->batches.running->named_silent = report(s, &text, s->set_rank == 0);
 }
 
 static void warn_running(hc__set *s) {
@@ -143,7 +143,7 @@ static void report_target(hc__set *s, const target *t) {
     describe_target(&text, t);
     hc__put(&text, " has waited ");
     hc__put_seconds(&text, s->engine->now - t->since);
-    s->stall.told_silent = report(s, &text, 0);
+    s->stall.named_silent = report(s, &text, 0);
 }
 
 static void ask(hc__set *s, const target *t) {
@@ -151,7 +151,7 @@ static void ask(hc__set *s, const target *t) {
     s->stall.asked_ticket = t->ticket;
     uint32_t doublings = s->stall.asked_times < MOST_DOUBLINGS ? s->stall.asked_times + 1 : MOST_DOUBLINGS;
     s->stall.next_ask = hc__later(s->engine->now, s->engine->config.stall_warning << doublings);
-    s->stall.told_silent = 0;
+    s->stall.named_silent = 0;
     if (s->engine->silent)
         report_target(s, t);
     hc__stall_query(s, 0, t->record ? t->record->key : hc__join_key);
@@ -182,9 +182,9 @@ void hc__stall_tick(hc__set *s) {
 /* Repeats the reports that did not name the silent ranks, which are known only now. */
 static void report_late(hc__set *s) {
     target t = find_target(s);
-    if (t.ticket && t.ticket == s->stall.asked_ticket && !s->stall.told_silent)
+    if (t.ticket && t.ticket == s->stall.asked_ticket && !s->stall.named_silent)
         report_target(s, &t);
-    if (s->batches.running && s->batches.running->warnings && !s->batches.running->told_silent)
+    if (s->batches.running && s->batches.running->warnings && !s->batches.running->named_silent)
         report_running(s);
 }
 

@@ -19,7 +19,7 @@ cdef extern from "transport/net/ucx_net.h" nogil:
     const char *hc_ucx_file()
     int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **net, char *why)
     const void *hc_ucx_net_address(hc_net *net, size_t *bytes)
-    int hc_ucx_net_meet(hc_net *net, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+    int hc_ucx_net_connect(hc_net *net, uint16_t generation, int64_t message_bytes, const void *const *addresses,
                         const size_t *bytes)
     char *hc_ucx_net_info(hc_net *net)
 
@@ -96,7 +96,7 @@ def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
     for i, one in enumerate(kept):
         starts[i] = <const char *>one
         lengths[i] = len(one)
-    status = hc_ucx_net_meet(of, generation, message_bytes, starts, lengths)
+    status = hc_ucx_net_connect(of, generation, message_bytes, starts, lengths)
     free(starts)
     free(lengths)
     if status < 0:

@@ -118,7 +118,7 @@ cdef class Handle:
     cdef int go_on(self, bint host, object limit) except -1:
         """Let the caller's stream, or the host until `limit`, wait for what was launched."""
         stream = self.call.stream()
-        self.set.say_device()
+        self.set.print_device()
         if stream is not None:
             self.call.go_on(stream)
         if stream is None or host:
@@ -143,7 +143,7 @@ cdef class Handle:
             time.sleep(delay)
             delay = min(delay + 0.00001, 0.001)
         if self.set.loop.broken():  # an aborted operation also ends, without a result
-            self.set.loop.note_told(HC_BROKEN)
+            self.set.loop.note_raised(HC_BROKEN)
             raise error_of(HC_BROKEN, hc_loop_broken_text(self.set.loop.c).decode(errors="replace"))
         self.call.check_run()
         return 0
@@ -245,7 +245,7 @@ cdef class Handle:
             if self.text is None:
                 self.text = self.failure()
             self.inputs = self.out = None
-            self.set.loop.note_told(status)
+            self.set.loop.note_raised(status)
             raise error_of(status, self.text)
         if not self.built:
             self.built = True

@@ -301,7 +301,7 @@ cdef extern from "loop/loop.h" nogil:
     void hc_plan_free(hc_plan *)
     int hc_plan_start(hc_plan *, int)
     int hc_plan_test(hc_plan *)
-    int hc_plan_soon(hc_plan *)
+    int hc_plan_poll(hc_plan *)
     int hc_plan_wait(hc_plan *, uint64_t)
 
     ctypedef struct hc_notice

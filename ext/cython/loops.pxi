@@ -131,7 +131,7 @@ cdef class Loop:
     cdef bint notes_sites
     cdef object settings
     cdef Devices devices
-    cdef set said_device      # texts that rank 0 has printed on device memory; None: print nothing
+    cdef set printed_devices      # texts that rank 0 has printed on device memory; None: print nothing
 
     def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
                  list hosts, object host_of, object pids,
@@ -157,7 +157,7 @@ cdef class Loop:
         """
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
                                shares_device=shares_device, gpu_aware=gpu_aware)
-        self.said_device = set() if rank == 0 and settings.verbose else None
+        self.printed_devices = set() if rank == 0 and settings.verbose else None
         self.orphans, self.shared = [], []
         self.plans, self.started_plans = weakref.WeakSet(), []
         self.rank = rank
@@ -332,7 +332,7 @@ cdef class Loop:
             hc_loop_last_report(self.c, text, sizeof(text))
         return text.decode("utf-8", "replace")
 
-    cdef int note_told(self, int status) except -1:
+    cdef int note_raised(self, int status) except -1:
         """Call it before a handle's error is raised: notes whether the error tells the program of a broken World."""
         self.told = self.told or issubclass(EXCEPTIONS[status], errors.RecoverableError)
         return 0

@@ -165,7 +165,7 @@ cdef class Plan:
         :raises TimeoutError: the time is over; the start goes on, and may be waited for again
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
-        if self.active and (self.c is NULL or not hc_plan_soon(self.c)):
+        if self.active and (self.c is NULL or not hc_plan_poll(self.c)):
             self.block(timeout)
         return self.outcome()
 
@@ -176,7 +176,7 @@ cdef class Plan:
         :raises HpccollError: as `start()` and `wait()`
         """
         self.begin(True)
-        if not hc_plan_soon(self.c):
+        if not hc_plan_poll(self.c):
             self.block(None)
         return self.outcome()
 
@@ -287,7 +287,7 @@ cdef class Plan:
         if status == HC_RESULT_SIZE and self.receives:
             words = f"a message of {self.h.op.received} bytes came for {self.describe()}, whose x has " \
                     f"{self.h.op.bytes} bytes"
-        self.set.loop.note_told(status)
+        self.set.loop.note_raised(status)
         raise error_of(status, words)
 
     cdef int release(self) except -1:

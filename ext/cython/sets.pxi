@@ -208,13 +208,13 @@ cdef class Set:
         h.ready, h.finished = <void *><size_t>handle.call.ready, <void *><size_t>handle.call.finished
         return 0
 
-    cdef int say_device(self) except -1:
+    cdef int print_device(self) except -1:
         """Print on rank 0 how arrays in device memory are moved, and again after a change."""
-        if self.loop.said_device is None or self.closed or self.loop.closed:
+        if self.loop.printed_devices is None or self.closed or self.loop.closed:
             return 0
         facts = self.loop.devices.get().facts(self.number)
-        if facts and facts not in self.loop.said_device:  # messages need no choice
-            self.loop.said_device.add(facts)
+        if facts and facts not in self.loop.printed_devices:  # messages need no choice
+            self.loop.printed_devices.add(facts)
             print(f"hpccoll: arrays in device memory: {facts}", file=sys.stderr, flush=True)
         return 0
 

@@ -20,7 +20,7 @@
 #define MOST 1000         /* limit of all tests; the stall report names an operation that never ends */
 
 static atomic_ulong begun, ended;
-static atomic_ulong failed, told; /* reports keep the log's order, as a framework raises the first */
+static atomic_ulong failed, reported; /* reports keep the log's order, as a framework raises the first */
 
 void hc__gate_began(void) {
     atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
@@ -48,11 +48,11 @@ static void *tell(void *argument) {
         quiet = now == last && now == over ? quiet + 1 : 0;
         last = now;
     }
-    for (int look = 0; atomic_load(&told) < f->turn && look < MOST; look++)
+    for (int look = 0; atomic_load(&reported) < f->turn && look < MOST; look++)
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
     hc_gate_result result = {.status = f->status, .text = f->text};
     f->done(f->context, &result);
-    atomic_fetch_add(&told, 1);
+    atomic_fetch_add(&reported, 1);
     free(f);
     return NULL;
 }
@@ -68,7 +68,7 @@ int hc__gate_fail_later(void (*done)(void *, hc_gate_result *), void *context, c
     snprintf(f->text, sizeof f->text, "%s", result->text);
     f->turn = atomic_fetch_add(&failed, 1);
     if (pthread_create(&thread, NULL, tell, f)) {
-        atomic_fetch_add(&told, 1);
+        atomic_fetch_add(&reported, 1);
         free(f);
         return 0;
     }

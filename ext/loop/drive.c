@@ -129,7 +129,7 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
 
 /* Drives for a moment, for messages: they need no flush, and a message that arrives at once needs no trace of a wait.
  * 1: all are done. */
-static int drive_soon(hc_loop *loop, awaited *all) {
+static int drive_briefly(hc_loop *loop, awaited *all) {
     if (all->next == all->end || !(*all->next)->op || !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
     int most = comes_soon(loop, *all->next) ? HC__LOOKS_OF_DRIVER : 0;
@@ -142,14 +142,14 @@ static int drive_soon(hc_loop *loop, awaited *all) {
     return over;
 }
 
-int hc__drive_soon(hc_loop *loop, hc_handle *handle) {
+int hc__drive_briefly(hc_loop *loop, hc_handle *handle) {
     awaited one = {&handle, &handle + 1};
-    return is_over(loop, &one) || drive_soon(loop, &one);
+    return is_over(loop, &one) || drive_briefly(loop, &one);
 }
 
 int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns) {
     awaited all = {handles, handles + n};
-    if (is_over(loop, &all) || (ns && drive_soon(loop, &all)))
+    if (is_over(loop, &all) || (ns && drive_briefly(loop, &all)))
         return 1;
     uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
     if (ns)

@@ -185,8 +185,8 @@ struct hc_loop {
     uint64_t *owed;   /* per World rank: time of the oldest unanswered question; 0: none */
     hc__silent silent[HC__SILENT_MOST];
     uint32_t nsilent;
-    uint8_t said;          /* the leader's list in shared memory is not empty */
-    uint64_t told_at;      /* when the engine got the list */
+    uint8_t published;     /* the leader's list in shared memory is not empty */
+    uint64_t listed_at;    /* when the engine got the list */
     char silent_text[512]; /* the list as text, or "" */
     char report[1024];     /* the newest report of a waiting operation, or "" */
 
@@ -263,7 +263,7 @@ void hc__progress_out(hc_loop *); /* only sends queued control messages */
  * caller will wait for it. 1: posted; 0: submit it. [any thread] */
 int hc__drive_message(hc_loop *, hc_handle *, int waits);
 /* Drives for a moment if the message is inside the node. 1: it is done; 0: wait for it. [any thread] */
-int hc__drive_soon(hc_loop *, hc_handle *);
+int hc__drive_briefly(hc_loop *, hc_handle *);
 
 /* place.c */
 int hc__loop_idle(hc_loop *);    /* 1: nothing moves by itself; messages may wait for their peers */
@@ -324,9 +324,9 @@ int hc__heartbeat_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t 
 /* node_life.c */
 void hc__node_begin(hc_loop *, uint64_t now); /* restarts all clocks */
 void hc__node_look(hc_loop *, uint64_t now);
-void hc__node_say(hc_loop *, uint64_t now);  /* the leader publishes for the ranks of its node */
-int hc__node_speaks(hc_loop *);              /* 1: this rank prints the reports of its node */
-void hc__node_hear(hc_loop *, uint64_t now); /* the other ranks read that */
+void hc__node_publish(hc_loop *, uint64_t now); /* the leader publishes for the ranks of its node */
+int hc__node_reports(hc_loop *);                /* 1: this rank prints the reports of its node */
+void hc__node_read(hc_loop *, uint64_t now);    /* the other ranks read that */
 
 /* silence.c */
 void hc__silence_note(hc_loop *, const hc__silent *, uint64_t now);

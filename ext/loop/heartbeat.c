@@ -207,9 +207,9 @@ static void spread_news(hc_loop *loop, uint64_t now) {
 /* The engine's reports name the silent ranks. */
 static void tell_engine(hc_loop *loop, uint64_t now) {
     int had = loop->silent_text[0] != 0;
-    if (loop->nsilent ? now - loop->told_at < loop->ask_every : !had)
+    if (loop->nsilent ? now - loop->listed_at < loop->ask_every : !had)
         return;
-    loop->told_at = now;
+    loop->listed_at = now;
     hc__silence_describe(loop, now);
     hc__loop_step(loop, &(hc_event){.kind = HC_EV_SILENT, .text = loop->nsilent ? loop->silent_text : NULL});
 }
@@ -222,12 +222,12 @@ static void look(hc_loop *loop, uint64_t now) {
     if (loop->watching && loop->parts.net) {
         look_at_neighbours(loop, now);
         if (!loop->nneighbours)
-            hc__node_hear(loop, now);
+            hc__node_read(loop, now);
     }
     hc__silence_expire(loop, now);
     spread_news(loop, now);
     if (loop->nneighbours)
-        hc__node_say(loop, now);
+        hc__node_publish(loop, now);
     tell_engine(loop, now);
 }
 

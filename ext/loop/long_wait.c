@@ -13,10 +13,10 @@ void hc__watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns,
     char what[sizeof loop->failure_text / 2 - 64], text[sizeof loop->failure_text];
     uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
     int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
-    int learns = handle->warnings && !handle->told_silent && loop->silent_text[0];
+    int learns = handle->warnings && !handle->named_silent && loop->silent_text[0];
     if (!warns && !ends && !learns)
         return;
-    handle->told_silent = loop->silent_text[0] != 0;
+    handle->named_silent = loop->silent_text[0] != 0;
     describe(loop, handle, what, sizeof what);
     snprintf(text, sizeof text, "%s has waited %.3g s%s%s", what, (double)ns / 1e9, loop->silent_text[0] ? "; " : "",
              loop->silent_text);

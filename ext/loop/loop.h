@@ -67,10 +67,11 @@ struct hc_handle {
 
     /* for the loop */
     hc_handle *next;
-    hc_handle **link;              /* the pointer to this handle in the list of handles in flight */
-    atomic_ullong waited_since;    /* P2P, PLAN: ns, when a caller began to wait; 0: not yet */
-    uint8_t warnings, told_silent; /* P2P, PLAN: reports of a long wait; told_silent: the last one named silent ranks */
-    uint8_t traced_wait;           /* the trace has its WAIT */
+    hc_handle **link;           /* the pointer to this handle in the list of handles in flight */
+    atomic_ullong waited_since; /* P2P, PLAN: ns, when a caller began to wait; 0: not yet */
+    uint8_t warnings,
+        named_silent;    /* P2P, PLAN: reports of a long wait; named_silent: the last one named silent ranks */
+    uint8_t traced_wait; /* the trace has its WAIT */
     atomic_int refs;
     atomic_int done;
     uint64_t bytes;
@@ -276,7 +277,7 @@ void hc_plan_free(hc_plan *);
 /* OK; BROKEN or FORKED: it was not started. `waits`: the caller will call hc_plan_wait(). */
 int hc_plan_start(hc_plan *, int waits);
 int hc_plan_test(hc_plan *); /* 1: over; 0: not yet */
-int hc_plan_soon(hc_plan *); /* the same, but polls for a moment; it never sleeps and never yields */
+int hc_plan_poll(hc_plan *); /* the same, but polls for a moment; it never sleeps and never yields */
 /* 1: over; 0: `ns` have passed. */
 int hc_plan_wait(hc_plan *, uint64_t ns);
 

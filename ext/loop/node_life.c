@@ -36,28 +36,28 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
 
 /* The leader of a node publishes its list of silent ranks on other nodes in shared memory. A word has rank, kind, and
  * the time in milliseconds. */
-void hc__node_say(hc_loop *loop, uint64_t now) {
-    uint64_t said[HC_NODE_SAID] = {0};
+void hc__node_publish(hc_loop *loop, uint64_t now) {
+    uint64_t words[HC_NODE_WORDS] = {0};
     int n = 0;
-    for (uint32_t i = 0; i < loop->nsilent && n < HC_NODE_SAID; i++) {
+    for (uint32_t i = 0; i < loop->nsilent && n < HC_NODE_WORDS; i++) {
         const hc__silent *silent = &loop->silent[i];
         if (loop->node_of[silent->rank] != loop->node_of[loop->config.engine.rank])
-            said[n++] = (uint64_t)silent->rank << 40 | (uint64_t)silent->kind << 36 |
-                        (silent->since / HC__MS & ((1ull << 36) - 1));
+            words[n++] = (uint64_t)silent->rank << 40 | (uint64_t)silent->kind << 36 |
+                         (silent->since / HC__MS & ((1ull << 36) - 1));
     }
-    if (n || loop->said)
-        hc_node_control_say(loop->parts.node_control, said, now);
-    loop->said = n > 0;
+    if (n || loop->published)
+        hc_node_control_publish(loop->parts.node_control, words, now);
+    loop->published = n > 0;
 }
 
-void hc__node_hear(hc_loop *loop, uint64_t now) {
-    uint64_t said[HC_NODE_SAID], at = hc_node_control_said(loop->parts.node_control, said);
+void hc__node_read(hc_loop *loop, uint64_t now) {
+    uint64_t words[HC_NODE_WORDS], at = hc_node_control_published(loop->parts.node_control, words);
     if (!at || now > at + 2 * loop->ask_every)
         return;
-    for (int i = 0; i < HC_NODE_SAID && said[i]; i++) {
-        hc__silent silent = {.rank = (int32_t)(said[i] >> 40),
-                             .kind = said[i] >> 36 & 15,
-                             .since = (said[i] & ((1ull << 36) - 1)) * HC__MS,
+    for (int i = 0; i < HC_NODE_WORDS && words[i]; i++) {
+        hc__silent silent = {.rank = (int32_t)(words[i] >> 40),
+                             .kind = words[i] >> 36 & 15,
+                             .since = (words[i] & ((1ull << 36) - 1)) * HC__MS,
                              .from = loop->locals[0]};
         if (silent.rank < loop->config.engine.size && silent.kind && silent.kind < HC__SILENCES)
             hc__silence_note(loop, &silent, now);
@@ -66,7 +66,7 @@ void hc__node_hear(hc_loop *loop, uint64_t now) {
 
 /* 1: this rank prints the reports. In a large World one rank per node prints for all: the lowest rank that waits and
  * runs. */
-int hc__node_speaks(hc_loop *loop) {
+int hc__node_reports(hc_loop *loop) {
     uint64_t now = hc__loop_now();
     hc_local_life life;
     for (int32_t i = 0; loop->config.engine.size > ALL_SPEAK && i < loop->config.local_rank; i++)

@@ -14,7 +14,7 @@ static void perform_stalled(hc_loop *loop, const hc_action *action) {
     pthread_mutex_lock(&reporting);
     snprintf(loop->report, sizeof loop->report, "%s", action->text);
     pthread_mutex_unlock(&reporting);
-    if (action->reporter && (!loop->silent_text[0] || hc__node_speaks(loop)))
+    if (action->reporter && (!loop->silent_text[0] || hc__node_reports(loop)))
         fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
 }
 

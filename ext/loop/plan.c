@@ -91,7 +91,7 @@ static void rearm(hc_plan *plan) {
     handle->text = NULL;
     handle->sums = NULL;
     handle->position = 0;
-    handle->warnings = handle->told_silent = handle->traced_wait = handle->modified = 0;
+    handle->warnings = handle->named_silent = handle->traced_wait = handle->modified = 0;
     if (handle->op)
         handle->op->peer = plan->peer;
     atomic_store_explicit(&handle->waited_since, 0, memory_order_relaxed);
@@ -145,8 +145,8 @@ int hc_plan_test(hc_plan *plan) {
     return plan->state == HC__OVER;
 }
 
-int hc_plan_soon(hc_plan *plan) {
-    if (plan->state == HC__WITH_LOOP && plan->handle->op && hc__drive_soon(plan->loop, plan->handle))
+int hc_plan_poll(hc_plan *plan) {
+    if (plan->state == HC__WITH_LOOP && plan->handle->op && hc__drive_briefly(plan->loop, plan->handle))
         plan->state = HC__OVER;
     for (int i = 0; i < HC__LOOKS && plan->state == HC__WITH_CALLER; i++)
         look(plan);

@@ -20,15 +20,15 @@ static int may_take(hc_loop *loop, uint32_t set) {
 }
 
 int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t rank, const hc_shortcut_call *call) {
-    uint64_t said[HC_SHORTCUT_WORDS];
-    _Static_assert(sizeof said == sizeof call->agreed, "what the ranks say is what must be the same");
+    uint64_t agreed[HC_SHORTCUT_WORDS];
+    _Static_assert(sizeof agreed == sizeof call->agreed, "the words that the ranks compare are the agreed values");
     if (!may_take(loop, set))
         return HC_SHORTCUT_OFF;
     if (!shortcut)
         return HC_SHORTCUT_TAKEN;
-    memcpy(said, &call->agreed, sizeof said);
+    memcpy(agreed, &call->agreed, sizeof agreed);
     int gives = call->agreed.operation != HC_BROADCAST || call->agreed.root == rank;
-    int state = hc_shortcut_come(shortcut, said, call->in, gives ? call->bytes : 0);
+    int state = hc_shortcut_join(shortcut, agreed, call->in, gives ? call->bytes : 0);
     for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
         state = hc_shortcut_look(shortcut);
     return state;

@@ -60,7 +60,7 @@ void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     silent->since = since;
     silent->at = now;
     if (is_new) {
-        loop->told_at = 0;
+        loop->listed_at = 0;
         silent->is_new = 1;
     }
 }

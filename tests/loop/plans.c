@@ -114,7 +114,7 @@ static void shuffle(int *order, uint64_t *seed) {
 static void finish_plan(one_plan *one, uint64_t *seed) {
     int over = 0;
     for (uint64_t i = next_random(seed) % 4; i > 0 && !over; i--)
-        over = next_random(seed) % 2 ? hc_plan_test(one->plan) : hc_plan_soon(one->plan);
+        over = next_random(seed) % 2 ? hc_plan_test(one->plan) : hc_plan_poll(one->plan);
     while (!over)
         over = hc_plan_wait(one->plan, next_random(seed) % 3 ? 50000000 : 1000);
     CHECK(one->handle->status == HC_OK);

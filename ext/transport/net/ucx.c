@@ -166,8 +166,8 @@ const void *hc_ucx_net_address(hc_net *base, size_t *bytes) {
     return net->address;
 }
 
-int hc_ucx_net_meet(hc_net *base, uint16_t generation, int64_t message_bytes, const void *const *addresses,
-                    const size_t *bytes) {
+int hc_ucx_net_connect(hc_net *base, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+                       const size_t *bytes) {
     hc__ucx_net *net = (hc__ucx_net *)base;
     size_t all = 0;
     for (int32_t rank = 0; rank < base->size; rank++)

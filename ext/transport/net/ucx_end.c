@@ -19,12 +19,12 @@
 
 /* ---- goodbyes -------------------------------------------------------------------------------------------- */
 
-static void say_goodbye(hc__ucx_net *net, int32_t rank) {
+static void send_goodbye(hc__ucx_net *net, int32_t rank) {
     hc__ucx_peer *peer = &net->peers[rank];
     hc_net_request *goodbye = NULL;
-    if (peer->told_goodbye || !peer->endpoint || rank == net->base.rank)
+    if (peer->sent_goodbye || !peer->endpoint || rank == net->base.rank)
         return;
-    peer->told_goodbye = 1;
+    peer->sent_goodbye = 1;
     if (hc__ucx_send(net, rank, HC__UCX_GOODBYE, NULL, 0, &goodbye) != HC_OK)
         return;
     for (double limit = hc__ucx_seconds() + GOODBYE_SECONDS; goodbye->status == HC_IDLE && hc__ucx_seconds() < limit;)
@@ -47,7 +47,7 @@ static void withdraw_receive(hc__ucx_net *net, hc_net_request *r) {
 int hc__ucx_withdraw(hc__ucx_net *net, hc_net_request *r) {
     withdraw_receive(net, r);
     if (r->handle && r->peer >= 0 && r->peer != net->base.rank) {
-        say_goodbye(net, r->peer);
+        send_goodbye(net, r->peer);
         hc__ucx_close_by_force(net, r->peer);
     }
     for (double limit = hc__ucx_seconds() + GOODBYE_SECONDS; r->handle && hc__ucx_seconds() < limit;)
@@ -84,7 +84,7 @@ static int await(hc__ucx_net *net, hc_net_request *r, int32_t peer, int gone_is_
         hc__ucx_look(net);
         if (gone_is_fine && net->peers[peer].closed)
             break;
-        if (!gone_is_fine && (net->first_lost >= 0 || net->peers[peer].closed || net->peers[peer].said_goodbye))
+        if (!gone_is_fine && (net->first_lost >= 0 || net->peers[peer].closed || net->peers[peer].received_goodbye))
             break;
         sched_yield();
     }
@@ -136,7 +136,7 @@ static void end_the_dead(hc__ucx_net *net) {
     int32_t dead = (int32_t)net->base.dead - 1;
     if (dead < 0)
         return;
-    net->peers[dead].told_goodbye = 1;
+    net->peers[dead].sent_goodbye = 1;
     hc__ucx_close_by_force(net, dead);
     for (double limit = hc__ucx_seconds() + CLOSE_SECONDS; sends_to(net, dead) && hc__ucx_seconds() < limit;)
         hc__ucx.ucp_worker_progress(net->worker);
@@ -163,7 +163,7 @@ static void end_connections(hc__ucx_net *net) {
     net->ending = 1;
     end_the_dead(net);
     for (int32_t rank = 0; !together && rank < net->base.size; rank++)
-        say_goodbye(net, rank);
+        send_goodbye(net, rank);
     for (hc_net_request *r = net->alive, *next; r; r = next) {
         next = r->next;
         withdraw_receive(net, r);

@@ -68,7 +68,7 @@ static void complete(hc_net_request *r, ucs_status_t error) {
         hc__ucx_give_back(net, r);
     } else if (r->status != HC_IDLE || error == UCS_OK) { /* a loss has ended it before, or it succeeded */
         r->status = r->status != HC_IDLE ? r->status : HC_DONE;
-    } else if (of_connection && peer && !r->receives && peer->said_goodbye) {
+    } else if (of_connection && peer && !r->receives && peer->received_goodbye) {
         r->status = HC_DONE; /* the peer has ended and does not want this message */
     } else if (of_connection && peer && !peer->closed && !net->ending) {
         r->status = HC_PEER_LOST;
@@ -191,7 +191,7 @@ static int started(hc__ucx_net *net, hc_net_request *r, void *handle, hc_net_req
 }
 
 int hc__ucx_send(hc__ucx_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **out) {
-    int status = net->peers[peer].endpoint || net->peers[peer].said_goodbye ? HC_OK : connect(net, peer);
+    int status = net->peers[peer].endpoint || net->peers[peer].received_goodbye ? HC_OK : connect(net, peer);
     hc_net_request *r = status == HC_OK ? take(net) : NULL;
     *out = r;
     if (!r)
@@ -216,7 +216,7 @@ int hc__ucx_send(hc__ucx_net *net, int32_t peer, int32_t tag, const void *data, 
 
 int hc__ucx_receive(hc__ucx_net *net, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **out) {
     ucp_tag_t mask = peer == HC_ANY_PEER ? ~HC__UCX_SOURCE_MASK : ~(ucp_tag_t)0;
-    int connected = peer == HC_ANY_PEER || net->peers[peer].endpoint || net->peers[peer].said_goodbye;
+    int connected = peer == HC_ANY_PEER || net->peers[peer].endpoint || net->peers[peer].received_goodbye;
     int status = connected ? HC_OK : connect(net, peer);
     hc_net_request *r = status == HC_OK ? take(net) : NULL;
     *out = NULL;
@@ -243,7 +243,7 @@ int hc__ucx_expect_goodbyes(hc__ucx_net *net) {
     int status = HC_OK;
     while (status == HC_OK && (!net->goodbye || net->goodbye->status != HC_IDLE)) {
         if (net->goodbye && net->goodbye->status == HC_DONE && net->goodbye->peer < net->base.size)
-            net->peers[net->goodbye->peer].said_goodbye = 1;
+            net->peers[net->goodbye->peer].received_goodbye = 1;
         if (net->goodbye)
             hc__ucx_give_back(net, net->goodbye);
         net->goodbye = NULL;
@@ -275,7 +275,7 @@ static void deal_with_news(hc__ucx_net *net) {
         if (!peer->failed)
             continue;
         peer->failed = 0;
-        if (!peer->said_goodbye && !net->ending && !net->lost[rank])
+        if (!peer->received_goodbye && !net->ending && !net->lost[rank])
             lose(net, rank);
         hc__ucx_close_by_force(net, rank);
     }

@@ -3,7 +3,7 @@
  * ucx_net.h - the interface of a net over UCX, which is opened at run time.
  *
  * A net is made in steps, because its ranks must know each other's addresses: hc_ucx_net_new() on each rank, an
- * exchange of the results of hc_ucx_net_address(), and hc_ucx_net_meet().
+ * exchange of the results of hc_ucx_net_address(), and hc_ucx_net_connect().
  */
 #ifndef HC_UCX_NET_H
 #define HC_UCX_NET_H
@@ -22,12 +22,12 @@ const char *hc_ucx_file(void);
 /* `settings`: alternating names (UCX's, without UCX_) and values, the last name NULL. They hold for this net only, and
  * override the environment. HC_OK, or a status and why. */
 int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **, char why[HC_UCX_WHY]);
-/* Valid until hc_ucx_net_meet(). */
+/* Valid until hc_ucx_net_connect(). */
 const void *hc_ucx_net_address(hc_net *, size_t *bytes);
 /* Gives the net the addresses of all ranks (copied), a generation that no earlier net had, and message_bytes (hc_net);
  * the last two are the same on all ranks. Sends nothing. Use the net only after all ranks have returned from this. */
-int hc_ucx_net_meet(hc_net *, uint16_t generation, int64_t message_bytes, const void *const *addresses,
-                    const size_t *bytes);
+int hc_ucx_net_connect(hc_net *, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+                       const size_t *bytes);
 /* UCX's description of the net's transports and devices. The caller frees it; NULL: out of memory. */
 char *hc_ucx_net_info(hc_net *);
 

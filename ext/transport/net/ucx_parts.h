@@ -51,7 +51,7 @@ typedef struct hc__ucx_peer {
     const ucp_address_t *address;
     ucs_status_t error; /* UCX's status of the connection */
     uint8_t failed;     /* the connection has ended; not handled yet */
-    uint8_t said_goodbye, told_goodbye;
+    uint8_t received_goodbye, sent_goodbye;
     uint8_t closed; /* by this rank */
 } hc__ucx_peer;
 

@@ -55,7 +55,7 @@ typedef struct rank_slot {
 
 typedef struct segment_head {
     _Alignas(LINE) _Atomic uint64_t listening[HC__MASK_WORDS];
-    _Alignas(LINE) _Atomic uint64_t said[HC_NODE_SAID], said_at;
+    _Alignas(LINE) _Atomic uint64_t words[HC_NODE_WORDS], published_at;
     rank_slot slots[];
 } segment_head;
 
@@ -395,16 +395,16 @@ char hc_node_control_state(hc_node_control *node_control, int32_t local_rank) {
     return state_in(text);
 }
 
-void hc_node_control_say(hc_node_control *node_control, const uint64_t said[HC_NODE_SAID], uint64_t now) {
-    for (int i = 0; i < HC_NODE_SAID; i++)
-        atomic_store_explicit(&node_control->head->said[i], said[i], memory_order_relaxed);
-    atomic_store_explicit(&node_control->head->said_at, now, memory_order_release);
+void hc_node_control_publish(hc_node_control *node_control, const uint64_t words[HC_NODE_WORDS], uint64_t now) {
+    for (int i = 0; i < HC_NODE_WORDS; i++)
+        atomic_store_explicit(&node_control->head->words[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&node_control->head->published_at, now, memory_order_release);
 }
 
-uint64_t hc_node_control_said(hc_node_control *node_control, uint64_t said[HC_NODE_SAID]) {
-    uint64_t at = atomic_load_explicit(&node_control->head->said_at, memory_order_acquire);
-    for (int i = 0; i < HC_NODE_SAID; i++)
-        said[i] = atomic_load_explicit(&node_control->head->said[i], memory_order_relaxed);
+uint64_t hc_node_control_published(hc_node_control *node_control, uint64_t words[HC_NODE_WORDS]) {
+    uint64_t at = atomic_load_explicit(&node_control->head->published_at, memory_order_acquire);
+    for (int i = 0; i < HC_NODE_WORDS; i++)
+        words[i] = atomic_load_explicit(&node_control->head->words[i], memory_order_relaxed);
     return at;
 }
 

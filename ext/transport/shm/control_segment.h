@@ -61,9 +61,9 @@ int32_t hc_node_control_l3s(const hc_node_control *);
 /* From now on reads the memory of other ranks' processes, where the system allows it (CMA: process_vm_readv). */
 void hc_node_control_read_memory(hc_node_control *);
 /* A few words that one rank of the node publishes for the others, with the time (of the machine's clock). */
-#define HC_NODE_SAID 4
-void hc_node_control_say(hc_node_control *, const uint64_t said[HC_NODE_SAID], uint64_t now);
-uint64_t hc_node_control_said(hc_node_control *, uint64_t said[HC_NODE_SAID]);
+#define HC_NODE_WORDS 4
+void hc_node_control_publish(hc_node_control *, const uint64_t words[HC_NODE_WORDS], uint64_t now);
+uint64_t hc_node_control_published(hc_node_control *, uint64_t words[HC_NODE_WORDS]);
 
 /* ---- for ext/transport only ------------------------------------------------------------------------ */
 

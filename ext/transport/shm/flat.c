@@ -232,7 +232,7 @@ int hc_flat_new(const hc_flat_config *config, hc_segment segment, hc_node_contro
     flat->stride = stride_of(config->slot_bytes);
     flat->range = (hc__range){config->from, config->to};
     flat->shm.out_from = config->from;
-    hc__shm_meet(&flat->shm, locals);
+    hc__shm_set_peers(&flat->shm, locals);
     find_partners(flat, config);
     *data = &flat->base;
     return HC_OK;

@@ -85,7 +85,7 @@ void hc__shm_lay_out(hc__shm *shm) {
 
 /* ---- peers --------------------------------------------------------------------------------------- */
 
-void hc__shm_meet(hc__shm *shm, const int32_t *locals) {
+void hc__shm_set_peers(hc__shm *shm, const int32_t *locals) {
     int is_apart = 0;
     for (int32_t q = 0; q < shm->base.local_size; q++) {
         if (q == shm->base.local_rank)

@@ -51,7 +51,7 @@ int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int
     shm->base = (hc_node){.ops = &shm_ops, .local_rank = local_rank, .local_size = local_size};
     shm->segment = segment;
     shm->node_control = node_control;
-    hc__shm_meet(shm, locals);
+    hc__shm_set_peers(shm, locals);
     hc__shm_lay_out(shm);
     shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
     shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);

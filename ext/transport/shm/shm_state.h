@@ -54,7 +54,7 @@ typedef struct hc__small {
 
 /* shortcut.c: a rank's call and part, and the count of arrived ranks. */
 typedef struct hc__shortcut_slot {
-    _Alignas(HC__LINE) uint64_t said[HC_SHORTCUT_WORDS];
+    _Alignas(HC__LINE) uint64_t agreed[HC_SHORTCUT_WORDS];
     _Alignas(16) uint8_t part[HC_SHORTCUT_BYTES];
 } hc__shortcut_slot;
 typedef struct hc__shortcut_word {
@@ -142,7 +142,7 @@ int hc__mark_reached(const hc__shm *, int32_t rank, enum hc__mark_kind, uint64_t
 int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t step, enum hc__mark_kind,
                       uint64_t value);
 /* Sets the other ranks; `locals`: their local ranks in the node control segment. */
-void hc__shm_meet(hc__shm *, const int32_t *locals);
+void hc__shm_set_peers(hc__shm *, const int32_t *locals);
 /* Copies data to the segment, with the stores that suit the distance of the readers. */
 void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);

@@ -38,7 +38,7 @@ static int miss(hc_shortcut *shortcut) {
 static int compare(hc_shortcut *shortcut) {
     const hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     for (int32_t q = 0; q < shortcut->size; q++)
-        if (memcmp(slot_of(shortcut, q, shortcut->number)->said, mine->said, sizeof mine->said) != 0)
+        if (memcmp(slot_of(shortcut, q, shortcut->number)->agreed, mine->agreed, sizeof mine->agreed) != 0)
             return miss(shortcut);
     shortcut->misses = 0;
     shortcut->number++;
@@ -52,10 +52,10 @@ static int state_of(hc_shortcut *shortcut, uint64_t word) {
                                                                                       : miss(shortcut);
 }
 
-int hc_shortcut_come(hc_shortcut *shortcut, const uint64_t said[HC_SHORTCUT_WORDS], const void *part, size_t bytes) {
+int hc_shortcut_join(hc_shortcut *shortcut, const uint64_t agreed[HC_SHORTCUT_WORDS], const void *part, size_t bytes) {
     hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     _Atomic uint64_t *word = word_of(shortcut);
-    memcpy(mine->said, said, sizeof mine->said);
+    memcpy(mine->agreed, agreed, sizeof mine->agreed);
     if (bytes > 0)
         memcpy(mine->part, part, bytes);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), next;

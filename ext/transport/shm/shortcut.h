@@ -21,7 +21,7 @@ typedef struct hc_shortcut hc_shortcut;
 /* The shortcut of a node, which owns it; NULL: the node has one rank or too many. One thread at a time may use it. */
 hc_shortcut *hc_shm_shortcut(const hc_node *);
 /* Joins the next call. OPEN: call look() until it is not; TAKEN: all ranks have joined; OFF: use the engine. */
-int hc_shortcut_come(hc_shortcut *, const uint64_t said[HC_SHORTCUT_WORDS], const void *part, size_t bytes);
+int hc_shortcut_join(hc_shortcut *, const uint64_t agreed[HC_SHORTCUT_WORDS], const void *part, size_t bytes);
 int hc_shortcut_look(hc_shortcut *);
 int hc_shortcut_give_up(hc_shortcut *); /* TAKEN if all ranks have joined meanwhile; else OFF */
 /* After TAKEN: the part of a local rank, valid until this rank's next call. */

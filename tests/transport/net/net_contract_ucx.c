@@ -66,7 +66,7 @@ static hc_net *make_net(int32_t rank, uint16_t generation) {
     meet_all();
     for (int32_t r = 0; r < ranks; r++)
         addresses[r] = shared->addresses[r];
-    CHECK(hc_ucx_net_meet(net, generation, 0, addresses, shared->bytes) == HC_OK, "meet");
+    CHECK(hc_ucx_net_connect(net, generation, 0, addresses, shared->bytes) == HC_OK, "meet");
     meet_all();
     return net;
 }
