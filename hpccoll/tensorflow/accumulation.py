@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of several backward passes, added up in variables: they are combined over the ranks once, in the last pass.
+"""Adds up the gradients of several backward passes in variables; the ranks combine the sums once, in the last pass.
 
-It is the same in graphs of sessions, in tf.function and eagerly: tf.cond decides when the program runs, by a counter
-that is the same on all ranks because they make as many passes.
+It works in graphs of sessions, in tf.function and eagerly: when the program runs, tf.cond checks a counter. The counter
+is equal on all ranks, because all of them make the same number of passes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Accumulation", "Passes", "after", "own_variable"]
 
 
 def own_variable(value: Any, dtype: Any, name: str) -> Any:
-    """Make a variable that is no part of a model: it is neither trained, nor saved or broadcast with the others.
+    """Make a variable outside of the model, which is not trained, saved or broadcast.
 
     In the graph of a session tf.compat.v1.local_variables_initializer() initializes it.
     """
@@ -32,7 +32,7 @@ def own_variable(value: Any, dtype: Any, name: str) -> Any:
 
 
 def after(operations: Sequence[Any]) -> Any:
-    """Return a tensor that is there when operations of a graph are done; eager ones, or None, are done already."""
+    """Return a tensor that exists after these operations of a graph have run; eager ones, or None, have run already."""
     waits = [] if tf.executing_eagerly() else [operation for operation in operations if operation is not None]
     with tf.control_dependencies(waits):
         return tf.constant(True)
@@ -53,20 +53,20 @@ class Passes:
         return self._counter
 
     def is_last(self) -> Any:
-        """Whether the pass that runs now is the last one of its step, as a tensor."""
+        """Return a tensor: whether the current pass is the last one of its step."""
         return tf.equal((self.counter().read_value() + 1) % self.passes, 0)
 
     def between(self) -> Any:
-        """Whether no pass has begun since the last step, as a tensor."""
+        """Return a tensor: whether no pass has begun since the last step."""
         return tf.equal(self.counter().read_value() % self.passes, 0)
 
     def count(self) -> Any:
-        """Note that a pass is complete; return what does."""
+        """Count a completed pass; return the operation that counts it."""
         return self.counter().assign_add(1)
 
 
 class Accumulation:
-    """Adds gradients up over passes, and has them combined in the last one."""
+    """Adds up gradients over passes, and combines them over the ranks in the last pass."""
 
     def __init__(self, passes: Passes, *, average: bool, sparse_as_dense: bool) -> None:
         self.passes, self._average, self._sparse_as_dense = passes, average, sparse_as_dense
@@ -120,7 +120,7 @@ class Accumulation:
     def apply(self, gradients: Sequence[Any], update: Callable[[], Any], skip: Callable[[], Any]) -> Any:
         """Update the variables after the last pass of a step.
 
-        :param gradients: what add() has returned, which comes first
+        :param gradients: the result of add(), which is called first
         :param update: returns an operation, or None if it is done
         :param skip: the same for the other passes
         :returns: the operation, or None if it is done

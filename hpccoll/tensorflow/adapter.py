@@ -2,7 +2,7 @@
 # ruff: noqa: D102 - hpccoll.frontend.adapter has the methods' docstrings
 """TensorFlow's adapter for hpccoll.frontend: tensors that exist now.
 
-The library reads a tensor in host memory where it lies. One on a GPU goes through host memory.
+The library reads a tensor in host memory in place. A tensor on a GPU is first copied to host memory.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def memory_of(tensor: Any) -> tuple[memoryview, int, tuple[int, ...]]:
 def new_tensor(dtype: int, shape: tuple[int, ...]) -> tuple[Any, int]:
     """Make a tensor in host memory for a result; return it and its address.
 
-    The memory is that of an earlier result that the program has dropped, if there is one of this size.
+    The tensor reuses the memory of an earlier result of this size that the program has dropped, if there is one.
 
     :param dtype: the library's code
     """
@@ -101,7 +101,7 @@ def _without_bfloat16(tensor: Any) -> Any:
 
 
 class TensorFlowAdapter:
-    """See hpccoll.frontend.adapter.TensorAdapter; the facts and values() are for symbolic tensors, too."""
+    """See hpccoll.frontend.adapter.TensorAdapter; the facts and values() also take symbolic tensors."""
 
     # ---- facts ---------------------------------------------------------------------------------------
 
@@ -126,8 +126,8 @@ class TensorFlowAdapter:
 
     def buffer(self, tensor: Any, shape: Sequence[int] | None = None) -> Buffer:
         code = code_of(tensor.dtype)
-        view, address, own = memory_of(tensor)
-        return Buffer(address, code, own if shape is None else shape, view)
+        view, address, whole_shape = memory_of(tensor)
+        return Buffer(address, code, whole_shape if shape is None else shape, view)
 
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         return new_tensor(code_of(like.dtype), tuple(shape))[0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adasum in graphs: the steps of hpccoll.frontend.adasum as operations of the graph.
 
-One alltoall gives each rank its share of all vectors; the scalar products of each pair are summed over the ranks, level
-by level; an allgather puts the shares together.
+An alltoall gives each rank its share of all vectors; on each level an allreduce sums the scalar products of each pair;
+an allgather puts the shares together.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _combine(operations: Operations[Any], call: Allreduce, tensor: Any, name: st
         a, b = vectors[0::2], vectors[1::2]
         wide_a, wide_b = tf.cast(a, tf.float64), tf.cast(b, tf.float64)
         pairs = ((wide_a, wide_a), (wide_b, wide_b), (wide_a, wide_b))
-        own = tf.stack([tf.reduce_sum(x * y, axis=1) for x, y in pairs])
+        products = tf.stack([tf.reduce_sum(x * y, axis=1) for x, y in pairs])
         total = Allreduce(f"{name}.level{level}", Sum, 1.0, 1.0, process_set, group=False)
-        aa, bb, ab = tf.unstack(operations.run_allreduce(total, [own])[0])
+        aa, bb, ab = tf.unstack(operations.run_allreduce(total, [products])[0])
         left, right = (
             tf.where(square < adasum.TINY, tf.ones_like(ab), 1 - ab / (2 * tf.maximum(square, adasum.TINY)))
             for square in (aa, bb)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The derivative of each operation, which eager tensors and graphs share. They are those of Horovod's for TensorFlow.
+"""The derivative of each operation, for eager tensors and graphs, as Horovod defines it for TensorFlow.
 
-docs/gradients.md has them in a table: with Sum the sum over the ranks is what is differentiated; with Average, and in
-allgather and broadcast, the mean.
+docs/gradients.md has a table. With Sum, they differentiate the sum over the ranks; with Average, and in allgather and
+broadcast, the mean.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain allreduce of one tensor that exists now, by the shortest way: most of its time was Python's.
+"""A fast path for the plain allreduce of one eager tensor; Python took most of the time of the general path.
 
-hpccoll.frontend.requests does the same for all operations, also of groups, in place, scaled. A call from another thread
-with a name that is in flight is refused there by the call itself, and here when the operation ends.
+hpccoll.frontend.requests is the general path: all operations, groups, results in place, scale factors. If another
+thread calls with a name that is in flight, the general path raises the error at once; this one raises it when the
+operation ends.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ __all__ = ["Allreduces", "allreduce", "can"]
 
 
 def can(call: Allreduce) -> bool:
-    """Say whether Allreduces can do this."""
+    """Return whether Allreduces supports this call."""
     return not call.group and call.prescale == 1.0 == call.postscale and call.op is not Adasum
 
 
 class Allreduces:
-    """Begins allreduces of one kind; what they share is looked up once."""
+    """Begins allreduces with the same reduction and process set, which are looked up once."""
 
     def __init__(self, op: Reduction, process_set: ProcessSet) -> None:
         """
@@ -42,7 +43,7 @@ class Allreduces:
     def begin(
         self, name: str | None, tensor: Any, wire: Compression | None = None, *, waits: bool = False
     ) -> Callable[[], list[Any]]:
-        """Begin to reduce a tensor; return what waits for the result, a list of one.
+        """Begin to reduce a tensor; return a function that waits for the result and returns it in a list.
 
         :param tensor: a tensor that exists now
         :param wire: what float32 and float64 values travel as

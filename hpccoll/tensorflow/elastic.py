@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic training with TensorFlow, under Horovod's names: `run`, `TensorFlowState`, `TensorFlowKerasState`.
 
-What it promises stands in docs/elastic.md; hpccoll.elastic does the work.
+See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementation.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
 def run(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a training function elastic, see hpccoll.elastic.run.
 
-    :param function: takes a State as its first argument; what TensorFlow raises for a lost rank counts as the library's
-        error
+    :param function: takes a State as its first argument; what TensorFlow raises for a lost rank counts as one of the
+        library's errors
     :returns: a function of the same arguments, which returns what `function` returns
     """
     return runner(init, shutdown)(raises_own(function))
@@ -105,13 +105,13 @@ class TensorFlowState(ObjectState):
 
     def sync(self) -> None:
         """See State."""
-        own = self._read()
-        compare_variables(own, self._variables(), "TensorFlowState", global_process_set)
-        begun = [
+        values = self._read()
+        compare_variables(values, self._variables(), "TensorFlowState", global_process_set)
+        handles = [
             current().broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
-            for at, value in enumerate(own)
+            for at, value in enumerate(values)
         ]
-        self._write([np.asarray(handle.wait()) for handle in begun])
+        self._write([np.asarray(handle.wait()) for handle in handles])
         super().sync()
 
     def committed(self) -> Any:
@@ -126,7 +126,7 @@ class TensorFlowState(ObjectState):
 
 
 class _Loads:
-    """The operations of a graph that give variables their values, made once."""
+    """The operations of a graph that assign values to variables; each is made once."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Any, Any]] = {}
@@ -160,8 +160,8 @@ class TensorFlowKerasState(TensorFlowState):
     ) -> None:
         """
         :param model: built; its variables are committed in host memory
-        :param optimizer: of the model; default: that of compile(). It is built here where it is not
-        :param backend: has no effect; it is there because Horovod has it
+        :param optimizer: the model's; default: that of compile(). It is built here if it is not built yet
+        :param backend: has no effect; Horovod has this parameter
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
         :param objects: see TensorFlowState
@@ -180,7 +180,7 @@ class TensorFlowKerasState(TensorFlowState):
         return [*self.model.variables, *others]
 
     def reset(self) -> None:
-        """See State: compiled steps have the number of ranks in them, and are made anew."""
+        """See State: compiled steps contain the number of ranks, so they are compiled again."""
         for name in ("train_function", "test_function", "predict_function"):
             setattr(self.model, name, None)
         super().reset()

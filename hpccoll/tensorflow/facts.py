@@ -27,7 +27,7 @@ def _fact(function: Callable[[], Any], name: str | None) -> Any:
 def ranks_of(process_set: ProcessSet) -> Any:
     """Return the number of processes in a process set: now, or in a graph as a tensor, found when it is evaluated.
 
-    XLA cannot ask for it then: what it compiles has the number of now.
+    XLA cannot evaluate it later: a program that it compiles has the number at the time of its compilation.
 
     :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
     """
@@ -38,7 +38,7 @@ def ranks_of(process_set: ProcessSet) -> Any:
 def rank_op(name: str | None = None) -> Any:
     """Return the number of this process in the job as an int32 tensor, found when it is evaluated.
 
-    :param name: of TensorFlow's operation
+    :param name: the name of TensorFlow's operation
     """
     return _fact(job.rank, name)
 
@@ -46,7 +46,7 @@ def rank_op(name: str | None = None) -> Any:
 def local_rank_op(name: str | None = None) -> Any:
     """Return the number of this process on its node as an int32 tensor, found when it is evaluated.
 
-    :param name: of TensorFlow's operation
+    :param name: the name of TensorFlow's operation
     """
     return _fact(job.local_rank, name)
 
@@ -55,7 +55,7 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """Return the number of processes in a process set as an int32 tensor, found when it is evaluated.
 
     :param process_set_id: the number of the set; 0: all ranks
-    :param name: of TensorFlow's operation
+    :param name: the name of TensorFlow's operation
     """
     return _fact(lambda: process_set_by_id(process_set_id).size(), name)
 
@@ -63,7 +63,7 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
 def local_size_op(name: str | None = None) -> Any:
     """Return the number of processes on this node as an int32 tensor, found when it is evaluated.
 
-    :param name: of TensorFlow's operation
+    :param name: the name of TensorFlow's operation
     """
     return _fact(job.local_size, name)
 
@@ -72,7 +72,7 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
     """Return whether this process is in a process set as an int32 tensor, 0 or 1, found when it is evaluated.
 
     :param process_set_id: the number of the set
-    :param name: of TensorFlow's operation
+    :param name: the name of TensorFlow's operation
     """
     return _fact(lambda: process_set_by_id(process_set_id).included(), name)
 
@@ -80,7 +80,7 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
 def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:
     """Say whether TensorFlow finds a GPU.
 
-    :param ext_base_name: for Horovod's signature; it is not used
+    :param ext_base_name: has no effect; Horovod has this parameter
     :param verbose: not used either
     """
     del ext_base_name, verbose

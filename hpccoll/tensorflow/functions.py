@@ -33,9 +33,9 @@ def broadcast_(
 
     :param variables: tf.Variables, or those of Keras: as many on all ranks, each with the same shape and dtype
     :param root_rank: global rank of the root, also within a process set
-    :param name: what all names begin with
+    :param name: the prefix of all names
     :param process_set: the ranks that take part
-    :returns: tensors of the new values; in a graph, whoever uses one runs the broadcast
+    :returns: tensors of the new values; in a graph, evaluating one of them runs the broadcast
     :raises MismatchError: the ranks have other variables
     :raises HpccollError: see allreduce
     """
@@ -46,7 +46,7 @@ def broadcast_(
 
 
 def _value_of(variable: Any) -> Any:
-    """Read a variable now: of one of TensorFlow 1, a conversion is what was read when it was made."""
+    """Read the current value of a variable: converting a variable of TensorFlow 1 gives an earlier value."""
     return variable.read_value() if isinstance(variable, tf.Variable) else tf.identity(tensor_of(variable))
 
 
@@ -64,9 +64,9 @@ def broadcast_variables(
     :param variables: those of a model or an optimizer: as many on all ranks, each with the same shape and dtype
     :param root_rank: global rank of the root, also within a process set
     :param process_set: the ranks that take part
-    :param inplace: for Horovod's signature: a variable is always assigned its new value
-    :param name: what all names begin with; default "broadcast_variables"
-    :returns: None; in a graph the operation that assigns
+    :param inplace: has no effect: each variable is always assigned its new value
+    :param name: the prefix of all names; default "broadcast_variables"
+    :returns: None; in a graph the operation that assigns the values
     :raises MismatchError: the ranks have other variables
     :raises HpccollError: see allreduce
     """
@@ -136,9 +136,9 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
     """Compare the dtypes and shapes of the ranks' variables.
 
-    :param values: of the variables: tensors or NumPy arrays
-    :param variables: whose names the error has
-    :param name: of the operation
+    :param values: the values of the variables, as tensors or NumPy arrays
+    :param variables: the variables, whose names the error contains
+    :param name: the name of the operation
     :param process_set: the ranks that compare
     :raises MismatchError: the ranks have other variables; the same error on all of them
     """
@@ -152,9 +152,9 @@ def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str
             )
         at = next((i for i, pair in enumerate(zip(other, each[0], strict=True)) if pair[0] != pair[1]), None)
         if at is not None:
-            own = getattr(variables[at], "path", variables[at].name)
+            path = getattr(variables[at], "path", variables[at].name)
             raise errors.MismatchError(
-                f"{name}: variable {at} ({own} here) is {each[0][at]} on rank 0 and {other[at]} on rank {rank}"
+                f"{name}: variable {at} ({path} here) is {each[0][at]} on rank 0 and {other[at]} on rank {rank}"
             )
 
 
@@ -170,7 +170,7 @@ def broadcast_object(
 
     :param obj: anything that pickle can send, or cloudpickle if that is installed; only the root's counts
     :param root_rank: global rank of the root, also within a process set
-    :param session: for Horovod's signature; it is not used
+    :param session: has no effect; Horovod has this parameter
     :param name: matches the calls of different ranks, in any order; calls without a name match by their order
     :param process_set: the ranks that take part
     :returns: `obj` itself on the root, a copy of the root's on the other ranks
@@ -188,7 +188,7 @@ def broadcast_object_fn(
     """Return broadcast_object() with all arguments but the object.
 
     :param root_rank: global rank of the root, also within a process set
-    :param session: for Horovod's signature; it is not used
+    :param session: has no effect; Horovod has this parameter
     :param name: matches the calls of different ranks, in any order; calls without a name match by their order
     :param process_set: the ranks that take part
     :returns: a function of the object
@@ -203,7 +203,7 @@ def allgather_object(
     """Collect one object of each rank of the process set.
 
     :param obj: anything that pickle can send, or cloudpickle if that is installed
-    :param session: for Horovod's signature; it is not used
+    :param session: has no effect; Horovod has this parameter
     :param name: matches the calls of different ranks, in any order; calls without a name match by their order
     :param process_set: the ranks that take part
     :returns: the objects, in the order of the ranks; a rank that has joined has none

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorFlow differentiates graphs with: the derivative of each operation, from its attributes."""
+"""Registers the derivative of each operation with TensorFlow, for graphs; the operation's attributes determine it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpccoll.tensorflow.operations import OPERATIONS
 
 __all__: list[str] = []
 
-_WIRES = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}
+_WIRES = {kind.dtype_code: kind for kind in (compression.FP16, compression.BF16)}
 
 
 def _number(bits: int) -> float:
@@ -26,9 +26,9 @@ def _number(bits: int) -> float:
 
 
 def _name(op: Any) -> str:
-    """The name that the caller gave, or what stands for it."""
+    """The name that the caller gave, or the name made from the call's place in the source."""
     whole: str = op.get_attr("tensor_name").decode()
-    return whole.split(".", 1)[-1] if not whole.startswith(tuple(f"{one} at " for one in _core.OPERATIONS)) else whole
+    return whole.split(".", 1)[-1] if not whole.startswith(tuple(f"{name} at " for name in _core.OPERATIONS)) else whole
 
 
 def _factors(op: Any) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations in graphs: of tf.function, and of sessions. Each becomes an operation of TensorFlow with a kernel of ours.
+"""Operations in graphs of tf.function and of sessions. Each becomes an operation of TensorFlow with our kernel.
 
-When it runs, no Python does (ext/tensorflow). Everything but the tensors is fixed when the program is traced. In a
-program that XLA compiles it becomes a custom call instead (hpccoll.tensorflow.xla).
+The operation runs without Python (ext/tensorflow). Everything except the tensors is fixed when the program is traced.
+In a program that XLA compiles it becomes a custom call instead (hpccoll.tensorflow.xla).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def _bits(factor: float) -> int:
 
 
 def zeros_after(tensor: Any) -> Any:
-    """Return zeros of a tensor's shape that are computed from it, so that TensorFlow does not leave out its operation.
+    """Return zeros that are computed from a tensor of this shape, so that TensorFlow does not remove its operation.
 
-    TensorFlow would simplify a product with a constant, or a dependency of control. It does not know what a guard is.
-    XLA leaves no operation out.
+    TensorFlow would simplify a product with a constant, or a control dependency. It cannot simplify a guard, which is
+    our operation. XLA removes none of our operations.
     """
     if xla.compiles():
         return tf.zeros_like(tensor)
@@ -68,9 +68,9 @@ def zeros_after(tensor: Any) -> Any:
 
 
 def _after_iteration() -> Any:
-    """In the body of a loop, wait for what the last iteration has computed.
+    """In the body of a loop, wait for the results of the last iteration.
 
-    Iterations may overlap, and the operations of two would get mixed up.
+    Otherwise iterations may overlap, and the operations of two iterations would get mixed up.
     """
     graph = tf.compat.v1.get_default_graph()
     first = list(graph.inputs) if "WhileBody" in type(graph).__name__ else []
@@ -78,7 +78,7 @@ def _after_iteration() -> Any:
 
 
 def _independent(results: Any) -> Any:
-    """Let operations run in any order, and all of them, though they have effects: see register.c."""
+    """Let TensorFlow run these stateful operations in any order, but run all of them: see register.c."""
     dependencies = independent_of(tf.compat.v1.get_default_graph())
     if dependencies is not None:
         first = results[0] if isinstance(results, (list, tuple)) else results
@@ -163,7 +163,7 @@ def broadcast(tensor: Any, root_rank: int, name: str | None, process_set: Proces
 
 
 def _with_rows(result: Any, like: Any) -> Any:
-    """Say what is known of the shape: not the number of rows."""
+    """Set the known dimensions of the result; its number of rows is unknown."""
     if like.shape.rank is not None:
         result.set_shape([None, *like.shape[1:]])
     return result
@@ -213,12 +213,12 @@ def reducescatter(call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
 
 
 def barrier(process_set: ProcessSet) -> Any:
-    """Put a barrier into the graph, which keeps its place among other operations with effects."""
+    """Put a barrier into the graph; it keeps its order with other stateful operations."""
     return _named(kernels.operations().hpccoll_barrier, **_attributes("barrier", None, process_set))
 
 
 def join() -> Any:
-    """Put a join into the graph, which keeps its place among other operations with effects."""
+    """Put a join into the graph; it keeps its order with other stateful operations."""
     last = _named(kernels.operations().hpccoll_join, **_attributes("join", None, global_process_set))
     last.set_shape([])
     return tf.cast(last, tf.int32)

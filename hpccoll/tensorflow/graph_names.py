@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of operations in graphs: fixed when a program is traced, and different from one another in each graph.
+"""Names of operations in graphs: fixed when a program is traced, and unique in each graph.
 
-A name that the caller gives stands in TensorFlow's name scope, and gets a number if the graph has it already. A call
-without a name is called after its place in the source, since the order in which operations run, or in which a program
-is traced, says nothing about other ranks.
+TensorFlow's name scope is put before the caller's name, and a number is added if the graph has that name already. A
+call without a name gets its place in the source as its name, because other ranks may run operations, or trace the
+program, in another order.
 
-A function, a branch or the body of a loop is a graph of its own. When it runs, the kernel puts behind the name where in
-the program it is called (ext/tensorflow/kernels.c). A program that XLA compiles has no such kernels, so its graphs are
-numbered together, and functions in it are traced anew for each call (retraced.py).
+A function, a branch or the body of a loop has a separate graph. When it runs, the kernel appends the callers of this
+graph to the name (ext/tensorflow/kernels.c). A program that XLA compiles has no such kernels, so the operations of all
+its graphs are numbered together, and each call of a function in it is traced again (retraced.py).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["scoped", "unique"]
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TENSORFLOWS = os.path.dirname(os.path.abspath(tf.__file__)) + os.sep
-_AUTOGRAPH = "__autograph_generated_file"  # what follows differs from process to process
+_AUTOGRAPH = "__autograph_generated_file"  # the rest of the name differs between processes
 _counters: weakref.WeakKeyDictionary[Any, Counter[tuple[int, str]]] = weakref.WeakKeyDictionary()
 
 
 def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
     """Return the name of a call with TensorFlow's name scope; eager calls have none.
 
-    :raises InvalidArgumentError: (a ValueError) the name is no text
+    :raises InvalidArgumentError: (a ValueError) the name is no string
     """
     if names.request("", name) is None or ignore_name_scope or tf.executing_eagerly():
         return name
@@ -46,7 +46,8 @@ def scoped(name: str | None, ignore_name_scope: bool) -> str | None:
 def unique(operation: str, name: str | None, process_set: int) -> str:
     """Return the name under which an operation of the current graph is known to all ranks of its set.
 
-    :param process_set: its number; other sets have other ranks, which do not have these operations
+    :param process_set: its number; each set numbers its names separately, because the ranks of other sets do not have
+        these operations
     """
     whole = names.request(operation, name) or f"{operation} at {_place()}"
     graph = tf.compat.v1.get_default_graph()

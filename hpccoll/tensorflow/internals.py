@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorFlow does not publish and this package needs, and the oldest TensorFlow.
+"""The unpublished parts of TensorFlow that this package needs, and the oldest supported TensorFlow.
 
-Decision 45 says what each is for, and since which version TensorFlow has it. tests/tensorflow run with the oldest and
-the newest.
+Decision 45 lists the purpose of each part, and the first version of TensorFlow that has it. tests/tensorflow run with
+the oldest and the newest version.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ XLA_LIBRARY, XLA_TABLE = "libtensorflow_cc.so.2", "_ZN3xla3ffi12GetXlaFfiApiEv"
 
 
 def in_xla(graph: Any) -> bool:
-    """Say whether XLA compiles a graph, or one that it is a part of."""
+    """Return whether XLA compiles a graph, or a graph around it."""
     return bool(GraphOrParentsInXlaContext(graph))
 
 
 def begins_xla(graph: Any) -> bool:
-    """Say whether a graph is the whole of what XLA compiles, which only the graph around it says while it is traced."""
+    """Return whether a graph is a whole program of XLA; while it is traced, only the graph around it shows that."""
     return bool(InXlaContext(graph.outer_graph))
 
 
 unconverted = tf.autograph.experimental.do_not_convert
-"""Decorates a function that a program may call in tf.function: AutoGraph would rewrite our code, too."""
+"""Decorates a function that a program may call in tf.function; without it AutoGraph would rewrite our code, too."""
 
 
 def independent_of(graph: Any) -> Any:
-    """Return what orders a graph's operations with effects: run_independently(op) frees one. None: nothing does."""
+    """Return the object that orders a graph's stateful operations; its run_independently(op) exempts one of them."""
     return getattr(graph, "experimental_acd_manager", None)
 
 
-# AutoGraph makes another class of an error that it does not know, unless the error says that it must not.
+# AutoGraph changes the class of an error that it does not know, unless the error has this attribute.
 errors.HpccollError.ag_pass_through = True  # type: ignore[attr-defined]

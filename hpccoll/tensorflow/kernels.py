@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads ext/tensorflow, once, when it is needed: our operations in TensorFlow's registry, and memory for results."""
+"""Loads ext/tensorflow at its first use: our operations for TensorFlow's registry, and memory for results."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _EXTENSION = "hpccoll._tensorflow"
 
 @functools.cache
 def _loaded() -> tuple[Any, Any]:
-    """Load the library; return TensorFlow's module of its operations, and Python's of the rest."""
+    """Load the library; return TensorFlow's module with its operations, and the Python extension in the same file."""
     found = importlib.util.find_spec(_EXTENSION)
     if found is None or found.origin is None:
         raise errors.UnsupportedError(f"{_EXTENSION} was not built: build hpccoll anew")
-    made = tf.load_op_library(found.origin)  # first: TensorFlow takes what registers itself while it loads the file
+    made = tf.load_op_library(found.origin)  # first: operations register themselves at the load
     module = importlib.import_module(_EXTENSION)
     at_shutdown(module.free_idle_memory)
     return made, module
 
 
 def extension() -> Any:
-    """Return hpccoll._tensorflow, for memory; graphs may still be impossible.
+    """Return hpccoll._tensorflow, for memory, also if this TensorFlow cannot have our operations in graphs.
 
     :raises UnsupportedError: it was not built
     """

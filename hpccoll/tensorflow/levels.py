@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the operations of a program that XLA compiles, so that none waits for memory that another one uses.
+"""The order of the operations of a program that XLA compiles: none waits for memory that another one uses.
 
-XLA begins a step when its values are there and the memory that it writes to is free, and plans memory by an order of
-its own, which differs between ranks. So the tensors of an operation could wait for the end of another operation, and on
-the next rank the other way round: a right program stood still. As in hpccoll/jax/order.py, an operation has a level:
-how many operations come before it of which each needs the one before. No operation is finished, so that its results may
-be used and its memory used again, before all of its level are ready. So what makes the tensors of an operation waits
-for lower levels alone.
+XLA starts a step when its inputs are computed and the memory for its results is free. It plans memory in an order that
+differs between ranks. So on one rank the inputs of operation A could wait for the end of B, while on another rank the
+inputs of B waited for the end of A: a correct program deadlocked. As in hpccoll/jax/order.py, each operation has a
+level: the length of the longest chain of operations that it depends on. An operation finishes, so that its results are
+used and its memory is reused, only after all operations of its level are ready. So the inputs of an operation wait for
+lower levels only.
 
-Here a program is not known as a whole, so this is done for each operation when it is traced: the last step of the
-others in its level gets another input. Loops and branches are graphs by themselves. So are functions inside of a
-program, which XLA puts where they are called: their operations are beside others that they cannot know, and have no
-levels.
+Here the whole program is not known in advance. So when an operation is traced, the last step of each earlier operation
+of its level gets another input. Loops and branches are separate graphs. Functions inside of a program are separate
+graphs, too, and XLA inserts them where they are called: their operations run beside others that they do not know, and
+have no levels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BODIES = ("WhileBodyFuncGraph", "WhileCondFuncGraph", "CondBranchFuncGraph")
 
 
 def has_levels() -> bool:
-    """Say whether the current graph is that of a whole program, or of loops and branches in it."""
+    """Return whether the current graph is a whole program, or a loop or branch in one."""
     graph = tf.compat.v1.get_default_graph()
     while type(graph).__name__ in _BODIES:
         graph = graph.outer_graph
@@ -41,20 +41,20 @@ def has_levels() -> bool:
 
 
 class _Levels:
-    """The levels of a graph's operations, as far as it is traced. It lives as long as the graph."""
+    """The levels of the operations that were traced into a graph so far; it lives as long as the graph."""
 
     def __init__(self) -> None:
         self.ready: dict[int, Any] = {}
-        """By level, a byte that is there when all operations of ours are ready."""
+        """By level, a byte that is computed when all our operations of this level are ready."""
         self.finished: defaultdict[int, list[Any]] = defaultdict(list)
-        """By level, the last steps."""
+        """By level, the last steps of our operations."""
         self._of: dict[Any, int] = {}
         self._resources: dict[Any, int] = {}
-        """By handle, the level of what was done with the variable: a later read may depend on it."""
+        """By a variable's handle, the level of the last operation on it: a later read may depend on that."""
         self._seen = 0
 
     def look(self, graph: Any) -> None:
-        """Find the levels of what was traced since the last look. It stands in the graph behind what it needs."""
+        """Find the levels of operations that were traced since the last call; a graph lists inputs before their use."""
         traced = graph.get_operations()
         for op in traced[self._seen :]:
             handles = [tensor.ref() for tensor in op.inputs if tensor.dtype == tf.resource]
@@ -64,11 +64,11 @@ class _Levels:
         self._seen = len(traced)
 
     def of(self, op: Any) -> int:
-        """Return the level of an operation that needs what this one gives."""
+        """Return the level of an operation that depends on this one."""
         return self._of.get(op, 0)
 
     def add(self, op: Any, level: int) -> None:
-        """Note the last step of an operation of ours of this level."""
+        """Note the last step of one of our operations of this level."""
         self.finished[level].append(op)
         self._of[op] = level + 1
 
@@ -77,12 +77,12 @@ def _needs(op: Any) -> list[Any]:
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
-def finish(own: Any, last_step: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
-    """Put the last step of an operation of ours into the current graph.
+def finish(inputs_ready: Any, last_step: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
+    """Put the last step of one of our operations into the current graph.
 
-    :param own: a byte that is there when its tensors are
-    :param last_step: puts it there, behind a byte, and returns TensorFlow's operation
-    :returns: it, and what else was put there
+    :param inputs_ready: a byte that is computed when the tensors of the operation are
+    :param last_step: makes the last step, which waits for the byte that it gets, and returns TensorFlow's operation
+    :returns: that operation, and the other operations that were put into the graph
     """
     graph = tf.compat.v1.get_default_graph()
     levels = getattr(graph, _ATTRIBUTE, None)
@@ -90,10 +90,10 @@ def finish(own: Any, last_step: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
         levels = _Levels()
         setattr(graph, _ATTRIBUTE, levels)
     levels.look(graph)
-    level, others = levels.of(own.op), []
-    ready = own
+    level, others = levels.of(inputs_ready.op), []
+    ready = inputs_ready
     if level in levels.ready:
-        ready = tf.raw_ops.AddV2(x=levels.ready[level], y=own)
+        ready = tf.raw_ops.AddV2(x=levels.ready[level], y=inputs_ready)
         others.append(ready.op)
     for op in levels.finished[level]:
         op._update_input(len(op.inputs) - 1, ready)  # noqa: SLF001 - TensorFlow's own loops do it

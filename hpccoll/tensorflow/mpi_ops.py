@@ -34,5 +34,5 @@ _executing_eagerly = tf.executing_eagerly
 
 
 def __getattr__(name: str) -> Any:
-    """Say of a name of Horovod's that is not here what to use instead."""
+    """Raise an error that names the replacement of a missing name of Horovod's."""
     raise no_name(__name__, name)

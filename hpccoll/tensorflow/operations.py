@@ -4,7 +4,7 @@
 Arguments that many of them share:
 
 - a tensor is a tf.Tensor, a variable, or what tf.convert_to_tensor() takes;
-- `device_dense`, `device_sparse`: for Horovod's signature; they are not used;
+- `device_dense`, `device_sparse`: have no effect; Horovod has these parameters;
 - `name` matches the calls of different ranks, in whatever order each rank makes them. Eager calls without a name
   match by their order, those in a graph by their place in the source;
 - `process_set`: the ranks that take part; roots are global ranks.
@@ -52,8 +52,8 @@ _tells = functools.partial(tells, name_unnamed=_name_unnamed)
 class TensorFlowOperations(Operations[Any]):
     """Operations that a tape records, or that become a part of a graph. See Operations for the methods.
 
-    A graph's derivatives are those of hpccoll.tensorflow.gradients. TensorFlow knows none of what XLA compiles, and
-    would differentiate the steps of an Adasum.
+    hpccoll.tensorflow.gradients has the derivatives for graphs. They are missing in two cases: TensorFlow knows no
+    derivative of a custom call of XLA, and it would differentiate the single steps of an Adasum.
     """
 
     name_unnamed = staticmethod(_name_unnamed)
@@ -266,7 +266,7 @@ def grouped_allreduce(
     :param postscale_factor: factor of the results
     :param process_set: the ranks that take part
     :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
-    :param name: of the whole group
+    :param name: the name of the whole group
     :returns: the results, in the order of `tensors`
     :raises HpccollError: see allreduce
     """
@@ -344,7 +344,7 @@ def grouped_reducescatter(
     :param process_set: the ranks that take part
     :param prescale_factor: factor of each rank's tensors
     :param postscale_factor: factor of the results
-    :param name: of the whole group
+    :param name: the name of the whole group
     :returns: this rank's rows of each result, in the order of `tensors`
     :raises HpccollError: see allreduce
     """
@@ -392,7 +392,7 @@ def grouped_allgather(
     """Allgather each of several tensors.
 
     :param tensors: as many on all ranks
-    :param name: of the whole group
+    :param name: the name of the whole group
     :param ignore_name_scope: in a graph, the name is `name` alone, without TensorFlow's name scope
     :param process_set: the ranks that take part
     :returns: the results, in the order of `tensors`

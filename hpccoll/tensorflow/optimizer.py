@@ -21,7 +21,7 @@ __all__ = ["DistributedOptimizer"]
 
 
 class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """Has the methods of the optimizer that it wraps."""
+    """Passes each call on to the optimizer that it wraps."""
 
     def __init__(self, optimizer: Any, name: str, *, use_locking: bool) -> None:
         super().__init__(name=name, use_locking=use_locking)
@@ -36,23 +36,23 @@ class _Wrapping(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         self._local[id(var)] = var
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the optimizer's."""
+        """Call the optimizer's method."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Call the optimizer's."""
+        """Call the optimizer's method."""
         return self._optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the optimizer's."""
+        """Call the optimizer's method."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the optimizer's."""
+        """Call the optimizer's method."""
         return self._optimizer.get_slot_names(*args, **kwargs)
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the optimizer's."""
+        """Call the optimizer's method."""
         return self._optimizer.variables(*args, **kwargs)
 
 
@@ -85,7 +85,7 @@ class _DistributedOptimizer(_Wrapping):
 
     @public
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Call the optimizer's, with several backward passes per step after the last one; all count in global_step."""
+        """Call the optimizer's method after the last backward pass of a step; each pass counts in global_step."""
         pairs = list(grads_and_vars)
         if self._added_up is None:
             return super().apply_gradients(pairs, global_step, name)
@@ -99,7 +99,7 @@ class _DistributedOptimizer(_Wrapping):
 class _DeltaOptimizer(_Wrapping):
     """Wraps an optimizer for Adasum: each rank steps alone, then the changes of all ranks are combined.
 
-    So the optimizer's momentum and scaling are in them, see hpccoll.frontend.deltas.
+    So the changes include the optimizer's momentum and scaling, see hpccoll.frontend.deltas.
     """
 
     def __init__(self, optimizer: Any, reduction: Reduction, passes: Passes, *, use_locking: bool) -> None:
@@ -109,7 +109,7 @@ class _DeltaOptimizer(_Wrapping):
 
     @public
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Call the optimizer's; after the last backward pass of a step, combine what has changed since the first."""
+        """Call the optimizer's method; after the last backward pass of a step, combine the changes since the first."""
         pairs = list(grads_and_vars)
         shared = [v for gradient, v in pairs if gradient is not None and id(v) not in self._local]
         keepers = [self._keeper(at, v) for at, v in enumerate(shared)]
@@ -143,7 +143,7 @@ class _DeltaOptimizer(_Wrapping):
 
 
 def _copy(variable: Any) -> Any:
-    """Return the values of a variable now: in graphs of TensorFlow 1 an identity would be its memory."""
+    """Copy the values of a variable: in graphs of TensorFlow 1, an identity would share the variable's memory."""
     return tf.raw_ops.DeepCopy(x=tf.convert_to_tensor(variable))
 
 
@@ -167,7 +167,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     """Make an optimizer that sees the gradients of all ranks.
 
     :param optimizer: a tf.compat.v1.train.Optimizer, or one of Keras
-    :param name: of the new optimizer
+    :param name: the name of the new optimizer
     :param use_locking: see tf.compat.v1.train.Optimizer
     :param device_dense: not used
     :param device_sparse: not used
@@ -177,7 +177,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         apply_gradients() changes nothing in the other ones
     :param op: Average (default), Sum, Min, Max or Product. Adasum combines the changes that the optimizer's step makes
     :param gradient_predivide_factor: with Average: divide by it before the sum, and by the rest after it
-    :param average_aggregated_gradients: divide what was added up by backward_passes_per_step
+    :param average_aggregated_gradients: divide the sum of the gradients by backward_passes_per_step
     :param num_groups: deprecated: as `groups`
     :param groups: see DistributedGradientTape()
     :param process_set: the ranks that take part
@@ -216,5 +216,5 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 def _is_of_keras(optimizer: Any) -> bool:
-    """Whether an object's class comes from Keras, which is not imported to find out."""
+    """Return whether an object's class comes from Keras, without importing Keras."""
     return any(cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(optimizer).__mro__)

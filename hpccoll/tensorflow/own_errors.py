@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library's errors, which are TensorFlow's as well: a program that catches tf.errors catches ours.
+"""The library's errors as subclasses of TensorFlow's errors, too: a program that catches tf.errors catches ours.
 
 In a graph the kernels raise TensorFlow's own classes, with the same codes (hc_gate_code() in ext/gate/gate.h).
 """
@@ -34,12 +34,12 @@ KINDS: dict[type[errors.HpccollError], type[Exception]] = {
     errors.OutOfMemoryError: tf.errors.ResourceExhaustedError,
     errors.ProtocolError: tf.errors.InternalError,
 }
-"""Which of TensorFlow's errors each of ours is as well."""
+"""By class of our errors, the class of TensorFlow's errors that it also inherits from."""
 
 
 def _both(ours: type[errors.HpccollError], theirs: Any) -> type[errors.HpccollError]:
     def make(self: Any, *arguments: Any) -> None:
-        """:param arguments: the text; or a node, an operation and the text, as Keras makes a TensorFlow error anew"""
+        """:param arguments: the text; or a node, an operation and the text, as when Keras copies a TensorFlow error"""
         text = arguments[0] if len(arguments) == 1 else arguments[2]
         theirs.__init__(self, None, None, text)
         self.args = (text,)
@@ -58,7 +58,7 @@ globals().update({made.__name__: made for made in _BOTH.values()})  # where pick
 
 
 def public(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that a program calls: its errors are TensorFlow's, too, and AutoGraph leaves it alone."""
+    """Decorate a function that a program calls: its errors are TensorFlow's, too, and AutoGraph does not rewrite it."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -28,11 +28,12 @@ def now(
     process_set: ProcessSet,
     *call_names: str | None,
 ) -> list[Any]:
-    """Compute results of tensors that exist now; if a tape is there, it can differentiate them.
+    """Compute results of eager tensors, which a tape can differentiate if one may record.
 
-    :param compute: from the tensors to the results and what the derivative needs to know
-    :param back: from the gradients of the results, that, and the names of the calls, to the gradients of the tensors
-    :param call_names: of the calls; None: it has none
+    :param compute: takes the tensors; returns the results, and a value for the derivative
+    :param back: takes the gradients of the results, that value, and the names of the calls; returns the gradients of
+        the tensors
+    :param call_names: the name of each call; None: the call has no name
     """
 
     def named(*xs: Any) -> tuple[list[Any], Any]:
@@ -49,8 +50,8 @@ def recorded(
 ) -> list[Any]:
     """Compute results that a tape of TensorFlow can differentiate.
 
-    :param compute: from the tensors to the results and what the derivative needs to know
-    :param back: from the gradients of the results to those of the tensors
+    :param compute: takes the tensors; returns the results, and a value for the derivative
+    :param back: takes the gradients of the results and that value; returns the gradients of the tensors
     """
 
     @tf.custom_gradient

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gradients of a step over the ranks, for tapes and optimizers.
 
-Each gradient is an operation of its own, named after its variable: ranks may compute them in any order, in a graph each
-begins when it is computed, and the library fuses them.
+Each gradient is a separate operation that is named after its variable, so ranks may compute the gradients in any order.
+In a graph, each operation begins when its gradient is computed. The library fuses them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 @dataclasses.dataclass(frozen=True)
 class Reduction:
-    """How gradients are combined: what a tape or an optimizer was made with."""
+    """The options with which a tape or an optimizer combines gradients."""
 
     name: str
     op: reductions.Reduction = Average
@@ -52,14 +52,14 @@ class Reduction:
         scales_local: bool,
         generic_names: bool = False,
     ) -> list[Any]:
-        """Return the gradients of all ranks, and those of some variables as they are.
+        """Combine the gradients of all ranks, except those of the variables in `local`.
 
-        A rank that is not in the process set keeps all of its own, as with Horovod.
+        A rank outside of the process set keeps all its gradients, as with Horovod.
 
         :param gradients: see combine()
         :param variables: see combine()
         :param local: the ids of the variables whose gradients stay on this rank
-        :param scales_local: divide these by the number of ranks
+        :param scales_local: divide the gradients of `local` by the number of ranks
         :param generic_names: see combine()
         """
         shared = [at for at, variable in enumerate(variables) if id(variable) not in local]
@@ -76,11 +76,11 @@ class Reduction:
         return results
 
     def combine(self, gradients: Sequence[Any], variables: Sequence[Any], generic_names: bool = False) -> list[Any]:
-        """Return the gradients of all ranks; None stays None.
+        """Return the combined gradients of all ranks; None stays None.
 
         :param gradients: tensors, tf.IndexedSlices or None
-        :param variables: what they are the gradients of, in the same order
-        :param generic_names: name the gradients by their places, because the variables have other names on other ranks
+        :param variables: the variable of each gradient, in the same order
+        :param generic_names: name the gradients by position, because the variables have other names on other ranks
         """
         results: list[Any] = list(gradients)
         if self.sparse_as_dense:
@@ -106,12 +106,12 @@ class Reduction:
         return results
 
     def _plain(self) -> eager.Allreduces | None:
-        """Return what begins allreduces of tensors that exist now by the shortest way, if that can do this."""
+        """Return the fast path for eager tensors, if it supports these options."""
         known = self.compression is NoneCompressor and self.predivide == 1.0 and self.op is not Adasum
         return eager.Allreduces(self.op, self.process_set) if known else None
 
     def _begin(self, name: str, tensors: list[Any], *, group: bool) -> Callable[[], list[Any]]:
-        """Begin to combine tensors; return what waits for the results. In a graph there is nothing to wait for."""
+        """Begin to combine tensors; return a function that waits for the results. In a graph it does not wait."""
         op, before, after = self.op, 1.0 / self.predivide, self.predivide
         wire = wire_for(self.compression, *map(ADAPTER.dtype, tensors))
         pairs = [(x, None) if wire is not None else self.compression.compress(x) for x in tensors]
@@ -165,16 +165,16 @@ def _names(prefix: str, variables: Sequence[Any]) -> list[str]:
     counter: Counter[str] = Counter()
     made = []
     for i, variable in enumerate(variables):
-        own = getattr(variable, "path", None)
-        if own is None:
-            own = variable.name.split(":")[0] if isinstance(variable, tf.Variable) else f"source {i}"
-        counter[own] += 1
-        made.append(f"{prefix}.{names.occurrence(own, counter[own])}")
+        path = getattr(variable, "path", None)
+        if path is None:
+            path = variable.name.split(":")[0] if isinstance(variable, tf.Variable) else f"source {i}"
+        counter[path] += 1
+        made.append(f"{prefix}.{names.occurrence(path, counter[path])}")
     return made
 
 
 def _divided(gradient: Any, divisor: Any) -> Any:
-    """Divide a gradient that stays on this rank by the number of ranks, as the mean of the others is."""
+    """Divide a gradient that stays on this rank by the number of ranks, as the mean of the other gradients is."""
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):

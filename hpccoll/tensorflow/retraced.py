@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions inside of programs that XLA compiles: each call is traced anew, so that its operations have own names.
+"""Functions inside of programs that XLA compiles: each call is traced again, so that its operations get their names.
 
-TensorFlow traces a function once and puts it wherever a program calls it. XLA does not tell an operation which of these
-places it is at (ext/xla), so both had one name: XLA begins them as their data allow, and ranks added up values of
-different calls. What was traced before is not used here, and graph_names.py numbers the operations of the whole
-program. What is no tf.function (a ConcreteFunction, one of a saved model) cannot be traced anew, so it is called once.
+TensorFlow traces a function once and inserts the result at each call. XLA does not tell an operation to which call it
+belongs (ext/xla), so the operations of two calls had the same name. XLA starts them as soon as their inputs are ready,
+and ranks added up values of different calls. So earlier traces are not used here, and graph_names.py numbers the
+operations of the whole program. A function that cannot be traced again (a ConcreteFunction, or a function of a saved
+model) may be called only once.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from hpccoll.tensorflow.internals import in_xla
 __all__ = ["outermost", "prepare"]
 
 _having: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-"""Whether a function's graph has operations of ours."""
+"""Whether a function's graph has our operations."""
 _called: weakref.WeakKeyDictionary[Any, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
-"""By program, the graphs of the functions with operations that it calls."""
+"""By program, the graphs of those functions with our operations that it calls."""
 
 
 def outermost(graph: Any) -> Any:
@@ -35,7 +36,7 @@ def outermost(graph: Any) -> Any:
 
 @functools.cache
 def prepare(target: str) -> str:
-    """See to it that functions inside of programs of XLA are traced anew; return why they cannot be, or "".
+    """Make TensorFlow trace functions inside of programs of XLA at each call; return why that is impossible, or "".
 
     :param target: the name of our custom call
     """
@@ -78,7 +79,7 @@ def _has_operations(graph: Any, target: str) -> bool:
 def _check_is_first(atomic: Any) -> None:
     called = _called.setdefault(outermost(tf.compat.v1.get_default_graph()), weakref.WeakSet())
     if atomic.graph in called:
-        raise errors.InvalidArgumentError(  # TensorFlow takes an UnsupportedError for the TypeError that it is, too
+        raise errors.InvalidArgumentError(  # TensorFlow would handle an UnsupportedError as a TypeError
             f"the function {atomic.name.decode()} has operations and is called twice in a program for XLA, in which "
             "both calls of an operation would have one name: call the tf.function instead of a ConcreteFunction of it, "
             "pull its gradients once, or use jit_compile=False"

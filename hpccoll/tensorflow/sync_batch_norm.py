@@ -26,7 +26,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
     def __init__(self, fused: bool = False, process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
         """
-        :param fused: False; it is there because Horovod has it
+        :param fused: False; Horovod has this parameter
         :param process_set: the ranks that take part
         :param kwargs: see BatchNormalization
         :raises UnsupportedError: (a ValueError) `fused` is True
@@ -40,7 +40,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
     @public
     def _moments(self, inputs: Any, mask: Any = None) -> tuple[Any, Any]:
-        """Return mean and variance over all axes but that of the features, of what a mask has: see frontend.moments."""
+        """Return mean and variance over all axes except the features, of unmasked values: see frontend.moments."""
         axes = [i for i in range(len(inputs.shape)) if i != self.axis % len(inputs.shape)]
         wide = (
             tf.cast(inputs, tf.float32) if inputs.dtype in (tf.float16, tf.bfloat16) else tf.convert_to_tensor(inputs)
@@ -67,7 +67,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
         return mean, tf.maximum(variance, 0)
 
     def _summed(self, what: str, count: Any, others: Any) -> tuple[Any, Any]:
-        """Return the sums over the ranks of a count, or 1, and of other values."""
+        """Return the sum of a count over the ranks, at least 1, and the sums of other values."""
         name = f"{what}.{getattr(self, 'path', None) or self.name}"
         sums = allreduce(tf.concat([[count], others], 0), op=Sum, name=name, process_set=self.process_set)
         return tf.maximum(sums[0], 1), sums[1:]

@@ -20,7 +20,7 @@ __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
 
 class _Distributed:
-    """What a tape has besides."""
+    """The methods that are added to the class of a tape."""
 
     _hpccoll_reduction: Reduction
     _hpccoll_scales_local: bool
@@ -41,7 +41,7 @@ class _Distributed:
         :param target: see tf.GradientTape
         :param sources: see tf.GradientTape
         :param output_gradients: see tf.GradientTape
-        :param options: see tf.GradientTape; and `use_generic_names=True`: gradients are known by their places in
+        :param options: see tf.GradientTape; and `use_generic_names=True`: gradients are named by their positions in
             `sources`, because variables have other names on other ranks
         :returns: the gradients, in the form of `sources`
         """
@@ -74,8 +74,8 @@ class _Distributed:
 
 
 @functools.cache
-def _class_of(own: type) -> type:
-    return type(own.__name__, (_Distributed, own), {})
+def _class_of(base: type) -> type:
+    return type(base.__name__, (_Distributed, base), {})
 
 
 def DistributedGradientTape(  # noqa: N802 - Horovod's name
@@ -101,8 +101,8 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     :param op: Average (default), Sum, Adasum, Min, Max or Product
     :param gradient_predivide_factor: with Average: divide by it before the sum, and by the rest after it
     :param num_groups: deprecated: as `groups`
-    :param groups: into how many groups the gradients are put, or lists of variables; those of a group are finished
-        together. None: each alone, fused where it pays
+    :param groups: the number of groups of gradients, or lists of variables; the gradients of a group are finished
+        together. None: no groups; the library still fuses small gradients
     :param process_set: the ranks that take part
     :param scale_local_gradients: divide the gradients that stay on their rank by the number of ranks
     :returns: a tape of the class of `gradtape`, with register_local_source()
@@ -116,10 +116,10 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     reduction = reduction_for(
         "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
-    own: Any = type(gradtape)
-    cls: Any = _class_of(own)
+    base: Any = type(gradtape)
+    cls: Any = _class_of(base)
     made = cls.__new__(cls)
-    made.__dict__ = gradtape.__dict__  # it goes on recording with this one, and the other way round
+    made.__dict__ = gradtape.__dict__  # both tapes have one recording
     made._hpccoll_reduction = reduction  # noqa: SLF001
     made._hpccoll_scales_local = scale_local_gradients  # noqa: SLF001
     made._hpccoll_local = {}  # noqa: SLF001

@@ -28,22 +28,22 @@ _TYPES = {
 }  # fmt: skip
 _CAN = ("allreduce", "broadcast")
 _MODULE_VERSION = 9
-"""The rules by which TensorFlow reads the module of an XlaCallModule have a version."""
+"""The version of the rules by which TensorFlow reads the module of an XlaCallModule."""
 
 _TICKET = tf.TensorSpec([1], tf.uint8)
-"""Like a byte that is there when something else is."""
+"""The form of a byte that orders steps: it is computed when another step has ended."""
 _graphs: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Those that begin with steps that do nothing."""
+"""The graphs that have the steps of _steps() already."""
 
 
 def compiles() -> bool:
-    """Say whether XLA compiles the current graph."""
+    """Return whether XLA compiles the current graph."""
     return not tf.executing_eagerly() and in_xla(tf.compat.v1.get_default_graph())
 
 
 @functools.cache
 def problem() -> str:
-    """Return why programs that XLA compiles cannot have operations here, or "". The first call registers them."""
+    """Return why programs of XLA cannot have our operations here, or "". The first call registers the operations."""
     if tf.config.list_logical_devices("GPU"):
         return "there is a GPU, for which XLA compiles, and this serves programs for the CPU"
     from hpccoll import _xla  # here: most programs need none of it
@@ -69,7 +69,7 @@ def check_can_compile(operation: str) -> None:
 def call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
     """Put an operation into the current graph; return its results, which have the shapes of the tensors.
 
-    :param attributes: those of TensorFlow's operations of ours, see ext/tensorflow/register.c
+    :param attributes: those of our operations in TensorFlow, see ext/tensorflow/register.c
     :raises UnsupportedError: (a ValueError) a shape is not known
     """
     name = attributes["tensor_name"]
@@ -82,16 +82,16 @@ def call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any]) 
     placed = [i for i, tensor in enumerate(tensors) if 0 not in tensor.shape]
     if not placed or not has_levels():
         return _put(_call(operation, tensors, attributes, in_steps=False), tensors, tensors)
-    *made, own = _put(_call(operation, tensors, attributes, in_steps=True), tensors, [*tensors, _TICKET])
-    last, others = finish(own, lambda ready: _finished([made[i] for i in placed], own, ready)[0].op)
-    _run_independently(own.op, last, *others)
+    *made, inputs_ready = _put(_call(operation, tensors, attributes, in_steps=True), tensors, [*tensors, _TICKET])
+    last, others = finish(inputs_ready, lambda ready: _finished([made[i] for i in placed], inputs_ready, ready)[0].op)
+    _run_independently(inputs_ready.op, last, *others)
     for i, result in zip(placed, last.outputs, strict=True):
         made[i] = result
     return made
 
 
 def _put(module: str, tensors: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """Put a module into the current graph; return its results, which are like these."""
+    """Put a module into the current graph; return its results, which have the shapes and dtypes of `results`."""
     made: Any = xla_call_module(
         args=list(tensors),
         version=_MODULE_VERSION,
@@ -104,7 +104,7 @@ def _put(module: str, tensors: Sequence[Any], results: Sequence[Any]) -> list[An
 
 
 def _run_independently(*operations: Any) -> None:
-    """Let these run in any order, and all of them, though they have effects."""
+    """Let TensorFlow run these stateful operations in any order, but run all of them."""
     dependencies = independent_of(tf.compat.v1.get_default_graph())
     for op in operations if dependencies is not None else ():
         dependencies.run_independently(op)
@@ -114,10 +114,10 @@ def _run_independently(*operations: Any) -> None:
 
 
 def _call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any], in_steps: bool) -> str:
-    """Return the module of an operation. With `in_steps` its last result is there when its tensors are.
+    """Return the module of an operation. With `in_steps` it has one more result, a byte computed when its tensors are.
 
-    A result lies where its tensor lies: else XLA may put it where another operation's tensor lay, and would run the one
-    after the other.
+    Each result has the memory of its tensor. Otherwise XLA may give it the memory of another operation's tensor, and
+    would run these two operations one after the other.
     """
     from hpccoll import _xla
 
@@ -141,11 +141,11 @@ def _call(operation: str, tensors: Sequence[Any], attributes: Mapping[str, Any],
     return _main(names, tensors, text, [*results, *(name for name, _ in behind)], [*tensors, *(t for _, t in behind)])
 
 
-def _finished(results: Sequence[Any], own: Any, ready: Any) -> list[Any]:
-    """Put the last step of an operation into the graph, behind `ready`; return what may be used."""
+def _finished(results: Sequence[Any], inputs_ready: Any, ready: Any) -> list[Any]:
+    """Put the last step of an operation into the graph, which waits for both bytes; return the operation's results."""
     from hpccoll import _xla
 
-    operands = [*results, own, ready]
+    operands = [*results, inputs_ready, ready]
     names = [f"%x{i}" for i in range(len(operands))]
     in_place = [(i, i) for i in range(len(results))]
     text = _custom_call(_xla.NOTHING, list(zip(names, operands, strict=True)), results, in_place, "", "%y")
@@ -175,9 +175,9 @@ def _custom_call(
 ) -> str:  # fmt: skip
     """Return the text of a custom call.
 
-    :param operands: for each its name and a tensor like it
-    :param in_place: which operand has the memory of which result
-    :param name: of the results
+    :param operands: the name of each operand, and a tensor of its shape and dtype
+    :param in_place: pairs of an operand and a result that share memory, by their indices
+    :param name: the name of the results
     """
     given, made = (f"({', '.join(map(_type, some))})" for some in ([tensor for _, tensor in operands], results))
     layouts, of_results = (", ".join(map(_row_major, some)) for some in ([tensor for _, tensor in operands], results))
@@ -200,7 +200,7 @@ def _row_major(tensor: Any) -> str:
 
 
 def _alias(place: int, operand: int, count: int) -> str:
-    """Say that a result lies where an operand lies."""
+    """Write that a result has the memory of an operand."""
     at = [place] if count > 1 else []
     return (
         f"#stablehlo.output_operand_alias<output_tuple_indices = {at}, operand_index = {operand}, "
@@ -214,7 +214,7 @@ def _attributes(operation: str, tensors: Sequence[Any], attributes: Mapping[str,
     numbers = {"wire": _core.WIRE_SAME, "root": -1, **numbers}
     known = [f"{key} = {value} : i64" for key, value in numbers.items()]
     known += [f"{key} = {attributes[key]:#018x} : f64" for key in ("prescale", "postscale") if key in attributes]
-    if any(0 in tensor.shape for tensor in tensors):  # an empty result is none of the custom call's: ext/xla/xla.c
+    if any(0 in tensor.shape for tensor in tensors):  # the custom call does not get empty results: ext/xla/xla.c
         rows = ", ".join(str(tensor.shape[0]) if 0 in tensor.shape else "-1" for tensor in tensors)
         known.append(f"empty = array<i64: {rows}>")
     name = "".join(f"\\{byte:02X}" for byte in attributes["tensor_name"].encode())
@@ -222,7 +222,7 @@ def _attributes(operation: str, tensors: Sequence[Any], attributes: Mapping[str,
 
 
 def _steps(_xla: Any) -> str:
-    """Return what makes XLA start independent steps of the graph without waiting for one another, once in a graph."""
+    """Return steps that make XLA start independent steps of the graph without waiting, once in each graph."""
     graph = tf.compat.v1.get_default_graph()
     if graph in _graphs:
         return ""
@@ -232,4 +232,4 @@ def _steps(_xla: Any) -> str:
         f"has_side_effect = true, backend_config = {{}}}} : () ->"
     )
     steps = [f"%large = {step} tensor<{_xla.LARGE_BYTES}xui8>", *[f"{step} ()"] * (_xla.MANY_STEPS - 1)]
-    return "".join(f"\n    {one}" for one in steps)
+    return "".join(f"\n    {line}" for line in steps)

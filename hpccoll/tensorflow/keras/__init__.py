@@ -58,5 +58,5 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
 
 def __getattr__(name: str) -> Any:
-    """Say of a name of Horovod's that is not here what to use instead."""
+    """Raise an error that names the replacement of a missing name of Horovod's."""
     raise _no_name(__name__, name)
