@@ -31,7 +31,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     def __init__(self, root_rank: int, device: str = "", local_variables: Iterable[Any] | None = None) -> None:
         """
         :param root_rank: global rank of the root
-        :param device: has no effect; it is there because Horovod has it
+        :param device: has no effect; Horovod has this parameter
         :param local_variables: of the model, which each rank keeps as they are
         """  # noqa: D205, D212
         super().__init__()
@@ -61,7 +61,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Averages the metrics of an epoch over all ranks, for the callbacks that come after it in the list."""
 
     def __init__(self, device: str = "") -> None:
-        """:param device: has no effect; it is there because Horovod has it"""
+        """:param device: has no effect; Horovod has this parameter"""
         super().__init__()
         del device
 
@@ -70,14 +70,14 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         del epoch
         if logs is None or size() == 1:
             return
-        own = {name: float(value) for name, value in logs.items() if _is_number(value)}
-        said = allgather_object(own, name="hpccoll.keras.metrics")
-        said = [one for one in said if one is not None]
-        for other in said:
-            if set(other) != set(own):
-                raise errors.MismatchError(f"MetricAverageCallback: the ranks have metrics {[sorted(x) for x in said]}")
-        for name in own:
-            logs[name] = math.fsum(other[name] for other in said) / len(said)
+        mine = {name: float(value) for name, value in logs.items() if _is_number(value)}
+        each = allgather_object(mine, name="hpccoll.keras.metrics")
+        each = [metrics for metrics in each if metrics is not None]
+        for other in each:
+            if set(other) != set(mine):
+                raise errors.MismatchError(f"MetricAverageCallback: the ranks have metrics {[sorted(x) for x in each]}")
+        for name in mine:
+            logs[name] = math.fsum(other[name] for other in each) / len(each)
 
 
 def _is_number(value: Any) -> bool:
@@ -180,7 +180,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """Raises the learning rate from `initial_lr / size()` to `initial_lr` in the first epochs, step by step.
 
-    As Goyal et al. (2017, arXiv:1706.02677, section 2.2) have it: `initial_lr` is the rate for the batch of all ranks.
+    It follows Goyal et al. (2017, arXiv:1706.02677, section 2.2): `initial_lr` is the rate for the batch of all ranks.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         self.verbose = verbose
 
         def multiplier(epoch: float) -> float:
-            epoch += 1.0 / (self.steps_per_epoch or 1)  # the first steps are not at the very bottom
+            epoch += 1.0 / (self.steps_per_epoch or 1)  # the first step has more than the lowest rate
             return 1.0 / size() * (epoch * (size() - 1) / warmup_epochs + 1)
 
         super().__init__(

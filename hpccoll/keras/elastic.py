@@ -86,7 +86,7 @@ class KerasState(ObjectState):
         super().sync()
 
     def reset(self) -> None:
-        """See State: compiled steps have the number of ranks in them, and are made anew."""
+        """See State: compiled steps contain the number of ranks, so they are compiled again."""
         for name in ("train_function", "test_function", "predict_function"):
             setattr(self.model, name, None)
         backend().forget_programs()

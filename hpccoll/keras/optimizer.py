@@ -262,7 +262,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
     :param optimizer: a keras.optimizers.Optimizer
     :param name: what the names of the operations begin with; default: "Distributed" and the name of its class
-    :param device_dense: has no effect; it is there because Horovod has it
+    :param device_dense: has no effect; Horovod has this parameter
     :param device_sparse: has no effect
     :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
     :param sparse_as_dense: make sparse gradients (TensorFlow's IndexedSlices) dense before they are reduced
@@ -399,7 +399,7 @@ def _scaling(optimizer: Any) -> Any:
 
 def _put_before(optimizer: Any, passes: int) -> Any:
     """Return an optimizer that shares all state with `optimizer`; its class has the methods of _Reducing first."""
-    own: Any = type(optimizer)
+    base: Any = type(optimizer)
     part = _ReducingScaled if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else _Reducing
     if passes > 1:
         if optimizer.built or getattr(optimizer, "gradient_accumulation_steps", None) or part is _ReducingScaled:
@@ -409,10 +409,10 @@ def _put_before(optimizer: Any, passes: int) -> Any:
             )
         optimizer.gradient_accumulation_steps = passes
     members = {
-        "__doc__": own.__doc__,
-        "__class__": property(lambda _: own),  # Keras saves an object under the class in __class__
+        "__doc__": base.__doc__,
+        "__class__": property(lambda _: base),  # Keras saves an object under the class in __class__
     }
-    made: Any = type(own.__name__, (part, own), members)
+    made: Any = type(base.__name__, (part, base), members)
     result = made.__new__(made)
     vars(result).update(vars(optimizer))
     made.from_config = lambda config, custom_objects=None: _from_config(result, config, custom_objects)

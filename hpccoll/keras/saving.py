@@ -28,7 +28,7 @@ def load_model(
     :param custom_optimizers: classes of optimizers that Keras does not know
     :param custom_objects: other classes and functions that Keras does not know, by their names
     :param compression: see DistributedOptimizer
-    :param legacy_opts: has no effect; it is there because Horovod has it, for Keras 2
+    :param legacy_opts: has no effect; Horovod has this parameter, for Keras 2
     :returns: the model; one that was not compiled has no optimizer
     :raises UnsupportedError: (a ValueError) the model was compiled for XLA in TensorFlow
     """

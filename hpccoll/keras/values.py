@@ -137,14 +137,14 @@ def broadcast_variables(
     :param process_set: the ranks that take part
     :raises MismatchError: the ranks have other variables
     """
-    own = [variable for variable in variables if variable is not None]
+    present = [variable for variable in variables if variable is not None]
     world, root = world_of(process_set), root_in(process_set, root_rank)
     if world.size == 1:
         return
-    _check_forms([_form(variable) for variable in own], process_set)
-    given = [np.array(keras.ops.convert_to_numpy(variable), order="C") for variable in own]
-    begun = [world.broadcast_async(array, root, name=f"{_VARIABLES}.{at}") for at, array in enumerate(given)]
-    for variable, handle in zip(own, begun, strict=True):
+    _check_forms([_form(variable) for variable in present], process_set)
+    given = [np.array(keras.ops.convert_to_numpy(variable), order="C") for variable in present]
+    handles = [world.broadcast_async(array, root, name=f"{_VARIABLES}.{at}") for at, array in enumerate(given)]
+    for variable, handle in zip(present, handles, strict=True):
         result = handle.wait()
         if world.rank != root:
             variable.assign(result)
@@ -200,10 +200,10 @@ def _form(variable: Any) -> str:
     return f"{path} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
 
 
-def _check_forms(own: Sequence[str], process_set: ProcessSet) -> None:
-    said = allgather_object(list(own), name=f"{_VARIABLES}.forms", process_set=process_set)
-    for rank, other in enumerate(said):
-        if other != said[0]:
-            one = next((pair for pair in zip(said[0], other, strict=False) if pair[0] != pair[1]), None)
-            what = f"{one[0]!r} and {one[1]!r}" if one else f"{len(said[0])} and {len(other)} variables"
+def _check_forms(mine: Sequence[str], process_set: ProcessSet) -> None:
+    each = allgather_object(list(mine), name=f"{_VARIABLES}.forms", process_set=process_set)
+    for rank, other in enumerate(each):
+        if other != each[0]:
+            unequal = next((pair for pair in zip(each[0], other, strict=False) if pair[0] != pair[1]), None)
+            what = f"{unequal[0]!r} and {unequal[1]!r}" if unequal else f"{len(each[0])} and {len(other)} variables"
             raise errors.MismatchError(f"broadcast of variables: rank 0 and rank {rank} differ: {what}")
