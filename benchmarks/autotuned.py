@@ -166,7 +166,7 @@ def main() -> None:
                     results.write(options.out / f"autotuned-{options.np}-ranks.jsonl", facts, found)
     for name in pythons:
         medians = [
-            statistics.median(one["seconds"] for one in found if (one["library"], one["tuner"]) == (name, tuner))
+            statistics.median(line["seconds"] for line in found if (line["library"], line["tuner"]) == (name, tuner))
             for tuner in (True, False)
         ]
         print(f"{name}: {medians[0] / medians[1]:.3f} of the time without its tuner")

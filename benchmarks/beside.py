@@ -57,11 +57,11 @@ class Copies:
         self.at = [gpu.allocate(self.bytes) for _ in range(2)]
 
     def launch(self, n: int) -> Callable[[], bool]:
-        gpu, own = self.gpu, self.gpu.stream
+        gpu, stream = self.gpu, self.gpu.stream
         gpu.stream = self.stream
         for _ in range(n):
             gpu.copy(self.at[1], self.at[0], self.bytes)
-        gpu.stream = own
+        gpu.stream = stream
         return lambda: gpu.library.cuStreamQuery(self.stream) == 0
 
 

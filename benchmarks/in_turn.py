@@ -131,11 +131,11 @@ def in_numpy(given: list[np.ndarray], *, in_place: bool = True) -> Contestant:
     name = "numpy" if in_place else "elsewhere"
 
     def run() -> None:
-        begun = [
+        handles = [
             hpccoll.allreduce_async(x, hpccoll.AVERAGE, name=f"{name}.{i}", out=out)
             for i, (x, out) in enumerate(zip(host, results, strict=True))
         ]
-        for handle in begun:
+        for handle in handles:
             handle.wait()
 
     def verify() -> None:

@@ -135,8 +135,8 @@ def measure_all(options: argparse.Namespace) -> None:
         found = in_turn.measure({NUMPY: in_turn.in_numpy(given)} | contestants(given, "gradient"), options.rounds, 1)
         in_turn.report(f"{len(given)} gradients of ResNet-50", found, GRADIENTS, records)
     if "one" in options.only:
-        one = [np.full(1, 1.0 + COMM.rank, np.float32)]
-        found = in_turn.measure(contestants(one, "one"), options.rounds, 1 if options.size == "tiny" else 50)
+        scalar = [np.full(1, 1.0 + COMM.rank, np.float32)]
+        found = in_turn.measure(contestants(scalar, "one"), options.rounds, 1 if options.size == "tiny" else 50)
         in_turn.report("one float", found, ONE, records)
     if "overlap" in options.only:
         overlap.report(overlap.measure(training_step(options.size)), records)

@@ -36,9 +36,9 @@ def main() -> None:
             samples[rate, chunk, batch] += map(float, done.stdout.split())
     for rate in options.rates:
         for chunk in CHUNKS:
-            one, many = (1e3 * statistics.median(samples[rate, chunk, batch]) for batch in (chunk, BYTES))
-            print(f"{rate:4g} GB/s, 16 MiB, chunks of {chunk >> 10} KiB: one by one {one:6.1f} ms, "
-                  f"overlapping {many:6.1f} ms (x{many / one:.2f}), floor {BYTES / rate / 1e6:.1f} ms")  # fmt: skip
+            serial, many = (1e3 * statistics.median(samples[rate, chunk, batch]) for batch in (chunk, BYTES))
+            print(f"{rate:4g} GB/s, 16 MiB, chunks of {chunk >> 10} KiB: one by one {serial:6.1f} ms, "
+                  f"overlapping {many:6.1f} ms (x{many / serial:.2f}), floor {BYTES / rate / 1e6:.1f} ms")  # fmt: skip
     if options.out:
         rows = [{"GB/s": r, "chunk": c, "batch": b, "bytes": BYTES, "seconds": s} for (r, c, b), s in samples.items()]
         results.write(options.out, results.facts("net_chunks"), rows)

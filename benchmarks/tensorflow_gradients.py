@@ -71,19 +71,19 @@ def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
 
 
 def one_float(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
-    one = tf.constant(given[0])
+    scalar = tf.constant(given[0])
     program = tf.function(lambda x: hvd.allreduce(x, name="one"), autograph=False)
     compiled = tf.function(lambda x: hvd.allreduce(x, name="by XLA"), autograph=False, jit_compile=True)
     multiplied = tf.function(lambda x: x * 1.0, autograph=False)
     made = {
-        EAGER: of_tensors(lambda: [hvd.allreduce(one, name="eager")], given),
-        GRAPH: of_tensors(lambda: [program(one)], given),
-        ALONE: Contestant(lambda: multiplied(one)),
+        EAGER: of_tensors(lambda: [hvd.allreduce(scalar, name="eager")], given),
+        GRAPH: of_tensors(lambda: [program(scalar)], given),
+        ALONE: Contestant(lambda: multiplied(scalar)),
     }
     if not xla.problem():
-        made[XLA] = of_tensors(lambda: [compiled(one)], given)
+        made[XLA] = of_tensors(lambda: [compiled(scalar)], given)
     if peer is not None:
-        made["Horovod, eager"] = of_tensors(lambda: [peer.allreduce(one, name="horovod")], given)
+        made["Horovod, eager"] = of_tensors(lambda: [peer.allreduce(scalar, name="horovod")], given)
     return made
 
 
@@ -114,8 +114,8 @@ def measure_all(options: argparse.Namespace) -> None:
         found = in_turn.measure(gradients(peer, given), options.rounds, 1)
         in_turn.report(f"{len(given)} gradients of ResNet-50", found, GRADIENTS, records)
     if "one" in options.only:
-        one = [np.full(1, 1.0 + COMM.rank, np.float32)]
-        found = in_turn.measure(one_float(peer, one), options.rounds, 1 if options.size == "tiny" else 50)
+        scalar = [np.full(1, 1.0 + COMM.rank, np.float32)]
+        found = in_turn.measure(one_float(peer, scalar), options.rounds, 1 if options.size == "tiny" else 50)
         in_turn.report("one float", found, FLOAT, records)
     if "overlap" in options.only:
         overlap.report(overlap.measure(training_step(options.size)), records)

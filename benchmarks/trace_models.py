@@ -56,8 +56,8 @@ class Transformer(nn.Module):
     def __init__(self, words: int, length: int, width: int, layers: int, heads: int, causal: bool) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        one = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=causal)
-        self.layers = nn.TransformerEncoder(one, layers, enable_nested_tensor=False)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=causal)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.norm, self.causal = nn.LayerNorm(width), causal
 
     def forward(self, tokens: Tensor) -> Tensor:

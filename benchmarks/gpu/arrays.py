@@ -226,16 +226,16 @@ def messages(library: Library, world: hpccoll.World) -> Iterator[str]:
 def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
     """Sets with common ranks at once, in an order of each rank's own."""
     ranks = [*range(world.size)]
-    own = [one for one in map(world.subset, (ranks, ranks[::-1], ranks[: len(ranks) // 2 + 1])) if one]
+    sets = [made for made in map(world.subset, (ranks, ranks[::-1], ranks[: len(ranks) // 2 + 1])) if made]
     for step in range(20):
         handles = [
-            (one.size, one.allreduce_async(library.put(np.full(300_000, step, np.float32))))
-            for one in (own if (world.rank + step) % 2 else own[::-1])
+            (process_set.size, process_set.allreduce_async(library.put(np.full(300_000, step, np.float32))))
+            for process_set in (sets if (world.rank + step) % 2 else sets[::-1])
         ]
         for size, handle in handles:
             check(library, "sets", handle.wait(), np.full(300_000, step * size, np.float32))
-    for one in own:
-        one.shutdown()
+    for process_set in sets:
+        process_set.shutdown()
     yield "sets with common ranks"
 
 
@@ -303,10 +303,10 @@ def main() -> int:
 def run(ranks: int, nodes: int, library: str, mode: str) -> int:
     """One job; 1 if it failed."""
     launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 300".split()
-    own = {"HPCCOLL_DEVICE_MODE": mode, **(sharing() if ranks > 1 else {})}
+    variables = {"HPCCOLL_DEVICE_MODE": mode, **(sharing() if ranks > 1 else {})}
     print(f"### {ranks} ranks, {nodes} nodes, {library}, {mode}", flush=True)
     command = [sys.executable, *launch, sys.executable, __file__, "--rank-of", library]
-    return int(subprocess.run(command, env={**os.environ, **own}, check=False).returncode != 0)
+    return int(subprocess.run(command, env={**os.environ, **variables}, check=False).returncode != 0)
 
 
 if __name__ == "__main__":

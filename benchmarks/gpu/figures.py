@@ -39,12 +39,12 @@ def packing(name: str, lines: list[Result]) -> Iterator[Figure]:
     times = _by(lines, "set", "buffer", "what")
     for (tensors, buffer, what), seconds in times.items():
         case = f"float32 <-> {buffer}, {tensors}"
-        one = times.get((tensors, buffer, "one copy"))
-        if what in ("pack", "unpack") and one:
+        copy = times.get((tensors, buffer, "one copy"))
+        if what in ("pack", "unpack") and copy:
             if tensors == "gigabytes":
-                yield figure(f"{what}, {case}: share of a copy's rate", one / seconds, ">= 0.9")
+                yield figure(f"{what}, {case}: share of a copy's rate", copy / seconds, ">= 0.9")
             else:
-                yield figure(f"{what}, {case}: times one copy", seconds / one, f"<= {MOST_GAPS}")
+                yield figure(f"{what}, {case}: times one copy", seconds / copy, f"<= {MOST_GAPS}")
         elif what != "one copy" and (ours := times.get((tensors, buffer, "pack"))):
             yield figure(f"{what}, {case}: times our pack", seconds / ours, "> 1")
 

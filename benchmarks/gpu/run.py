@@ -136,10 +136,10 @@ def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
 
 def arrays(found: Found) -> list[Step]:
     """Whole jobs: every operation and type, 1, 2 and 4 ranks."""
-    own = [sys.executable, "benchmarks/gpu/arrays.py"]
+    program = [sys.executable, "benchmarks/gpu/arrays.py"]
     return [
         Step(
-            f"arrays-{library}-{ranks}", [*own, "--ranks", str(ranks), "--library", library], 300,
+            f"arrays-{library}-{ranks}", [*program, "--ranks", str(ranks), "--library", library], 300,
             (library, "build-hpccoll", "mpi"),
         )
         for ranks in (1, 2, 4)

@@ -132,7 +132,7 @@ def read(file: Path) -> list[Run]:
 
 def run_all(options: argparse.Namespace) -> None:
     program = build(options.build)
-    there = [one["asked"] for one in read(options.file)]
+    there = [run["asked"] for run in read(options.file)]
     for run in runs(options.largest):
         if run in there:
             continue

@@ -31,16 +31,16 @@ PUBLISHED = [  # GPUs, efficiency, source
 
 def select(results: list[Run], **wanted: Any) -> list[Run]:
     """Results whose settings are these and, beside them, the plain ones."""
-    found = [one for one in results if all(one["asked"].get(k) == v for k, v in wanted.items())]
-    return sorted((one for one in found if set(one["asked"]) <= PLAIN | set(wanted)), key=lambda one: one["nodes"])
+    found = [run for run in results if all(run["asked"].get(k) == v for k, v in wanted.items())]
+    return sorted((run for run in found if set(run["asked"]) <= PLAIN | set(wanted)), key=lambda run: run["nodes"])
 
 
 def batches(results: list[Run], machine: str = "summit", **more: Any) -> dict[int, Callable[[int], float]]:
     """Seconds of a batch of so many bytes, by nodes: a line through the simulated sizes."""
     points: dict[int, list[tuple[int, float]]] = {}
-    for one in select(results, what="allreduce", machine=machine, **more):
-        if more or (one["asked"]["depth"] == 4 and one["asked"]["rails"] == (6 if machine == "summit" else 8)):
-            points.setdefault(one["nodes"], []).append((one["bytes"], one["seconds"]))
+    for run in select(results, what="allreduce", machine=machine, **more):
+        if more or (run["asked"]["depth"] == 4 and run["asked"]["rails"] == (6 if machine == "summit" else 8)):
+            points.setdefault(run["nodes"], []).append((run["bytes"], run["seconds"]))
     found: dict[int, Callable[[int], float]] = {}
     for nodes, several in points.items():
         (small, least), (large, most) = min(several), max(several)
@@ -71,7 +71,7 @@ def slowest(ranks: int) -> float:
 
 def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, float]]:
     """GPUs, the efficiency of a step, and that with noise."""
-    agreed = {one["nodes"]: one["seconds"] for one in select(results, what="agreement")}
+    agreed = {run["nodes"]: run["seconds"] for run in select(results, what="agreement")}
     found = []
     for nodes, batch in sorted(batches(results).items()):
         near = min(agreed, key=lambda n: abs(math.log(n / nodes)))
@@ -88,7 +88,7 @@ def agreement_curves(results: list[Run]) -> Curves:
     found: Curves = {}
     for label, wanted in (("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4})):
         several = select(results, what="agreement", **wanted)
-        found[label] = [(one["ranks"], 1e6 * one["seconds"]) for one in several]
+        found[label] = [(run["ranks"], 1e6 * run["seconds"]) for run in several]
     ranks = [n for n, _ in found["fan-out 16 (default)"]]
     found["bit vector, 1 ms ticks"] = [
         (n, 1e6 * (TICK / 2 + predecessor.bit_vector(n, 161).chain * LATENCY)) for n in ranks
@@ -109,7 +109,7 @@ def allreduce_curves(results: list[Run]) -> Curves:
 def _simulated(results: list[Run], **more: Any) -> dict[int, float]:
     """Milliseconds of an allreduce of 3 MiB, by GPUs, where this very size was simulated."""
     several = select(results, what="allreduce", machine="summit", bytes=SIZE, depth=4, **more)
-    return {one["ranks"]: 1e3 * one["seconds"] for one in several}
+    return {run["ranks"]: 1e3 * run["seconds"] for run in several}
 
 
 def efficiency_curves(results: list[Run]) -> Curves:
@@ -200,14 +200,14 @@ def by_ranks(curves: Curves, form: str) -> str:
 def tables(results: list[Run]) -> str:
     """All results as Markdown: what was asked for beside the defaults, and microseconds."""
     lines = ["| nodes | ranks | what | us | floor of the links, us |", "|---|---|---|---|---|"]
-    for one in sorted(results, key=lambda one: (one["what"], one["asked"]["machine"], one["nodes"], one["seconds"])):
-        asked = one["asked"]
+    for run in sorted(results, key=lambda run: (run["what"], run["asked"]["machine"], run["nodes"], run["seconds"])):
+        asked = run["asked"]
         more = ", ".join(f"{k} {v}" for k, v in asked.items() if k not in ("what", "machine", "nodes", "bytes"))
         floor, size = "", ""
-        if one["what"] == "allreduce":
+        if run["what"] == "allreduce":
             wire = 25e9 * 4 if asked["machine"] == "frontier" else INJECTION
-            floor = f"{1e6 * 2 * (one['nodes'] - 1) / one['nodes'] * one['bytes'] / wire:.0f}"
-            size = f" of {one['bytes'] / 2**20:.1f} MiB"
-        what = f"{asked['machine']}, {one['what']}{size}{', ' if more else ''}{more}"
-        lines.append(f"| {one['nodes']:,} | {one['ranks']:,} | {what} | {1e6 * one['seconds']:.1f} | {floor} |")
+            floor = f"{1e6 * 2 * (run['nodes'] - 1) / run['nodes'] * run['bytes'] / wire:.0f}"
+            size = f" of {run['bytes'] / 2**20:.1f} MiB"
+        what = f"{asked['machine']}, {run['what']}{size}{', ' if more else ''}{more}"
+        lines.append(f"| {run['nodes']:,} | {run['ranks']:,} | {what} | {1e6 * run['seconds']:.1f} | {floor} |")
     return "\n".join([*lines, "", by_ranks(efficiency_curves(results), ".3f")])

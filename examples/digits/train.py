@@ -69,9 +69,9 @@ def train(
     `after_step` says to stop. `overflows`: this rank overflows at options.overflow_step.
     """
     scale, history = resume or (LossScale(), History())
-    begun = len(history.loss)
-    progress = tqdm(total=total_steps(options), initial=begun, unit="step", mininterval=0.5, disable=quiet)
-    for batch in islice(all_batches(shards, options), begun, None):
+    done = len(history.loss)
+    progress = tqdm(total=total_steps(options), initial=done, unit="step", mininterval=0.5, disable=quiet)
+    for batch in islice(all_batches(shards, options), done, None):
         step = len(history.loss)
         loss, mean = compute(network, batch, exchange, scale, overflows and step == options.overflow_step)
         overflow = not all(np.isfinite(gradient).all() for gradient in mean.values())

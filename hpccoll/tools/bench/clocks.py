@@ -46,7 +46,7 @@ class Clock:
                     self.ranks.receive(peer)
                     self.ranks.send(self.read(), peer)
             elif self.ranks.rank == peer:
-                found = min((self._exchange() for _ in range(EXCHANGES)), key=lambda one: one[1])
+                found = min((self._exchange() for _ in range(EXCHANGES)), key=lambda estimate: estimate[1])
         return found
 
     def _exchange(self) -> tuple[float, float]:

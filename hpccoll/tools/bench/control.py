@@ -154,19 +154,19 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
             made.append(("cached", "in groups", library, steps.grouped(library)))
     for _, _, library, step in made:
         _verify(steps, step, library, ranks)
-    made.sort(key=lambda one: one[0] == FIRST)  # new names would evict those of the others from the caches
+    made.sort(key=lambda item: item[0] == FIRST)  # new names would evict those of the others from the caches
     cases, cached = [], [step for which, _, _, step in made if which != FIRST]
     timed = measure.in_turn(cached, ranks, limits)
     timed += measure.in_turn([step for _, _, _, step in made[len(cached) :]], ranks, limits)
-    for (which, how, library, step), one in zip(made, timed, strict=True):
+    for (which, how, library, step), measured in zip(made, timed, strict=True):
         _verify(steps, step, library, ranks)
         key = Key(
             "control", f"{count} tensors, {which}", library.name, f"{library.arm} {how}".strip(), "float32", "host",
             library.net, ranks.size, int(launch["nodes"]), 4 * count,
         )  # fmt: skip
-        samples = np.array(one.samples)
-        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts}
-        counts = np.full(len(samples), one.calls, np.int32)
+        samples = np.array(measured.samples)
+        facts = {"version": library.version, "verified": True, "ended": measured.ended, **measured.facts}
+        counts = np.full(len(samples), measured.calls, np.int32)
         cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, {}, facts))
     return cases
 
@@ -216,8 +216,8 @@ def virtual(which: str, ranks: int, fanout: int, steps: int) -> list[Case]:
                 del fleet  # before the next one takes as much memory
         costs |= {arrival: [fleet.step(arrival) for _ in range(steps)] for arrival in CACHED}
         del fleet
-        for arrival, one in costs.items():
-            cases.append(_case(key(what=f"{len(several)} tensors, {arrival}"), one, several, arrival))
+        for arrival, cost in costs.items():
+            cases.append(_case(key(what=f"{len(several)} tensors, {arrival}"), cost, several, arrival))
     return cases
 
 

@@ -204,16 +204,16 @@ def measured(point: Point, opened: list[Library], ranks: Ranks, launch: Facts, l
             there.append((library, task, call))
     timed = measure.in_turn([call for _, _, call in there], ranks, limits)
     cases = []
-    for (library, task, call), one in zip(there, timed, strict=True):
+    for (library, task, call), found in zip(there, timed, strict=True):
         check(library, task, ranks, call)
         key = Key(
             "collective", point.collective, library.name, library.arm, point.dtype, "host", library.net,
             ranks.size, int(launch["nodes"]), point.nbytes,
         )  # fmt: skip
-        samples = np.array(one.samples)
-        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts}
+        samples = np.array(found.samples)
+        facts = {"version": library.version, "verified": True, "ended": found.ended, **found.facts}
         numbers = np.zeros(len(samples), np.int32)
-        cases.append(Case(key, samples, numbers, np.full(len(samples), one.calls, np.int32), {}, facts))
+        cases.append(Case(key, samples, numbers, np.full(len(samples), found.calls, np.int32), {}, facts))
     return cases
 
 

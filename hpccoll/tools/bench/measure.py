@@ -71,41 +71,41 @@ class Timed:
 def in_turn(calls: Sequence[Callable[[], object]], ranks: Ranks, limits: Limits) -> list[Timed]:
     """Time several calls in turn; all ranks do so together and get the same samples."""
     timed = [Timed(call) for call in calls]
-    for one in timed:
-        _warm_up(one, ranks, limits.warmup)
+    for contestant in timed:
+        _warm_up(contestant, ranks, limits.warmup)
     clock = clocks.Clock(ranks) if limits.synchronise == clocks.NAME else None
     first = 0
-    while active := [one for one in timed if not one.ended]:
-        for one in active[first % len(active) :] + active[: first % len(active)]:
-            one.samples += _block_by_clock(one, clock) if clock else _block(one, ranks)
-            one.judge(limits)
+    while active := [contestant for contestant in timed if not contestant.ended]:
+        for contestant in active[first % len(active) :] + active[: first % len(active)]:
+            contestant.samples += _block_by_clock(contestant, clock) if clock else _block(contestant, ranks)
+            contestant.judge(limits)
         first += 1  # no contestant always follows the same one
     facts = clock.facts() if clock else {}
-    for one in timed:
-        one.facts = facts
+    for contestant in timed:
+        contestant.facts = facts
     return timed
 
 
-def _warm_up(one: Timed, ranks: Ranks, calls: int) -> None:
+def _warm_up(contestant: Timed, ranks: Ranks, calls: int) -> None:
     """Call a few times, and compute how many calls a sample needs."""
     for _ in range(calls):
-        one.call()
+        contestant.call()
     slowest, tried, once = math.inf, 0.0, math.inf
     for _ in range(TRIES):
         ranks.barrier()
         began = time.perf_counter()
-        one.call()
+        contestant.call()
         took = time.perf_counter() - began
         once, tried = min(once, took), tried + took
         slowest, longest = ranks.slowest(np.array([once, tried]))
         if longest > TRIED:
             break
-    one.calls = max(1, min(MOST_CALLS, int(FILL / max(slowest, 1e-7))))
+    contestant.calls = max(1, min(MOST_CALLS, int(FILL / max(slowest, 1e-7))))
 
 
-def _block_by_clock(one: Timed, clock: clocks.Clock) -> list[float]:
+def _block_by_clock(contestant: Timed, clock: clocks.Clock) -> list[float]:
     """Take a few samples, from the agreed start to the end on the last rank; none if a rank was late for the start."""
-    found, call, calls = [], one.call, range(one.calls)
+    found, call, calls = [], contestant.call, range(contestant.calls)
     for _ in range(BLOCK):
         moment, late = clock.start()
         for _ in calls:
@@ -115,9 +115,9 @@ def _block_by_clock(one: Timed, clock: clocks.Clock) -> list[float]:
     return found
 
 
-def _block(one: Timed, ranks: Ranks) -> list[float]:
+def _block(contestant: Timed, ranks: Ranks) -> list[float]:
     """A few samples: seconds of one call."""
-    seconds, call, calls = np.empty(BLOCK), one.call, range(one.calls)
+    seconds, call, calls = np.empty(BLOCK), contestant.call, range(contestant.calls)
     for i in range(BLOCK):
         ranks.barrier()
         began = time.perf_counter()

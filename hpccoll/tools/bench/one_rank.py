@@ -99,7 +99,7 @@ class Wire:
             view = memoryview(target).cast("B")
             view[:] = memoryview(made).cast("B")
             self.meter.received += len(view)
-            self.meter.keep(sum(memoryview(one).nbytes for one in self.prepared))
+            self.meter.keep(sum(memoryview(value).nbytes for value in self.prepared))
 
     def Iallgather(self, _: Any, out: Any) -> None:  # noqa: N802 - mpi4py's names
         """Fill in every rank's value."""

@@ -89,15 +89,15 @@ class Results:
             self.cases[key] = _joined(self.cases[key], moved) if key in self.cases else moved
 
 
-def _joined(one: Case, two: Case) -> Case:
-    names = [name for name in one.parts if name in two.parts]
+def _joined(first: Case, second: Case) -> Case:
+    names = [name for name in first.parts if name in second.parts]
     return Case(
-        one.key,
-        np.concatenate([one.samples, two.samples]),
-        np.concatenate([one.launch, two.launch]),
-        np.concatenate([one.calls, two.calls]),
-        {name: np.concatenate([one.parts[name], two.parts[name]]) for name in names},
-        one.facts | {"verified": bool(one.facts.get("verified")) and bool(two.facts.get("verified"))},
+        first.key,
+        np.concatenate([first.samples, second.samples]),
+        np.concatenate([first.launch, second.launch]),
+        np.concatenate([first.calls, second.calls]),
+        {name: np.concatenate([first.parts[name], second.parts[name]]) for name in names},
+        first.facts | {"verified": bool(first.facts.get("verified")) and bool(second.facts.get("verified"))},
     )
 
 
@@ -179,9 +179,9 @@ WITHOUT = re.compile(r"(\S+ has no )(\S+)( of .*)")
 def together(texts: Iterable[str]) -> list[str]:
     """Return each warning once; merge those that differ only in a load, or in a collective that a library lacks."""
     lines: dict[tuple[str, str], list[str]] = {}
-    for one in texts:
-        fits = LOADED.fullmatch(one) or WITHOUT.fullmatch(one)
-        before, between, behind = fits.groups() if fits else (one, "", "")
+    for text in texts:
+        fits = LOADED.fullmatch(text) or WITHOUT.fullmatch(text)
+        before, between, behind = fits.groups() if fits else (text, "", "")
         lines.setdefault((before, behind), []).append(between)
     return [before + _joint(list(dict.fromkeys(several))) + behind for (before, behind), several in lines.items()]
 

@@ -142,16 +142,22 @@ def measured(
         starts.append((library, start))
     calls: list[Callable[[], object]] = [partial(step.run, start) for _, start in starts]
     cases = []
-    for (library, start), one in zip(starts, measure.in_turn(calls, ranks, limits), strict=True):
+    for (library, start), timed in zip(starts, measure.in_turn(calls, ranks, limits), strict=True):
         _verify(step, library, start, ranks)
         key = Key(
             "step", f"{NAME} {which.model}", library.name, library.arm, "float32", "host", library.net,
             ranks.size, int(launch["nodes"]), which.nbytes,
         )  # fmt: skip
-        samples = np.array(one.samples)
+        samples = np.array(timed.samples)
         parts = {"compute": np.full(len(samples), compute), "exposed communication": samples - compute}
-        facts = {"version": library.version, "verified": True, "ended": one.ended, **one.facts, "trace": which.source}
-        counts = np.full(len(samples), one.calls, np.int32)
+        facts = {
+            "version": library.version,
+            "verified": True,
+            "ended": timed.ended,
+            **timed.facts,
+            "trace": which.source,
+        }
+        counts = np.full(len(samples), timed.calls, np.int32)
         cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, parts, facts))
     return cases
 

@@ -102,12 +102,12 @@ def same_names(survey: Survey) -> Iterator[Finding]:
 def unresolved(survey: Survey) -> Iterator[Finding]:
     """Find hosts whose own name has no address."""
     for report in survey.leaders:
-        own = report.facts[NAME]["own name"]
-        if own["error"]:
+        name = report.facts[NAME]["own name"]
+        if name["error"]:
             yield Finding(
                 NAME,
                 WARNING,
-                f"{report.host}: its own name cannot be resolved ({own['error']})",
+                f"{report.host}: its own name cannot be resolved ({name['error']})",
                 "launchers, Gloo and c10d ask for it at the start",
                 "Enter the host in DNS or in /etc/hosts of all nodes",
             )

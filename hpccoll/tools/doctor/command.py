@@ -138,9 +138,9 @@ def start(arguments: argparse.Namespace) -> int:
     for name in ("hosts", "attach"):
         if getattr(arguments, name) is not None:
             raise ValueError(f"-np {arguments.ranks} starts ranks on this machine: leave --{name} out, or -np")
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    _add_ranks(own)
-    _, words = own.parse_known_args(sys.argv[1:])
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    _add_ranks(parser)
+    _, words = parser.parse_known_args(sys.argv[1:])
     python = [sys.executable, "-m", "hpccoll"]
     return subprocess.run([*python, "run", "-np", str(arguments.ranks), *python, *words], check=False).returncode
 

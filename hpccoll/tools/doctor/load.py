@@ -33,7 +33,7 @@ def watch(cpus: Collection[int], seconds: float = WINDOW) -> Facts:
         processes that were seen running or waiting for these cores, how many of them at a time, the load average, and
         the seconds for which the control group was stopped
     """
-    before, own, stopped = _times(cpus), time.process_time(), cgroups.throttled()
+    before, used, stopped = _times(cpus), time.process_time(), cgroups.throttled()
     seen: dict[str, int] = {}
     for _ in range(LOOKS):
         time.sleep(seconds / LOOKS)
@@ -41,7 +41,7 @@ def watch(cpus: Collection[int], seconds: float = WINDOW) -> Facts:
             seen[process] = seen.get(process, 0) + 1
     after = _times(cpus)
     total = max(1.0, after["total"] - before["total"])
-    mine = (time.process_time() - own) * os.sysconf("SC_CLK_TCK")
+    mine = (time.process_time() - used) * os.sysconf("SC_CLK_TCK")
     return {
         "busy": round(max(0.0, after["busy"] - before["busy"] - mine) / total, 3),
         "steal": round((after["steal"] - before["steal"]) / total, 3),

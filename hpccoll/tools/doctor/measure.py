@@ -56,9 +56,9 @@ def between(
     for number, pairs in enumerate(schedule, 1):
         stage(f"measuring the network, round {number} of {len(schedule)}")
         links += measure_pairs(pairs)
-    for one, other in rounds.again(rounds.slow_pairs(links), len(leaders)):
-        stage(f"measuring {leaders[one].host} and {leaders[other].host} again")
-        links += measure_pairs([(one, other)])
+    for first, second in rounds.again(rounds.slow_pairs(links), len(leaders)):
+        stage(f"measuring {leaders[first].host} and {leaders[second].host} again")
+        links += measure_pairs([(first, second)])
     return [link | {"hosts": [leaders[node].host for node in link["nodes"]]} for link in links]
 
 

@@ -44,6 +44,6 @@ def plan_intel(job: Job, launcher: str) -> Plan:
         launcher = str(Path(launcher).with_name("mpiexec.hydra"))
     sets = [["-n", str(host.slots), "-host", host.name, *job.command] for host in job.hosts]
     sets = sets or [["-n", str(job.ranks), *job.command]]
-    words = [*output(job), *job.launcher_options, *[word for one in sets for word in (":", *one)][1:]]
+    words = [*output(job), *job.launcher_options, *[word for argument_set in sets for word in (":", *argument_set)][1:]]
     sharing = {"I_MPI_PIN": "0"} if job.oversubscribed else {}
     return Plan((launcher, *words), {**job.exported, **sharing})

@@ -65,7 +65,7 @@ class Ranks:
             with self._lock:
                 rank.alive = False
                 self._lock.notify_all()
-                others = {n: one for n, one in self._channels.items() if n != number and self._known[n].alive}
+                others = {n: other for n, other in self._channels.items() if n != number and self._known[n].alive}
             if rank.worlds:
                 for other in others.values():
                     self._tell(rank, other)

@@ -25,7 +25,7 @@ def jsruns(script: Script) -> Iterator[tuple[Launch, Sets]]:
 
 def known_jsruns(script: Script) -> Iterator[tuple[Launch, Sets]]:
     """Yield the jsruns whose sets have a shape that no unknown variable decides."""
-    return (one for one in jsruns(script) if one[1].known)
+    return (found for found in jsruns(script) if found[1].known)
 
 
 @rule(RULES, "unknown-option", "error")

@@ -119,7 +119,7 @@ def as_json(fitted: Fitted) -> str:
 
 
 def _range(fitted: Fitted, name: str) -> tuple[float, float]:
-    values = sorted(getattr(one, name) for one in fitted.drawn)
+    values = sorted(getattr(parameters, name) for parameters in fitted.drawn)
     return values[len(values) // 40], values[-1 - len(values) // 40]
 
 
@@ -210,8 +210,8 @@ def _for_layout(fitted: Fitted, where: Layout, arguments: argparse.Namespace) ->
         Line("agreement", where.nodes, ranks, 0, *fitted.interval(lambda p: predict.agree(p, where), 0)),
     ]
     for size in arguments.sizes:
-        one = partial(predict.allreduce, where=where, dtype=arguments.dtype, nbytes=size)
-        lines.append(Line("allreduce", where.nodes, ranks, size, *fitted.interval(one, size)))
+        seconds = partial(predict.allreduce, where=where, dtype=arguments.dtype, nbytes=size)
+        lines.append(Line("allreduce", where.nodes, ranks, size, *fitted.interval(seconds, size)))
     return lines
 
 

@@ -58,12 +58,12 @@ class Fitted:
 
     def error(self, nbytes: int) -> float:
         """The relative error of the fitted cases whose sizes are nearest to this one."""
-        near = sorted(self.residuals, key=lambda one: abs(math.log((one[0] + 1) / (nbytes + 1))))[:NEAR]
+        near = sorted(self.residuals, key=lambda residual: abs(math.log((residual[0] + 1) / (nbytes + 1))))[:NEAR]
         return math.exp(math.sqrt(sum(off * off for _, off in near) / len(near))) - 1
 
     def interval(self, seconds: Callable[[Parameters], float], nbytes: int) -> tuple[float, float, float]:
         """A prediction with its interval: 95 % of the resampled sets, widened by the error of the fit at this size."""
-        values = [seconds(one) for one in self.drawn]
+        values = [seconds(parameters) for parameters in self.drawn]
         low, high = np.quantile(values, [0.025, 0.975])
         wider = 1 + self.error(nbytes)
         return seconds(self.parameters), float(low) / wider, float(high) * wider
@@ -84,7 +84,7 @@ def read(path: Path) -> Fitted:
         if found.pop("format") != FORMAT or found.pop("version") != 1:
             raise KeyError
         found["parameters"] = Parameters(**found["parameters"])
-        found["drawn"] = tuple(Parameters(**one) for one in found["drawn"])
+        found["drawn"] = tuple(Parameters(**values) for values in found["drawn"])
         found["unknown"], found["nodes"] = tuple(found["unknown"]), tuple(found["nodes"])
         found["residuals"] = tuple((size, off) for size, off in found["residuals"])
         return Fitted(**found)
@@ -167,7 +167,9 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
         )
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
-    best, influence, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[2])
+    best, influence, _ = min(
+        (_solve(predictors, medians, errors, start) for start in STARTS), key=lambda found: found[2]
+    )
     random = np.random.default_rng(1)
     drawn = []
     for _ in range(RESAMPLES):

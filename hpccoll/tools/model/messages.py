@@ -167,8 +167,8 @@ def _ring(n: int, me: int, count: int, whole: bool) -> list[Round]:
 
     right, left, found = (me + 1) % n, (me - 1) % n, []
     for r in range(2 * (n - 1)):
-        came = part(me - r - 1)
-        found.append(Round(((right, part(me - r)),), ((left, came),), 2 * came if r < n - 1 else 0))
+        received = part(me - r - 1)
+        found.append(Round(((right, part(me - r)),), ((left, received),), 2 * received if r < n - 1 else 0))
     return found
 
 
@@ -227,12 +227,12 @@ def load(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -
     members = [rounds(algorithm, n, me, count, dtype, alpha) for me in dict.fromkeys((0, min(1, n - 1), n - 1))]
     latencies = nbytes = summed = 0.0
     for together in zip(*members, strict=True):
-        messages = max(len([1 for _, elements in one.receives or one.sends if elements]) for one in together)
+        messages = max(len([1 for _, elements in member.receives or member.sends if elements]) for member in together)
         latencies += _together(messages, 1.0)
         nbytes += size * max(
-            max(sum(elements for _, elements in one.sends), sum(elements for _, elements in one.receives))
-            for one in together
+            max(sum(elements for _, elements in member.sends), sum(elements for _, elements in member.receives))
+            for member in together
         )
-        summed += size * max(one.sums for one in together)
+        summed += size * max(member.sums for member in together)
     parts = algorithm == "direct" and not sends_whole(n, count, dtype, alpha)
     return Load(latencies, nbytes, summed, 1 + INCAST * (n - 2) if parts else 1.0)

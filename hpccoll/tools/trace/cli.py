@@ -20,9 +20,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Describe `hpccoll trace`."""
     parser = commands.add_parser("trace", help="what the ranks of a job did last: who diverged, who waits for whom")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    one = actions.add_parser("explain", help="say it in sentences, from the files that the ranks have written")
-    one.add_argument("folder", type=Path, metavar="DIR", help="the folder that the job has named on stderr")
-    one.set_defaults(main=main_explain)
+    command = actions.add_parser("explain", help="say it in sentences, from the files that the ranks have written")
+    command.add_argument("folder", type=Path, metavar="DIR", help="the folder that the job has named on stderr")
+    command.set_defaults(main=main_explain)
     other = actions.add_parser("collect", help="read the traces of a job that runs, without a word about them")
     other.add_argument("job", help="the process number of `hpccoll run`, or in a Slurm job its number")
     other.set_defaults(main=main_collect)
@@ -62,8 +62,8 @@ def show(folder: Path) -> None:
     """
     worlds = recording.read_folder(folder)
     for world, recordings in worlds.items():
-        one = recordings[0]
-        print(f"World {world[:8]} of {one.size} ranks, {len(recordings)} of them recorded:")
+        first = recordings[0]
+        print(f"World {world[:8]} of {first.size} ranks, {len(recordings)} of them recorded:")
         for paragraph in explain.explain(recordings):
             for line in paragraph.splitlines():
                 inner = "    " if line.startswith("  ") else "  "

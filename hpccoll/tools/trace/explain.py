@@ -33,7 +33,7 @@ class Operation:
     @property
     def example(self) -> Request:
         """The request of the lowest rank; one that has a signature if there is one."""
-        return next((one for _, one in sorted(self.asked.items()) if one.asked), min(self.asked.items())[1])
+        return next((request for _, request in sorted(self.asked.items()) if request.asked), min(self.asked.items())[1])
 
     @property
     def who(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
@@ -43,7 +43,7 @@ class Operation:
     @property
     def agreed(self) -> bool:
         """Whether some rank knows that all ranks had requested it."""
-        return any(one.agreed for one in self.asked.values())
+        return any(request.agreed for request in self.asked.values())
 
 
 def explain(recordings: list[Recording]) -> list[str]:
@@ -52,7 +52,7 @@ def explain(recordings: list[Recording]) -> list[str]:
     :param recordings: the available ones of its ranks
     :returns: paragraphs
     """
-    stories = {one.rank: Story(one) for one in recordings}
+    stories = {recording.rank: Story(recording) for recording in recordings}
     missing = tuple(sorted(set(range(recordings[0].size)) - set(stories)))
     operations = list(_operations(stories, missing))
     found = [*_absent(missing, stories), *_broken(stories), *_mismatches(stories)]
@@ -83,10 +83,10 @@ def _broken(stories: dict[int, Story]) -> Iterator[str]:
             yield f"Rank {story.rank} ended by an exception: {story.recording.ended}."
     stopped = [story.rank for story in stories.values() if story.recording.state in ("T", "t")]
     for rank in stopped:
-        one = stories[rank].recording
+        recording = stories[rank].recording
         yield (
-            f"Rank {rank} is stopped (process {one.pid} on {one.host}, by a signal or a debugger): "
-            f"`kill -CONT {one.pid}` there lets it go on."
+            f"Rank {rank} is stopped (process {recording.pid} on {recording.host}, by a signal or a debugger): "
+            f"`kill -CONT {recording.pid}` there lets it go on."
         )
 
 
@@ -98,11 +98,11 @@ def _mismatches(stories: dict[int, Story]) -> Iterator[str]:
         for request in story.requests:
             if request.status == "MISMATCH":
                 key = (request.set, request.key, request.position)
-                says = f"{request.record.operation} ({request.signature}){request.place}"
-                found.setdefault(key, {}).setdefault(says, []).append(story.rank)
+                call = f"{request.record.operation} ({request.signature}){request.place}"
+                found.setdefault(key, {}).setdefault(call, []).append(story.rank)
                 examples.setdefault(key, request)
     for key, texts in list(found.items())[-MOST:]:
-        what = "; ".join(f"{some_ranks(ranks)}: {says}" for says, ranks in texts.items())
+        what = "; ".join(f"{some_ranks(ranks)}: {call}" for call, ranks in texts.items())
         yield f'The ranks disagreed about "{examples[key].key}"{_of_set(key[0])}: {what}.'
 
 
@@ -124,7 +124,7 @@ def _operations(stories: dict[int, Story], missing: tuple[int, ...]) -> Iterator
         members = [
             rank
             for rank, story in stories.items()
-            if (one := story.sets().get(number)) and (one.wire, one.lead) == (wire, lead)
+            if (process_set := story.sets().get(number)) and (process_set.wire, process_set.lead) == (wire, lead)
         ]
         size = stories[members[0]].sets()[number].size
         silent = missing if len(members) < size else ()
@@ -152,7 +152,7 @@ def _matters(operation: Operation, stories: dict[int, Story]) -> bool:
     if any(story.recording.cause or story.recording.ended for story in stories.values()):
         return True
     return any(
-        one.waited and stories[rank].recording.written - one.waited > LONG for rank, one in operation.asked.items()
+        made.waited and stories[rank].recording.written - made.waited > LONG for rank, made in operation.asked.items()
     )
 
 
@@ -178,7 +178,7 @@ def _paragraph(group: list[Operation], stories: dict[int, Story]) -> str:
 
 def _since(operation: Operation, stories: dict[int, Story]) -> str:
     since = [
-        (stories[rank].recording.written - one.waited, rank) for rank, one in operation.asked.items() if one.waited
+        (stories[rank].recording.written - made.waited, rank) for rank, made in operation.asked.items() if made.waited
     ]
     return (
         f" and {'has' if len(operation.asked) == 1 else 'have'} awaited for {seconds(max(since)[0])}" if since else ""
@@ -186,8 +186,8 @@ def _since(operation: Operation, stories: dict[int, Story]) -> str:
 
 
 def _moving(operation: Operation, what: str, stories: dict[int, Story]) -> str:
-    moving = [rank for rank, one in operation.asked.items() if one.moving]
-    since = [stories[rank].recording.written - one.agreed for rank, one in operation.asked.items() if one.agreed]
+    moving = [rank for rank, made in operation.asked.items() if made.moving]
+    since = [stories[rank].recording.written - made.agreed for rank, made in operation.asked.items() if made.agreed]
     began = f"its transfer has begun on {some_ranks(moving)}" if moving else "its transfer has not begun"
     still = f"it is not over on {some_ranks(operation.asked)} after {seconds(max(since))}"
     text = f"All members called {what}; {began}, and {still}."
@@ -200,10 +200,10 @@ def _moving(operation: Operation, what: str, stories: dict[int, Story]) -> str:
 
 def _instead(story: Story, operation: Operation) -> str:
     """Describe what a rank did in place of the call of the others."""
-    own, last = story.waits_for, story.last
-    skipped = _left_out(story, operation, own) if own else ""
-    if own:
-        return f"Rank {story.rank} waits in {own.described}{_of_set(own.set)}{own.place} instead{skipped}."
+    current, last = story.waits_for, story.last
+    skipped = _left_out(story, operation, current) if current else ""
+    if current:
+        return f"Rank {story.rank} waits in {current.described}{_of_set(current.set)}{current.place} instead{skipped}."
     if story.recording.ended:
         return f"Rank {story.rank} had ended by then{_last_call(story)}."
     where = f"; it is in {story.recording.stack}" if story.recording.stack else ""
@@ -221,11 +221,15 @@ def _last_call(story: Story) -> str:
     return f"; its last call was {last.described}{last.place}, {story.ago(last.asked or last.ended)} ago"
 
 
-def _left_out(story: Story, operation: Operation, own: Request) -> str:
+def _left_out(story: Story, operation: Operation, current: Request) -> str:
     """Describe a call that this rank has left out: the last time it came before this rank's current call."""
-    same = [one for one in story.requests if one.key == own.key and one.set == own.set and one is not own]
+    same = [
+        request
+        for request in story.requests
+        if request.key == current.key and request.set == current.set and request is not current
+    ]
     before = story.before(same[-1]) if same else None
-    if before and before.set == operation.set and before.key == operation.example.key and own.set == operation.set:
+    if before and before.set == operation.set and before.key == operation.example.key and current.set == operation.set:
         return f". The last time it called {before.call} just before that: this time it left it out"
     return ""
 
@@ -234,12 +238,17 @@ def _circle(operations: list[Operation], stories: dict[int, Story]) -> Iterator[
     """Ranks that wait for each other."""
     edges: dict[int, tuple[int, Request]] = {}
     for rank, story in stories.items():
-        own = story.waits_for
+        current = story.waits_for
         for operation in operations:
-            if own is not None and operation.asked.get(rank) is own and operation.lacking and not operation.agreed:
-                waiting = [one for one in operation.lacking if stories[one].waits_for]
+            if (
+                current is not None
+                and operation.asked.get(rank) is current
+                and operation.lacking
+                and not operation.agreed
+            ):
+                waiting = [member for member in operation.lacking if stories[member].waits_for]
                 if waiting:
-                    edges[rank] = waiting[0], own
+                    edges[rank] = waiting[0], current
     for start in edges:
         path = [start]
         while path[-1] in edges and edges[path[-1]][0] not in path:
@@ -265,9 +274,15 @@ def _describe_circle(path: list[int], edges: dict[int, tuple[int, Request]]) -> 
 def _each(stories: dict[int, Story]) -> Iterable[str]:
     lines = []
     for rank, story in stories.items():
-        one, own = story.recording, story.waits_for
-        does = f"waits for {own.call}{_of_set(own.set)}, since {story.ago(own.waited)}" if own else _idle(story)
-        lines.append(f"  rank {rank} ({one.host}, process {one.pid}): {does}; {len(story.requests)} requests recorded")
+        trace, current = story.recording, story.waits_for
+        does = (
+            f"waits for {current.call}{_of_set(current.set)}, since {story.ago(current.waited)}"
+            if current
+            else _idle(story)
+        )
+        lines.append(
+            f"  rank {rank} ({trace.host}, process {trace.pid}): {does}; {len(story.requests)} requests recorded"
+        )
     return ["Each rank, when it was recorded:\n" + "\n".join(lines)]
 
 

@@ -119,8 +119,8 @@ def _rings(pid: int) -> Iterator[Rank]:
 
 
 def _file(rank: Rank, ending: str) -> Path:
-    one = rank.recording
-    return Path(one.folder, f"{one.world[:8]}-rank-{one.rank}{ending}")
+    recording = rank.recording
+    return Path(recording.folder, f"{recording.world[:8]}-rank-{recording.rank}{ending}")
 
 
 def _is_new(file: Path, began: float) -> bool:

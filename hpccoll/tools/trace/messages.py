@@ -34,7 +34,7 @@ def _explain(rank: int, story: Story, request: Request, stories: dict[int, Story
     if record.peer not in stories:
         return capitalized(f"{waits}: rank {record.peer} left no recording.")
     other = stories[record.peer]
-    if any(_fits(rank, request, one) for one in other.open):
+    if any(_fits(rank, request, candidate) for candidate in other.open):
         return capitalized(f"{waits}: rank {record.peer} has the other side of it, and it is being transferred.")
     verb, noun = ("sent", "send") if record.operation == "receive" else ("posted a receive for", "receive")
     return capitalized(f"{waits}: rank {record.peer} has not {verb} it{_nearly(rank, request, other, noun)}.")
@@ -50,12 +50,14 @@ def _fits(rank: int, request: Request, other: Request) -> bool:
 def _nearly(rank: int, request: Request, other: Story, noun: str) -> str:
     """Describe what the other rank does instead: a message of another tag, or its last call."""
     near = [
-        one
-        for one in other.open
-        if one.is_message and one.record.operation != request.record.operation and one.record.peer in (rank, -1)
+        candidate
+        for candidate in other.open
+        if candidate.is_message
+        and candidate.record.operation != request.record.operation
+        and candidate.record.peer in (rank, -1)
     ]
     if near:
-        tags = ", ".join(str(one.record.tag) for one in near[:4])
+        tags = ", ".join(str(candidate.record.tag) for candidate in near[:4])
         return f"; its {noun}s {'from' if noun == 'receive' else 'to'} rank {rank} that are open have tag {tags}"
     waits = other.waits_for
     if waits:

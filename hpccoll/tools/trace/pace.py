@@ -26,10 +26,10 @@ def explain(stories: dict[int, Story]) -> Iterator[str]:
         return
     typical = median(median(of_rank) for of_rank in lags.values())
     for rank, of_rank in lags.items():
-        own = median(of_rank)
-        if own > LATE and own > 3 * typical:
+        lag = median(of_rank)
+        if lag > LATE and lag > 3 * typical:
             yield (
-                f"Rank {rank} is slow: it asked for the last {len(of_rank)} operations {seconds(own)} after the first "
+                f"Rank {rank} is slow: it asked for the last {len(of_rank)} operations {seconds(lag)} after the first "
                 f"rank that asked (median); half of the ranks ask within {seconds(typical)}. The others wait for it."
             )
 

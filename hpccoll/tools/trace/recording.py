@@ -102,8 +102,8 @@ def read_folder(folder: Path) -> dict[str, list[Recording]]:
         _add_notes(recording, file)
         worlds.setdefault(recording.world, []).append(recording)
     for recordings in worlds.values():
-        recordings.sort(key=lambda one: one.rank)
-    return dict(sorted(worlds.items(), key=lambda item: min(one.written + one.clock for one in item[1])))
+        recordings.sort(key=lambda recording: recording.rank)
+    return dict(sorted(worlds.items(), key=lambda item: min(each.written + each.clock for each in item[1])))
 
 
 def _add_notes(recording: Recording, file: Path) -> None:

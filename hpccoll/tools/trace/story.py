@@ -169,7 +169,7 @@ class Story:
 
     def before(self, request: Request) -> Request | None:
         """The request of the same process set that this rank made just before."""
-        earlier = [one for one in self.requests if one.set == request.set and one.asked < request.asked]
+        earlier = [made for made in self.requests if made.set == request.set and made.asked < request.asked]
         return earlier[-1] if earlier else None
 
     def ago(self, time: int) -> str:

@@ -66,7 +66,7 @@ def _ratio(name: str, those: Mapping[str, Case], arm: str) -> statistics.Median:
 
 def best(judged: Iterable[Judged]) -> Judged | None:
     """Return the arm that gains most; None if none gains."""
-    return min((one for one in judged if one.gains), key=lambda one: one.mean, default=None)
+    return min((arm for arm in judged if arm.gains), key=lambda arm: arm.mean, default=None)
 
 
 def site_file(chosen: Mapping[str, tuple[Any, Judged]], together: Judged, heading: str) -> str:

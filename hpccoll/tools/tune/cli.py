@@ -93,8 +93,8 @@ def tuned(knobs: Sequence[str], measure: Measure, tell: Callable[[str], None]) -
         words, candidates = CANDIDATES[knob]
         judged = choose.judge(measure(words, {f"{knob}={value}": {knob: value} for value in candidates}))
         found = choose.best(judged)
-        for one in judged:
-            tell(f"{one.arm}: {one.text()}{' (chosen)' if one is found else ''}")
+        for tried in judged:
+            tell(f"{tried.arm}: {tried.text()}{' (chosen)' if tried is found else ''}")
         if found:
             value = next(value for value in candidates if found.arm == f"{knob}={value}")
             chosen[knob] = (value, found)
@@ -113,7 +113,7 @@ def tuned(knobs: Sequence[str], measure: Measure, tell: Callable[[str], None]) -
 def _all_cases(measure: Measure, words: Mapping[str, Sequence[str]], arm: Mapping[str, Any]) -> choose.Judged:
     """Measure an arm with every workload of the choices."""
     ratios: dict[str, statistics.Median] = {}
-    for workload in dict.fromkeys(tuple(one) for one in words.values()):
+    for workload in dict.fromkeys(tuple(workload) for workload in words.values()):
         (judged,) = choose.judge(measure(workload, {ALL: arm}))
         ratios |= judged.ratios
     return choose.Judged(ALL, ratios)

@@ -341,8 +341,8 @@ class Runner:
     def _tell_agents(self, members: tuple[int, ...]) -> None:
         """Tell each agent the members of the generation among its workers: they go on if the launcher dies."""
         for host, agent in self._agents.items():
-            own = [member for member in members if self._membership.workers[member].host == host]
-            self._server.send(agent.name, {"members": own})
+            here = [member for member in members if self._membership.workers[member].host == host]
+            self._server.send(agent.name, {"members": here})
 
     def _kill(self, worker: int) -> None:
         if known := self._membership.workers.get(worker):
