@@ -142,7 +142,7 @@ typedef struct pending {
     void *future;
     atomic_int left;
     atomic_flag failed; /* the future has its error */
-    ticket *told;       /* the call's own; NULL: it does not tell */
+    ticket *told;       /* where the call's ticket is written; NULL: the program does not need it */
 } pending;
 
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
@@ -216,7 +216,7 @@ void *hc_xla_nothing(hc_ffi_frame *frame) {
     return NULL;
 }
 
-/* A derivative is called after the entry of the log that agreed on its call, as in hpccoll/jax/names.py. */
+/* The name of a derivative has the log entry that agreed on the original call, as in hpccoll/jax/names.py. */
 static size_t write_name(const options *o, ticket of, char room[NAME_ROOM]) {
     size_t n = o->name.length < NAME_ROOM ? o->name.length : NAME_ROOM;
     memcpy(room, o->name.text, n);
