@@ -42,7 +42,7 @@ class Report:
         yield from (commit for commit in (self.last, self.older) if commit.version != NONE)
 
     def find(self, version: Version) -> Commit | None:
-        """The commit of this version, if the rank holds it."""
+        """Return the commit of this version, if the rank holds it."""
         return next((commit for commit in self.held() if commit.version == version), None)
 
     def row(self) -> list[int]:

@@ -207,7 +207,7 @@ def _all_begun(
 
 
 def _compressor(module: Any, wire: Any) -> Any:
-    """The front end's compressor of that name."""
+    """Return the front end's compressor of that name."""
     chosen = "none" if wire is None else {"float16": "fp16", "bfloat16": "bf16"}[wire.name]
     return getattr(module.Compression, chosen)
 

@@ -169,7 +169,7 @@ def broadcast_model(model: Any, root_rank: int = 0, process_set: ProcessSet = gl
 
 
 def all_built(model: Any) -> bool:
-    """Whether all variables of a model are there."""
+    """Return whether all variables of a model are there."""
     return all(layer.built for layer in model._flatten_layers())  # noqa: SLF001 - flat for nested models
 
 

@@ -26,7 +26,7 @@ def _number(bits: int) -> float:
 
 
 def _name(op: Any) -> str:
-    """The name that the caller gave, or the name made from the call's place in the source."""
+    """Return the name that the caller gave, or the name made from the call's place in the source."""
     whole: str = op.get_attr("tensor_name").decode()
     return whole.split(".", 1)[-1] if not whole.startswith(tuple(f"{name} at " for name in _core.OPERATIONS)) else whole
 

@@ -164,7 +164,7 @@ def translate(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all flags of horovodrun."""
+    """Return the parser of all flags of horovodrun."""
     made = argparse.ArgumentParser(
         prog="horovodrun", description="Horovod's launcher as another name for `hpccoll run`.", allow_abbrev=False
     )
@@ -186,7 +186,7 @@ Given = list[tuple[Flag, list[Any]]]
 
 
 def ssh_variables(given: Given) -> dict[str, str]:
-    """The variables that make mpirun give options to ssh."""
+    """Return the variables that make mpirun give options to ssh."""
     words = [
         word
         for flag, values in given
@@ -197,7 +197,7 @@ def ssh_variables(given: Given) -> dict[str, str]:
 
 
 def chosen_variables(given: Given) -> dict[str, str]:
-    """The variables of MPI and NCCL that choose interfaces and transports."""
+    """Return the variables of MPI and NCCL that choose interfaces and transports."""
     values = {flag.dest: values for flag, values in given}
     interfaces = [name for flag in ("network_interfaces", "network_interface") for name in values.get(flag, [])]
     chosen = dict.fromkeys(INTERFACES, ",".join(interfaces)) if interfaces else {}
@@ -207,7 +207,7 @@ def chosen_variables(given: Given) -> dict[str, str]:
 
 
 def knob_variables(given: Given) -> dict[str, str]:
-    """The variables of hpccoll, through those that horovodrun would set for Horovod."""
+    """Return the variables of hpccoll, through those that horovodrun would set for Horovod."""
     old: dict[str, str] = {}
     for flag, values in given:
         if flag.becomes.startswith("HOROVOD_"):

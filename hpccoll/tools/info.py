@@ -79,7 +79,7 @@ def collect() -> Facts:
 
 
 def has_gpu() -> bool:
-    """Whether the kernel sees an NVIDIA GPU, with or without a driver."""
+    """Return whether the kernel sees an NVIDIA GPU, with or without a driver."""
     for folder in Path("/sys/bus/pci/devices").glob("*"):
         with contextlib.suppress(OSError):
             vendor, kind = (Path(folder, name).read_text().strip() for name in ("vendor", "class"))
@@ -89,7 +89,7 @@ def has_gpu() -> bool:
 
 
 def knobs_of_gpu() -> str:
-    """The file of a driver or of verdicts that a knob names: then the user expects a GPU here."""
+    """Return the file of a driver or of verdicts that a knob names: then the user expects a GPU here."""
     settings = knobs()
     return "" if isinstance(settings, dict) else settings.cuda_library or settings.gpu_aware_record
 
@@ -105,7 +105,7 @@ def missing(why: str, remedy: str) -> Facts:
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of a package, or None."""
+    """Return the installed version of a package, or None."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -38,7 +38,7 @@ from hpccoll.tools.launch import installed
 ON_FILES = ("show", "merge", "compare")
 RECORD = "record"
 UNTIL_SAID = 2.0
-"""Seconds that the other ranks wait for rank 0 to say what is wrong: mpirun ends the job with the first that fails."""
+"""Seconds that the other ranks leave rank 0 to print the error: mpirun ends the job when the first rank fails."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -156,7 +156,7 @@ def _rank() -> int:
 
 
 def _started() -> int:
-    """The number of ranks that the launcher has started; 0: no launcher, or unknown."""
+    """Return the number of ranks that the launcher has started; 0: no launcher, or unknown."""
     place = detect.place(config.environment())
     return (place.size if place else 0) or 0
 
@@ -164,7 +164,7 @@ def _started() -> int:
 def read_request(arguments: argparse.Namespace) -> job.Request:
     """Read what to measure.
 
-    :raises ResultsError: a word is not known
+    :raises ResultsError: a name is unknown
     """
     asked = arguments.words or ["allreduce"]
     chosen = list(COLLECTIVES) if asked == ["all"] else asked
@@ -188,7 +188,7 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
 def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
     """Read numbers of virtual ranks.
 
-    :raises ResultsError: a word is no number
+    :raises ResultsError: a value is no number
     """
     words = [word for word in arguments.virtual.split(",") if word]
     if wrong := [word for word in words if not word.isdecimal() or int(word) < 1]:
@@ -199,7 +199,7 @@ def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
 def read_control(arguments: argparse.Namespace) -> control.Asked:
     """Read what to measure of the control plane.
 
-    :raises ResultsError: a word is wrong
+    :raises ResultsError: a value is wrong
     """
     asked = control.Asked(tuple(arguments.tensors.split(",")), read_virtual(arguments))
     if control.NAME in arguments.words:
@@ -313,7 +313,7 @@ def from_outside(arguments: argparse.Namespace, request: job.Request) -> int:
 
 
 def passed_on(arguments: argparse.Namespace) -> list[str]:
-    """The options of this command that its ranks get."""
+    """Return the options of this command that its ranks get."""
     words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
     words += ["--net", arguments.net] if arguments.net else []
     words += [word for arm in arguments.arm for word in ("--arm", arm)]

@@ -58,7 +58,7 @@ class Clock:
         return sent + half - remote, half
 
     def now(self) -> float:
-        """The time of rank 0's clock."""
+        """Return the time of rank 0's clock."""
         return self.read() - self.offset
 
     def start(self) -> tuple[float, bool]:
@@ -73,7 +73,7 @@ class Clock:
         return moment, late
 
     def ended(self, moment: float, late: bool) -> float | None:
-        """The time since the start on the rank that ended last; None if a rank was late for the start.
+        """Return the time since the start on the rank that ended last; None if a rank was late for the start.
 
         :raises ResultsError: on all ranks: they are late too often
         """

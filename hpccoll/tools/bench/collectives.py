@@ -107,7 +107,7 @@ class Task:
         )
 
     def tolerance(self) -> float:
-        """The largest relative error of a sum of so many values in this dtype; sums of few ranks are exact."""
+        """Return the largest relative error of a sum of so many values in this dtype; sums of few ranks are exact."""
         digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}.get(self.x.dtype.name)
         if digits is None or (PERIOD + KINDS) * self.ranks < 2**digits:
             return 0.0
@@ -147,13 +147,13 @@ def _data(rank: int, count: int, dtype: Any = np.float64) -> Array:
 
 
 def _sum(ranks: int, count: int) -> NDArray[np.float64]:
-    """The sum of the data of the first ranks."""
+    """Return the sum of the data of the first ranks."""
     kinds = sum(rank % KINDS for rank in range(ranks))
     return ranks * (np.arange(count) % PERIOD).astype(np.float64) + kinds
 
 
 def _concatenated(ranks: int, first: int, count: int) -> NDArray[np.float64]:
-    """A piece of the data of each rank."""
+    """Return a piece of the data of each rank."""
     piece = ((np.arange(count) + first) % PERIOD).astype(np.float64)
     return np.concatenate([piece + rank % KINDS for rank in range(ranks)])
 

@@ -75,7 +75,7 @@ def of_job(environment: Mapping[str, str], settings: Mapping[str, object], words
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that can change a result, without secrets and addresses of this job's processes."""
+    """Return the variables that can change a result, without secrets and addresses of this job's processes."""
     return {
         name: value
         for name, value in sorted(environment.items())
@@ -84,7 +84,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def revision() -> str:
-    """The revision of the checkout that hpccoll runs from; "" for an installed package."""
+    """Return the revision of the checkout that hpccoll runs from; "" for an installed package."""
     folder = Path(hpccoll.__file__).parent
     if not (folder.parent / ".git").exists():
         return ""
@@ -97,7 +97,7 @@ def revision() -> str:
 
 
 def machine() -> Facts:
-    """The machine of rank 0."""
+    """Return the machine of rank 0."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "cpu\t"))]
     memory = Path("/proc/meminfo").read_text().split()[1]
@@ -180,10 +180,10 @@ def judge(reports: list[Facts], expected: int, oversubscribed: bool) -> list[str
 
 
 def knobs(world: hpccoll.World) -> Facts:
-    """The knobs of a World, without those that hold a secret."""
+    """Return the knobs of a World, without those that hold a secret."""
     return {name: value for name, value in asdict(world.base.settings).items() if isinstance(value, str | int | float)}
 
 
 def environment() -> Mapping[str, str]:
-    """The variables of this process."""
+    """Return the variables of this process."""
     return config.environment()

@@ -46,7 +46,7 @@ class Asked:
     virtual: tuple[int, ...] = (6, 96, 1536)
     """Numbers of virtual ranks."""
     steps: int = 10
-    """Cached steps of each way of arriving."""
+    """Cached steps for each order in which the tensors arrive."""
 
 
 def tensors(text: str) -> Tensors:
@@ -197,7 +197,7 @@ def check_memory(asked: Asked) -> None:
 def virtual(which: str, ranks: int, fanout: int, steps: int) -> list[Case]:
     """Measure steps of so many virtual ranks, tensor by tensor and in groups.
 
-    :param ranks: whole nodes of them take part
+    :param ranks: the number of virtual ranks, rounded down to whole nodes
     """
     several = tensors(which)
     per_node = min(PER_NODE, ranks)

@@ -37,7 +37,7 @@ class Request:
     expected: int = 0
     """The required number of ranks; 0: not given."""
     launch: int = 0
-    """How many launches of this command came before."""
+    """The number of earlier launches of this command."""
     command: tuple[str, ...] = ()
     model: str = "resnet50"
     """The trace of `training`, and the seconds of computing in a step of it."""
@@ -167,7 +167,7 @@ def points(request: Request, ranks: int) -> Iterator[Point]:
 
 
 def _real_size(collective: str, dtype: str, nbytes: int, ranks: int) -> int:
-    """The size that the ranks can share, see collectives.task."""
+    """Return the size that the ranks can share, see collectives.task."""
     if collective == "barrier":
         return 0
     itemsize = numpy_type(dtype).itemsize

@@ -205,7 +205,7 @@ class Torch:
 
 
 class Horovod:
-    """Horovod with its defaults: cycles of 1 ms, fusion up to 128 MiB, the cache of responses, no autotuning."""
+    """Horovod with its defaults: cycles of 1 ms, fusion up to 128 MiB, the response cache, no autotuning."""
 
     arm, name, net = "", "horovod", "mpi"
 

@@ -22,11 +22,11 @@ from hpccoll.tools.bench.results import Facts
 BLOCK = 5
 """Samples before the next contestant's turn."""
 TRIES = 10
-"""Calls of which the fastest says how long one takes: on a loaded machine most of them wait for a processor."""
+"""Trial calls; the fastest estimates the time of a call, because on a loaded machine most calls wait for a core."""
 TRIED = 0.2
-"""Seconds of such calls after which no more are tried: a long call fills a sample alone."""
+"""Seconds of trial calls after which they end: one long call fills a sample alone."""
 FILL, MOST_CALLS = 1e-3, 1000
-"""Seconds that the calls of a sample fill, and how many calls it has at most."""
+"""Seconds that the calls of a sample take together, and the largest number of calls."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _block_by_clock(contestant: Timed, clock: clocks.Clock) -> list[float]:
 
 
 def _block(contestant: Timed, ranks: Ranks) -> list[float]:
-    """A few samples: seconds of one call."""
+    """Return a few samples: seconds of one call."""
     seconds, call, calls = np.empty(BLOCK), contestant.call, range(contestant.calls)
     for i in range(BLOCK):
         ranks.barrier()

@@ -51,7 +51,7 @@ class Meter:
         self._outside = 0
 
     def __enter__(self) -> Self:
-        """The virtual ranks begin to work."""
+        """Leave out the time and memory of the virtual ranks from now on."""
         self._began = time.process_time()
         if self.traced:
             self._note_peak()
@@ -82,7 +82,7 @@ class Meter:
         return {"cpu": cpu, "received": self.received, "peak": self.peak}
 
     def keep(self, nbytes: int) -> None:
-        """The virtual ranks hold these bytes while the library goes on."""
+        """Leave out these bytes, which the virtual ranks hold while the library works."""
         self._outside = nbytes
 
 

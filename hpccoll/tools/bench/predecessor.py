@@ -47,7 +47,7 @@ def bit_vector(ranks: int, cached: int) -> Count:
 
 
 def first_announcement(ranks: int, names: Sequence[tuple[str, int]]) -> Count:
-    """The tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
+    """Return the tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)
     depth = ceil(log2(ranks))

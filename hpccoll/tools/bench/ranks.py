@@ -102,7 +102,7 @@ class WorldRanks:
 
 
 def of(world: hpccoll.World) -> Ranks:
-    """The ranks of the default World."""
+    """Return the ranks of the default World."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):

@@ -103,7 +103,7 @@ def recorded(model_name: str, model: Any, loss: Callable[[], Any]) -> Facts:
 
 
 def _processor() -> str:
-    """The processor of this machine."""
+    """Return the processor of this machine."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

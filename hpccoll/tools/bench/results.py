@@ -69,7 +69,7 @@ class Case:
     """`version` of the library, `verified`, `ended` (why the repetition ended), `items` (in a step of all ranks)."""
 
     def by_launch(self) -> list[NDArray[np.float64]]:
-        """The samples of each launch."""
+        """Return the samples of each launch."""
         return [self.samples[self.launch == number] for number in np.unique(self.launch)]
 
 
@@ -108,7 +108,7 @@ LAUNCH = (*SAME, "date", "command", "run", "placement")
 
 
 def underneath(launch: Facts) -> str:
-    """The MPI of a launch, without its build details; "" if none was loaded."""
+    """Return the MPI of a launch, without its build details; "" if none was loaded."""
     return str(launch.get("packages", {}).get("MPI", "")).partition(",")[0]
 
 
@@ -194,5 +194,5 @@ def _joint(several: list[str]) -> str:
 
 
 def launch_values(launches: Sequence[Facts], name: str) -> str:
-    """The values of a fact over all launches, each once."""
+    """Return the values of a fact over all launches, each once."""
     return ", ".join(dict.fromkeys(str(launch[name]) for launch in launches if launch.get(name) not in (None, "")))

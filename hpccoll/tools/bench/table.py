@@ -31,7 +31,7 @@ START_COLUMNS = (
 
 
 def heading(key: Key, launch: Facts) -> str:
-    """The lines above a collective's table."""
+    """Return the lines above a collective's table."""
     where = f"{key.ranks} rank{'s' if key.ranks > 1 else ''} on {key.nodes} node{'s' if key.nodes > 1 else ''}"
     version = f"hpccoll {launch.get('hpccoll', '?')} {launch.get('revision') or launch.get('build', '')}".strip()
     if key.kind == "engine":
@@ -46,7 +46,7 @@ def heading(key: Key, launch: Facts) -> str:
 
 
 def line(case: Case) -> str:
-    """The line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
+    """Return the line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
     key, micro = case.key, case.samples * 1e6
     value, interval = _median(case)
     if key.kind == "engine":
@@ -64,7 +64,7 @@ def line(case: Case) -> str:
 
 
 def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
-    """The median, in units of 1/`unit` seconds, and its interval as text."""
+    """Return the median, in units of 1/`unit` seconds, and its interval as text."""
     samples = case.samples * unit
     try:
         middle = statistics.median(samples)
@@ -75,7 +75,7 @@ def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
 
 
 def engine_line(case: Case) -> str:
-    """A step of virtual ranks, and the counted step of the predecessor."""
+    """Return a step of virtual ranks, and the counted step of the predecessor."""
     value, interval = _median(case)
     facts, old = case.facts, case.facts["predecessor"]
     return (
@@ -87,7 +87,7 @@ def engine_line(case: Case) -> str:
 
 
 def start_line(case: Case) -> str:
-    """A step of the start of one rank."""
+    """Return a step of the start of one rank."""
     value, interval = _median(case, 1e3)
     facts = case.facts
     return (
@@ -98,7 +98,7 @@ def start_line(case: Case) -> str:
 
 
 def same_table(key: Key) -> tuple[Any, ...]:
-    """A key that is equal for the cases of one table."""
+    """Return a key that is equal for the cases of one table."""
     if key.kind == "engine":
         return (key.kind, key.what.partition(",")[0])
     if key.kind == "start":
@@ -124,7 +124,7 @@ def text(results: Results) -> str:
 
 
 def closing(results: Results) -> list[str]:
-    """The lines below the tables: launches and warnings."""
+    """Return the lines below the tables: launches and warnings."""
     count = len(results.launches)
     lines = [f"# {count} launch{'es' if count > 1 else ''}; every result was verified before and after its timing"]
     if any(not case.facts.get("verified") for case in results.cases.values()):
@@ -133,7 +133,7 @@ def closing(results: Results) -> list[str]:
 
 
 def described(results: Results) -> str:
-    """The output of `show --facts`: the conditions of the launches."""
+    """Return the output of `show --facts`: the conditions of the launches."""
     names = ("date", "command", "hpccoll", "build", "revision", "launcher", "job", "ranks", "nodes")
     lines = [f"{name}: {launch_values(results.launches, name)}" for name in names]
     for launch in results.launches[:1]:
@@ -162,7 +162,7 @@ def _record(case: Case) -> Facts:
 
 
 def interval(samples: Sequence[float] | statistics.Samples) -> Facts:
-    """The median with its interval, without an interval if there are too few samples."""
+    """Return the median with its interval, without an interval if there are too few samples."""
     try:
         middle = statistics.median(samples)
     except ValueError:

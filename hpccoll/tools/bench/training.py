@@ -28,7 +28,7 @@ from hpccoll.tools.bench.results import Case, Facts, Key, ResultsError
 
 NAME = "training"
 BACKWARD = 2 / 3
-"""Share of the computing of a step: two of the three matrix products of each layer."""
+"""Share of the backward pass in the computing of a step: two of the three matrix products of each layer."""
 PATTERN = np.arange(61, dtype=np.float32)
 """Repeated in every gradient: cheap to make and to check at any size."""
 TRACES = resources.files("hpccoll.tools.bench") / "traces"
@@ -51,7 +51,7 @@ class Trace:
 
 
 def models() -> list[str]:
-    """The traces that come with hpccoll."""
+    """Return the traces that come with hpccoll."""
     return sorted(file.name.removesuffix(".json") for file in TRACES.iterdir() if file.name.endswith(".json"))
 
 

@@ -62,7 +62,7 @@ def resolve(host: str) -> Facts:
 
 
 def usable(report: RankReport) -> list[Facts]:
-    """The interfaces of a rank's node that are up and not loopback."""
+    """Return the interfaces of a rank's node that are up and not loopback."""
     return [
         i for i in report.facts[NAME]["interfaces"] if i["up"] and not ipaddress.ip_address(i["address"]).is_loopback
     ]

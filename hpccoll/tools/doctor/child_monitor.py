@@ -116,7 +116,7 @@ class _Messages:
         return bool(select.select([self.reading], [], [], seconds)[0])
 
     def take(self) -> bool:
-        """Read what has come; False at the end of the pipe."""
+        """Read the available bytes; return False at the end of the pipe."""
         data = os.read(self.reading, 1 << 16)
         *lines, self.text = (self.text + data).split(b"\n")
         for message in map(json.loads, lines):
@@ -125,7 +125,7 @@ class _Messages:
         return bool(data)
 
     def take_all(self) -> bool:
-        """Read all that has come by now; whether that was the end of the pipe."""
+        """Read all available bytes; return whether the pipe has ended."""
         while self.wait(0):
             if not self.take():
                 return True
@@ -165,7 +165,7 @@ def _follow(
 
 
 def _stack(pid: int, stacks: Any) -> list[str]:
-    """The child's stack: the libraries' functions by gdb if there is one, then Python's by its SIGUSR1 handler."""
+    """Return the child's stack: library functions from gdb if there is one, then Python's from its SIGUSR1 handler."""
     os.kill(pid, signal.SIGUSR1)
     native = _native_stack(pid) or _kernel_wait(pid)
     deadline = time.monotonic() + STACK_SECONDS
@@ -182,7 +182,7 @@ def _text(file: Any) -> str:
 
 
 def _native_stack(pid: int) -> list[str]:
-    """The library functions of the first thread, up to the Python interpreter's own."""
+    """Return the library functions of the first thread, up to the Python interpreter's own."""
     if not shutil.which("gdb"):
         return []
     command = shlex.split(f"gdb -p {pid} -batch -nx -ex 'thread 1' -ex 'bt 40'")
@@ -207,7 +207,7 @@ def library_functions(backtrace: str) -> list[str]:
 
 
 def _kernel_wait(pid: int) -> list[str]:
-    """The kernel function that the process sleeps in, if the kernel tells it."""
+    """Return the kernel function that the process sleeps in, if the kernel tells it."""
     try:
         where = Path(f"/proc/{pid}/wchan").read_text()
     except OSError:

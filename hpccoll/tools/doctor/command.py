@@ -36,7 +36,7 @@ from hpccoll.tools.trace import gather
 from hpccoll.tools.trace.recording import TraceError
 
 EXCHANGE_SECONDS = 15.0
-"""Patience with ranks in an exchange in a folder; ranks whose start of MPI hangs notice it at about the same time."""
+"""Seconds to wait for a rank in an exchange through a folder; all ranks notice a hanging MPI_Init nearly together."""
 LET_OTHERS_REPORT = 10.0
 """Seconds before a rank that reports alone ends with an error, at which mpirun kills the others."""
 DESCRIPTION = """

@@ -43,7 +43,7 @@ class Driver:
         return count.value
 
     def cuda(self) -> str:
-        """The newest CUDA that the driver supports, as "12.8"."""
+        """Return the newest CUDA that the driver supports, as "12.8"."""
         version = ctypes.c_int()
         self("cuDriverGetVersion", ctypes.byref(version))
         return f"{version.value // 1000}.{version.value % 1000 // 10}"

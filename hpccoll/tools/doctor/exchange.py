@@ -35,7 +35,7 @@ class Exchange(Protocol):
     def allgather(self, value: Any) -> list[Any]:
         """Exchange values; all ranks call it together.
 
-        :returns: the values in order of the ranks, with None for a rank that never came
+        :returns: the values in the order of the ranks; None for a missing rank
         """
 
 
@@ -68,9 +68,9 @@ class MpiExchange:
 class FolderExchange:
     """Ranks that share a folder: rank 0 collects the files that the others write there, and writes the list.
 
-    Each file gets its name by renaming, so that no rank reads an unfinished file. A rank that does not come within
-    `patience` seconds is None from then on; ranks that see no list after twice as long raise ExchangeError. The folder
-    must belong to the user: anybody who can write into it could pose as a rank.
+    Each file gets its name by renaming, so that no rank reads an unfinished file. If a rank's file is missing after
+    `patience` seconds, the value of this rank is None from then on. A rank that finds no list after twice that time
+    raises ExchangeError. The folder must belong to the user: anybody who can write into it could pose as a rank.
     """
 
     def __init__(self, folder: Path, rank: int, size: int, patience: float) -> None:

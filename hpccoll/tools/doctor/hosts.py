@@ -109,7 +109,7 @@ def start(host: str, ssh: str) -> Remote:
 
 
 def nothing() -> Facts:
-    """The report if no host answers."""
+    """Return the report if no host answers."""
     return {"findings": [], "errors": 0}
 
 

@@ -32,7 +32,7 @@ def read(env: Mapping[str, str]) -> Identity:
 
 
 def _port_of_hydra(proc: Path = Path("/proc")) -> str:
-    """The port that the proxies of MPICH and Intel MPI connect to, from the command line of an ancestor process."""
+    """Find the port that proxies of MPICH and Intel MPI connect to, in the command line of an ancestor process."""
     pid = os.getppid()
     try:
         while pid > 1:

@@ -15,7 +15,7 @@ NAME = "inside"
 BASE, PER_RANK = 20e-6, 2e-6
 """Seconds that 8 bytes should take at most: 2 to 16 ranks with a core each take 3 to 20 us (docs/benchmarks.md)."""
 LATE = 5.0
-"""Times as long as it should is a finding."""
+"""A measured time of this many times the expected time is a finding."""
 COPIES = 12.0
 """A large array should take no longer than so many copies of it, made by all ranks at once."""
 REMEDY = "See the findings about load, binding and limits; `top` on that host while the job runs. Is it throttled?"

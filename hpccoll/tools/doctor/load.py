@@ -16,9 +16,9 @@ from hpccoll.text import listed, some_ranks
 
 NAME = "load"
 WINDOW, LOOKS = 0.5, 10
-"""Seconds that the ranks are quiet, and how often the processes are looked at meanwhile."""
+"""Seconds in which the ranks sleep, and the number of looks at other processes in that time."""
 LEAST = 0.2
-"""Cores' worth of time of other processes that is worth a finding."""
+"""Time of other processes, in cores, from which on it is a finding."""
 ENOUGH = 0.9
 """Share of a core that a rank should have."""
 STEAL = 0.03
@@ -54,7 +54,7 @@ def watch(cpus: Collection[int], seconds: float = WINDOW) -> Facts:
 
 
 def _times(cpus: Collection[int]) -> dict[str, float]:
-    """The ticks of some cores since the start of the machine."""
+    """Return the ticks of some cores since the start of the machine."""
     names, sums = {f"cpu{cpu}" for cpu in cpus}, {"busy": 0.0, "steal": 0.0, "total": 0.0}
     for line in (PROC / "stat").read_text().splitlines():
         name, *fields = line.split()

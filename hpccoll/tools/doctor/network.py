@@ -89,7 +89,7 @@ def _broken(survey: Survey) -> list[Finding]:
 
 
 def _same_machine(survey: Survey, nodes: set[int]) -> bool:
-    """Whether nodes are containers or namespaces of one running kernel, so that no cable is between them."""
+    """Return whether nodes are containers or namespaces of one running kernel, so that no cable is between them."""
     return len({survey.leaders[node].facts[names.NAME]["network"].split()[0] for node in nodes}) == 1
 
 

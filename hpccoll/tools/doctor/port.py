@@ -102,7 +102,7 @@ def _secret(token: str) -> str:
 
 
 def _is_here(address: str) -> bool:
-    """Whether a process of this host can listen at the address."""
+    """Return whether a process of this host can listen at the address."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((address, 0))

@@ -61,7 +61,7 @@ def _device(name: str, device: Path) -> Facts:
 
 
 def best(report: RankReport) -> list[Facts]:
-    """The rails of a rank's node: its fastest kind of device that is up."""
+    """Return the rails of a rank's node: its fastest kind of device that is up."""
     usable = [d for d in report.facts[NAME]["devices"] if d["up"]]
     rdma = [d for d in usable if d["kind"] == "rdma"]
     fastest = max((d["rate"] or 0 for d in rdma or usable), default=0)

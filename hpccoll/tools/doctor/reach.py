@@ -32,14 +32,14 @@ ALL_PAIRS = 9
 
 
 def partners(mine: int, nodes: int) -> list[int]:
-    """The nodes that node `mine` tries."""
+    """Return the nodes that node `mine` tries."""
     if nodes <= ALL_PAIRS:
         return [node for node in range(nodes) if node != mine]
     return sorted({(mine + (1 << k)) % nodes for k in range((nodes - 1).bit_length())} - {mine})
 
 
 def candidates(report: RankReport, interfaces: Collection[str]) -> list[str]:
-    """The addresses of a rank's node that are tried: those of the named interfaces, or of all where none is named."""
+    """Return the addresses of a rank's node to try: those of the named interfaces, or of all if none is named."""
     return [i["address"] for i in addresses.usable(report) if not interfaces or i["name"] in interfaces]
 
 

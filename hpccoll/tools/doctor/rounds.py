@@ -11,7 +11,7 @@ Pair = tuple[int, int]
 SLOW = 0.6
 """A link below this share of the good ones is suspect."""
 LATE, LATE_SECONDS = 3.0, 20e-6
-"""A link of this many times the good ones' latency and so much more is suspect."""
+"""A link is suspect if its latency exceeds that of good links by this factor and by this many seconds."""
 MOST_SUSPECTS = 8
 
 
@@ -40,7 +40,7 @@ def _round(number: int, even: int, nodes: int) -> list[Pair]:
 
 
 def bandwidth(link: Facts) -> float:
-    """The bandwidth of the slower direction, in bytes/s."""
+    """Return the bandwidth of the slower direction, in bytes/s."""
     return float(min(link["bandwidth"]))
 
 
@@ -58,7 +58,7 @@ def best(links: Sequence[Facts]) -> dict[Pair, Facts]:
 
 
 def reference(values: Sequence[float], rank: float) -> float:
-    """The value at this rank of the sorted ones (0: smallest, 1: largest)."""
+    """Return the value at this rank of the sorted ones (0: smallest, 1: largest)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(rank * len(ordered)))]
 

@@ -90,7 +90,7 @@ def network_seconds(training: Training, network: Network) -> float:
 
 
 def efficiency(training: Training, network: Network) -> float:
-    """The share of computation in the time of a step; only the last pass overlaps with the reduction."""
+    """Return the share of computation in the time of a step; only the last pass overlaps with the reduction."""
     reduction = max(network_seconds(training, network), training.nbytes / network.inside)
     exposed = max(0.0, reduction - training.overlap * training.compute)
     compute = training.passes * training.compute
@@ -106,7 +106,7 @@ def needed_bandwidth(training: Training, network: Network) -> float:
 
 
 def remedies(training: Training, network: Network) -> dict[str, float]:
-    """The efficiency with each of the usual remedies; FP16 halves the bytes between nodes and nothing else."""
+    """Return the efficiency with each of the usual remedies; FP16 halves the bytes between nodes and nothing else."""
     passes = replace(training, passes=MANY_PASSES)
     halved = replace(network, bandwidth=2 * network.bandwidth)
     more = {

@@ -26,12 +26,12 @@ SRUN = ("env", "-u", "SRUN_CPUS_PER_TASK", "srun", "--no-kill", "--kill-on-bad-e
 
 
 def agent(module: str) -> list[str]:
-    """The command of an agent on this machine."""
+    """Return the command of an agent on this machine."""
     return [sys.executable, "-P", "-m", module]
 
 
 def by_ssh(host: str, module: str, options: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """The command that starts an agent on another host by ssh.
+    """Return the command that starts an agent on another host by ssh.
 
     :param options: of ssh
     :param variables: of the job
@@ -41,7 +41,7 @@ def by_ssh(host: str, module: str, options: Sequence[str], variables: Mapping[st
 
 
 def by_srun(host: str, module: str, options: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """The command that starts an agent on a node of the allocation of Slurm that this process is in."""
+    """Return the command that starts an agent on a node of the allocation of Slurm that this process is in."""
     paths = [f"{name}={variables[name]}" for name in PATHS if variables.get(name)]
     place = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--mpi=none", "--cpu-bind=none"]
     return [*SRUN, *place, *options, "env", *paths, *agent(module)]

@@ -31,9 +31,9 @@ EVERYWHERE = {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_T
 TIMED_OUT = 124
 """Exit status of a job that --timeout ended, as timeout(1) gives it."""
 MOST_WATCHED = 512
-"""Ranks of a job that keep a connection to `hpccoll run`, each of which takes a file and a thread."""
+"""Ranks of the largest job that keep a connection to `hpccoll run`: each takes a file and a thread."""
 MOST_NAMED = 8
-"""Lost ranks with a line of their own."""
+"""Number of lost ranks that are printed on separate lines."""
 SETTLED = 12.0
 """Seconds after the end of mpirun in which a rank's connection closes, also that of a host that does not answer."""
 
@@ -263,7 +263,7 @@ def shown(plan: Plan) -> str:
 
 
 def needs_ranks(ending: processes.Ending) -> bool:
-    """Whether the ranks must tell how the job ended; else mpirun has printed the failure and ended the other ranks."""
+    """Return whether only the ranks know how the job ended; otherwise mpirun has printed the failure."""
     return ending.overdue or not ending.status
 
 

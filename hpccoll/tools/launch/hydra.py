@@ -7,12 +7,12 @@ from hpccoll.tools.launch.job import Job, Plan
 
 
 def is_mpich(banner: str) -> bool:
-    """Whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH prints the same)."""
+    """Return whether `mpirun --version` printed the banner of MPICH's Hydra (MVAPICH prints the same)."""
     return "HYDRA build details" in banner
 
 
 def is_intel(banner: str) -> bool:
-    """Whether `mpirun --version` printed Intel MPI's banner."""
+    """Return whether `mpirun --version` printed Intel MPI's banner."""
     return "Intel(R) MPI Library" in banner
 
 

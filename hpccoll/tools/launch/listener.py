@@ -15,7 +15,7 @@ from hpccoll.launched import text_of
 
 LOOPBACK = "127.0.0.1"
 DISCARD = 9
-"""A port; nothing is sent to it."""
+"""Some port; nothing is sent to it."""
 SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """A host that does not answer for 10 seconds is cut off."""
 MOST = 512

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks of `hpccoll run`: a rank with a World keeps a connection, which ends with its process.
 
-When a process ends without shutdown(), the other ranks are told at once: otherwise a rank that was alone on its node
-would be noticed only by its silence.
+When a process ends without shutdown(), the launcher informs the other ranks at once. Otherwise they would notice the
+loss of a rank that was alone on its node only by its silence.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Ranks:
                 channel.send(json.dumps({"host": lost.host, "pid": lost.pid}).encode())
 
     def have_ended(self) -> bool:
-        """Whether all ranks have made a World, and the processes of all of them have ended."""
+        """Return whether all ranks have made a World, and the processes of all of them have ended."""
         with self._lock:
             return len(self._known) == self._size and not any(rank.alive for rank in self._known.values())
 
@@ -94,6 +94,6 @@ class Ranks:
             return {n: rank for n, rank in sorted(self._known.items()) if rank.worlds}
 
     def lost(self) -> dict[int, Rank]:
-        """The ranks that have ended without shutdown(), or were cut off; none of a job that makes no World."""
+        """Return the ranks that have ended without shutdown(), or were cut off; none of a job that makes no World."""
         with self._lock:
             return {n: rank for n, rank in sorted(self._known.items()) if not rank.alive and rank.worlds}

@@ -56,7 +56,7 @@ class Parsed:
         return name in self.values
 
     def get(self, name: str) -> str | None:
-        """The value of an option; "" for an option without one; None if the option was not given."""
+        """Return the value of an option; "" for an option without one; None if the option was not given."""
         return self.values.get(name)
 
 

@@ -75,7 +75,7 @@ class Script:
     """Line of the first directive."""
 
     def line_of(self, option: str) -> int:
-        """The line at which an option was given last; the first directive's line if it was not given."""
+        """Return the line at which an option was given last; the first directive's line if it was not given."""
         return self.lines.get(option, [self.head])[-1]
 
 

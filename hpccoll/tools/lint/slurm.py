@@ -120,7 +120,7 @@ def _gres(text: str | None) -> int | None:
 
 
 def variables(sizes: Sizes) -> dict[str, str]:
-    """The variables that Slurm will set in a batch script, as far as the sizes tell them."""
+    """Return the variables that Slurm will set in a batch script, as far as the sizes tell them."""
     known = {
         "SLURM_NNODES": sizes.nodes,
         "SLURM_JOB_NUM_NODES": sizes.nodes,

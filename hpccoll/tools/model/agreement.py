@@ -19,13 +19,13 @@ class Path:
     """The latencies of one agreement on the way up; the way down is as long."""
 
     inside: float
-    """Messages in a node; one that comes together with others at its receiver counts as FURTHER."""
+    """Messages inside a node; a message that its receiver gets together with others counts as FURTHER."""
     between: float
     """Messages between nodes."""
 
 
 def _latencies(members: int, fanout: int) -> float:
-    """The latencies of a heap of so many, level by level."""
+    """Return the latencies of a heap of so many, level by level."""
     found, last = 0.0, members - 1
     while last > 0:
         parent = (last - 1) // fanout
@@ -36,7 +36,7 @@ def _latencies(members: int, fanout: int) -> float:
 
 
 def path(nodes: int, per_node: int, fanout: int = FANOUT) -> Path:
-    """The longest way up the tree."""
+    """Return the longest way up the tree."""
     return Path(_latencies(per_node, fanout), _latencies(nodes, fanout))
 
 

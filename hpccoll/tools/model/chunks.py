@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cuts of a batch: rails, chunks and the number of chunks in flight, as in ext/transport.
 
-hierarchy.c chooses the rails, allreduce.c the chunk, layout.c (shm) how many chunks a node holds. The same
-numbers on all nodes, which have the same number of ranks here.
+hierarchy.c chooses the rails, allreduce.c the size of a chunk, layout.c (shm) how many chunks a node holds. All nodes
+have the same number of ranks here, and the same cuts.
 """
 
 from __future__ import annotations

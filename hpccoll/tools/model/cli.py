@@ -75,7 +75,7 @@ def _where(parser: argparse.ArgumentParser) -> None:
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Errors are one line, and status 1."""
+    """Return a command that prints an error as one line, and ends with status 1."""
 
     def main(arguments: argparse.Namespace) -> int:
         try:
@@ -88,7 +88,7 @@ def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argpars
 
 
 def read_all(paths: list[Path]) -> Results:
-    """The results of several files together."""
+    """Return the results of several files together."""
     return results.merged([files.read(path) for path in paths], mixed=True)
 
 
@@ -96,7 +96,7 @@ def read_all(paths: list[Path]) -> Results:
 
 
 def fit_files(arguments: argparse.Namespace) -> int:
-    """Fit, print and keep.
+    """Fit the parameters, print them, and write the file.
 
     :returns: the exit status, 0
     """
@@ -109,7 +109,7 @@ def fit_files(arguments: argparse.Namespace) -> int:
 
 
 def as_json(fitted: Fitted) -> str:
-    """The parameters with their intervals."""
+    """Return the parameters with their intervals."""
     found: dict[str, Any] = {"cases": fitted.cases, "nodes": fitted.nodes}
     for name in NAMES:
         low, high = _range(fitted, name)
@@ -124,7 +124,7 @@ def _range(fitted: Fitted, name: str) -> tuple[float, float]:
 
 
 def text(fitted: Fitted) -> str:
-    """A table of the parameters."""
+    """Return a table of the parameters."""
     lines = [f"{'parameter':<10} {'seconds':>10} {'95 % interval':>29}  of one"]
     for name in NAMES:
         low, high = _range(fitted, name)
@@ -161,7 +161,7 @@ class Line:
 
 
 def predict_nodes(arguments: argparse.Namespace) -> int:
-    """Predict, and compare.
+    """Predict times, and compare them with measured ones.
 
     :returns: the exit status: 3 if a prediction is off by more than --within
     :raises ResultsError: nothing was asked for
@@ -235,7 +235,7 @@ def _micro(seconds: float) -> str:
 
 
 def table(lines: list[Line], fitted: Fitted) -> str:
-    """The lines as text."""
+    """Return the lines as text."""
     found = [f"{'nodes':>6} {'ranks':>7} {'size':>7} {'predicted(us)':>13} {'95 % interval(us)':>27}  what"]
     for line in lines:
         extra = "" if line.error is None else f"; measured {_micro(line.measured or 0)}, error {line.error:+.1%}"

@@ -57,12 +57,12 @@ class Fitted:
     source: str = ""
 
     def error(self, nbytes: int) -> float:
-        """The relative error of the fitted cases whose sizes are nearest to this one."""
+        """Return the relative error of the fitted cases whose sizes are nearest to this one."""
         near = sorted(self.residuals, key=lambda residual: abs(math.log((residual[0] + 1) / (nbytes + 1))))[:NEAR]
         return math.exp(math.sqrt(sum(off * off for _, off in near) / len(near))) - 1
 
     def interval(self, seconds: Callable[[Parameters], float], nbytes: int) -> tuple[float, float, float]:
-        """A prediction with its interval: 95 % of the resampled sets, widened by the error of the fit at this size."""
+        """Return a prediction and its interval: 95 % of the resampled sets, widened by the fit's error at this size."""
         values = [seconds(parameters) for parameters in self.drawn]
         low, high = np.quantile(values, [0.025, 0.975])
         wider = 1 + self.error(nbytes)
@@ -109,7 +109,7 @@ def layout(case: Case, knobs: Facts, nodes: int = 0) -> Layout:
 
 
 def knobs_of(case: Case, results: Results) -> Facts | None:
-    """The knobs of a case's first launch; None: it is an arm of `hpccoll bench`, whose knobs no file keeps."""
+    """Return the knobs of a case's first launch; None: it is an arm of `hpccoll bench`, whose knobs no file keeps."""
     if case.key.arm and "scaling" not in case.facts:
         return None
     launch = results.launches[int(case.launch[0])]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 ALPHA, BETA, GAMMA = 2e-5, 1e-9, 1e-10
-"""What hierarchy.c assumes of every network when it chooses: seconds per message, per byte, per byte summed."""
+"""The costs that hierarchy.c assumes of every network: seconds per message, per byte, per byte summed."""
 FURTHER = 0.2
-"""Share of alpha that each further message costs which is posted together with others (choose.c)."""
+"""Share of alpha that each further message costs if several are posted together (choose.c)."""
 INCAST = 0.01
-"""How much longer a byte takes per further member that sends to the same one at once (choose.c)."""
+"""Share by which a byte takes longer per further member that sends to the same receiver at once (choose.c)."""
 ALGORITHMS = ("recursive_doubling", "direct", "ring", "rabenseifner")
 """In the order of choose.h."""
 HALVES = ("float16", "bfloat16")
@@ -50,7 +50,7 @@ def even_part(count: int, members: int, i: int) -> int:
 
 
 def travels_as(algorithm: str, dtype: str) -> str:
-    """The dtype between nodes: partial sums of 16-bit floats are sent as float32, contributions unconverted."""
+    """Return the dtype between nodes: partial sums of 16-bit floats are sent as float32, contributions unconverted."""
     return "float32" if dtype in HALVES and algorithm != "direct" else dtype
 
 
@@ -69,13 +69,13 @@ def _direct_costs(n: int, size: float, alpha: float) -> tuple[float, float]:
 
 
 def sends_whole(n: int, count: int, dtype: str, alpha: float = ALPHA) -> bool:
-    """Whether `direct` sends everything to all members in one round."""
+    """Return whether `direct` sends everything to all members in one round."""
     whole, parts = _direct_costs(n, count * SIZES[dtype], alpha)
     return whole <= parts
 
 
 def cost(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> float:
-    """The seconds that choose.c assigns to an algorithm among n members."""
+    """Return the seconds that choose.c assigns to an algorithm among n members."""
     size = float(count * SIZES[travels_as(algorithm, dtype)])
     rounds = n.bit_length() - 1
     fold = 2 * (alpha + size * BETA) + 2 * size * GAMMA if 1 << rounds != n else 0.0
@@ -90,7 +90,7 @@ def cost(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -
 
 
 def choose(n: int, count: int, dtype: str, alpha: float = ALPHA) -> str:
-    """The algorithm that runs unless `HPCCOLL_ALGORITHM` names one; `direct` wins a tie.
+    """Return the algorithm that runs unless `HPCCOLL_ALGORITHM` names one; `direct` wins a tie.
 
     :param alpha: HPCCOLL_LATENCY_BYTES times BETA
     """
@@ -146,11 +146,11 @@ class _Place:
             self.buddy, self.position = me ^ 1, me // 2 if me % 2 else -1
 
     def member(self, position: int) -> int:
-        """The member at a position of the core."""
+        """Return the member at a position of the core."""
         return 2 * position + 1 if position < self.extra else position + self.extra
 
     def folded(self, middle: list[Round], rounds: int, count: int) -> list[Round]:
-        """The rounds of the core between those that give a folded member's data to its buddy, and the result back."""
+        """Put the core's rounds between the two in which a folded member gives its data and gets the result."""
         if not self.extra:
             return middle
         given = ((self.buddy, count),) if self.buddy >= 0 else ()
@@ -216,7 +216,7 @@ class Load:
 
 @lru_cache(maxsize=4096)
 def load(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> Load:
-    """The busiest member's load. Members of a fold do more than others, the last one less."""
+    """Return the busiest member's load. Members of a fold do more than others, the last one less."""
     if n == 1 or count == 0:
         return Load(0.0, 0.0, 0.0)
     size = SIZES[travels_as(algorithm, dtype)]

@@ -79,7 +79,7 @@ def init(p: Parameters, where: Layout) -> float:
 
 
 def wire_dtype(dtype: str, where: Layout) -> str:
-    """The dtype between nodes."""
+    """Return the dtype between nodes."""
     narrow = {"fp16": "float16", "bf16": "bfloat16"}.get(where.wire)
     return narrow if narrow and dtype in ("float32", "float64") else dtype
 
@@ -182,7 +182,7 @@ def raised(gradients: list[tuple[int, float]], compute: float, size: int) -> lis
 
 
 def fused(elements: list[int], most: int) -> list[int]:
-    """The batches of one entry of the log: elements of each."""
+    """Return the batches of one entry of the log: elements of each."""
     batches: list[int] = []
     for count in elements:
         if batches and batches[-1] + count <= most:

@@ -12,13 +12,13 @@ import math
 from dataclasses import dataclass
 
 REDUCED, PER_RANK = 32, 2 * 16 + 8
-"""Bytes of a reduction; bytes that each rank tells: two digests with their lengths, and its process number."""
+"""Bytes of a reduction; bytes that each rank sends: two digests with their lengths, and its process number."""
 EXCHANGES, WITH_NET = 13, 14
-"""Reductions of a start on one node; between nodes also what a rank lacks for the net."""
+"""Reductions of a start on one node; between nodes, where one more compares what ranks lack for the net."""
 GATHERS = 5
 """Two exchanges bring digests and values, one brings the process numbers."""
 VALUE_PER_NODE, VALUES = 112, 434
-"""Bytes that tell of a node (host, machine), for names of 10 characters; and of all: the settings, the processors."""
+"""Bytes about a node (host, machine), for names of 10 characters; bytes about the job: settings, processors."""
 
 
 @dataclass(frozen=True)

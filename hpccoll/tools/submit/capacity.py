@@ -38,7 +38,7 @@ def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
 
 
 def _partitions(environment: dict[str, str]) -> list[str]:
-    """A line for each partition: its name with a * behind the default one, its nodes, the sizes of its jobs."""
+    """Return a line for each partition: its name with a * behind the default one, its nodes, the sizes of its jobs."""
     if not shutil.which("sinfo", path=environment.get("PATH")):
         raise UnknownError("there is no sinfo on PATH")
     try:
@@ -55,12 +55,12 @@ def _partitions(environment: dict[str, str]) -> list[str]:
 
 
 def _partition(script: str, environment: dict[str, str]) -> str:
-    """The partition that sbatch will use: its variable takes precedence over the script; "" for the default one."""
+    """Find the partition that sbatch will use: its variable takes precedence over the script; "": the default one."""
     named = re.findall(r"^#SBATCH\s+(?:--partition[=\s]|-p\s*)(\S+)", script, re.MULTILINE)
     return environment.get("SBATCH_PARTITION") or (named[-1] if named else "")
 
 
 def _most(sizes: str) -> int:
-    """The largest job of a partition, from "1-4" or "1-infinite"."""
+    """Return the largest job of a partition, from "1-4" or "1-infinite"."""
     last = sizes.rpartition("-")[2]
     return int(last) if last.isdecimal() else 1 << 30

@@ -24,7 +24,7 @@ WARNING = 120
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may name a job, a project, a study or an arm of it (NAME_RULE)."""
+    """Return whether a text may name a job, a project, a study or an arm of it (NAME_RULE)."""
     return re.fullmatch(f"[A-Za-z0-9_][{NAME_CHARACTERS}]*", text) is not None
 
 
@@ -140,7 +140,7 @@ def limit(site: Site, minutes: int) -> str:
 
 
 def bind(site: Site, layout: Layout) -> str:
-    """The options of srun that bind each task to separate cores near its GPU."""
+    """Return the options of srun that bind each task to separate cores near its GPU."""
     if layout.gpus and site.gpu_view == "own":
         return "--gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores"
     if layout.domains:

@@ -76,7 +76,7 @@ class Site:
 
 
 def names() -> list[str]:
-    """The names of the profiles that come with hpccoll."""
+    """Return the names of the profiles that come with hpccoll."""
     return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
 
 
@@ -145,7 +145,7 @@ def _problems(site: Site) -> list[str]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """The meaning of each key of a table of the file."""
+    """Return the meaning of each key of a table of the file."""
     return {name: hint.__metadata__[0] for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 

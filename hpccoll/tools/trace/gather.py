@@ -74,12 +74,12 @@ def _attach_slurm(job: str) -> Path:
 
 
 def family_of(pid: int) -> set[int]:
-    """The process and its descendants; empty if there is none of that number."""
+    """Return the process and its descendants; empty if there is none of that number."""
     return {pid, *descendants(pid)} if Path(f"/proc/{pid}").exists() else set()
 
 
 def of_slurm_job(job: str) -> set[int]:
-    """The processes of a Slurm job on this host."""
+    """Return the processes of a Slurm job on this host."""
     wanted, found = f"SLURM_JOB_ID={job}".encode(), set()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

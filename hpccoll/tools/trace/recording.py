@@ -82,7 +82,7 @@ class Recording:
     first: int = 0
     """Number of the first record; earlier ones were overwritten."""
     state: str = ""
-    """The state of the process as the kernel calls it, where it was looked at from outside; "T": stopped."""
+    """The kernel's code for the state of the process, if another process has read it; "T": stopped."""
     stack: str = ""
     """Where the program was, if that is known: `step (train.py:17)`, the innermost first."""
 

@@ -13,7 +13,7 @@ __all__ = ["Request", "Story", "seconds"]
 
 STATUS = {code: name for code, name, *_ in _core.STATUSES}
 CUT_SHORT = {"SHUT_DOWN", "PEER_LOST", "STALLED", "TRANSPORT", "BROKEN", "NO_MEMORY", "BAD_MESSAGE"}
-"""How requests end that were not carried out: the World ended first."""
+"""The statuses of requests that were not carried out, because the World ended first."""
 
 
 @dataclasses.dataclass
@@ -164,11 +164,11 @@ class Story:
         return self.requests[-1] if self.requests else None
 
     def sets(self) -> dict[int, ProcessSet]:
-        """The process sets of this rank by number."""
+        """Return the process sets of this rank by number."""
         return self.recording.sets
 
     def before(self, request: Request) -> Request | None:
-        """The request of the same process set that this rank made just before."""
+        """Return the request of the same process set that this rank made just before."""
         earlier = [made for made in self.requests if made.set == request.set and made.asked < request.asked]
         return earlier[-1] if earlier else None
 
@@ -178,7 +178,7 @@ class Story:
 
 
 def seconds(nanoseconds: float) -> str:
-    """A duration in words: `3.2 s`, `20 ms`."""
+    """Return a duration in words: `3.2 s`, `20 ms`."""
     if nanoseconds < 1e9:
         return f"{max(nanoseconds, 0) / 1e6:.3g} ms"
     return f"{nanoseconds / 1e9:.1f} s" if nanoseconds < 100e9 else f"{nanoseconds / 1e9:.0f} s"

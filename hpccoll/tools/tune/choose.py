@@ -41,7 +41,7 @@ class Judged:
         return not self.worse and self.mean < 1 and any(ratio.high < WORTH for ratio in self.ratios.values())
 
     def text(self) -> str:
-        """Say what it gains, case by case."""
+        """Describe its gains, case by case."""
         cases = (f"{case} {r.middle:.3f} ({r.low:.3f} to {r.high:.3f})" for case, r in self.ratios.items())
         return "; ".join(cases)
 

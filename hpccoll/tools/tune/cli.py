@@ -29,9 +29,9 @@ CANDIDATES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "latency_bytes": (CROSSOVERS, (5_000, 80_000, 320_000)),
     "rails": (LARGE, (1, 2)),
 }
-"""What is measured for a knob, and its candidates."""
+"""The measured workload of each knob, and its candidates."""
 BETWEEN_NODES = ("algorithm", "latency_bytes", "rails")
-"""Knobs that mean something on several nodes only."""
+"""Knobs that have an effect on several nodes only."""
 ALL = "all choices"
 Measure = Callable[[Sequence[str], Mapping[str, Mapping[str, Any]]], Results]
 """Measures a workload (words of `hpccoll bench`) with the defaults and with arms, in turn."""

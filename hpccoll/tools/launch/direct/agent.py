@@ -85,7 +85,7 @@ class Agent:
 
 
 def as_shell(status: int) -> int:
-    """The exit status of a process as a shell would give it."""
+    """Return the exit status of a process as a shell would give it."""
     return status if status >= 0 else 128 - status
 
 

@@ -23,7 +23,7 @@ WAYS = {
     "srun": agent_start.by_srun,
 }
 Orders = Callable[[AgentName, dict[str, Any]], None]
-"""Takes an agent and what it is to do; orders wait until it has connected."""
+"""Sends an order to an agent; the order waits until the agent has connected."""
 
 
 class AgentProcess:

@@ -57,7 +57,7 @@ class HostAgent:
         self._members: set[int] = set()
         """The workers that are in the present generation."""
         self._ends: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
-        """Which workers have ended, with which status, how."""
+        """The workers that have ended: the number, the exit status, and how it ended in words."""
         environment = {**config.environment(), **task["variables"]}
         self._peer_timeout = task["peer_timeout"]
         self._stopped: set[int] = set()
@@ -135,9 +135,9 @@ class HostAgent:
         return int(failed)
 
     def _kill_stopped(self, seconds: dict[int, float]) -> dict[int, float]:
-        """Kill members that are stopped for so long that the others have lost them: no launcher does it any more.
+        """Kill members that are stopped for so long that the others count them as lost, because the launcher is gone.
 
-        It counts its own looks, and not the time: if the whole host was suspended, its ranks get that long to go on.
+        It counts its own looks, not the time: if the whole host was suspended, its ranks get that time to go on.
 
         :param seconds: what the last look returned
         :returns: the workers that are stopped, and for how many seconds of looks

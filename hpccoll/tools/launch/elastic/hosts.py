@@ -21,7 +21,7 @@ class Host:
     barred: set[int] = field(default_factory=set)
     """Slots whose rank must leave, until the discovery names the host again."""
     failures: list[float] = field(default_factory=list)
-    """When its ranks failed lately."""
+    """The times of recent failures of its ranks."""
     excluded_until: float = -math.inf
     exclusions: int = 0
 
@@ -68,11 +68,11 @@ class Hosts:
         return True
 
     def is_excluded(self, name: str, now: float) -> bool:
-        """Whether no rank may be started there."""
+        """Return whether no rank may be started there."""
         return now < self.known[name].excluded_until
 
     def keeps(self, name: str, slot: int) -> bool:
-        """Whether a rank in this slot may stay: an excluded host keeps its healthy ranks."""
+        """Return whether a rank in this slot may stay: an excluded host keeps its healthy ranks."""
         host = self.known[name]
         return slot < host.slots and slot not in host.barred
 
@@ -84,5 +84,5 @@ class Hosts:
                 yield from ((host.name, slot) for slot in range(host.slots) if slot not in taken)
 
     def may_come(self) -> bool:
-        """Whether any host may take a rank, now or later, without a new discovery."""
+        """Return whether any host may take a rank, now or later, without a new discovery."""
         return any(h.slots > len(h.barred) and h.excluded_until < math.inf for h in self.known.values())

@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_asked_for(arguments: argparse.Namespace) -> bool:
-    """Whether the arguments make the job elastic."""
+    """Return whether the arguments make the job elastic."""
     return bool(arguments.min_np or arguments.max_np or arguments.host_discovery_script)
 
 
@@ -305,7 +305,7 @@ class Runner:
         return None
 
     def _take_host(self, event: HostCame) -> int | None:  # noqa: ARG002 - for subclasses
-        """Handle the connection of an agent; here this class has started it."""
+        """Handle a new connection of an agent; this class has started the agent, so nothing is to do."""
         return None
 
     def _lose_host(self, event: CutHost) -> int | None:
