@@ -17,12 +17,12 @@
 
 using Vector = std::vector<double>;
 
-// What the solver needs of its ranks.
+// The operations that the solver needs.
 struct Ranks {
     int rank = 0, size = 1;
     virtual ~Ranks() = default;
     virtual double sum(double mine) = 0;
-    // Rows to the neighbours above and below; theirs arrive.
+    // Sends rows to the neighbours above and below, and receives theirs.
     virtual void exchange(std::span<const double> first, std::span<double> above, std::span<const double> last,
                           std::span<double> below) = 0;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handwritten digits that scikit-learn ships, as HDF5 shards: written once, read in parts.
+"""The handwritten digits of scikit-learn as HDF5 shards: written once, read in parts.
 
 The number of shards does not depend on the number of ranks: a global batch takes the same samples of every
 shard, so 1, 2, 3 and 4 ranks (any divisor of SHARDS) train on the same batches and can be compared.
@@ -59,7 +59,7 @@ def write_shards(folder: Path, seed: int = 0) -> None:
                 file[f"{part}/images"] = images[chosen]
                 file[f"{part}/images"].attrs["unit"] = "grey value, 0 to 16"
                 file[f"{part}/labels"] = labels[chosen]
-        os.replace(partial, shard_path(folder, number))  # a shard is there whole or not at all
+        os.replace(partial, shard_path(folder, number))  # a shard exists as a whole or not at all
 
 
 def read_shards(folder: Path, rank: int, size: int) -> list[Shard]:

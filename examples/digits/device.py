@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the arrays of a run are: the one place that chooses between NumPy and CuPy.
+"""Chooses the library for a run's arrays, NumPy or CuPy; no other module does.
 
-The network computes with operators and with functions of NumPy that CuPy's arrays take over; hpccoll reduces either.
+The network computes with operators and with functions of NumPy, which also work on CuPy's arrays. hpccoll reduces both.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ DEVICES = ("cpu", "cuda")
 
 
 def array_module(device: str) -> Any:
-    """NumPy, or CuPy where a GPU is there for it; else the program ends and says what is missing."""
+    """Return NumPy, or CuPy if it has a GPU; otherwise end the program with the reason."""
     if device == "cpu":
         return np
     try:
@@ -29,7 +29,7 @@ def array_module(device: str) -> Any:
 
 
 def use(xp: Any, local_rank: int) -> None:
-    """Each rank of a machine takes its GPU; if there are fewer, ranks share them."""
+    """Let each rank of a machine use its own GPU; if there are fewer GPUs, ranks share them."""
     if xp is not np:
         xp.cuda.Device(local_rank % xp.cuda.runtime.getDeviceCount()).use()
 

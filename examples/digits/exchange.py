@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training step does with its gradients: their mean over the ranks, or nothing in a run alone."""
+"""Averages the gradients of a training step over the ranks; a run in one process leaves them as they are."""
 
 import time
 from typing import Protocol
@@ -11,14 +11,14 @@ import hpccoll
 
 class Exchange(Protocol):
     def add(self, gradients: dict[str, Half]) -> None:
-        """Take one layer's gradients; may start to send them. They must not be changed before finish()."""
+        """Take one layer's gradients, and perhaps start to send them. Do not change them before finish()."""
 
     def finish(self) -> dict[str, Half]:
-        """The mean of all gradients added since the last finish(), by name."""
+        """Return the mean of all gradients added since the last finish(), by name."""
 
 
 class OneProcess:
-    """One process: its gradients are the mean. No line of hpccoll runs, so that the comparison means something."""
+    """One process, whose gradients are the mean. It does not use hpccoll, so that the comparison means something."""
 
     def __init__(self) -> None:
         self._gradients: dict[str, Half] = {}
@@ -32,7 +32,7 @@ class OneProcess:
 
 
 class Mean:
-    """All ranks: groups of layers are enqueued while backward still computes the layers before them."""
+    """All ranks. Groups of layers are enqueued while the backward pass still computes the layers before them."""
 
     def __init__(self, layers_per_group: int) -> None:
         self._layers_per_group = layers_per_group
@@ -48,7 +48,7 @@ class Mean:
             self._enqueue()
 
     def _enqueue(self) -> None:
-        """One group: agreed, fused and completed together, reduced in place."""
+        """Enqueue one group, which is agreed, fused and completed together, and reduced in place."""
         group, self._open, self._layers = self._open, {}, 0
         arrays = list(group.values())
         name = " ".join(group)

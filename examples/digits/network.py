@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A residual network of dense layers in mixed precision: 24 gradient tensors, 1,051,210 parameters.
 
-Weights, activations and gradients are FP16. Products are accumulated in FP32 and rounded once, as tensor cores
-do it; the optimizer keeps FP32 masters of the weights (Micikevicius et al., Mixed Precision Training, 2018).
+Weights, activations and gradients are FP16. Products are accumulated in FP32 and rounded once, as in tensor cores. The
+optimizer keeps FP32 copies of the weights, the masters (Micikevicius et al., Mixed Precision Training, 2018).
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PIXELS, WIDTH, BLOCKS, CLASSES = 64, 320, 10, 10
 
 
 def product(a: Half, b: Half, add: Half | None = None) -> Half:
-    """a @ b + add: FP16 in, accumulated in FP32, rounded to FP16 once."""
+    """Return a @ b + add of FP16 arrays, accumulated in FP32 and rounded to FP16 once."""
     result = a.astype(np.float32) @ b.astype(np.float32)
     if add is not None:
         result += add
@@ -29,7 +29,7 @@ class Network:
     """x -> stem -> block 0 ... block 9 -> head; a block is h + relu(h W + b)."""
 
     def __init__(self, seed: int, xp: Any = np) -> None:
-        self.xp = xp  # whose arrays it has: NumPy's or CuPy's
+        self.xp = xp  # the library of its arrays: NumPy or CuPy
         random = np.random.default_rng(seed)
         shapes = {"stem": (PIXELS, WIDTH)}
         shapes |= {f"block{i}": (WIDTH, WIDTH) for i in range(BLOCKS)}
@@ -47,13 +47,13 @@ class Network:
         self.weights = {name: master.astype(np.float16) for name, master in self.masters.items()}
 
     def restore(self, masters: dict[str, Single], velocity: dict[str, Single]) -> None:
-        """Go on from where another run was."""
+        """Continue from the state of another run."""
         self.masters = {name: self.xp.asarray(master) for name, master in masters.items()}
         self.velocity = {name: self.xp.asarray(speed) for name, speed in velocity.items()}
         self._narrow()
 
     def forward(self, x: Half) -> tuple[Half, list[Half]]:
-        """Images (n x 64) to logits (n x 10), and the activations that backward() needs."""
+        """Compute logits (n x 10) of images (n x 64); return them and the activations that backward() needs."""
         w = self.weights
         h = product(x, w["stem.weight"], w["stem.bias"])
         activations = [x, h]
@@ -82,7 +82,7 @@ class Network:
         return {f"{layer}.weight": product(below.T, slope), f"{layer}.bias": bias}
 
     def update(self, gradients: dict[str, Half], loss_scale: float, rate: float, momentum: float = 0.9) -> None:
-        """One step of SGD with momentum on the FP32 masters; the FP16 weights follow."""
+        """Make one step of SGD with momentum on the FP32 masters, and round them to the FP16 weights."""
         for name, gradient in gradients.items():
             velocity = self.velocity[name]
             velocity *= momentum
@@ -92,7 +92,7 @@ class Network:
 
 
 def cross_entropy(logits: Half, labels: NDArray[np.int64]) -> tuple[float, Single]:
-    """Mean loss and its gradient with respect to the logits (n x 10), in FP32."""
+    """Return the mean loss and its gradient with respect to the logits (n x 10), in FP32."""
     z = logits.astype(np.float32)
     z -= z.max(axis=1, keepdims=True)
     probability = np.exp(z)

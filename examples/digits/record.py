@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of a run: an HDF5 record with its provenance, and a summary of the communication in words."""
+"""The results of a run: an HDF5 record with its provenance, and a summary of the communication in words."""
 
 import platform
 import sys
@@ -16,7 +16,7 @@ import hpccoll
 def write_record(
     path: Path, series: Mapping[str, object], facts: Mapping[str, object], stats: Mapping[str, int]
 ) -> None:
-    """Series as data sets, facts and where they come from as attributes, the World's counters as a group's."""
+    """Write series as data sets; facts, their origin and the World's counters as attributes."""
     with h5py.File(path, "w") as file:
         for name, values in series.items():
             file[name] = np.asarray(values)
@@ -34,7 +34,7 @@ def write_record(
 
 
 def communication(stats: Mapping[str, int], exposed: float, steps: int) -> str:
-    """Rank 0's counters, one line per question."""
+    """Describe rank 0's counters, one line per question."""
     busy = stats["in_flight_ns"] / 1e9
     hidden = max(0.0, 1.0 - exposed / busy) if busy else 0.0
     megabytes = {name: stats[f"{name}_bytes"] / 1e6 for name in ("packed", "reduced", "spread", "net_sent")}

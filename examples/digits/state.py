@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run stands: loss scale, history, and the checkpoint that holds both and the network."""
+"""The state of a run: loss scale, history, and the checkpoint that holds both and the network."""
 
 import argparse
 import os
@@ -14,12 +14,12 @@ from network import Network
 import hpccoll
 
 FIXED = ("seed", "per_shard", "rate", "overflow_step")
-"""Options that a run cannot change on its way."""
+"""Options that a continued run cannot change."""
 
 
 @dataclass
 class LossScale:
-    """Doubles after a while without overflow, halves with each (the step is then skipped)."""
+    """The loss scale: it doubles after `patience` steps without overflow, and halves with each overflow."""
 
     value: float = 1024.0
     patience: int = 100
@@ -35,13 +35,13 @@ class LossScale:
 
 @dataclass
 class History:
-    loss: list[float] = field(default_factory=list)  # of this rank's part of the batch, one per step
+    loss: list[float] = field(default_factory=list)  # one per step, of this rank's part of the batch
     scale: list[float] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)  # steps skipped because of an overflow
 
 
 def save(path: Path, options: argparse.Namespace, network: Network, scale: LossScale, history: History) -> None:
-    """Rank 0 writes what all ranks have alike, and the mean of their losses; the file is there whole or not at all."""
+    """Let rank 0 write the common state of all ranks, and the mean of their losses, as a whole file or not at all."""
     loss = hpccoll.allreduce(np.array(history.loss), hpccoll.AVERAGE, name="losses so far")
     if hpccoll.rank() == 0:
         partial = path.with_suffix(".partial")
@@ -57,7 +57,7 @@ def save(path: Path, options: argparse.Namespace, network: Network, scale: LossS
 
 
 def load(path: Path, options: argparse.Namespace, network: Network) -> tuple[LossScale, History]:
-    """Continue the run of the checkpoint: all ranks read it."""
+    """Read the checkpoint on all ranks, to continue its run."""
     with h5py.File(path) as file:
         changed = {name: file.attrs[name] for name in FIXED if file.attrs[name] != getattr(options, name)}
         if changed:

@@ -6,10 +6,10 @@
     mpirun -np 4 python examples/digits/train.py --device cuda
     srun python examples/digits/train.py --checkpoint run.h5
 
-Each rank reads its shards and computes the gradients of its part of the batch; hpccoll makes their mean while
-the backward pass still runs. One rank is made to overflow at one step: its infinity reaches every rank in the
-reduced gradient, so that all skip the same step and halve the loss scale without another message. With a checkpoint the
-run stops, saves and requeues itself when a signal or the end of the job's time says so, and goes on when started again.
+Each rank reads its shards and computes the gradients of its part of the batch; hpccoll averages them while the backward
+pass still runs. The program makes one rank overflow at one step: its infinity reaches every rank in the reduced
+gradient, so that all skip the same step and halve the loss scale without another message. With a checkpoint, the run
+stops, saves and requeues itself at a signal or before the job's time ends, and continues when it is started again.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 import hpccoll
 
-TOLERANCE = 0.1  # distance to the one-process weights, in units of the way training has gone (docs/benchmarks.md)
+TOLERANCE = 0.1  # distance to the weights of one process, as a share of that to the initial ones (docs/benchmarks.md)
 
 
 def arguments() -> argparse.Namespace:
@@ -65,8 +65,9 @@ def train(
     resume: tuple[LossScale, History] | None = None,
     quiet: bool = False,
 ) -> History:
-    """All epochs on this rank's shards, from the first step that `resume` lacks to the first after which
-    `after_step` says to stop. `overflows`: this rank overflows at options.overflow_step.
+    """Train all epochs on this rank's shards, from the first step that `resume` lacks until `after_step` returns True.
+
+    :param overflows: this rank overflows at options.overflow_step
     """
     scale, history = resume or (LossScale(), History())
     done = len(history.loss)
@@ -102,13 +103,13 @@ def all_batches(shards: list[Shard], options: argparse.Namespace) -> Iterator[Sa
 def compute(
     network: Network, batch: Samples, exchange: Exchange, scale: LossScale, overflow: bool
 ) -> tuple[float, dict[str, Half]]:
-    """The loss of this rank's batch, and the mean of all ranks' (scaled) gradients."""
+    """Return the loss of this rank's batch, and the mean of all ranks' (scaled) gradients."""
     images, labels = map(network.xp.asarray, batch)
     logits, activations = network.forward(images)
     loss, slope = cross_entropy(logits, labels)
     if overflow:
         slope *= 2.0**20
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an answer here, not a mistake
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an expected result here
         for gradients in network.backward((slope * scale.value).astype(np.float16), activations):
             exchange.add(gradients)
     return loss, exchange.finish()
@@ -117,7 +118,7 @@ def compute(
 def train_until_stopped(
     network: Network, shards: list[Shard], exchange: Exchange, options: argparse.Namespace, overflows: bool
 ) -> History:
-    """Go on from the checkpoint, if there is one; keep one, if that is wanted, and stop when the job must end."""
+    """Continue from the checkpoint if there is one, save one if asked for, and stop when the job must end."""
     if not options.checkpoint:
         return train(network, shards, exchange, options, overflows, quiet=hpccoll.rank() != 0)
     resume = load(options.checkpoint, options, network) if options.checkpoint.exists() else None
@@ -137,7 +138,7 @@ def train_until_stopped(
 
 
 def count_right(network: Network, shards: list[Shard]) -> np.ndarray:
-    """[right answers, samples] over the test parts of these shards."""
+    """Return [right answers, samples] over the test parts of these shards."""
     right = 0
     for shard in shards:
         images, labels = map(network.xp.asarray, shard.test)
@@ -164,7 +165,7 @@ def main() -> None:
     rank, size = hpccoll.rank(), hpccoll.size()
     if SHARDS % size:
         raise SystemExit(f"{size} ranks cannot share {SHARDS} shards evenly: use 1, 2, 3, 4, 6 or 12 ranks")
-    threadpool_limits(1)  # one core per rank: BLAS threads of neighbours would fight for it
+    threadpool_limits(1)  # one core per rank: BLAS threads of other ranks would compete for it
     if rank == 0:
         write_shards(options.folder)
     hpccoll.barrier()

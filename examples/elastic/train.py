@@ -36,7 +36,7 @@ def train(state: elastic.ArrayState) -> None:
     while state.epoch < options.epochs:
         sampler.set_epoch(state.epoch)
         mine = list(sampler)
-        for step in range(sampler.steps(BATCH)):  # those of the longest rank: a batch may be empty
+        for step in range(sampler.steps(BATCH)):  # the most steps of any rank: a batch may be empty
             batch = mine[step * BATCH : (step + 1) * BATCH]
             errors = 1 / (1 + np.exp(-inputs[batch] @ state.weights)) - labels[batch]
             total = hpccoll.allreduce(np.append(errors @ inputs[batch], len(batch)), name="gradient")

@@ -26,8 +26,8 @@ static const ranks *const ways[WAYS] = {&on_hpccoll, &on_mpi, &on_mpi_persistent
 typedef struct box {
     int n, m, place[3], dims[3], nsides;
     side sides[DIRECTIONS];
-    int first[DIRECTIONS][3], extent[DIRECTIONS][3]; /* of the points given to each side */
-    int step[DIRECTIONS][3];                         /* towards it */
+    int first[DIRECTIONS][3], extent[DIRECTIONS][3]; /* the points that are sent to each side */
+    int step[DIRECTIONS][3];                         /* towards that side */
     double *given, *taken;
 } box;
 
@@ -88,7 +88,7 @@ static size_t index_of(const box *b, int x, int y, int z) {
     return ((size_t)x * (size_t)b->m + (size_t)y) * (size_t)b->m + (size_t)z;
 }
 
-/* Between the points of a side, or of the halo behind it, and its part of a buffer. */
+/* Copies the points of a side to its part of the buffer, or that part to the halo behind the side. */
 static void copy_side(const box *b, int i, double *v, double *buffer, int to_halo) {
     const int *from = b->first[i], *extent = b->extent[i], *step = b->step[i];
     double *at = buffer + b->sides[i].at;
@@ -135,7 +135,7 @@ static void apply(const box *b, const double *v, double *image) {
     }
 }
 
-/* A sweep forward and one back, from zero; the halo of z is what the neighbours began with, as in HPCG. */
+/* Sweeps forward and back, from zero; the halo of z has the neighbours' initial values, as in HPCG. */
 static void precondition(const box *b, const double *r, double *z) {
     FOR_POINTS(b, i) {
         z[i] = (r[i] + neighbours(b, &z[i])) / 26;

@@ -11,7 +11,7 @@
 typedef struct state {
     const side *sides;
     double *given, *taken;
-    MPI_Request *requests; /* of a persistent exchange all messages; else the receives */
+    MPI_Request *requests; /* all messages of a persistent exchange; otherwise the receives */
     int n;
 } state;
 

@@ -19,7 +19,7 @@ REPEATS = 3
 
 
 class OnHpccoll:
-    """Plans: what is done in each step is agreed once."""
+    """The operations of a step as plans, which the ranks agree on once."""
 
     def __init__(self, around: Field) -> None:
         self.rank, self.size = hpccoll.rank(), hpccoll.size()
@@ -60,7 +60,7 @@ class OnMpi:
 
 
 def right_hand_side(strip: Strip) -> tuple[Field, Field]:
-    """f times the mesh width squared, and the solution, on this rank's rows."""
+    """Return f times the mesh width squared, and the solution, on this rank's rows."""
     width = 1.0 / (strip.n + 1)
     inside = width * np.arange(1, strip.n + 1)
     y, x = inside[strip.first : strip.last, None], inside[None, :]
@@ -84,7 +84,7 @@ def main() -> None:
         return solution, time.perf_counter() - start
 
     on_hpccoll, on_mpi = OnHpccoll(strip.around), OnMpi(MPI.COMM_WORLD)
-    runs = [(timed(on_hpccoll), timed(on_mpi)) for _ in range(REPEATS)]  # by turns: both meet the same machine
+    runs = [(timed(on_hpccoll), timed(on_mpi)) for _ in range(REPEATS)]  # in turn, so that other load affects both
     (ours, _), (plain, _) = runs[0]
     again = runs[1][0][0]
     seconds, plain_seconds = (min(run[which][1] for run in runs) for which in (0, 1))

@@ -20,26 +20,26 @@ COARSE = 16
 
 
 class Ranks(Protocol):
-    """What the solver needs of the other ranks."""
+    """The operations between ranks that the solver needs."""
 
     rank: int
     size: int
 
     def scalars(self, *values: float) -> Field:
-        """The sums of these values over the ranks."""
+        """Return the sums of these values over the ranks."""
 
     def field(self, name: str, values: Field) -> Field:
-        """The element-wise sum of an array over the ranks."""
+        """Return the element-wise sum of an array over the ranks."""
 
     def fill_halo(self, around: Field) -> None:
-        """Fill the first and the last row from the strips above and below; at the ends of the square they stay."""
+        """Fill the first and the last row from the strips above and below; leave a row at the edge of the square."""
 
 
 @dataclass
 class Solution:
     strip: Field  # this rank's rows
     iterations: int
-    residual: float  # norm of f - A u over the norm of f, as the recurrence has it
+    residual: float  # norm of f - A u over the norm of f, from the recurrence
 
 
 class Strip:
@@ -54,7 +54,7 @@ class Strip:
         return np.zeros((self.last - self.first, self.n))
 
     def apply(self, u: Field, ranks: Ranks) -> Field:
-        """A u, with the neighbours' edge rows fetched first (the halo exchange)."""
+        """Return A u; first fetch the neighbours' edge rows (the halo exchange)."""
         around = self.around
         around[1:-1, 1:-1] = u
         ranks.fill_halo(around)
@@ -73,7 +73,7 @@ class Strip:
 
 
 def coarse_inverse(n: int) -> Field:
-    """The inverse of the operator seen by piecewise constant fields: small, so every rank has all of it."""
+    """Return the inverse of the operator seen by piecewise constant fields: small, so every rank has all of it."""
     width = np.bincount(np.arange(n) * COARSE // n, minlength=COARSE).astype(np.float64)
     steps = 2.0 * np.eye(COARSE) - np.eye(COARSE, k=1) - np.eye(COARSE, k=-1)
     sides = np.diag(width)
@@ -81,7 +81,7 @@ def coarse_inverse(n: int) -> Field:
 
 
 def solve(f: Field, strip: Strip, ranks: Ranks, tolerance: float = 1e-10, limit: int = 2000) -> Solution:
-    """Preconditioned conjugate gradients (Hestenes and Stiefel, 1952) until |r| <= tolerance |f|.
+    """Iterate preconditioned conjugate gradients (Hestenes and Stiefel, 1952) until |r| <= tolerance |f|.
 
     `f` is this rank's strip of the right-hand side, already multiplied by the mesh width squared.
     """

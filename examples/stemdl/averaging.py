@@ -82,7 +82,7 @@ class Ddp(Averaging):
 
 
 def _rendezvous() -> dict[str, object]:
-    """The rendezvous of other backends' ranks: a store that rank 0 serves, and whose address hpccoll sends."""
+    """Return the rendezvous of other backends' ranks: a store that rank 0 serves, and whose address hpccoll sends."""
     store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if hvd.rank() == 0 else None
     host, port = hvd.broadcast_object((socket.gethostname(), store.port) if store else None, 0)
     store = store or distributed.TCPStore(host, port, is_master=False)

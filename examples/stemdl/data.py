@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated diffraction patterns in HDF5 shards: written once by all ranks, read in parts by each.
 
-A sample is set by the seed and its number alone, so that the shards are the same whoever writes them.
+Only the seed and a sample's number determine the sample, so the shards do not depend on the ranks that write them.
 """
 
 import os
@@ -128,7 +128,7 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield this rank's batches in `order`. The n-th batches of all ranks are the same samples for any number of ranks.
 
-    The next batch is read by a thread while the one before is worked on.
+    A thread reads the next batch while the program works on the current one.
     """
     together = a_rank * size
     steps = [order[first : first + together] for first in range(0, len(order) - together + 1, together)]

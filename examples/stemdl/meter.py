@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a step's time goes: input, computation, exposed communication; and FLOP/s, with their standard errors.
+"""The parts of a step's time: input, computation, exposed communication; and FLOP/s, with their standard errors.
 
-A pass that communicates is longer than one that does not; the difference, and the wait for the mean, is what
-communication costs the step ("exposed"). What passes cost by themselves is measured before training begins, and in
-each pass that only adds up.
+A pass that communicates takes longer than one that does not. This difference, and the wait for the mean, are the
+exposed communication. The time of a pass without communication is measured before training begins, and in each pass
+whose gradients only add up.
 """
 
 import statistics

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small fully convolutional dense network (after Jegou et al., "The One Hundred Layers Tiramisu", CVPRW 2017).
 
-In a dense block each layer sees all that came before it in the block. Blocks and halvings go down to a bottleneck,
-and up again, with the way down's features put beside those of the way up. The output has twice the resolution of the
-scan. Group instead of batch normalisation: a sample's result does not depend on how many ranks share the batch.
+In a dense block each layer gets the results of all layers before it. Blocks and halvings of the resolution lead to a
+bottleneck; the way back up also gets the features of the way down. The output has twice the resolution of the scan. The
+network uses group instead of batch normalisation, so a sample's result does not depend on the number of ranks.
 """
 
 import torch
@@ -18,7 +18,7 @@ class DenseLayer(nn.Sequential):
 
 
 class DenseBlock(nn.Module):
-    """`layers` dense layers; the result has layers x growth channels, the input's own beside them if kept."""
+    """`layers` dense layers; the result has layers x growth channels, and those of the input if they are kept."""
 
     def __init__(self, channels: int, growth: int, layers: int, keep_input: bool) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Halve(nn.Sequential):
 
 
 class Reconstruction(nn.Module):
-    """Diffraction patterns (N x detector^2 x scan x scan) to potential (N x 2 scan x 2 scan)."""
+    """From diffraction patterns (N x detector^2 x scan x scan) to the potential (N x 2 scan x 2 scan)."""
 
     def __init__(self, detector_pixels: int, growth: int = 12, layers: int = 3, levels: int = 2) -> None:
         super().__init__()

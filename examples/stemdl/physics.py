@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convergent-beam electron diffraction of a thin crystal, by the multislice method.
 
-A focused probe stands on each point of a scan; the crystal's slices shift its phase one after the other, with free
-flight in between; what leaves the crystal is seen on a detector in the far field. The network has to go back, from
-the diffraction patterns to the projected potential.
+A focused probe stands on each point of a scan. The crystal's slices shift its phase one after the other, with free
+propagation in between. A detector in the far field records the wave behind the crystal. The network computes the
+inverse: from the diffraction patterns to the projected potential.
 
 Sources: the multislice method and the interaction parameter as in E. J. Kirkland, Advanced Computing in Electron
 Microscopy (2nd ed., chapters 2, 5 and 6); the atom is a screened Coulomb (Wentzel) potential with the Thomas-Fermi
@@ -23,7 +23,7 @@ REST_ENERGY = 510998.95  # of the electron, eV
 
 @dataclass(frozen=True)
 class Microscope:
-    """The experiment. One cell of `pixels` x `pixels`, periodic; the probe scans the window in its middle."""
+    """The experiment: a periodic cell of `pixels` x `pixels`, in the middle of which the probe scans a window."""
 
     volts: float = 200e3
     aperture: float = 20e-3  # half angle of convergence, rad
@@ -83,7 +83,7 @@ class Crystal:
         )
 
     def columns(self, edge: float) -> list[tuple[int, NDArray[np.float64]]]:
-        """(Z, positions n x 2) of the columns within `edge` of the middle of the cell, which is at 0."""
+        """Return (Z, positions n x 2) of the columns within `edge` of the middle of the cell, which is at 0."""
         steps = np.arange(-8, 9)
         grid = np.stack(np.meshgrid(steps, steps, indexing="ij"), axis=-1).reshape(-1, 2)
         turn = np.array([[np.cos(self.angle), -np.sin(self.angle)], [np.sin(self.angle), np.cos(self.angle)]])
@@ -95,10 +95,10 @@ class Crystal:
 
 
 def projected_potential(crystal: Crystal, microscope: Microscope) -> NDArray[np.float64]:
-    """One slice's potential, projected along the beam: pixels x pixels, V angstrom.
+    """Return one slice's potential, projected along the beam: pixels x pixels, V angstrom.
 
-    Made in Fourier space, where the screened Coulomb potential is 4 pi Z e / (k^2 + 1/a^2), k = 2 pi q. The columns
-    end half an angstrom before the cell does, so that its periodic images do not meet.
+    It is computed in Fourier space, where the screened Coulomb potential is 4 pi Z e / (k^2 + 1/a^2), k = 2 pi q. The
+    columns end half an angstrom before the cell does, so that its periodic images do not touch.
     """
     qx, qy = microscope.frequencies
     square = qx**2 + qy**2
@@ -115,7 +115,7 @@ def projected_potential(crystal: Crystal, microscope: Microscope) -> NDArray[np.
 
 
 def diffraction(potential: NDArray[np.float64], microscope: Microscope) -> NDArray[np.float32]:
-    """The patterns of all probe positions: scan x scan x detector x detector, fractions of the beam."""
+    """Return the patterns of all probe positions: scan x scan x detector x detector, fractions of the beam."""
     m = microscope
     qx, qy = m.frequencies
     square = qx**2 + qy**2
@@ -135,7 +135,7 @@ def diffraction(potential: NDArray[np.float64], microscope: Microscope) -> NDArr
 def _probes(
     m: Microscope, qx: NDArray[np.float64], qy: NDArray[np.float64], square: NDArray[np.float64]
 ) -> NDArray[np.complex64]:
-    """The focused wave at each probe position, each of total intensity 1: scan^2 x pixels x pixels."""
+    """Return the focused wave at each probe position, each of total intensity 1: scan^2 x pixels x pixels."""
     inside = (m.wavelength**2 * square <= m.aperture**2).astype(float)
     inside *= m.pixels / np.sqrt(inside.sum())
     first = (m.cell - m.window) / 2
@@ -157,7 +157,7 @@ def _on_detector(intensity: NDArray[np.floating], m: Microscope) -> NDArray[np.f
 
 
 def sample(seed: tuple[int, ...], microscope: Microscope) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """One crystal: its patterns (detector^2 x scan x scan) and its potential in the window, V angstrom per slice."""
+    """Return a crystal's patterns (detector^2 x scan x scan) and its potential in the window, V angstrom per slice."""
     potential = projected_potential(Crystal.random(np.random.default_rng(seed)), microscope)
     patterns = diffraction(potential, microscope)
     window = microscope.window_pixels

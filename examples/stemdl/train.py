@@ -86,7 +86,7 @@ class Training:
         return functional.mse_loss(answer.float(), batch.potential.to(self.device))
 
     def one_pass(self, batch: Batch) -> float:
-        """Forward and backward; the gradients add up over the passes of a step to their mean."""
+        """Run forward and backward; the gradients of a step's passes add up to their mean."""
         loss = self.forward(batch)
         self.scaler.scale(loss / self.options.passes).backward()
         return float(loss.detach())
@@ -163,7 +163,7 @@ def train(
 
 
 def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int) -> None:
-    """Train; save after each epoch, and end in order when the job is about to be stopped."""
+    """Train; save after each epoch, and end regularly when the job is about to be stopped."""
     options = training.options
     checkpoint = Checkpoint(options.checkpoint) if options.checkpoint else None
     if checkpoint:
