@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long does one blocking allreduce take, from 4 bytes to 64 MiB?
 
-fp32 in place, and fp16 and bf16 of as many elements where the library has them.
+The arrays are fp32, in place; and fp16 and bf16 with the same number of elements, if the library has them.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def dtypes() -> list[object]:
 
 
 def variants(library: Library, size: int) -> Iterator[tuple[str, str, Array, Callable[[], object]]]:
-    """(variant, label, array, call) of everything that this library can do with `size` bytes of fp32."""
+    """Yield (variant, label, array, call) for all that this library can do with `size` bytes of fp32."""
     for dtype in dtypes():
         half = np.dtype(dtype).itemsize == 2
         x = random_data(COMM.rank, size // 4, dtype)

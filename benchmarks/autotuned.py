@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The online tuner beside Horovod's autotuner: the same trace, with and without, jobs in turn.
+"""Compares the online tuner with Horovod's autotuner on the same trace; jobs with and without tuner run in turn.
 
     python benchmarks/autotuned.py --scale 0.02 --compute 0.01 [--horovod PYTHON] [--out benchmarks/results]
 
-A job replays the trace's gradients, with its computing as waiting, until its tuner has ended (for `--limit` seconds at
-most, and it says if that was too short), and then `--steps` more, which count. The last line of each library is the
-ratio of the medians of its jobs, tuned to untuned: below 1 the tuner has gained.
+A job replays the trace's gradients and waits instead of computing, until its tuner has ended: for `--limit` seconds at
+most, and it prints a line if that was too short. Then it measures `--steps` more steps. The last line of each library
+is the ratio of the medians of its jobs, tuned to untuned: below 1 the tuner has gained.
 
-`--horovod` is a Python that has Horovod and torch. A job of it begins with its own settings (fusion up to 128 MiB,
-cycles of 1 ms), and its tuner has ended when its log no longer grows. That tuner tries 21 pairs of threshold and cycle
-time, each in five samples, for every combination of its switches: with its defaults 4 x 21 x 5 samples of 10 steps.
-So the switches stay as they are (cache on, no hierarchical allgather), and it tunes what ours does.
+`--horovod` is a Python that has Horovod and torch. Horovod begins with its defaults (fusion up to 128 MiB, cycles of
+1 ms); its tuner has ended when its log no longer grows. That tuner tries 21 pairs of threshold and cycle time, each in
+five samples, for every combination of its switches: with its defaults 4 x 21 x 5 samples of 10 steps. So the switches
+are fixed here (cache on, no hierarchical allgather), and it tunes the same knobs as ours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 CHECK = 20
-"""Steps between two looks at whether the tuner has ended."""
+"""Steps between two checks whether the tuner has ended."""
 SETTLED = 25
 """Samples without a new line in Horovod's log, after which its tuner has ended: a value takes five, the first 20."""
 LOG = "HOROVOD_AUTOTUNE_LOG"
@@ -35,7 +35,7 @@ FIXED = {"HOROVOD_CACHE_CAPACITY": "1024", "HOROVOD_HIERARCHICAL_ALLGATHER": "0"
 
 
 def gradients(model: str, scale: float) -> list[tuple[int, float]]:
-    """Elements of each gradient (that share of them), and the share of the computing after which it is ready."""
+    """Return each gradient's elements, times `scale`, and the share of the computing after which it is ready."""
     folder = Path(__file__).resolve().parents[1] / "hpccoll/tools/bench/traces"
     found = json.loads((folder / f"{model}.json").read_text())
     return [(max(1, round(scale * n)), at) for n, at in found["gradients"]]
@@ -90,7 +90,7 @@ class Horovod:
 
 
 def job(options: argparse.Namespace) -> None:
-    """One rank: the steps of a job, and the median of the last ones."""
+    """Run one rank: the steps of a job; print the median of the last ones."""
     import numpy as np
 
     library: Any = {"horovod": Horovod, "hpccoll": Hpccoll}[options.library](options.sample)
@@ -120,7 +120,7 @@ def job(options: argparse.Namespace) -> None:
 def launch(options: argparse.Namespace, library: str, python: str, tuner: bool) -> dict[str, Any]:
     """Run one job.
 
-    :returns: what a rank of it printed
+    :returns: the facts that one of its ranks printed
     """
     words = [python, __file__, "--library", library, "--model", options.model]
     words += [f"--{key}={getattr(options, key)}" for key in ("compute", "scale", "steps", "sample", "limit")]
@@ -135,7 +135,7 @@ def launch(options: argparse.Namespace, library: str, python: str, tuner: bool) 
 
 
 def main() -> None:
-    """Run the jobs in turn, and say what the tuners gained."""
+    """Run the jobs in turn, and print the gains of the tuners."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--np", type=int, default=2)
     parser.add_argument("--model", default="resnet50")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU without a framework: streams, copies, memory on it, pinned memory, and arrays that hpccoll takes.
+"""A GPU without a framework: streams, copies, device memory, pinned memory, and arrays that hpccoll accepts.
 
 HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
 """
@@ -16,7 +16,7 @@ NON_BLOCKING = 1
 
 
 class Gpu(Driver):
-    """Device 0, current, with a stream."""
+    """Device 0 as the current device, with a stream."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Gpu(Driver):
         self("cuMemFree_v2", c_uint64(address))
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Bytes on the host that the GPU copies without the processor; they live as long as the process."""
+        """Allocate pinned memory, which the GPU copies without the processor; it lives as long as the process."""
         memory = c_void_p()
         self("cuMemHostAlloc", ctypes.byref(memory), c_size_t(nbytes), 1)
         return np.ctypeslib.as_array(ctypes.cast(memory, ctypes.POINTER(ctypes.c_uint8)), (nbytes,))
@@ -65,7 +65,7 @@ class Gpu(Driver):
 
 
 class Array:
-    """Memory of the GPU as hpccoll takes it; it is written in the stream of the GPU."""
+    """An array in device memory that hpccoll accepts; the GPU's stream writes it."""
 
     def __init__(self, gpu: Gpu, values: np.ndarray) -> None:
         self.gpu, self.shape, self.dtype = gpu, values.shape, values.dtype

@@ -3,11 +3,11 @@
 
     python benchmarks/before_after.py --before ../before small allreduce resnet50
 
-A launch starts the same program in both trees; both jobs stay alive, one sleeps while the other measures a burst of a
-few milliseconds, so that both see the same machine. A pair is a burst of each; the order of the two alternates. A
-burst counts as its fastest repetition: other load on the machine only ever adds time. A row of the table gives the
-median over all pairs of the ratio after / before, its standard error as the single launches tell it, and the quartiles
-of the pairs; beside it the ratio of the fastest bursts of all. No time is judged.
+A launch starts the same program in both trees. Both jobs stay alive, and one sleeps while the other measures a burst of
+a few milliseconds, so that both see the same machine. A pair is a burst of each; their order alternates. The time of a
+burst is that of its fastest repetition, because other load on the machine only adds time. A row of the table has the
+median of the ratio after / before over all pairs, its standard error between launches, the quartiles of the pairs, and
+the ratio of the fastest bursts of all. The program does not judge the times.
 """
 
 import argparse
@@ -36,8 +36,8 @@ QUESTIONS = {  # program, options
     "torch_optimizer": ("torch_optimizer", []),
     "hosts": ("allreduce", ["--smallest", str(64 << 10), "--largest", str(8 << 20)]),
 }
-REPETITION = 1e-3  # seconds: as many calls as take so long
-FEWEST = 3  # repetitions of a burst, so that one that was interrupted does not count
+REPETITION = 1e-3  # seconds; a repetition has as many calls as take this time
+FEWEST = 3  # repetitions of a burst, so that an interrupted one does not count
 Pair = tuple[float, float]  # seconds of one call, before and after
 
 
@@ -53,7 +53,7 @@ def start(tree: Path, question: Question, folder: Path, timeout: float) -> Job:
     program, passed = QUESTIONS[question.name]
     place = question.place
     ranks = ["-H", place.hosts] if place.hosts else ["-np", str(place.ranks), "--nodes", str(place.nodes)]
-    python = [sys.executable, "-P"]  # hpccoll is the one of PYTHONPATH, wherever this is called
+    python = [sys.executable, "-P"]  # hpccoll comes from PYTHONPATH, not from the current folder
     command = [*place.prefix, *python, "-m", "hpccoll", "run", *ranks, "--timeout", str(timeout), *python]
     command += [str(HERE / f"{program}.py"), *passed, *question.options]
     variables = environment(Path(sys.executable).parent, place) | {"PYTHONPATH": f"{tree}:{HERE}"}
@@ -65,7 +65,7 @@ def start(tree: Path, question: Question, folder: Path, timeout: float) -> Job:
 
 
 def pairs_of(before: Job, after: Job, pairs: int, seconds: float) -> list[Pair]:
-    """The fastest repetition of each burst; the jobs take turns to be first."""
+    """Return the fastest repetition of each burst; the jobs take turns to be first."""
     once = min(min(job.measure(1, 3)) for job in (before, after))
     inner = max(1, int(REPETITION / max(once, 1e-7)))
     repetitions = max(FEWEST, int(seconds / (inner * once)))
@@ -80,7 +80,7 @@ def pairs_of(before: Job, after: Job, pairs: int, seconds: float) -> list[Pair]:
 
 
 def launch(question: Question, options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], list[Pair]]]:
-    """Start both jobs; each case and its pairs."""
+    """Start both jobs; yield each case with its pairs."""
     jobs: list[Job] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -98,7 +98,7 @@ def launch(question: Question, options: argparse.Namespace) -> Iterator[tuple[di
 
 
 def compare(question: Question, options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """A record per case, after each launch: of all launches so far."""
+    """Yield the records of the cases after each launch, each record over all launches so far."""
     launches = defaultdict(list)
     for _ in range(options.launches):
         for case, pairs in launch(question, options):
@@ -107,7 +107,7 @@ def compare(question: Question, options: argparse.Namespace) -> Iterator[list[di
 
 
 def figures(launches: list[list[Pair]]) -> dict[str, Any]:
-    """The ratios after / before, and the seconds they are of."""
+    """Return the ratios after / before, and the seconds from which they are computed."""
     ratios = [[after / before for before, after in pairs] for pairs in launches]
     before, after = zip(*(pair for pairs in launches for pair in pairs), strict=True)
     medians = [statistics.median(some) for some in ratios]
@@ -137,14 +137,14 @@ HEAD = """| case | variant | before us | after us | after / before | quartiles |
 
 
 def revision(tree: Path) -> str:
-    """The commit that a checkout is at."""
+    """Return the commit that a checkout is at."""
     git = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
     return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 @contextlib.contextmanager
 def placed(name: str, ranks: int, nodes: int) -> Iterator[Place]:
-    """Where the ranks of a question are; two hosts exist only as long as they are measured."""
+    """Provide the place of a question's ranks; two hosts exist only while they are measured."""
     if name != "hosts":
         yield Place(ranks, nodes=nodes)
         return

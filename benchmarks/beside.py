@@ -4,9 +4,9 @@
     python benchmarks/beside.py                  one rank
     python benchmarks/beside.py --work copies    without PyTorch: copies inside the GPU instead of products
 
-Moving bytes takes memory bandwidth from the computation. This price cannot be avoided; it is measured in the same run,
-as the rate of a copy inside the GPU. A batch of D bytes that is staged is packed (2 D), copied down (D) and up (D), and
-unpacked (2 D); over NCCL with one rank it is packed and unpacked (4 D).
+Moving bytes takes memory bandwidth from the computation. This cost is unavoidable; it is measured in the same run, as
+the rate of a copy inside the GPU. A staged batch of D bytes is packed (2 D), copied to the host (D) and back (D), and
+unpacked (2 D); with NCCL and one rank it is packed and unpacked (4 D).
 """
 
 import argparse
@@ -23,11 +23,11 @@ import hpccoll
 TENSORS = 16
 PASSES = {"staged": 6}
 OTHERWISE = 4
-"""How often the memory of the GPU is read or written for a byte of a batch, by device mode."""
+"""Reads and writes of device memory per byte of a batch, by device mode."""
 
 
 class Products:
-    """The loop of a training step, in a stream of its own."""
+    """The matrix products of a training step, in a separate stream."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         import torch
@@ -40,7 +40,7 @@ class Products:
         torch.cuda.synchronize()
 
     def launch(self, n: int) -> Callable[[], bool]:
-        """Launch n products; the returned function says whether all are done."""
+        """Launch n products; return a function that returns whether all are done."""
         with self.torch.cuda.stream(self.stream):
             for _ in range(n):
                 self.torch.matmul(self.a, self.b, out=self.c)
@@ -50,7 +50,7 @@ class Products:
 
 
 class Copies:
-    """The same with copies inside the GPU."""
+    """Copies inside the GPU in place of products."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         self.gpu, self.bytes, self.stream = gpu, 2 * size * size, gpu.new_stream()
@@ -66,7 +66,7 @@ class Copies:
 
 
 def seconds_of(done: Callable[[], bool], meanwhile: Callable[[], object]) -> tuple[float, int]:
-    """Seconds until all is done, and how often `meanwhile` was called: at least once."""
+    """Return the seconds until all is done, and how often `meanwhile` was called: at least once."""
     began, calls = time.perf_counter(), 0
     while not calls or not done():
         meanwhile()
@@ -75,7 +75,7 @@ def seconds_of(done: Callable[[], bool], meanwhile: Callable[[], object]) -> tup
 
 
 def rate_of_a_copy(gpu: Gpu, nbytes: int) -> float:
-    """Bytes per second that a copy inside the GPU reads and writes."""
+    """Return the bytes per second that a copy inside the GPU reads and writes."""
     source, to, best = gpu.allocate(nbytes), gpu.allocate(nbytes), 0.0
     for _ in range(5):
         began = time.perf_counter()

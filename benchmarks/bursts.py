@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that measures only when it is told to, and sleeps in between; before_after.py has two of them take turns.
+"""A job that measures on request, and sleeps in between; in before_after.py two of them take turns.
 
-The two ends of a Unix socket for each rank, a JSON value per line. The rank announces itself, then each case; for each
-order it answers the samples, until an order asks for no repetitions; null says that there are no more cases.
+Each rank has a Unix socket to the other program, with a JSON value per line. The rank sends a description of itself,
+then of each case. For each request it sends the samples; a request for 0 repetitions ends the case. null means that
+there are no more cases.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ def serve(
     cases: Iterable[Case],
     measure: Callable[[Callable[[], object], int, int], list[float]],
 ) -> None:
-    """The rank's end: verify each case, and measure it when told to."""
+    """Serve the rank's end: verify each case, and measure it on request."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         lines = connection.makefile("rw")
@@ -48,7 +49,7 @@ def serve(
 
 
 class Job:
-    """The other end: a command that starts the ranks, whose programs get the option --bursts SOCKET."""
+    """The other end: it starts the ranks by a command, and their programs get the option --bursts SOCKET."""
 
     def __init__(self, command: list[str], variables: dict[str, str], ranks: int, folder: Path, timeout: float) -> None:
         self.log = folder / f"{id(self)}.log"
@@ -72,19 +73,19 @@ class Job:
                 self.fail("it ended at once")
 
     def announced(self) -> list[Any]:
-        """What each rank says next: itself, then the case that it has come to; None: there are no more cases."""
+        """Read each rank's next description: of itself, then of its current case; None: there are no more cases."""
         try:
             return [json.loads(lines.readline()) for lines in self.lines]
         except (OSError, json.JSONDecodeError) as error:
             self.fail(f"a rank does not answer ({error})")
 
     def measure(self, inner: int, repetitions: int) -> list[float]:
-        """Seconds of one call in each repetition of `inner` calls."""
+        """Return the seconds of one call in each repetition of `inner` calls."""
         self._order(inner, repetitions)
         return self.announced()[0]
 
     def go_on(self) -> None:
-        """Let the ranks come to their next case."""
+        """Let the ranks continue with their next case."""
         self._order(0, 0)
 
     def _order(self, inner: int, repetitions: int) -> None:
@@ -93,7 +94,7 @@ class Job:
             lines.flush()
 
     def end(self) -> None:
-        """Wait until the command has ended well."""
+        """Wait until the command has ended with status 0."""
         if self.process.wait():
             self.fail(f"exit status {self.process.returncode}")
 

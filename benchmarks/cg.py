@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long do 50 iterations of conjugate gradients take, on 128 x 128 and 512 x 512 points, one strip of rows per rank?
 
-Each iteration exchanges the edge rows with both neighbours and sums two scalar products, each where its value is
-needed. The forms differ in these calls only: blocking calls, and persistent ones.
+Each iteration exchanges the edge rows with both neighbours and sums two scalar products, each right before its use.
+The forms differ in these calls only: blocking calls, and persistent ones.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ITERATIONS = 50
 
 
 class Strip:
-    """This rank's rows of the search direction, between a row of each neighbour; and the numbers that are summed."""
+    """This rank's rows of the search direction, with a row of each neighbour around them; and the summed numbers."""
 
     def __init__(self, n: int, rank: int, size: int) -> None:
         self.n, self.rows = n, n * (rank + 1) // size - n * rank // size
@@ -32,12 +32,12 @@ class Strip:
         whole = [self.padded[row] for row in (0, 1, -2, -1)]
         above = rank - 1 if rank > 0 else MPI.PROC_NULL
         below = rank + 1 if rank + 1 < size else MPI.PROC_NULL
-        self.edges = ((whole[0], whole[1], above), (whole[3], whole[2], below))  # taken, given, by whom
+        self.edges = ((whole[0], whole[1], above), (whole[3], whole[2], below))  # received row, sent row, neighbour
         self.sum = np.zeros(1)
         self.f = np.ones((self.rows, n)) / (n + 1) ** 2
 
     def solve(self, halo: Call, total: Call) -> float:
-        """The residual after the iterations, by those calls."""
+        """Run the iterations with these calls; return the residual."""
         u, r = np.zeros_like(self.f), self.f.copy()
         self.direction[:] = r
         rr = self.all_of(r, r, total)
@@ -96,7 +96,7 @@ def of_mpi(s: Strip) -> dict[str, tuple[Call, Call]]:
 
 
 def verify(n: int, run: Callable[[], float]) -> None:
-    """The ranks together get the residual that one gets alone."""
+    """Check that all ranks together get the same residual as a single process."""
     alone = Strip(n, 0, 1).solve(int, int)
     residual = run()
     assert np.isclose(residual, alone, rtol=1e-6), (residual, alone)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What losses and joins cost an elastic job, against limits, beside torchft and torchrun with Gloo.
+"""Measures the cost of losses and joins in an elastic job against limits, beside torchft and torchrun with Gloo.
 
     python benchmarks/elastic.py --runs 10                                 # on this machine
     python benchmarks/elastic.py --runs 10 --peers torchrun torchft
     python benchmarks/elastic.py --runs 10 --cases hosts-kill hosts-crash hosts-cut hosts-stop    # needs root
 
-Three ranks train with 26 MB of state (float32), a step every 20 ms. In each run one rank is struck, another one each
-time. The figure of a run is the last of the survivors' times from there to their next finished step; a run without one
-counts as hung. In the cases `hosts-...` each rank is on a host of its own (network namespaces, tests/netns/cluster.sh).
-The runs of all cases and peers alternate. torchft and torch are used where they can be imported. The exit status is 1
-if a limit was not kept.
+Three ranks train with 26 MB of state (float32), a step every 20 ms. In each run a fault hits one rank, in the next run
+another one. The result of a run is the longest time of a survivor from the fault to its next finished step; a run in
+which a survivor finishes no step counts as hung. In the cases `hosts-...` each rank has its own host (network
+namespaces, tests/netns/cluster.sh). The runs of all cases and peers alternate. torchft and torch are used if they can
+be imported. The exit status is 1 if a result exceeds its limit.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PEER_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class Case:
-    """What happens to a rank, and how long the others may take."""
+    """A fault of a rank, and the time limit for the others."""
 
     deed: str
     median: float
@@ -47,7 +47,7 @@ class Case:
     worst: float
     hosts: bool = False
     by_driver: tuple[str, ...] = ()
-    """The command of cluster.sh that strikes a host."""
+    """The command of cluster.sh that causes a host's fault."""
 
 
 CASES = {
@@ -59,9 +59,9 @@ CASES = {
     "hosts-stop": Case("SIGSTOP", PEER_TIMEOUT + 1, PEER_TIMEOUT + 1, hosts=True),
 }
 JOIN = 1.0 + 26e6 / 1e9
-"""Seconds that a join may hold the others up: one, and the state's way to the new rank."""
+"""Seconds by which a join may delay the others: one, and the time to send the state to the new rank."""
 STEADIES = ("steady", "steady-alone")
-"""Two ranks; one rank, which has a core to itself and nobody to wait for."""
+"""For two ranks, and for one rank, which has a core for itself and waits for no other rank."""
 STEADY = 0.01
 """Share of a plain step by which a step with a commit may be longer than one after which NumPy copies the state. A copy
 costs more than its own time: the ranks copy at once, the slowest counts, and the next operation finds cold caches."""
@@ -84,7 +84,7 @@ def cluster(*words: object) -> str:
 
 @contextlib.contextmanager
 def hosts_up() -> Iterator[None]:
-    """Three hosts, new for each run: a run may crash one. Tests that have hosts are waited for."""
+    """Provide three hosts, new for each run, because a run may crash one. Wait for tests that use the hosts."""
     with Path(tempfile.gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         cluster("down")
@@ -96,14 +96,14 @@ def hosts_up() -> Iterator[None]:
 
 
 def on_hosts(command: list[str]) -> list[str]:
-    """The command, on the first host."""
+    """Return a command that runs the given one on the first host."""
     exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
     path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
     return [str(CLUSTER), "exec", "h1", "env", *exports, path, f"PYTHONPATH={ROOT}", *command]
 
 
 def commands(kind: str, role: list[str]) -> list[tuple[list[str], dict[str, str]]]:
-    """The commands of a run, with variables; the last ones end it."""
+    """Return the commands of a run, with their variables; the run ends with the last ones."""
     python = [sys.executable, "-P"]
     program = [sys.executable]  # its folder is on the path
     if kind.startswith("steady"):
@@ -119,14 +119,14 @@ def commands(kind: str, role: list[str]) -> list[tuple[list[str], dict[str, str]
     if kind == "torchrun":
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "3",
                     "--nproc-per-node", str(RANKS), "--monitor-interval", "0.1"]  # fmt: skip
-        return [([*launcher, *role], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})]  # shared, it holds stale addresses
+        return [([*launcher, *role], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})]  # shared, it has stale addresses
     where_it_is = {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{PORT}"}
     serve = [*program, role[0], "--role", "lighthouse", *role[3:]]
     return [(serve, {}), *(([*program, *role], {**where_it_is, "REPLICA": str(n)}) for n in range(RANKS))]
 
 
 def measure(kind: str, victim: int, found: Found) -> None:
-    """One run."""
+    """Make one run."""
     case = CASES.get(kind)
     with contextlib.ExitStack() as stack:
         if case and case.hosts:
@@ -153,7 +153,7 @@ def measure(kind: str, victim: int, found: Found) -> None:
 
 
 def watch(case: Case | None, victim: int, log: Log, process: "subprocess.Popen[bytes]") -> None:
-    """Strike where that is the driver's affair, and wait until the run has given all that it can give."""
+    """Cause the fault if this program has to, and wait until the run has all its results."""
     limit, struck = time.monotonic() + LIMIT, False
     while time.monotonic() < limit and process.poll() is None:
         if case and case.by_driver and not struck and any(what == "mark" for _, _, what in log.events()):
@@ -174,7 +174,7 @@ def end(process: "subprocess.Popen[bytes]", number: int) -> None:
 
 
 def still_there(log: Log, *, on_a_host: bool) -> list[str]:
-    """The stopped process, if it was not killed."""
+    """Return the stopped process, if it was not killed."""
     left = []
     for who in [who for _, who, what in log.events() if what == "kill"]:
         host, _, pid = who.rpartition(":")
@@ -186,7 +186,7 @@ def still_there(log: Log, *, on_a_host: bool) -> list[str]:
 
 
 def report(kind: str, found: Found) -> bool:
-    """Print the figures of a case. Returns whether its limits were kept."""
+    """Print the results of a case; return whether they are within the limits."""
     ended = sorted(t for t in found.times if t is not None)
     line = f"{kind}: {len(ended)} of {len(found.times)} runs recovered"
     kept = len(ended) == len(found.times) and not found.left
@@ -207,10 +207,10 @@ def report(kind: str, found: Found) -> bool:
 
 
 def steady(kind: str) -> bool:
-    """What commits cost while nothing changes. Returns whether the limits were kept.
+    """Measure the cost of commits while no rank is lost or joins; return whether it is within the limits.
 
-    A step varies by more than the limit, so the steps of a round are compared with each other: the figure is the median
-    of the rounds' differences, with the interval that holds it in 95 of 100 cases (of the order statistics).
+    A step varies by more than the limit, so the steps of a round are compared with each other: the result is the median
+    of the rounds' differences, with its 95 % interval (order statistics).
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Log(f"{folder}/log")

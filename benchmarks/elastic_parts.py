@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the time from the loss of a rank to the survivors' next finished step consists of.
+"""Measures the parts of the time from the loss of a rank to the survivors' next finished step.
 
     python benchmarks/elastic_parts.py --runs 20
     HPCCOLL_NODES=2 python benchmarks/elastic_parts.py --runs 20   # 2 + 1 ranks, then 1 + 1
 
-Three ranks with 26 MB of state (float32), as in elastic.py; rank 1 is killed. A part's time is what a survivor spends
-in it and not in a part within it. Printed are the medians over all survivors of all runs, and each part's share.
+Three ranks have 26 MB of state (float32), as in elastic.py; rank 1 is killed. The time of a part does not include parts
+within it. The program prints the medians over all survivors of all runs, and each part's share.
 """
 
 import argparse
@@ -44,7 +44,7 @@ PARTS = {
 
 
 class Clock:
-    """Gives each moment to the innermost part."""
+    """Counts each moment for the innermost part."""
 
     def __init__(self) -> None:
         self.spent = dict.fromkeys(PARTS, 0.0)
@@ -57,7 +57,7 @@ class Clock:
         self._since = now
 
     def begin(self, kill: float) -> None:
-        """From here on; the time since the kill is that of noticing it."""
+        """Start the clock; the time since the kill counts for noticing it."""
         self.spent, self._since = dict.fromkeys(PARTS, 0.0), time.time()
         self.spent["notice"] = self._since - kill
 
@@ -83,7 +83,7 @@ class Clock:
 
 
 def train(folder: Path) -> None:
-    """One rank."""
+    """Run one rank."""
     import numpy as np
 
     import hpccoll
@@ -140,7 +140,7 @@ def train(folder: Path) -> None:
 
 
 def measure() -> list[dict[str, float]]:
-    """One run."""
+    """Make one run."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["-m", "hpccoll", "run", "-np", str(RANKS), "--min-np", str(RANKS - 1), sys.executable, __file__]
         environment = {**os.environ, "HPCCOLL_TRACE_DIR": "none", "HPCCOLL_VERBOSE": "0", "OMP_NUM_THREADS": "1"}

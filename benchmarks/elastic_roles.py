@@ -13,21 +13,21 @@ import time
 from pathlib import Path
 
 ELEMENTS = 6_500_000
-"""The state has so many, float32: 26 MB."""
+"""Elements of the state, float32: 26 MB."""
 KILL_AT, STEPS, RANKS = 20, 60, 3
 MOST_STEPS = 3000
-"""A run that waits for a new rank ends after so many."""
+"""Steps after which a run ends that waits for a new rank."""
 PAUSE = 0.02
 """Seconds of a step's computation."""
 STEADY_STEPS, STEADY_ROUNDS = 2, 400
-"""Steps of a block, and how often each kind of block comes."""
+"""Steps of a block, and the number of blocks of each kind."""
 LIMIT = 120.0
 """Seconds of a run, after which it counts as hung."""
 PORT = 29710
 
 
 class Log:
-    """What happened in a run: lines of JSON, written by all processes."""
+    """The events of a run: lines of JSON, written by all processes."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Log:
         return [json.loads(line) for line in Path(self.path).read_text().splitlines()]
 
     def recovery(self) -> float | None:
-        """Seconds until the last survivor had finished a step; None: not all have."""
+        """Return the seconds until the last survivor had finished a step; None: not all have."""
         events = self.events()
         killed = next((at for at, _, what in events if what == "kill"), None)
         if killed is None:
@@ -52,7 +52,7 @@ class Log:
         return max(first.values()) if len(first) >= RANKS - 1 else None
 
     def join_pause(self) -> float | None:
-        """Seconds between two steps of an old rank, between which a new one came; None: none has come."""
+        """Return the seconds between the steps of an old rank before and after a join; None: no rank has joined."""
         longest = 0.0
         for who in {who for _, who, what in self.events() if what == "recovered"}:
             mine = [(at, what) for at, who_did, what in self.events() if who_did == who]
@@ -67,7 +67,7 @@ def me() -> str:
 
 
 def train_hpccoll(log: Log, victim: int, deed: str) -> None:
-    """Strike rank `victim` in step KILL_AT, or make a mark there; go on until there are as many ranks as before."""
+    """Let rank `victim` fail in step KILL_AT, or write a mark there; train until there are as many ranks as before."""
     import numpy as np
 
     import hpccoll
@@ -108,7 +108,7 @@ def train_hpccoll(log: Log, victim: int, deed: str) -> None:
 
 
 def steady_hpccoll(log: Log, _victim: int, _deed: str) -> None:
-    """Short blocks of steps: plain, with a commit, with the same copy by NumPy; the order changes."""
+    """Run short blocks of steps: plain, with a commit, with the same copy by NumPy; their order changes."""
     import numpy as np
 
     import hpccoll
@@ -188,7 +188,7 @@ def train_torchft(log: Log, victim: int, _deed: str) -> None:
     me = int(os.environ["REPLICA"])
     port = PORT + 10 + me
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    store = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False)  # noqa: F841 - it serves
+    store = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False)  # noqa: F841 - it must stay alive
     model = torch.nn.Linear(2548, 2550)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     manager = Manager(

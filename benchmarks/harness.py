@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a question is measured: the same loop, verification and report for hpccoll and for each of its peers.
+"""Measures a question: the same loop, verification and report for hpccoll and for each of its peers.
 
-A program of this folder asks one question. It yields cases for one library (`--library`), and run.py starts it in
-each library's own environment, in turn and more than once, so that all see the same machine in the same minutes.
-Ranks are synchronised and their times gathered by mpi4py, whatever library is measured.
+A program of this folder answers one question. It yields cases for one library (`--library`). run.py starts it several
+times in each library's environment, in turn, so that all libraries see the same machine in the same minutes. mpi4py
+synchronises the ranks and gathers their times for every library.
 """
 
 import argparse
@@ -25,20 +25,20 @@ from questions import QUESTIONS
 from results import quartiles
 
 COMM = MPI.COMM_WORLD
-TINY = "tiny"  # the size of a smoke test: everything runs and is verified, no time means anything
+TINY = "tiny"  # the size of a smoke test: everything runs and is verified, the times mean nothing
 
 
 @dataclass
 class Case:
     """One point of a table: `run` is timed after `verify` has passed."""
 
-    variant: str  # how: "in place", "one group", ...
-    label: str  # of what: "64 KiB", "161 gradients", ...
+    variant: str  # "in place", "one group", ...
+    label: str  # "64 KiB", "161 gradients", ...
     run: Callable[[], object]
     verify: Callable[[], None]
     bytes: int = 0  # payload of one rank
     once: bool = False  # the run itself is long: no repetition
-    figures: Callable[[float], dict[str, float]] = lambda seconds: {}  # of another kind, from the median time
+    figures: Callable[[float], dict[str, float]] = lambda seconds: {}  # other quantities, computed from the median time
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Result:
     label: str
     bytes: int
     ranks: int
-    samples: list[float]  # seconds of one operation, the slowest rank's, a repetition each
+    samples: list[float]  # seconds of one operation on the slowest rank, one per repetition
     figures: dict[str, float]
 
 
@@ -75,7 +75,7 @@ def measure(case: Case, seconds: float, most: int) -> list[float]:
 
 
 def time_repetitions(run: Callable[[], object], inner: int, repetitions: int) -> list[float]:
-    """Seconds of one call on the slowest rank, for each repetition of `inner` calls; ranks start each together."""
+    """Return the slowest rank's seconds of one call per repetition of `inner` calls, which ranks start together."""
     samples = np.empty(repetitions)
     for i in range(repetitions):
         COMM.Barrier()
@@ -91,7 +91,7 @@ class Remembered(dict[str, float]):
     """Median seconds of cases that a later case is compared with."""
 
     def figures(self, name: str) -> Callable[[float], dict[str, float]]:
-        """For a Case: it has no figures, but its time is remembered by this name."""
+        """Return a function for Case.figures that remembers the time by this name, and gives no figures."""
 
         def remember(seconds: float) -> dict[str, float]:
             self[name] = seconds
@@ -101,13 +101,13 @@ class Remembered(dict[str, float]):
 
 
 def random_data(rank: int, count: int, dtype: object = np.float32) -> NDArray[np.float32]:
-    """What rank `rank` contributes; every rank can compute it, so that every rank can check the sum."""
+    """Return the contribution of rank `rank`; every rank can compute it, and so check the sum."""
     values = np.random.default_rng([7, rank]).standard_normal(count, dtype=np.float32)
     return values.astype(dtype)
 
 
 def check_sum(result: NDArray[np.float32], count: int, dtype: object = np.float32, tolerance: float = 1e-5) -> None:
-    """Compare with the float64 sum of all ranks' random data; what cancels was rounded all the same."""
+    """Compare with the float64 sum of all ranks' random data; values that cancel were rounded, too."""
     inputs = [random_data(rank, count, dtype).astype(np.float64) for rank in range(COMM.size)]
     expected, size = sum(inputs), sum(np.abs(x) for x in inputs)
     wrong = np.abs(result.astype(np.float64) - expected) > tolerance * size
@@ -131,7 +131,7 @@ def library_name(word: str) -> str:
 
 
 def main(question: str, cases: Cases, add_arguments: Callable[[argparse.ArgumentParser], None] | None = None) -> None:
-    """The command line of every question."""
+    """Run the command line that all questions share."""
     parser = argparse.ArgumentParser(description=question)
     parser.add_argument("--library", default="hpccoll", choices=QUESTIONS[Path(sys.argv[0]).stem], type=library_name)
     parser.add_argument("--seconds", type=float, default=0.5, help="time spent on each case")
@@ -173,7 +173,7 @@ def _answer(library: Library, cases: Iterable[Case], options: argparse.Namespace
 
 
 def file_for(out: str) -> Path:
-    """Jobs that run at once may share a folder, but on some file systems not a file."""
+    """Name a file of this job: on some file systems, jobs that run at the same time cannot share a file."""
     path = Path(out)
     if not out.endswith("/") and not path.is_dir():
         return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close does an allreduce between hosts come to what the wire allows? And small calls, conjugate gradients.
+"""How close is an allreduce between hosts to the limit of the wire? How fast are small calls, conjugate gradients?
 
     python benchmarks/hosts.py --hosts 2 4 --rate 1gbit
     python benchmarks/hosts.py --hosts 2 --nets mpi ucx
@@ -22,7 +22,7 @@ from pathlib import Path
 from run import ROOT, Place, Result, arguments, ask_all, facts, merge, refuse_none, save, table
 
 CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
-MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
+MPIS_HERE = {  # every MPI uses TCP on the hosts' one link, and shared memory inside a host
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "tcp,self,sm",
     "OMPI_MCA_btl_tcp_if_include": "eth0",
@@ -32,8 +32,8 @@ MPIS_HERE = {  # every MPI over TCP on the hosts' one link, shared memory inside
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "eth0",
     "GLOO_SOCKET_IFNAME": "eth0",
-    # The hosts share this machine's cores, and Open MPI, which sees one host, would not know that they are too few:
-    # a rank that spins in its barrier then keeps the others off for a time slice: 4 ms, in a sum that takes 0.5.
+    # The hosts share this machine's cores. Open MPI sees one host and does not know that it has too few cores for all:
+    # a rank that spins in its barrier would delay the others by a time slice, 4 ms, in a sum that takes 0.5 ms.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
 
@@ -50,7 +50,7 @@ def cluster(*words: str) -> str:
 
 
 def place(hosts: int) -> Place:
-    """Two ranks on each host, started from the first."""
+    """Return the place of two ranks on each host, started from the first host."""
     exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
     variables = {**MPIS_HERE, **dict(word.split("=", 1) for word in exports)}
     names = ",".join(f"h{i + 1}:2" for i in range(hosts))
@@ -58,12 +58,12 @@ def place(hosts: int) -> Place:
 
 
 def bytes_per_second() -> float:
-    """What TCP reaches between two hosts."""
+    """Measure the rate of TCP between two hosts."""
     command = [CLUSTER, "exec", "h2", "iperf3", "-s", "-1", "--forceflush"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            next(line for line in server.stdout if "listening" in line)  # a client that comes before is refused
+            next(line for line in server.stdout if "listening" in line)  # an earlier client is refused
             report = json.loads(cluster("exec", "h1", "iperf3", "-c", "h2", "-t", "3", "-J"))
             server.communicate(timeout=10)
         finally:
@@ -83,7 +83,7 @@ def with_floor(cases: list[Result], hosts: int, rate: float) -> list[Result]:
 
 
 def ask_nets(question: str, libraries: Sequence[str], where: Place, options: argparse.Namespace) -> list[Result]:
-    """In each round hpccoll over each net, and the other libraries once.
+    """Measure, in each round, hpccoll over each net and the other libraries once.
 
     :raises SystemExit: nothing was measured
     """

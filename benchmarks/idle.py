@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 
 def usage(library: Hpccoll) -> np.ndarray:
-    """[messages, context switches, CPU seconds] of this process so far."""
+    """Return [messages, context switches, CPU seconds] of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     stats = library.hpccoll.world().stats()
     messages = stats["control_messages_local"] + stats["control_messages_net"] + stats["net_sent_messages"]
@@ -26,7 +26,7 @@ def usage(library: Hpccoll) -> np.ndarray:
 def cases(library: Hpccoll, options: argparse.Namespace) -> Iterator[Case]:
     seconds = 1.0 if options.size == TINY else options.idle
     library.hpccoll.allreduce(np.ones(1000))
-    time.sleep(0.5)  # until the operation has no after-effects
+    time.sleep(0.5)  # until the effects of the operation are over
     before = usage(library)
 
     def figures(_: float) -> dict[str, float]:

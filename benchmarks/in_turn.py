@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contestants in one job that take turns, so that what else the machine does meets them all alike.
+"""Contestants in one job that take turns, so that other load on the machine affects all of them alike.
 
 A round is one turn of each contestant, in an order that moves by one per round. A ratio is made within a round; its
 median and the 95 % interval of the median (order statistics, no assumption about the distribution) are reported.
@@ -34,7 +34,7 @@ Samples = dict[str, list[float]]
 
 @dataclass
 class Contestant:
-    """`run` is timed and returns when its results are there; `verify` raises an AssertionError if they are wrong."""
+    """A measured call: `run` returns when its results are ready; `verify` raises AssertionError if they are wrong."""
 
     run: Callable[[], Any]
     verify: Callable[[], None] = lambda: None
@@ -42,7 +42,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Bar:
-    """The time of `name` divided by that of `reference` is to be `most` at most; without a reference, in seconds."""
+    """A limit: the time of `name` divided by that of `reference` is at most `most`; without a reference, in seconds."""
 
     name: str
     reference: str
@@ -50,7 +50,7 @@ class Bar:
 
 
 def measure(contestants: dict[str, Contestant], rounds: int, each: int) -> Samples:
-    """Verify all, then time them in turns: seconds of one run on the slowest rank, a sample per round.
+    """Verify all, then time them in turn; return the seconds of one run on the slowest rank, one sample per round.
 
     :param each: runs per turn
     """
@@ -74,7 +74,7 @@ def measure(contestants: dict[str, Contestant], rounds: int, each: int) -> Sampl
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
-    """The lower end of the 95 % interval of the median, the median, and the upper end."""
+    """Return the lower end of the 95 % interval of the median, the median, and the upper end."""
     ordered, n = sorted(values), len(values)
     below, outside = 0, 0.5**n
     while n - 2 * below > 2 and outside + math.comb(n, below + 1) * 0.5**n < 0.025:
@@ -97,7 +97,7 @@ def report(title: str, samples: Samples, bars: list[Bar], records: list[results.
 
 
 def _judged(bar: Bar, samples: Samples) -> results.Record:
-    """Print what is demanded and what was found."""
+    """Print the limit and the result."""
     values, what, unit = samples[bar.name], bar.name, " s"
     if bar.reference:
         values = [mine / theirs for mine, theirs in zip(values, samples[bar.reference], strict=True)]
@@ -110,14 +110,14 @@ def _judged(bar: Bar, samples: Samples) -> results.Record:
 
 
 def random_gradients(options: argparse.Namespace) -> list[np.ndarray]:
-    """ResNet-50's gradients with this rank's values."""
+    """Return ResNet-50's gradients with this rank's values."""
     shapes = resnet50()[-8:] if options.size == "tiny" else resnet50()
     random = np.random.default_rng(COMM.rank)
     return [random.random(shape, np.float32) for _, shape in shapes]
 
 
 def check(given: list[np.ndarray], found: list[np.ndarray], factor: float) -> None:
-    """What was found is `factor` times the sum of what all ranks gave."""
+    """Check that the results are `factor` times the sum of all ranks' arrays."""
     assert len(given) == len(found), f"{len(found)} results of {len(given)}"
     for i, (x, result) in enumerate(zip(given, found, strict=True)):
         expected = factor * COMM.allreduce(x.astype(np.float64))
@@ -125,7 +125,7 @@ def check(given: list[np.ndarray], found: list[np.ndarray], factor: float) -> No
 
 
 def in_numpy(given: list[np.ndarray], *, in_place: bool = True) -> Contestant:
-    """The mean of NumPy arrays, an operation each, in place or into others that are there already."""
+    """Return a contestant that averages NumPy arrays, an operation each, in place or into existing arrays."""
     host = [x.copy() for x in given]
     results = host if in_place else [np.zeros_like(x) for x in given]
     name = "numpy" if in_place else "elsewhere"
@@ -146,7 +146,7 @@ def in_numpy(given: list[np.ndarray], *, in_place: bool = True) -> Contestant:
 
 
 def arguments(text: str, rounds: int, parts: Sequence[str] = PARTS) -> argparse.Namespace:
-    """The command line that these programs share."""
+    """Read the command line that these programs share."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns of each contestant (%(default)s)")
     parser.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: as a test")

@@ -3,9 +3,9 @@
 
     OMP_NUM_THREADS=1 hpccoll run -np 2 python benchmarks/jax_gradients.py
 
-All take turns in one job. mpi4jax is a contestant where it is installed; Gloo is what JAX itself uses between processes
-on CPUs. NumPy arrays are reduced in place. A third question: when, as a share of a training step, are the gradients
-asked for, if backward computes them one after another?
+All take turns in one job. mpi4jax is a contestant if it is installed; JAX itself uses Gloo between processes on CPUs.
+NumPy arrays are reduced in place. A third question: after which share of a training step do the requests for gradients
+begin, if the backward pass computes them one after another?
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE = [Bar(OURS, MPI4JAX, 0.6), Bar(OURS, GLOO, 0.6)]
 
 
 def start() -> None:
-    """JAX's own collectives need its coordinator, before the first array."""
+    """Start JAX's coordinator, which its own collectives need before the first array."""
     port = 0
     if COMM.rank == 0:
         with socket.socket() as found:
@@ -57,7 +57,7 @@ def of_program(program: Any, given: list[np.ndarray], factor: float, arrays: Any
 
 
 def donated(given: list[np.ndarray], name: str) -> Contestant:
-    """Each run reduces, in place, what the one before has left."""
+    """Return a contestant whose runs reduce the results of the run before, in place."""
     program = jax.jit(
         lambda xs: [hvd.allreduce(x, name=f"{name} donated.{i}") for i, x in enumerate(xs)], donate_argnums=0
     )
@@ -101,7 +101,7 @@ def contestants(given: list[np.ndarray], name: str) -> dict[str, Contestant]:
 
 
 def training_step(size: str) -> overlap.Step:
-    """A step of dense layers, whose gradients are each an operation."""
+    """Return a step of dense layers, whose gradients are each an operation."""
     layers, inputs = overlap.layers(size)
 
     def loss(weights: list[Any]) -> Any:

@@ -3,10 +3,10 @@
 
     python benchmarks/keras_fit.py --backends torch jax tensorflow --ranks 2
 
-It starts a job per backend. In each, rank 0 alone and all ranks together train the same network in turns, so that what
-else the machine does meets both. The batch per rank stays the same: twice the samples per second on two ranks with a
-core each is the best that can be. MultiWorkerMirroredStrategy runs beside it for the backend tensorflow; fit() of Keras
-3 fails with it (keras-team/keras#20585), which is then what the line says.
+It starts a job per backend. In each, rank 0 alone and all ranks together train the same network in turn, so that other
+load on the machine affects both. The batch per rank stays the same, so two ranks with a core each reach at most twice
+the samples per second. MultiWorkerMirroredStrategy runs beside it for the backend tensorflow; fit() of Keras 3 fails
+with it (keras-team/keras#20585), and its line then has the error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRATEGY = "--strategy"
 
 
 def network():
-    """A network of the size that people train on MNIST: 1.2 million weights."""
+    """Return a network of the usual size for MNIST: 1.2 million weights."""
     import keras
 
     keras.utils.set_random_seed(0)
@@ -54,7 +54,7 @@ def seconds(model, x, y) -> float:
 
 
 def rank_program() -> None:
-    """What each rank runs; rank 0 prints a line of JSON."""
+    """Run one rank; rank 0 prints a line of JSON."""
     import keras
     import numpy as np
 
@@ -79,7 +79,7 @@ def rank_program() -> None:
 
 
 def strategy_program() -> None:
-    """The same network under tf.distribute, in a process per rank."""
+    """Train the same network under tf.distribute, in a process per rank."""
     import keras
     import numpy as np
     import tensorflow as tf

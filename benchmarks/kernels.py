@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close do the kernels come to memcpy: GB/s of bytes read and written, each set of vector code that runs here?
+"""How close are the kernels to memcpy: GB/s of bytes read and written, for each vector instruction set of this machine?
 
-One process. memcpy is measured beside every case, on as many bytes, so both see the same machine in the same moment.
+One process runs. memcpy of the same number of bytes is measured beside every case, so that other load affects both.
 """
 
 import argparse
@@ -43,7 +43,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 CONVERT = [(a, b) for a in FLOATS for b in FLOATS if a != b]
 
 
-Repeat = Callable[[int], object]  # so many calls
+Repeat = Callable[[int], object]  # runs this number of calls
 
 
 @dataclass
@@ -75,7 +75,7 @@ def random_array(name: str, count: int, seed: int) -> NDArray[np.generic]:
 
 
 def time_each(run: Repeat, other: Repeat, most: float) -> tuple[list[float], list[float]]:
-    """Seconds per call of each, measured in turn."""
+    """Return the seconds per call of each, measured in turn."""
     start = time.perf_counter()
     run(1)
     times = max(1, int(2e-4 / max(time.perf_counter() - start, 1e-8)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hpccoll and its peers behind one small interface; only the chosen one is imported."""
+"""hpccoll and its peers behind one small interface; only the chosen library is imported."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Library(Protocol):
     version: str
 
     def sum_in_place(self, x: Array) -> Callable[[], object]:
-        """A call that replaces x by its sum over the ranks (blocking)."""
+        """Return a call that replaces x by its sum over the ranks (blocking)."""
 
     def close(self) -> None: ...
 
@@ -42,7 +42,7 @@ class Hpccoll:
 
 
 class Mpi:
-    """Plain mpi4py on whatever MPI the environment has; what a careful user would write by hand."""
+    """Plain mpi4py on the MPI of the environment, as a careful user would write it."""
 
     def __init__(self) -> None:
         vendor, version = MPI.get_vendor()
@@ -59,7 +59,7 @@ class Mpi:
 
 
 class Memcpy:
-    """The floor: every rank copies the array once, all at the same time. So many bytes must move at least."""
+    """The lower bound: every rank copies the array once, all at the same time."""
 
     name = "memcpy"
     version = np.__version__
@@ -102,7 +102,7 @@ class Gloo:
 
 
 class Horovod:
-    """With its own settings: cycles of 1 ms, fusion up to 128 MiB, the cache of responses, no autotuning."""
+    """Horovod with its defaults: cycles of 1 ms, fusion up to 128 MiB, the response cache, no autotuning."""
 
     name = "horovod"
 
@@ -111,7 +111,7 @@ class Horovod:
         import horovod.torch as hvd
         import torch
 
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))  # as horovodrun has it: `-bind-to none`
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))  # like horovodrun's `-bind-to none`
         torch.set_num_threads(1)
         hvd.init()
         self.hvd, self.torch = hvd, torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of named tensors, and variants of their sum over the ranks in place: each library's own, and by hand."""
+"""Sums of lists of named tensors in place, in the variants of each library, and fused by hand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ BUCKET = 25 << 20  # bytes: the default of torch's DistributedDataParallel
 
 
 def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: str) -> Iterator[Case]:
-    """A case for each variant in which the library can sum tensors of these names and shapes."""
+    """Yield a case for each variant in which the library can sum tensors of these names and shapes."""
     tensors = {name: np.empty(shape, np.float32) for name, shape in shapes}
     size = sum(x.nbytes for x in tensors.values())
     fill(tensors)
@@ -26,7 +26,7 @@ def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: st
 
 
 def fill(tensors: Tensors) -> None:
-    """Slices of this rank's random stream, in memory of their own, as gradients are."""
+    """Fill tensors from this rank's random stream."""
     values = random_data(COMM.rank, sum(x.size for x in tensors.values()))
     first = 0
     for x in tensors.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the C programs of this folder, which measure what is below the API."""
+"""Compiles the C programs of this folder, which measure the layers below the API."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ OUT = ROOT / "build" / "benchmarks"
 
 
 def build(compiler: str, name: str, sources: str, *more: str) -> Path:
-    """Compile NAME.c as the product is compiled, with these sources of ext, to build/benchmarks.
+    """Compile NAME.c with the flags of the library and these sources of ext, into build/benchmarks.
 
     :param sources: patterns
     :param more: options for the compiler

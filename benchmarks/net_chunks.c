@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * net_chunks.c - an allreduce over two emulated nodes with a link of a given rate: do the stages overlap?
+ * net_chunks.c - measures if the stages of an allreduce overlap, on two emulated nodes with a link of a given rate.
  *
  *     net_chunks BYTES GBYTES_PER_S REPETITIONS CHUNK BATCH      prints the seconds of each, one per line
  *
- * The array is summed in batches of BATCH bytes, one after the other; each goes through node, net and node in
- * chunks. A batch of one chunk passes the stages one by one; a batch of many overlaps them. Node, hierarchy and
- * algorithms are the real ones; ranks are threads; the link is a clock: a message may be received when its last
- * byte would have come out of a link of that rate; each node has one link per direction. So time on the wire costs
- * no processor, as with a network adapter, and it can be as short as the node's own stages.
+ * The array is summed in batches of BATCH bytes, one after the other. Each batch passes the stages node, net and node
+ * in chunks. A batch of one chunk passes them one by one; a batch of many chunks overlaps them. Node, hierarchy and
+ * algorithms are the real ones. Ranks are threads. The link is a clock: a message may be received when its last byte
+ * would have left a link of that rate; each node has one link per direction. So time on the wire takes no processor, as
+ * with a network adapter, and it can be as short as the stages in the node.
  */
 #include "transport/emulated.h"
 
-/* A receive: waits for the message, then for the link. */
+/* A receive, which waits for the message and then for the link. */
 typedef struct passage {
     hc_net_request *request; /* NULL: the message is here */
     size_t bytes;
@@ -40,7 +40,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* When the last of `n` bytes comes out, if the first may go in now. */
+/* Returns when the last of `n` bytes leaves the link, if the first may enter it now. */
 static double pass_link(int32_t node, size_t n) {
     pthread_mutex_lock(&lock);
     double begin = now();
@@ -88,7 +88,7 @@ static int link_test(hc_net *net, hc_net_request **request, size_t *n, int32_t *
 static int link_cancel(hc_net *net, hc_net_request **request) {
     (void)net;
     (void)request;
-    return HC_INVALID; /* nothing is given up here */
+    return HC_INVALID; /* no message is cancelled here */
 }
 
 static const struct hc_net_ops link_ops = {
@@ -103,7 +103,7 @@ static void sum_all(rank_state *s, float *data) {
     }
 }
 
-/* The ranks start together, the slowest counts. */
+/* The ranks start together; the time is that of the slowest rank. */
 static void run_rank(int32_t rank) {
     rank_state s;
     link_net l = {.base = *nets[rank], .inner = nets[rank]};

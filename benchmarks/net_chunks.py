@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the stages of the hierarchy overlap? An array in batches of one chunk, and in one batch of many.
+"""Do the stages of the hierarchy overlap? It compares an array in batches of one chunk with one batch of many chunks.
 
-Builds and runs net_chunks.c: two nodes of two ranks, and a link between them whose time costs no processor. A batch
-of one chunk goes through node, network and node stage by stage. The floor is the time on the link alone.
+It builds and runs net_chunks.c: two nodes of two ranks, and a link between them that takes no processor time. A batch
+of one chunk passes node, network and node one after the other. The floor is the time on the link alone.
 """
 
 import argparse

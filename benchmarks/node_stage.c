@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node_stage.c - how fast the node's allreduce is, beside memcpy by all ranks at once in the same run.
+ * node_stage.c - measures the node's allreduce beside memcpy by all ranks at once.
  *
  *     node_stage RANKS [DTYPE [NODE_DTYPE [MOST_BYTES [LEAST_BYTES]]]]
  *
- * SUM in place. Prints JSON lines: per size the quartiles over all iterations of the slowest rank's time, for
- * the allreduce and for memcpy. Every size is verified on random data, against a sum that each rank makes
- * itself.
+ * The operation is SUM in place. The program prints a JSON line per size: the quartiles of the slowest rank's time over
+ * all iterations, for the allreduce and for memcpy. Each rank verifies every size with a sum of random data that it
+ * computes itself.
  */
 #include <math.h>
 #include <sched.h>
@@ -41,7 +41,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The driver's waiting without its sleep: spin, and give the core away when that did not help. */
+/* Waits like the driver, but without its sleep: spins, and then yields the core. */
 static void relax(const rank *r, int *idle) {
     if (++*idle > r->spin) {
         sched_yield();
@@ -203,7 +203,7 @@ static hc_segment shared(size_t bytes) {
     return (hc_segment){base, bytes, -1};
 }
 
-/* As a launcher that binds its ranks does: one core per rank, and round again where there are more ranks. */
+/* Binds ranks like a launcher: one core per rank; if there are more ranks than cores, they share cores evenly. */
 static void bind_to_core(int32_t rank) {
     cpu_set_t allowed, mine;
     CPU_ZERO(&mine);

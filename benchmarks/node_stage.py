@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast is the node's allreduce, below the API, beside memcpy of the same array by all ranks at once?
 
-Builds and runs node_stage.c for 2 and 4 ranks. The floor: inside a node every rank's array is read once and written
-once, which is what memcpy does.
+It builds and runs node_stage.c for 2 and 4 ranks. The floor is memcpy: inside a node every rank's array must be read
+once and written once.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When, as a share of a training step, are its gradients asked for? Read from the trace."""
+"""After which share of a training step do the requests for gradients begin? The trace has the times."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import hpccoll
 COMM = MPI.COMM_WORLD
 STEPS = 15
 FIRST, HALF = 0.35, 0.7
-"""How late the first and half of the gradients may come."""
+"""The latest share for the first request, and for half of the requests."""
 
 Step = Callable[[], Any]
 
 
 def layers(size: str) -> tuple[list[np.ndarray], np.ndarray]:
-    """Weights of 24 dense layers, and a batch."""
+    """Return the weights of 24 dense layers, and a batch."""
     count, side, batch = (4, 16, 4) if size == "tiny" else (24, 768, 96)
     random = np.random.default_rng(0)
     weights = [random.standard_normal((side, side), np.float32) * 0.03 for _ in range(count)]
@@ -31,7 +31,7 @@ def layers(size: str) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def measure(step: Step) -> list[tuple[float, float]]:
-    """The first and the middle request of each step, as a share of it. The engine sees a request some 0.1 ms late."""
+    """Return the times of each step's first and middle request, as shares of the step, about 0.1 ms late."""
     loop = hpccoll.world().core.loop
     shares = []
     for i in range(STEPS + 3):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close do the pack kernels come to one copy of as many bytes: GB/s read and written, on the GPU that is there?
+"""How close are the pack kernels to one copy of the same bytes: GB/s read and written, on this machine's GPU?
 
-One process, one device. A copy inside the device and a loop of copies, one per tensor, are measured beside every case,
-and what PyTorch has for it where it sees a GPU: torch._foreach_copy_, torch.cat. Every case is verified before it is
-timed.
-HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
+One process uses one device. A copy inside the device and a loop of copies, one per tensor, are measured beside every
+case; so are PyTorch's functions for it, torch._foreach_copy_ and torch.cat, if PyTorch finds a GPU. Every case is
+verified before it is timed. HPCCOLL_CUDA_LIBRARY may name another driver (the tests' fake one).
 """
 
 import argparse
@@ -58,7 +57,7 @@ class Result:
 
 
 class Device(Gpu):
-    """The GPU, and the kernels as this tree has them."""
+    """The GPU, and the kernels of this source tree."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,19 +73,19 @@ class Device(Gpu):
         assert self.pack.hc_packer_open(self.packer, self.table, str(PTX).encode()) == 0, self.packer.raw
 
     def launch(self, order: Order) -> None:
-        """Launch; where both tables are in use, ask again until one is free."""
+        """Launch a kernel; while both tables are in use, try again until one is free."""
         while status := self.pack.hc_pack_launch(self.packer, ctypes.byref(order), self.stream):
             assert status == 1, bytes(self.packer).replace(b"\0", b"")
 
 
 def places(counts: Sequence[int], itemsize: int) -> list[int]:
-    """Where each tensor begins in the buffer, in elements, and the end."""
+    """Return the first element of each tensor in the buffer, and the end of the last one."""
     per = 16 // itemsize
     return [0, *itertools.accumulate(-(-n // per) * per for n in counts)]
 
 
 def timed(wait: Callable[[], object], call: Callable[[], object], repeats: int) -> list[float]:
-    """Seconds per call in each of several rounds; each round waits for the device once."""
+    """Return the seconds per call in each of several rounds; each round waits for the device once."""
     samples = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -98,10 +97,10 @@ def timed(wait: Callable[[], object], call: Callable[[], object], repeats: int) 
 
 
 def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Result]:
-    """Pack and unpack a set of float32 tensors; verified, then timed beside the copies."""
+    """Pack and unpack a set of float32 tensors: verify, then time beside the copies."""
     counts, itemsize = SETS[name], np.dtype(buffer_type).itemsize
     starts = places(counts, itemsize)
-    spaced = places([n + 128 for n in counts], 4)  # tensors that are not one after another
+    spaced = places([n + 128 for n in counts], 4)  # tensors with gaps between them
     tensors, buffer = device.allocate(4 * spaced[-1]), device.allocate(4 * starts[-1])
     values = np.random.default_rng(1).standard_normal(spaced[-1], np.float32)
     device.put(tensors, values)
@@ -146,7 +145,7 @@ def ask(device: Device, name: str, buffer_type: str, repeats: int) -> list[Resul
 
 
 def torch_with_a_gpu() -> Any:
-    """The module, or None."""
+    """Return PyTorch if it finds a GPU, or None."""
     try:
         import torch
     except ImportError:
@@ -157,7 +156,7 @@ def torch_with_a_gpu() -> Any:
 def torch_calls(
     torch: Any, counts: Sequence[int], buffer_type: str, device: str = "cuda"
 ) -> dict[str, Callable[[], object]]:
-    """PyTorch's own calls that pack as many tensors, with gaps between them, into one without gaps."""
+    """Return PyTorch's calls that pack the same tensors, with gaps between them, into one without gaps."""
     total, dtype = sum(counts), getattr(torch, buffer_type)
     wide = torch.randn(total + 128 * len(counts), device=device)
     buffer = torch.empty(total, device=device, dtype=dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of ext/cuda's packer (pack.h), by ctypes; the tests of its kernels use this, too."""
+"""The arguments of ext/cuda's packer (pack.h) for ctypes; the tests of its kernels use this module, too."""
 
 import ctypes
 from ctypes import c_double, c_int, c_int64, c_uint64

@@ -5,12 +5,12 @@
     python benchmarks/predicted.py --rate 1gbit --hosts 1 2 4
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two ranks.
-All numbers of hosts are measured in turn, --launches times. The last table has the predictions for numbers of hosts
-that were not fitted, and their errors. Status 3: one of them is off by more than --within.
+All numbers of hosts are measured in turn, --launches times. The last table has the predictions for the numbers of hosts
+that were not fitted, and their errors. The exit status is 3 if an error exceeds --within.
 
-The links must be the limit, and not this machine. So the ranks run before all other programs, in time slices of 0.1 ms
-in place of some ms, because they share its cores; and a link's queue is long enough to lose nothing, since real
-hardware makes a sender wait where `tc` drops what its own host sends.
+The links must be the limit, not this machine. The ranks share its cores, so they have a higher priority than other
+programs, and time slices of 0.1 ms instead of some ms. The queue of a link is long enough to lose nothing: real
+hardware makes a sender wait where `tc` drops packets of its own host.
 """
 
 import argparse
@@ -29,7 +29,7 @@ QUEUE = "1s"
 
 
 def run_first() -> None:
-    """This process and those it starts run before others, in short slices (Linux 6.12; older ones ignore the slice)."""
+    """Run this process and its children before others, in short slices (older kernels than 6.12 ignore the slice)."""
     size = struct.calcsize("IIQiIQQQ")
     attributes = struct.pack("IIQiIQQQ", size, os.SCHED_OTHER, 0, NICE, 0, SLICE, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -51,7 +51,7 @@ def measure(hosts: int, launch: int, sizes: str, seconds: float, out: Path) -> P
 
 
 def model(*words: object) -> int:
-    """Run `hpccoll model`; its exit status."""
+    """Run `hpccoll model`; return its exit status."""
     command = [sys.executable, "-P", "-m", "hpccoll", "model", *map(str, words)]
     return subprocess.run(command, check=False, timeout=300).returncode
 
@@ -74,7 +74,7 @@ def main() -> int:
     os.environ["LATENCY"] = QUEUE
     cluster("up", str(max(options.hosts)))
     try:
-        cluster("shape", options.rate, "4kb")  # a small burst: else the first 256 KiB pass faster than the rate
+        cluster("shape", options.rate, "4kb")  # with a larger burst, the first 256 KiB pass faster than the rate
         measured = [
             (hosts, measure(hosts, launch, options.sizes, options.seconds, out))
             for launch in range(options.launches)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that run.py starts, and the libraries that have an answer."""
 
-QUESTIONS = {  # program: the libraries that it can ask
+QUESTIONS = {  # program: the libraries that it can measure
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "cg": ("hpccoll", "mpi"),
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long do ResNet-50's 161 gradients take, last layer first, in fp32 and with FP16 on the way?"""
+"""How long do ResNet-50's 161 gradients take, last layer first, in fp32 and with FP16 compression?"""
 
 import argparse
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of results, JSON Lines: the first line says what was run, when and where; then one line per case.
+"""Files of results, as JSON Lines: the first line describes the run, its time and its machine; then one line per case.
 
 A file has the latest run of a question at one place (benchmarks/results/allreduce-2-ranks.jsonl).
 """
@@ -18,11 +18,11 @@ Record = dict[str, Any]
 
 FOLDER = Path(__file__).resolve().parent / "results"
 LOCAL = FOLDER / "local"
-"""Where a run writes unless told otherwise; git ignores it."""
+"""The default folder for results; git ignores it."""
 
 
 def facts(question: str) -> Record:
-    """What a file begins with."""
+    """Return the first line of a file."""
     date = time.strftime("%Y-%m-%d %H:%M:%S")
     return {"question": question, "command": " ".join(sys.argv), "date": date, "machine": machine()}
 
@@ -42,13 +42,13 @@ def write(path: Path, facts: Record, cases: Sequence[Record]) -> None:
 
 
 def read(path: Path) -> tuple[Record, list[Record]]:
-    """What was run, and its cases."""
+    """Return the description of a run, and its cases."""
     facts, *cases = (json.loads(line) for line in path.read_text().splitlines())
     return facts, cases
 
 
 def quartiles(samples: Sequence[float]) -> dict[str, float]:
-    """Lower quartile, median and upper quartile, by the names that they have in a file."""
+    """Return lower quartile, median and upper quartile, by their names in a file."""
     if len(samples) < 2:
         return dict.fromkeys(("low", "median", "high"), samples[0])
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask a question of hpccoll and of every peer that is installed, in turn, and print the answers side by side.
+"""Measure a question with hpccoll and every installed peer, in turn, and print the results side by side.
 
     python benchmarks/run.py resnet50 --ranks 2 4
 
-A peer lives in a virtual environment of its own beside the project (benchmarks/README.md says how each is made);
-one that is missing is left out with the reason.
+Each peer has a separate virtual environment beside the project (benchmarks/README.md has the commands that make it). A
+missing peer is left out, with the reason.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Contestant:
 
     @property
     def reason_missing(self) -> str:
-        """Empty when it can run."""
+        """Return why it cannot run; empty if it can."""
         return "" if (self.programs / "mpirun").exists() else f"no {self.folder}"
 
     @property
@@ -57,21 +57,21 @@ CONTESTANTS = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the ranks of a run are: on this machine, or on hosts that a prefix leads to."""
+    """The place of a run's ranks: this machine, or hosts on which a prefix runs commands."""
 
     ranks: int
     prefix: tuple[str, ...] = ()  # a command that runs another
-    hosts: str = ""  # as mpirun has it
+    hosts: str = ""  # in mpirun's form
     variables: tuple[tuple[str, str], ...] = ()
-    nodes: int = 1  # that the ranks of this machine act as
+    nodes: int = 1  # number of nodes into which this machine is split
 
     def stem(self, question: str) -> str:
-        """The name of the file for results."""
+        """Return the name of the file for results."""
         return f"{question}-{self.ranks}-ranks" + (f"-{self.nodes}-nodes" if self.nodes > 1 else "")
 
 
 def environment(programs: Path, place: Place) -> dict[str, str]:
-    """The caller's variables, without those that would change one contestant only; its programs come first."""
+    """Return the caller's variables, without those that would change one contestant only; its programs come first."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -82,7 +82,7 @@ def environment(programs: Path, place: Place) -> dict[str, str]:
 
 
 def ask(question: str, contestant: Contestant, place: Place, options: list[str], timeout: float) -> list[Result]:
-    """One run of one program, each MPI with the binding that `hpccoll run` chooses for it; its results."""
+    """Run one program, with the binding that `hpccoll run` chooses for its MPI; return its results."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.jsonl"
         command = [
@@ -107,7 +107,7 @@ def ask(question: str, contestant: Contestant, place: Place, options: list[str],
 
 
 def ask_all(question: str, libraries: Sequence[str], place: Place, options: argparse.Namespace) -> list[Result]:
-    """Every contestant that is there, in turn, `options.rounds` times."""
+    """Measure every present contestant in turn, `options.rounds` times."""
     answers: list[Result] = []
     for number in range(options.rounds):
         for contestant in CONTESTANTS:
@@ -121,7 +121,7 @@ def ask_all(question: str, libraries: Sequence[str], place: Place, options: argp
 
 
 def merge(answers: list[Result]) -> list[Result]:
-    """Results of the same case in several rounds become one."""
+    """Merge the results of each case from several rounds."""
     cases: dict[tuple[str, ...], Result] = {}
     for result in answers:
         key = (result["label"], result["library"], result["variant"])
@@ -135,7 +135,7 @@ def merge(answers: list[Result]) -> list[Result]:
 
 
 def refuse_none(question: str, cases: list[Result]) -> list[Result]:
-    """An empty table is no result.
+    """Refuse an empty table.
 
     :raises SystemExit: nothing was measured
     """
@@ -145,7 +145,7 @@ def refuse_none(question: str, cases: list[Result]) -> list[Result]:
 
 
 def table(cases: list[Result]) -> str:
-    """Markdown, a line per case; beside it the ratio to the floor and to the best MPI of the same label and variant."""
+    """Return Markdown: a line per case, with its ratio to the floor and to the best MPI of this label and variant."""
     lines = [
         "| what | library | variant | median us | quartiles | x memcpy | x best MPI |",
         "|---|---|---|---:|---|---:|---:|",
@@ -169,13 +169,13 @@ def table(cases: list[Result]) -> str:
 
 
 def best(cases: list[Result], variant: str) -> float | None:
-    """The fastest of the same variant; of all where none has it."""
+    """Return the fastest time of the same variant, or of all variants if no case has it."""
     same = [r["median"] for r in cases if r["variant"] == variant] or [r["median"] for r in cases]
     return min(same, default=None)
 
 
 def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object]) -> None:
-    """JSON Lines with medians and quartiles; HDF5 with every sample."""
+    """Write JSON Lines with medians and quartiles, and HDF5 with every sample."""
     folder.mkdir(parents=True, exist_ok=True)
     with h5py.File(folder / f"{stem}.h5", "w") as file:
         file.attrs.update({name: str(value) for name, value in facts.items()})

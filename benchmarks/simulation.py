@@ -3,9 +3,9 @@
 
     hpccoll run -np 2 python benchmarks/simulation.py
 
-Both libraries are in the same processes, work on the same arrays and take turns, so that the placement of pages, the
-cores and the load of the machine are common to both; a ratio is made within a round. Each rank stays on one core, where
-there are as many as ranks. The ratio's interval says whether a run has decided: if it holds 1.0, it has not.
+Both libraries run in the same processes, work on the same arrays and take turns, so that the placement of pages, the
+cores and the load of the machine are the same for both. Each ratio is computed within a round. Each rank stays on one
+core if there are enough cores. If the interval of a ratio contains 1.0, the run has not shown a difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURN = 0.02  # seconds of a turn, roughly
 
 
 def stay_on_a_core() -> None:
-    """Bind this rank to a core of those that it may use, another one for each rank of the machine.
+    """Bind this rank to one of the cores that it may use, and each rank of the machine to another one.
 
     Hosts that are namespaces share their machine's cores; MPI cannot see it, but they have one kernel.
     """
@@ -49,7 +49,7 @@ def stay_on_a_core() -> None:
 
 
 def iterations(n: int) -> tuple[dict[str, Contestant], list[Bar]]:
-    """50 iterations by each library in each form, on the same strip."""
+    """Return 50 iterations by each library in each form, on the same strip."""
     strip = cg.Strip(n, COMM.rank, COMM.size)
     forms = {f"hpccoll, {form}": calls for form, calls in cg.of_hpccoll(hpccoll, strip).items()}
     forms |= {f"{VENDOR}, {form}": calls for form, calls in cg.of_mpi(strip).items()}
@@ -61,7 +61,7 @@ def iterations(n: int) -> tuple[dict[str, Contestant], list[Bar]]:
 
 
 def shifts(nbytes: int) -> tuple[dict[str, Contestant], list[Bar]]:
-    """Every rank gives to the right and takes from the left."""
+    """Return exchanges in which every rank sends to the right and receives from the left."""
     given, taken = np.full(nbytes, COMM.rank, np.uint8), np.zeros(nbytes, np.uint8)
     right, left = (COMM.rank + 1) % COMM.size, (COMM.rank - 1) % COMM.size
     calls: dict[str, Call] = {
@@ -79,7 +79,7 @@ def shifts(nbytes: int) -> tuple[dict[str, Contestant], list[Bar]]:
 
 
 def faces(n: int) -> tuple[dict[str, Contestant], list[Bar]]:
-    """The halo of a block of n^3 points; the ranks divide the last dimension first, so that faces are strided."""
+    """Return halo exchanges of a block of n^3 points; ranks divide the last dimension first, so faces are strided."""
     dims = hpccoll.dims_create(COMM.size, 3)[::-1]
     grid = hpccoll.world().cart(dims, periods=False)
     array = np.zeros((n + 2, n + 2, n + 2))
@@ -107,7 +107,7 @@ Place = tuple[slice | int, ...]
 
 
 class _Face(NamedTuple):
-    """What goes to one neighbour, and what comes from the other."""
+    """The data sent to one neighbour, and the data received from the other."""
 
     to: int
     source: int
@@ -122,7 +122,7 @@ def _mpi_rank(rank: int) -> int:
 
 
 class _Faces:
-    """What a careful user of mpi4py writes: buffers made once, NumPy's copies in and out, a Sendrecv per side."""
+    """A halo exchange as a careful user of mpi4py writes it: fixed buffers, copies by NumPy, a Sendrecv per side."""
 
     def __init__(self, array: np.ndarray, shifts: list[tuple[int, int]]) -> None:
         self.array, self.faces = array, []

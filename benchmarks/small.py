@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does a small allreduce take (up to 1 KiB, met before), in all forms; and a barrier?"""
+"""How long do a small allreduce (up to 1 KiB, known to the ranks) in all forms and a barrier take?"""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def variants(library: Library, x: NDArray[np.float32]) -> dict[str, Callable[[],
 
 
 def started(names: dict[str, str], *arguments: object) -> dict[str, Callable[[], object]]:
-    """MPI's persistent operations, where this MPI has them (from MPI 4.0 on)."""
+    """Return MPI's persistent operations, if this MPI has them (from MPI 4.0 on)."""
     calls: dict[str, Callable[[], object]] = {}
     for variant, name in names.items():
         try:

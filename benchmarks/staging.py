@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How close does an allreduce of device memory through pinned memory and MPI come to the slower of the two alone?
+"""How close is an allreduce of device memory through pinned memory and MPI to the slower of its two parts alone?
 
     HPCCOLL_DEVICE_MODE=staged hpccoll run -np 2 --nodes 2 python benchmarks/staging.py
 
-Two ranks, which may share a GPU. An allreduce of D bytes brings D down and D up, and sends D to the other rank and D
-back. Beside it, in the same run: D down and D up at once in two streams, without MPI; D to and fro at once between
-pinned memories, without the GPU. Times are the slower rank's.
+Two ranks may share a GPU. An allreduce of D bytes copies D to the host and D back, and exchanges D with the other rank
+in each direction. The same run measures both parts alone: D to the host and D back at once in two streams, without MPI;
+D in each direction at once between pinned memories, without the GPU. Times are those of the slower rank.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PIECE = 1 << 20
 
 
 def timed(call: Callable[[], object], repeats: int) -> list[float]:
-    """Seconds of each call but the first, which is not counted; all ranks begin together."""
+    """Return the seconds of each call except the first; all ranks begin together."""
     samples = []
     for _ in range(repeats + 1):
         COMM.Barrier()
@@ -37,7 +37,7 @@ def timed(call: Callable[[], object], repeats: int) -> list[float]:
 
 
 def variants(gpu: Gpu, nbytes: int) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What is timed, by name; the sum is verified first."""
+    """Yield the timed calls with their names; verify the sum first."""
     x = gpu.array(np.full(nbytes // 4, COMM.rank + 1, np.float32))
     y = gpu.array(np.zeros(nbytes // 4, np.float32))
     lower, upper = gpu.pinned(nbytes), gpu.pinned(nbytes)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of the training in examples/stemdl: what averaging the gradients costs it, by hpccoll and by Gloo's DDP.
+"""Measures the cost of averaging gradients in a step of examples/stemdl, with hpccoll and with DDP over Gloo.
 
     python benchmarks/stemdl.py --ranks 2 4
 
-The same program, the same batches, three ways to average, in turn. Exposed communication is what the pass that
-communicates takes longer than those that do not, and the wait for the mean.
+The same program averages the same batches in three ways, in turn. The exposed communication is the additional time of
+the pass that communicates, and the wait for the mean.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WARM_UP = 5  # first steps of a run, left out
 
 
 def run_once(case: dict[str, Any], folder: Path, more: list[str]) -> dict[str, list[float]]:
-    """Train once; seconds of each step of rank 0."""
+    """Train once; return the seconds of each step of rank 0."""
     ranks = case["ranks"]
     command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--nodes", case["nodes"]]
     command += [

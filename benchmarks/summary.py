@@ -23,8 +23,8 @@ class Row:
     label: str
     variant: str  # hpccoll's
     goal: str = ""
-    gloo: str = ""  # Gloo's variant, where it has another name
-    beyond: str = ""  # the variant whose time, each library's own, is taken off
+    gloo: str = ""  # Gloo's variant, if it has another name
+    beyond: str = ""  # the variant whose time is subtracted, for each library
 
 
 def rows() -> list[Row]:
@@ -62,7 +62,7 @@ def rows() -> list[Row]:
 
 
 def brief_rows() -> dict[str, Row]:
-    """What the README shows, with its words for it."""
+    """Return the rows that the README shows, by their labels there."""
     return {
         "4 bytes, 2 ranks": Row("small-2-ranks", "4 B", "unnamed", gloo="named"),
         "64 MiB, 4 ranks of a node": Row("allreduce-4-ranks", "64 MiB", "float32"),
@@ -88,7 +88,7 @@ class Measured:
 
 
 def measured(row: Row) -> Measured | None:
-    """What was measured for a row, or None where hpccoll was not."""
+    """Return the measurements for a row; None if hpccoll was not measured."""
     path = results.FOLDER / f"{row.file}.jsonl"
     if not path.exists():
         return None
@@ -105,7 +105,7 @@ def measured(row: Row) -> Measured | None:
 
 
 def line(row: Row) -> str | None:
-    """One line of the table, or None where nothing was measured."""
+    """Return one line of the table; None if nothing was measured."""
     found = measured(row)
     if found is None:
         return None
@@ -125,14 +125,14 @@ def line(row: Row) -> str | None:
 
 
 def less(case: results.Record, cases: list[results.Record], variant: str) -> results.Record:
-    """The case without the time that its library takes for `variant`, if one is named."""
+    """Return the case less the time of its library for `variant`, if one is named."""
     wanted = (case["library"], case["label"], variant)
     same = [other for other in cases if (other["library"], other["label"], other["variant"]) == wanted]
     return case | {"median": case["median"] - same[0]["median"]} if same else case
 
 
 def fastest(cases: list[results.Record], libraries: tuple[str, ...], variant: str) -> results.Record | None:
-    """The fastest of these libraries: of the same variant, or of all where none has that variant."""
+    """Return the fastest case of these libraries with this variant, or with any if no library has it."""
     theirs = [case for case in cases if case["library"] in libraries]
     same = [case for case in theirs if case["variant"] == variant]
     return min(same or theirs, key=lambda case: float(case["median"]), default=None)
@@ -154,14 +154,14 @@ def table(head: list[str], alignment: list[str], lines: list[str]) -> str:
 
 
 def summary() -> str:
-    """hpccoll beside the floor and the peers."""
+    """Return the table of hpccoll beside the floor and the peers."""
     libraries = ["hpccoll", "memcpy (floor)", "best MPI", "Gloo", "Horovod"]
     head = ["us", *libraries, "x floor", "x best MPI", "x Gloo", "x Horovod", "to reach"]
     return table(head, ["---"] * len(head), [drawn for row in rows() if (drawn := line(row))])
 
 
 def brief() -> str:
-    """hpccoll's time as a share of each peer's."""
+    """Return the table of hpccoll's time as a share of each peer's."""
     lines = []
     for words, row in brief_rows().items():
         if found := measured(row):
@@ -171,7 +171,7 @@ def brief() -> str:
 
 
 def stemdl() -> str:
-    """Milliseconds of a training step, and of the communication that it sees, for each way to average."""
+    """Return the table of a training step's milliseconds, and of its exposed communication, per way to average."""
     _, cases = results.read(results.FOLDER / "stemdl.jsonl")
     lines = []
     for (ranks, nodes, wire), group in itertools.groupby(cases, lambda c: (c["ranks"], c["nodes"], c["wire"])):

@@ -3,10 +3,10 @@
 
     OMP_NUM_THREADS=1 hpccoll run -np 2 python benchmarks/tensorflow_gradients.py
 
-All take turns in one job; Horovod for TensorFlow is a contestant where it is installed. NumPy arrays are reduced in
-place, and into others, as tensors always are. TensorFlow's own part is beside: a tf.function that only multiplies.
-Another question: when, as a share of a training step, are the gradients asked for, if backward computes them one after
-another?
+All take turns in one job; Horovod for TensorFlow is a contestant if it is installed. NumPy arrays are reduced in place,
+and into other arrays, as tensors always are. A tf.function that only multiplies shows TensorFlow's part of the time.
+Another question: after which share of a training step do the requests for gradients begin, if the backward pass
+computes them one after another?
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ XLA = "tf.function, by XLA"
 COMPUTED, ALONE = "tf.function, of x * 1.0", "tf.function, x * 1.0 alone"
 GRADIENTS = [Bar(GRAPH, NUMPY, 2.0), Bar(EAGER, NUMPY, 1.5), Bar(EAGER, ELSEWHERE, 1.5), Bar(GRAPH, HOROVOD, 0.2)]
 EAGER_SECONDS, GRAPH_SECONDS = 30e-6, 100e-6
-"""What one float may take."""
+"""The limits for one float."""
 FLOAT = [Bar(EAGER, "", EAGER_SECONDS), Bar(GRAPH, "", GRAPH_SECONDS)]
 
 
@@ -88,7 +88,7 @@ def one_float(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
 
 
 def training_step(size: str) -> overlap.Step:
-    """A step of dense layers, whose gradients are each an operation."""
+    """Return a step of dense layers, whose gradients are each an operation."""
     layers, inputs = overlap.layers(size)
     weights = [tf.Variable(w) for w in layers]
 

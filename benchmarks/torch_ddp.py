@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long do ResNet-50's 161 gradients take under DistributedDataParallel, over hpccoll and over Gloo?
 
-DDP copies gradients into buckets and back, whatever the backend does. "nothing sent" measures only this, with a hook
-that sends nothing; the time of a variant beyond it is its communication.
+DDP copies gradients into buckets and back with every backend. "nothing sent" measures only these copies, with a hook
+that sends nothing; the additional time of another variant is its communication.
 """
 
 import argparse

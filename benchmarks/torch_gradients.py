@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients without a network: backward() computes nothing and hands out tensors that are there already.
+"""Gradients without a neural network: backward() computes nothing and returns existing tensors.
 
-This leaves to measure how each library gets from the hooks of the parameters to reduced gradients.
+So the measured time is that of each library, from the hooks of the parameters to the reduced gradients.
 """
 
 import time
@@ -24,7 +24,7 @@ Step = Callable[[], None]
 
 
 class _HandOut(torch.autograd.Function):
-    """The gradient of one parameter is `memory`, without a copy, after a pause; then comes the layer before."""
+    """Returns `memory` as the gradient of one parameter, without a copy, after a pause."""
 
     @staticmethod
     def forward(
@@ -41,9 +41,9 @@ class _HandOut(torch.autograd.Function):
 
 
 class Parameters(torch.nn.Module):
-    """Parameters of these names and shapes, each a layer of its own, in forward order.
+    """Parameters of these names and shapes, each in a separate layer, in forward order.
 
-    :param pause: seconds that the backward of each takes, without a core, as if a device computed
+    :param pause: seconds that the backward pass of each layer waits, as if a device computed
     """
 
     def __init__(self, shapes: Sequence[tuple[str, tuple[int, ...]]], pause: float = 0.0) -> None:
@@ -68,14 +68,14 @@ class Parameters(torch.nn.Module):
             parameter.grad = None
 
     def fill(self) -> None:
-        """Random values of this rank, PERIOD of them again and again."""
+        """Fill with random values of this rank, which repeat after PERIOD values."""
         total = sum(memory.numel() for memory in self.memory)
         values = torch.from_numpy(random_data(COMM.rank, PERIOD)).repeat(-(-total // PERIOD))[:total]
         for memory, part in zip(self.memory, values.split([m.numel() for m in self.memory]), strict=True):
             memory.copy_(part.view_as(memory))
 
     def verifier(self, step: Step, tolerance: float) -> Step:
-        """Fill, step, compare every gradient with the mean of all ranks in float64; then zeros, for the timing."""
+        """Fill, step, and compare every gradient with the float64 mean of all ranks; then write zeros for timing."""
 
         def verify() -> None:
             self.fill()
@@ -90,7 +90,7 @@ class Parameters(torch.nn.Module):
 
 
 def optimizer_for(library: Library, model: torch.nn.Module, fp16: bool) -> Any:
-    """The library's DistributedOptimizer; None: it has none."""
+    """Return the library's DistributedOptimizer; None: it has none."""
     sgd = torch.optim.SGD(model.parameters(), lr=0.0)
     match library:
         case Hpccoll():
@@ -104,7 +104,7 @@ def optimizer_for(library: Library, model: torch.nn.Module, fp16: bool) -> Any:
 
 
 def ddp_for(library: Library, model: torch.nn.Module, fp16: bool) -> Any:
-    """DistributedDataParallel over the library's process group; None: it has none."""
+    """Return DistributedDataParallel over the library's process group; None: it has none."""
     match library:
         case Hpccoll():
             import hpccoll.torch  # noqa: F401  # registers the backend

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long do ResNet-50's 161 gradients take from the hooks of a torch optimizer until all are reduced?
 
-Each library in the way of its users: DistributedOptimizer of hpccoll and Horovod, DistributedDataParallel over Gloo.
+Each library is used as its users do: DistributedOptimizer of hpccoll and Horovod, DistributedDataParallel over Gloo.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from shapes import resnet50
 from torch_gradients import Parameters, Step, ddp_for, optimizer_for
 
 Hook = Callable[[Any, Any], Any]
-"""DDP's: (state, bucket) -> future of the reduced bucket."""
+"""A communication hook of DDP: (state, bucket) -> future of the reduced bucket."""
 
 
 def alone(model: Parameters) -> Step:
-    """Backward, and nothing is reduced: all variants have this in common."""
+    """Return a step with the backward pass alone, which all variants have in common."""
 
     def step() -> None:
         model.forget()
@@ -53,7 +53,7 @@ def with_ddp(library: Library, model: Parameters, fp16: bool, hook: Hook | None 
 def reductions(
     library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: str, reduced: Callable[..., Step]
 ) -> Iterator[Case]:
-    """A case for each width on the wire, of steps that `reduced` makes."""
+    """Yield a case for each wire type, of steps that `reduced` makes."""
     for variant, fp16, tolerance in (("fp32", False, 1e-5), ("fp16", True, 1e-2)):
         model = Parameters(shapes)
         step = reduced(library, model, fp16)

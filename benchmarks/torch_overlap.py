@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the communication of a training step hides behind its backward pass?
 
-A network of LAYERS dense layers, or of MANY small ones, forward, backward and all gradients reduced: by
-DistributedOptimizer (hpccoll, Horovod) or DistributedDataParallel (Gloo). Hidden is what computing and communicating
-together take less than one after the other, as a share of the communication. Dense layers compute on this rank's core;
-the layers of a device only wait, as the host does while an accelerator computes: then the communication has the core
-for itself.
+A step runs forward and backward through LAYERS dense layers, or MANY small ones, and reduces all gradients, with
+DistributedOptimizer (hpccoll, Horovod) or DistributedDataParallel (Gloo). The hidden communication is the time that
+computing and communicating together take less than one after the other, as a share of the communication. Dense layers
+compute on this rank's core. The layers of a device only wait, like the host of an accelerator, so the communication has
+the core for itself.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def network(side: int, depth: int = LAYERS) -> torch.nn.Sequential:
 
 
 def stepper(library: Library | None, model: torch.nn.Module, *inputs: torch.Tensor) -> Callable[[], None]:
-    """Forward, backward, and with a library the reduction of the gradients."""
+    """Return a step: forward, backward, and with a library the reduction of the gradients."""
     optimizer = ddp = None
     if isinstance(library, Gloo):
         ddp = ddp_for(library, model, fp16=False)
@@ -45,7 +45,7 @@ def stepper(library: Library | None, model: torch.nn.Module, *inputs: torch.Tens
 
 
 def compared(library: Library, label: str, model: torch.nn.Module, *inputs: torch.Tensor) -> Iterator[Case]:
-    """Computing alone, communicating alone, both."""
+    """Yield the cases: computing alone, communicating alone, both."""
     parts = Parameters([(name, tuple(p.shape)) for name, p in model.named_parameters()])
     size = parts.nbytes
     medians = Remembered()

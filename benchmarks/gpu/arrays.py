@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are arrays of CuPy and PyTorch moved right on a real GPU: every operation and type, in order with their streams?
+"""Checks arrays of CuPy and PyTorch on a real GPU: every operation and type, in order with their streams.
 
 python benchmarks/gpu/arrays.py              1 rank, then 2 and 4 on one or two nodes (several on one GPU: see below)
 python benchmarks/gpu/arrays.py --ranks 1 --library torch --mode staged
 
-Values are compared with NumPy's. Several ranks on one GPU are for correctness only: they share its time, and NCCL is
-told that it is meant (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID for each rank, and sockets).
+Values are compared with NumPy's. Several ranks on one GPU check correctness only, because they share its time. A
+variable makes NCCL accept them (NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on; before, a NCCL_HOSTID per rank, and sockets).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SHARED = {
     "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple", "NCCL_ALGO": "Ring",
 }  # fmt: skip
 KNOWS_SHARING = (2, 30)
-"""The NCCL that can be told; an older one takes ranks with host ids of their own for as many hosts."""
+"""The first NCCL with this variable; for an older one, ranks with different host ids are on different hosts."""
 LAYOUTS = ((1, 1), (2, 1), (2, 2), (4, 2))
 """Ranks and nodes."""
 Values = np.ndarray[Any, Any]
 
 
 class Cupy:
-    """What this program uses of CuPy."""
+    """The parts of CuPy that this program uses."""
 
     def __init__(self) -> None:
         self.cupy = importlib.import_module("cupy")
@@ -66,7 +66,7 @@ class Cupy:
 
 
 class Torch:
-    """What this program uses of PyTorch."""
+    """The parts of PyTorch that this program uses."""
 
     def __init__(self) -> None:
         self.torch = importlib.import_module("torch")
@@ -118,14 +118,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def brought(dtype: np.dtype[Any], rank: int, shape: tuple[int, ...]) -> Values:
-    """What a rank brings: small whole numbers, so that sums are exact in any order."""
+    """Return the values of a rank: small whole numbers, so that sums are exact in any order."""
     rng = np.random.default_rng([rank, *shape])
     whole = rng.integers(0 if dtype.kind in "bu" else -2, 3, shape)
     return np.asarray(whole + 1j * rng.integers(-2, 3, shape) if dtype.kind == "c" else whole).astype(dtype)
 
 
 def reduced(op: hpccoll.Reduction, parts: list[Values]) -> Values:
-    """The reduction as docs/reductions.md defines it, of values for which the order does not matter."""
+    """Return the reduction as docs/reductions.md defines it, of values for which the order does not matter."""
     total: Values = parts[0] != 0 if op.name[0] == "L" else parts[0]
     for part in parts[1:]:
         total = FUNCTIONS[op.name](total, part)
@@ -153,7 +153,7 @@ def check(library: Library, what: str, got: Any, want: Values) -> None:
 
 
 def operations(library: Library, world: hpccoll.World) -> Iterator[str]:
-    """Every operation, type and reduction."""
+    """Check every operation, type and reduction."""
     p, r = world.size, world.rank
     for name in library.dtypes:
         dtype, code = numpy_dtype(name), _core.DTYPES.index(name)
@@ -178,7 +178,7 @@ def operations(library: Library, world: hpccoll.World) -> Iterator[str]:
 
 
 def order(library: Library, world: hpccoll.World) -> Iterator[str]:
-    """Late values, overwriting right behind the wait, other streams, dropped arrays, groups."""
+    """Check late values, overwriting right after the wait, other streams, dropped arrays, groups."""
     p, r = world.size, world.rank
     for n in range(20):
         with library.stream():
@@ -207,7 +207,7 @@ def order(library: Library, world: hpccoll.World) -> Iterator[str]:
 
 
 def messages(library: Library, world: hpccoll.World) -> Iterator[str]:
-    """Late values from rank to rank, overwritten behind the wait."""
+    """Check messages with late values, which are overwritten after the wait."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     for n in (1, 2049, 3_000_000):
         with library.stream():
@@ -224,7 +224,7 @@ def messages(library: Library, world: hpccoll.World) -> Iterator[str]:
 
 
 def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
-    """Sets with common ranks at once, in an order of each rank's own."""
+    """Check process sets with common ranks at the same time, in another order on each rank."""
     ranks = [*range(world.size)]
     sets = [made for made in map(world.subset, (ranks, ranks[::-1], ranks[: len(ranks) // 2 + 1])) if made]
     for step in range(20):
@@ -240,7 +240,7 @@ def overlapping(library: Library, world: hpccoll.World) -> Iterator[str]:
 
 
 def overhead(library: Library) -> float:
-    """Seconds from the call to the values, of a small array that was met before: the median."""
+    """Return the median of the seconds from the call to the values, for a small array with a known name."""
     x, times = library.put(np.ones(8, np.float32)), []
     for _ in range(2000):
         began = time.perf_counter()
@@ -274,7 +274,7 @@ def one_rank(name: str) -> None:
 
 
 def sharing() -> dict[str, str]:
-    """Variables under which NCCL takes several ranks on one GPU."""
+    """Return the variables that make NCCL accept several ranks on one GPU."""
     version = str(cuda.probe("NCCL")["NCCL"].get("version", "0"))
     knows = tuple(int(part) for part in version.split(".")[:2]) >= KNOWS_SHARING
     return SHARED | ({"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if knows else {"NCCL_NET": "Socket"})
@@ -301,7 +301,7 @@ def main() -> int:
 
 
 def run(ranks: int, nodes: int, library: str, mode: str) -> int:
-    """One job; 1 if it failed."""
+    """Run one job; return 1 if it failed."""
     launch = f"-m hpccoll run -np {ranks} --nodes {nodes} --timeout 300".split()
     variables = {"HPCCOLL_DEVICE_MODE": mode, **(sharing() if ranks > 1 else {})}
     print(f"### {ranks} ranks, {nodes} nodes, {library}, {mode}", flush=True)

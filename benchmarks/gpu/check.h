@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h - what must hold, or the program ends and says where.
+ * check.h - CHECK(condition), which ends the program with its position if the condition is false.
  */
 #ifndef HC_BENCHMARK_CHECK_H
 #define HC_BENCHMARK_CHECK_H

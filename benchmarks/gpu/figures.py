@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that were promised for a GPU, computed from what the steps of run.py measured."""
+"""The results that were promised for a GPU, computed from the measurements of run.py's steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Result = dict[str, Any]
 Figure = dict[str, Any]
 LARGE = 64 << 20
 MOST_GAPS = 1.2
-"""Times of one copy that a small set of tensors may take."""
+"""The time that a small set of tensors may take, in times of one copy."""
 
 
 def figures(steps: dict[str, Result]) -> list[Figure]:
-    """What was measured, its value, and what it has to reach."""
+    """Return each measured quantity, its value, and the value that it has to reach."""
     made: list[Figure] = []
     for name, step in steps.items():
         lines = step.get("results", [])
@@ -30,12 +30,12 @@ def figure(what: str, value: float, to_reach: str) -> Figure:
 
 
 def _by(lines: list[Result], *keys: str) -> dict[tuple[Any, ...], float]:
-    """The median of seconds, by the values of some keys."""
+    """Return the median of seconds, by the values of some keys."""
     return {tuple(line[key] for key in keys): statistics.median(line["seconds"]) for line in lines if "seconds" in line}
 
 
 def packing(name: str, lines: list[Result]) -> Iterator[Figure]:
-    """Beside one copy of as many bytes, and beside others' ways."""
+    """Compare packing with one copy of the same bytes, and with other methods."""
     times = _by(lines, "set", "buffer", "what")
     for (tensors, buffer, what), seconds in times.items():
         case = f"float32 <-> {buffer}, {tensors}"
@@ -50,7 +50,7 @@ def packing(name: str, lines: list[Result]) -> Iterator[Figure]:
 
 
 def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
-    """One rank: what a small tensor costs; the pipeline beside raw copies down and up at once."""
+    """Compare one rank's pipeline with raw copies in both directions at once; and the cost of a small tensor."""
     times = _by(lines, "what", "bytes")
     for (what, nbytes), seconds in times.items():
         if what != "sum, finished":
@@ -63,7 +63,7 @@ def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
 
 
 def staging(name: str, lines: list[Result]) -> Iterator[Figure]:
-    """Two ranks: beside the slower of the link and MPI."""
+    """Compare two ranks with the slower of the link to the GPU and MPI."""
     times = _by(lines, "what", "bytes")
     for (what, nbytes), seconds in times.items():
         if what == "allreduce":
@@ -73,7 +73,7 @@ def staging(name: str, lines: list[Result]) -> Iterator[Figure]:
 
 
 def beside(name: str, lines: list[Result]) -> Iterator[Figure]:
-    """What a loop of products loses, in units of what the bytes of the batches must cost."""
+    """Compare the delay of a loop of products with the unavoidable cost of the batches' bytes."""
     runs = [line for line in lines if "beside" in line]
     if runs:
         shares = [(run["beside"] - run["alone"]) / run["price"] for run in runs]
@@ -83,7 +83,7 @@ def beside(name: str, lines: list[Result]) -> Iterator[Figure]:
 
 
 def small(name: str, lines: list[Result]) -> Iterator[Figure]:
-    """A small array through Python, one rank."""
+    """Return the time of a small array through Python, with one rank."""
     for line in lines:
         if line.get("ranks") == 1:
             case = f"{line['library']}, {line['mode']}"

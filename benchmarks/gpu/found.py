@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine has for run.py, and what it lacks: asked before anything is run."""
+"""Finds out what a machine has for run.py and what it lacks, before any step runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 IS_BUILT = "import hpccoll._core, hpccoll._mpi, importlib.metadata as m; m.version('hpccoll')"
 SEES_A_GPU = "import {0}; assert {1}, 'it sees no GPU'; print({0}.__version__)"
 KNOWS_SHARING = (2, 30)
-"""The NCCL that takes several ranks of one process on one GPU."""
+"""The first NCCL that accepts several ranks of one process on one GPU."""
 
 
 def ask(*code: str) -> tuple[str, str]:
-    """What a program of Python says, and why it failed, if it did."""
+    """Run a Python program; return its output, and the reason if it failed."""
     done = subprocess.run(
         [sys.executable, *code], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
@@ -30,7 +30,7 @@ def ask(*code: str) -> tuple[str, str]:
 
 
 class Found:
-    """`things`: "" where it is there, else why not. `machine`: what figures are of."""
+    """The equipment of a machine. `things`: "", or why the thing is missing; `machine`: its description for results."""
 
     def __init__(self) -> None:
         self.machine: dict[str, Any] = {}
@@ -54,7 +54,7 @@ class Found:
         self.things["nccl of 2.30 or later"] = "not this one" if old else ""
 
     def gpu(self) -> str:
-        """By the driver alone, in a process of its own."""
+        """Ask the driver alone for the GPU, in a separate process."""
         code = (
             "import ctypes, sys; d = ctypes.CDLL(sys.argv[1])\n"
             "n, s = ctypes.c_int(), ctypes.create_string_buffer(99)\n"
@@ -83,7 +83,7 @@ class Found:
         return why
 
     def tell(self, missing: dict[str, str], needs: dict[str, list[str]]) -> None:
-        """What there is, what is missing, and the steps that this costs."""
+        """Print what the machine has, what is missing, and the steps that cannot run."""
         print("found:", ", ".join(f"{name} {what}" for name, what in self.machine.items() if what) or "nothing")
         for name, why in missing.items():
             steps = [step for step, lacks in needs.items() if name in lacks]
@@ -92,7 +92,7 @@ class Found:
 
 
 def _nccl_package() -> str:
-    """libnccl.so.2 of the package nvidia-nccl-cu12 or -cu13."""
+    """Find libnccl.so.2 of the package nvidia-nccl-cu12 or -cu13."""
     try:
         spec = importlib.util.find_spec("nvidia.nccl")
     except ModuleNotFoundError:
@@ -107,7 +107,7 @@ def _lacking(*names: str) -> str:
 
 
 def _cannot_build() -> str:
-    """Why hpccoll could not be built here."""
+    """Return why hpccoll cannot be built here."""
     header = Path(sysconfig.get_path("include"), "Python.h")
     lacks = list(filter(None, [_lacking("Cython", "setuptools", "numpy")]))
     lacks += [] if header.exists() else [f"{header} (python3-dev)"]
@@ -117,7 +117,7 @@ def _cannot_build() -> str:
 
 
 def _mpi() -> str:
-    """Whole jobs need a launcher, mpi4py and, where hpccoll is still to be built, a compiler."""
+    """Return what is missing for a job: a launcher, mpi4py or, if hpccoll is not built yet, a compiler."""
     for name in ("mpirun", "mpicc"):
         program = shutil.which(name) or shutil.which(name, path=f"{sys.prefix}/bin")
         if not program:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels.c - do all kernels work on this GPU as they do on the host? Every one, aligned and not: kernels [LIBRARY]
+ * kernels.c - compares all kernels on this GPU with those of the host, aligned and not: kernels [LIBRARY]
  *
- * Values are small whole numbers, exact in every type, so that results are equal to the bit. Short, so that
- * compute-sanitizer can watch: what lies behind a tensor must stay as it was.
+ * Values are small whole numbers, exact in every type, so that results are equal to the bit. The program is short, so
+ * that compute-sanitizer can check it. Bytes behind a tensor must not change.
  */
 #include "check.h"
 #include "cuda/driver/device.h"
@@ -17,8 +17,8 @@
 #define TENSORS 200        /* more than a launch's arguments hold */
 #define LONGEST 20000      /* elements: several chunks */
 #define SOURCES 5          /* of a sum */
-#define MARK 0xA5          /* what nobody may write to */
-#define GAP ((size_t)64)   /* bytes of it behind each tensor */
+#define MARK 0xA5          /* in bytes that must not change */
+#define GAP ((size_t)64)   /* such bytes behind each tensor */
 #define WIDEST ((size_t)8) /* bytes of an element */
 
 static hc_device *device;
@@ -49,7 +49,7 @@ static void *new_host(size_t bytes) {
     return memset(memory, MARK, bytes);
 }
 
-/* n whole numbers from -`most` to `most` (unsigned: from 0), of which other seeds give others. */
+/* Writes n whole numbers from -`most` to `most` (unsigned: from 0), which depend on the seed. */
 static void fill(void *to, int dtype, int64_t n, int most, int64_t seed) {
     int is_unsigned = dtype == HC_UINT8 || dtype == HC_UINT16 || dtype == HC_UINT32 || dtype == HC_UINT64;
     size_t size = hc_dtype_size(dtype);
@@ -59,7 +59,7 @@ static void fill(void *to, int dtype, int64_t n, int most, int64_t seed) {
         if (dtype >= HC_FLOAT16)
             hc_host_convert((char *)to + (size_t)i * size, dtype, &number, HC_FLOAT32, 1, 1.0);
         else
-            memcpy((char *)to + (size_t)i * size, &whole, size); /* of a little end */
+            memcpy((char *)to + (size_t)i * size, &whole, size); /* little-endian */
     }
 }
 
@@ -69,7 +69,7 @@ static int64_t count_of(int i) {
     return i == 3 ? LONGEST : i % 37;
 }
 
-/* Tensors with gaps between them, the first `shift` bytes behind an aligned address: bytes in all. */
+/* Places tensors with gaps between them, the first one `shift` bytes after an aligned address; returns all bytes. */
 static size_t lay(hc_pack_tensor *tensors, hc_gpu_address base, size_t size, size_t shift) {
     size_t at = shift;
     for (int i = 0; i < TENSORS; i++) {
@@ -98,7 +98,7 @@ static void launch_pack(const hc_pack_tensor *tensors, int tensor, int buffer, i
     CHECK(status == HC_OK);
 }
 
-/* There with a factor, and back: `sent`, as the buffer's type has it, scaled; and nothing else is touched. */
+/* Packs with a factor, and unpacks with its inverse: the buffer has the scaled values, and no other byte changes. */
 static void there_and_back(int tensor, int buffer, double scale, size_t shift) {
     size_t size = hc_dtype_size(tensor), narrow = hc_dtype_size(buffer), packed_bytes = buffer_bytes(narrow);
     hc_pack_tensor tensors[TENSORS];
@@ -148,7 +148,7 @@ static void pack_all(void) {
 
 /* ---- sums ------------------------------------------------------------------------------------------------------- */
 
-/* `aligned`: all begin at multiples of 16 bytes, so that vectors are taken. */
+/* `aligned`: all arrays begin at multiples of 16 bytes, so that the kernel uses vectors. */
 static void add_up(int dtype, int reduction, int64_t n, int aligned) {
     size_t size = hc_dtype_size(dtype), bytes = (size_t)n * size, room = (size_t)(LONGEST + 16) * WIDEST;
     static hc_gpu_address memory[SOURCES];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rates.c - how fast does one rank move batches on its device, beside raw copies in the same run: rates MODE REPEATS
- * MEBIBYTES
+ * rates.c - measures how fast one rank moves batches on its device, beside raw copies: rates MODE REPEATS MEBIBYTES
  *
- * A line of JSON each: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has done its
- * part, "finished" when the device has. What one rank cannot show: links between devices, other ranks, networks.
+ * It prints lines of JSON: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has
+ * launched its work, "finished" when the device has done it. One rank does not show links between devices, other ranks
+ * or networks.
  */
 #include "check.h"
 #include "cuda/driver/device.h"
@@ -111,7 +111,7 @@ static void measure_sum(size_t bytes, int until_launched) {
     print(until_launched ? "sum, launched" : "sum, finished", bytes);
 }
 
-/* The values of a sum over one rank are what was there. */
+/* Checks that a sum over one rank leaves the values as they are. */
 static void verify(size_t bytes) {
     double launched;
     for (size_t i = 0; i < bytes / 4; i++)
@@ -171,7 +171,7 @@ static void make_data(const char *mode) {
 int main(int argc, char **argv) {
     CHECK(argc == 4 && hc_device_mode_named(argv[1]) >= 0);
     files = (hc_device_files){getenv("HPCCOLL_CUDA_LIBRARY"),
-                              "hpccoll/_kernels"}; /* run in the root of the repository */
+                              "hpccoll/_kernels"}; /* relative to the repository's root */
     repeats = atoi(argv[2]);
     size_t most = (size_t)atoi(argv[3]) << 20;
     CHECK(repeats > 0 && most > 0);

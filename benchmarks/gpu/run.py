@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a machine with a GPU is to show, in the order in which a failure tells most.
+"""Runs all tests and measurements for a machine with a GPU; those come first whose failures explain most.
 
-    python benchmarks/gpu/run.py --check           says what is here and what is missing, and runs nothing
-    python benchmarks/gpu/run.py                   all that can run; what has passed is not run again
-    python benchmarks/gpu/run.py --seconds 560     ends in time: what did not end, or begin, is for the next call
+    python benchmarks/gpu/run.py --check           prints what is here and what is missing, and runs nothing
+    python benchmarks/gpu/run.py                   runs all steps that can run, except those that have passed
+    python benchmarks/gpu/run.py --seconds 560     ends in time; the next call runs the remaining steps
     python benchmarks/gpu/run.py --only suite arrays --again
 
-The folder (default: build/gpu) gets gpu.json, written anew after every step: the machine, each step's command, time and
-results, and the figures made of them; and a log per step. --copy puts gpu.json and the logs, packed, elsewhere after
-every step, so that nothing measured is lost with the machine. HPCCOLL_CUDA_LIBRARY and HPCCOLL_NCCL_LIBRARY may name
-other libraries (the tests' fakes); --quick has few cases and small sizes. Sets nothing outside of its folders.
+The folder (default: build/gpu) gets a log per step, and gpu.json, which is written again after every step: the machine,
+each step's command, time and results, and the figures computed from them. --copy copies gpu.json and the packed logs to
+another place after every step, so that no result is lost with the machine. HPCCOLL_CUDA_LIBRARY and
+HPCCOLL_NCCL_LIBRARY may name other libraries (the tests' fakes); --quick has few cases and small sizes. The program
+changes nothing outside of its folders.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from found import Found  # noqa: E402
 
 FLAGS = "-std=c11 -O2 -g -D_GNU_SOURCE= -pthread -Iext -Itests".split()
 LEAST = 15
-"""Seconds left with which a step is begun."""
+"""Remaining seconds below which no step begins."""
 BUILT = {"passed", "there"}
 
 
@@ -54,7 +55,7 @@ class Step:
 
 
 def programs(folder: Path) -> list[Step]:
-    """The data plane as a library, and programs in C over it."""
+    """Return the steps that build the data plane as a library, and the C programs over it."""
     library, python = folder / "libplane.so", sys.executable
     sources = [str(f.relative_to(ROOT)) for layer in ("cuda", "transport") for f in ROOT.glob(f"ext/{layer}/**/*.c")]
     sources = [*sorted(set(sources) - {"ext/transport/net/mpi.c"}), "ext/core/reserve.c", "ext/core/status.c"]
@@ -83,7 +84,7 @@ def programs(folder: Path) -> list[Step]:
 
 
 def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
-    """Short ones first, figures before long correctness."""
+    """Return the steps that measure or check: short ones first, measurements before long checks."""
     cuda, nccl, python = found.cuda_library, found.nccl_library, sys.executable
     repeats, mebibytes = ("3", "1") if quick else ("20", "1024")
     rates = [str(folder / "rates")]
@@ -135,7 +136,7 @@ def questions(folder: Path, found: Found, quick: bool) -> list[Step]:
 
 
 def arrays(found: Found) -> list[Step]:
-    """Whole jobs: every operation and type, 1, 2 and 4 ranks."""
+    """Return the steps with whole jobs: every operation and type, 1, 2 and 4 ranks."""
     program = [sys.executable, "benchmarks/gpu/arrays.py"]
     return [
         Step(
@@ -148,7 +149,7 @@ def arrays(found: Found) -> list[Step]:
 
 
 def suite(folder: Path, quick: bool) -> list[Step]:
-    """Every operation and type through the data plane, ranks as threads, against a reference."""
+    """Return the steps that compare every operation and type of the data plane, ranks as threads, with a reference."""
     program, cases, steps = str(folder / "suite"), "15" if quick else "150", []
     for mode in ("staged", "nccl"):
         for layout in ("0", "0,0", "0,0,1,1"):
@@ -167,7 +168,7 @@ def suite(folder: Path, quick: bool) -> list[Step]:
 
 
 class Record:
-    """gpu.json, and what a step has left in its log."""
+    """The file gpu.json, and the results in the logs of steps."""
 
     def __init__(self, folder: Path, copy: Path | None) -> None:
         self.folder, self.copy, self.file = folder, copy, folder / "gpu.json"
@@ -179,7 +180,7 @@ class Record:
         return str(self.all["steps"].get(name, {}).get("status", ""))
 
     def note(self, name: str, **facts: Any) -> None:
-        """Keep a step's facts; the file is replaced, never half written."""
+        """Write a step's facts; the file is replaced as a whole."""
         self.all["steps"][name] = facts
         self.save()
 
@@ -198,7 +199,7 @@ class Record:
 
 
 def results(log: Path) -> list[dict[str, Any]]:
-    """The lines of JSON that a program printed."""
+    """Return the lines of JSON that a program printed."""
     found = []
     for line in log.read_text(errors="replace").splitlines():
         if line.startswith("{"):
@@ -210,7 +211,7 @@ def results(log: Path) -> list[dict[str, Any]]:
 
 
 def run(step: Step, record: Record, seconds: float) -> None:
-    """One step, for at most so long; its outcome is printed and kept."""
+    """Run one step for at most `seconds`; print and record its outcome."""
     print(f"{step.name:28} ", end="", flush=True)
     log, began, limit = record.folder / f"{step.name}.log", time.monotonic(), min(step.limit, seconds)
     with log.open("w") as out:
@@ -241,13 +242,13 @@ def environment(step: Step) -> dict[str, str]:
 
 
 def command(step: Step) -> str:
-    """As one would type it in the project's folder."""
+    """Return the command as a user would type it in the project's folder."""
     words = [*(f"{name}={value}" for name, value in step.env.items()), *step.command]
     return " ".join(word.replace(f"{ROOT}/", "") for word in words)
 
 
 def lacking(step: Step, missing: dict[str, str], record: Record) -> list[str]:
-    """Why a step cannot run: things that are not here, steps that have not passed."""
+    """Return why a step cannot run: missing things, and steps that have not passed."""
     steps = [n for n in step.needs if n not in missing and n in record.all["steps"]]
     broken = [f"{n} {record.status(n)}" for n in steps if record.status(n) not in BUILT]
     return [f"no {n}" for n in step.needs if missing.get(n)] + broken
@@ -292,7 +293,7 @@ def main() -> int:
 
 
 def summary(record: Record, steps: list[Step]) -> int:
-    """The figures, and what is left; 1 if a step failed."""
+    """Print the figures and the remaining steps; return 1 if a step failed."""
     record.save()
     print()
     for figure in record.all["figures"]:

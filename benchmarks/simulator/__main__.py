@@ -5,8 +5,8 @@
     python benchmarks/simulator tables benchmarks/results/simulator.jsonl
     python benchmarks/simulator draw benchmarks/results/simulator.jsonl build/pictures
 
-`run` builds simulate (needs g++ and libsimgrid-dev), and leaves out what the file has already: it can be interrupted.
-docs/scaling-to-summit.md says what is simulated, and what is not.
+`run` builds the simulator (it needs g++ and libsimgrid-dev), and leaves out runs that the file already has, so it can
+be interrupted. docs/scaling-to-summit.md describes what is simulated, and what is not.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def build(out: Path) -> Path:
 
 
 def allreduce(nodes: int, nbytes: int = BATCH, machine: str = "summit", **more: Any) -> Run:
-    """One batch, cut as the node of that machine cuts it."""
+    """Return the run of one batch, cut as a node of that machine cuts it."""
     per_node = {"summit": 6, "frontier": 8}[machine]
     dtype = more.get("dtype", "float32")
     between = {"fp16": "float16"}.get(more.get("wire", ""), dtype)
@@ -44,12 +44,12 @@ def allreduce(nodes: int, nbytes: int = BATCH, machine: str = "summit", **more: 
 
 
 def agreement(nodes: int, **more: Any) -> Run:
-    """All ranks agree on ResNet-50's gradients."""
+    """Return the run in which all ranks agree on ResNet-50's gradients."""
     return {"what": "agreement", "machine": "summit", "nodes": nodes} | more
 
 
 def runs(largest: int) -> list[Run]:
-    """Everything, cheap runs first."""
+    """Return all runs, cheap ones first."""
     found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024)]
     found += [agreement(1024, fanout=k) for k in (2, 4, 8, 32, 64)]
     found += [agreement(256, skew=0.001), agreement(256, late=0.01), agreement(256, noise=0.5)]
@@ -90,7 +90,7 @@ def runs(largest: int) -> list[Run]:
 
 
 def in_stages(chunk: int, few: int) -> list[Run]:
-    """What stages would gain (stages.cpp): no fold, the nearest first, FP16 rounded once in each stage."""
+    """Return runs with stages (stages.cpp): no fold, the nearest members first, FP16 rounded once in each stage."""
     halves = {64: "2,2,2,2,2,2", 72: "3,3,2,2,2"} | {2**n: ",".join("2" * n) for n in (9, 10, 12)}
     halves[4608] = "3,3," + halves[512]
     found = []
@@ -108,7 +108,7 @@ def in_stages(chunk: int, few: int) -> list[Run]:
 
 
 def flat() -> list[Run]:
-    """Without nodes: each rank has a sixth of its node's link, and all of them take part in the algorithm."""
+    """Return runs without nodes: each rank has a sixth of its node's link, and all ranks take part in the algorithm."""
     cut = chunks.cut(1 << 30, "float32", "float32", 1)
     alone = {"per_node": 1, "injection": 23e9 / 6, "port": 23e9 / 6, "rails": 1, "shard": cut.shard, "depth": cut.depth}
     return [allreduce(6 * 64, size, **alone) for size in (3 << 20, BATCH)]
@@ -117,7 +117,7 @@ def flat() -> list[Run]:
 def simulate(program: Path, run: Run) -> Run:
     """Simulate once.
 
-    :returns: what was asked for, and the result
+    :returns: the settings and the result
     """
     began = time.monotonic()
     words = [f"{name}={value}" for name, value in run.items()]
@@ -126,7 +126,7 @@ def simulate(program: Path, run: Run) -> Run:
 
 
 def read(file: Path) -> list[Run]:
-    """Read the results that are there."""
+    """Read the existing results."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 

@@ -2,7 +2,7 @@
 //
 // agreement.cpp - the real engine of every rank agrees on ResNet-50's gradients, over the simulated network.
 //
-// The first announcement runs at once in fleet.c; what is simulated is the step after it, whose requests are cached.
+// fleet.c carries out the first announcement in no simulated time. The next step is simulated; its requests are cached.
 #include "c_code.hpp"
 #include "machine.hpp"
 
@@ -24,7 +24,7 @@ struct Agreement {
     resnet50 model{};
     fleet engines{};
     std::vector<int> left;       // requests that have not ended, by rank
-    std::vector<double> ended;   // when the last one did
+    std::vector<double> ended;   // when the last one ended
     uint64_t messages = 0;
     double last_raise = 0;
     int ranks_left = 0;
@@ -111,7 +111,7 @@ struct Agreement {
     }
 
     void live(int rank, double begin) {
-        inbox(rank)->set_receiver(sg::Actor::self()); // messages travel at once, and not when this rank looks for them
+        inbox(rank)->set_receiver(sg::Actor::self()); // messages travel at once, also if this rank is busy
         sg::this_actor::sleep_until(begin);
         raise_all(rank);
         while (left[rank] > 0) {

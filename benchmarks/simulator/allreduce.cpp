@@ -2,9 +2,9 @@
 //
 // allreduce.cpp - the real hierarchy and the real algorithms of every node, over the simulated network.
 //
-// An actor is a node: the rails of a node do the same at the same time, so that one stands for all of them, and its
-// messages have the bytes of all. The C code of ext/transport decides what is sent, when, and in which chunks; the net,
-// the node and the arithmetic below it only take the time that they would. No data is moved.
+// An actor is a node. All rails of a node do the same at the same time, so one rail represents them, and its messages
+// have the bytes of all rails. The C code of ext/transport decides what is sent, when, and in which chunks. The net,
+// the node and the arithmetic below it are replaced by code that only takes the simulated time. No data is moved.
 #include "c_code.hpp"
 #include "machine.hpp"
 
@@ -17,11 +17,11 @@
 
 
 extern "C" {
-int64_t hc_node_chunk_bytes(int32_t) { // the settings say how large a chunk is
+int64_t hc_node_chunk_bytes(int32_t) { // the settings give the size of a chunk
     return int64_t{1} << 30;
 }
 
-// Parts are cut as choose.c does it; unit=N asks what multiples of N would do.
+// Parts are cut as in choose.c; unit=N cuts them at multiples of N instead.
 static int64_t part_unit = 0;
 int64_t hc__even_part_of_c(int64_t count, int32_t n, int32_t i);
 int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
@@ -60,7 +60,7 @@ struct Node {
     double ended = 0;
 };
 
-void *memory; // where data would be; never touched
+void *memory; // stands for the data; never accessed
 constexpr size_t MEMORY = size_t{1} << 40;
 
 Node *of_net(hc_net *net) {
@@ -79,7 +79,7 @@ void compute(Node *n, double seconds) {
 
 // ---- the net ------------------------------------------------------------------------------------------
 
-char something; // what a mailbox hands over
+char something; // the content of every message
 
 sg::Mailbox *between(int from, int to, int tag) {
     return sg::Mailbox::by_name(std::to_string(from) + ">" + std::to_string(to) + "#" + std::to_string(tag));
@@ -142,7 +142,7 @@ int64_t elements(const Node *n, int64_t chunk) {
     return std::min(n->shape->shard, n->shape->count - chunk * n->shape->shard);
 }
 
-// A rank packs all but its share of the chunk, and reads all ranks' parts of its share.
+// A rank packs the chunk except its own share, and reads all ranks' parts of its share.
 int node_reduce(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
     const double g = n->machine->per_node;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// machine.hpp - the simulated machines, and what a run is told.
+// machine.hpp - the simulated machines, and the settings of a run.
 #ifndef MACHINE_HPP
 #define MACHINE_HPP
 
@@ -12,7 +12,7 @@
 
 namespace sg = simgrid::s4u;
 
-// What a run is told: name=value on the command line.
+// The settings of a run: name=value on the command line.
 class Settings {
     std::map<std::string, std::string> given;
 
@@ -33,14 +33,14 @@ struct Machine {
     double handling = 8e-7;   // of the engine for a control message: hpccoll bench control
     double node_rate = 50e9;  // bytes that a rank packs, sums or copies out of a node's chunk
     double sum_rate = 100e9;  // bytes that the sums between nodes read
-    double noise = 0;         // standard deviation of the logarithm of what a processor does
+    double noise = 0;         // standard deviation of the logarithm of a processor's time
     int slow_node = -1;       // its processors take `slowness` times as long
     int slow_link = -1;       // the link of this node has 1 / `slowness` of the bandwidth
     double slowness = 1;
     std::vector<sg::Host *> hosts;
 
     explicit Machine(const Settings &);
-    // What `seconds` of processor time take on a node.
+    // Returns the time that `seconds` of processor time take on a node.
     double taken(int node, double seconds);
 
   private:
@@ -51,7 +51,7 @@ struct Machine {
 
 void simulate_agreement(Machine &, const Settings &);
 void simulate_allreduce(Machine &, const Settings &);
-// From then on "direct" runs in these stages (stages.cpp); none: as it is in ext/transport.
+// Makes "direct" run in these stages from then on (stages.cpp); without stages as in ext/transport.
 void set_stages(const std::string &members, const std::string &order, int nodes);
 
 #endif

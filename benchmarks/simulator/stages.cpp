@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stages.cpp - what if: an allreduce between nodes in several stages of several members each.
+// stages.cpp - an experiment: an allreduce between nodes in several stages of several members each.
 //
 // ext/transport has no such algorithm. stages=18,16,16 runs it in place of "direct": 18 neighbours scatter and sum
 // their contributions as "direct" does, then 16 members with equal parts, 18 nodes apart, and so on; the results come
@@ -38,7 +38,7 @@ Block part(const Block &whole, const Stage &stage, int i) {
     return {whole.at + begin, hc__even_part(whole.count, stage.members, i + 1) - begin};
 }
 
-// What a member works on after so many stages.
+// Returns the part that a member works on after this number of stages.
 Block block(const hc__channel *a, int member, size_t after) {
     Block found{0, a->count};
     for (size_t s = 0; s < after; s++)
@@ -53,7 +53,7 @@ void add_up(hc__channel *a, size_t stage) {
         hc__add_up(a, a->work, from.data(), stages[stage].members, mine.count, stage + 1 == stages.size());
 }
 
-// The others of a stage, each beginning behind itself: not all to the first one at once.
+// Calls `act` for the other members of a stage. Each member begins after itself, so that not all send to one at once.
 template <class Function> int for_others(hc__channel *a, const Stage &stage, Function act) {
     int status = HC_OK;
     for (int s = 1; s < stage.members && status >= 0; s++)

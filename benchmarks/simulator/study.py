@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated times say: curves beside the published points, as pictures and as tables."""
+"""Presents the simulated times: curves beside the published points, as pictures and as tables."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SIZE = 3 << 20
 COMPUTE = (0.05, 0.111, 0.3)
 """Seconds of computing in a step: ResNet-50 in FP32 with a batch of 32 per V100 takes about 0.1."""
 NOISE = 0.01
-"""Standard deviation of the computing of a rank; what everybody waits for is the slowest."""
+"""Standard deviation of the computing of a rank; all ranks wait for the slowest."""
 PUBLISHED = [  # GPUs, efficiency, source
     (6_144, 0.87, "ResNet-50, Yin et al. 2019"),
     (27_360, 0.907, "DeepLabv3+, Kurth et al. 2018"),
@@ -30,13 +30,13 @@ PUBLISHED = [  # GPUs, efficiency, source
 
 
 def select(results: list[Run], **wanted: Any) -> list[Run]:
-    """Results whose settings are these and, beside them, the plain ones."""
+    """Return the results with these settings, whose other settings are the defaults."""
     found = [run for run in results if all(run["asked"].get(k) == v for k, v in wanted.items())]
     return sorted((run for run in found if set(run["asked"]) <= PLAIN | set(wanted)), key=lambda run: run["nodes"])
 
 
 def batches(results: list[Run], machine: str = "summit", **more: Any) -> dict[int, Callable[[int], float]]:
-    """Seconds of a batch of so many bytes, by nodes: a line through the simulated sizes."""
+    """Return, by nodes, a function from bytes to the seconds of a batch: a line through the simulated sizes."""
     points: dict[int, list[tuple[int, float]]] = {}
     for run in select(results, what="allreduce", machine=machine, **more):
         if more or (run["asked"]["depth"] == 4 and run["asked"]["rails"] == (6 if machine == "summit" else 8)):
@@ -51,7 +51,7 @@ def batches(results: list[Run], machine: str = "summit", **more: Any) -> dict[in
 
 
 def step(batch: Callable[[int], float], agreeing: float, compute: float, scale: float = 1.0) -> float:
-    """Seconds of a step of ResNet-50: the rules of the real engine, simulated batches.
+    """Return the seconds of a step of ResNet-50, by the rules of the real engine and with simulated batches.
 
     :param scale: bytes of an element as a share of float32's
     """
@@ -65,12 +65,12 @@ def step(batch: Callable[[int], float], agreeing: float, compute: float, scale: 
 
 
 def slowest(ranks: int) -> float:
-    """The expected slowest of so many normal computing times, as a factor: about sqrt(2 ln p) deviations."""
+    """Return the expected maximum of `ranks` normal computing times, as a factor: about sqrt(2 ln p) deviations."""
     return 1 + NOISE * math.sqrt(2 * math.log(ranks)) if ranks > 1 else 1.0
 
 
 def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, float]]:
-    """GPUs, the efficiency of a step, and that with noise."""
+    """Return GPUs, the efficiency of a step, and the efficiency with noise."""
     agreed = {run["nodes"]: run["seconds"] for run in select(results, what="agreement")}
     found = []
     for nodes, batch in sorted(batches(results).items()):
@@ -84,7 +84,7 @@ def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, f
 
 
 def agreement_curves(results: list[Run]) -> Curves:
-    """Microseconds of an agreement on a step, and what the published bit vector takes with its tick."""
+    """Return the microseconds of an agreement on a step, and those of the published bit vector with its tick."""
     found: Curves = {}
     for label, wanted in (("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4})):
         several = select(results, what="agreement", **wanted)
@@ -97,7 +97,7 @@ def agreement_curves(results: list[Run]) -> Curves:
 
 
 def allreduce_curves(results: list[Run]) -> Curves:
-    """Milliseconds of an allreduce of 3 MiB on Summit, and what the links need at least."""
+    """Return the milliseconds of an allreduce of 3 MiB on Summit, and the lower bound of the links."""
     by_lines = {6 * nodes: 1e3 * batch(SIZE) for nodes, batch in batches(results).items()}
     return {
         "as it is": sorted((by_lines | _simulated(results, rails=6)).items()),
@@ -107,13 +107,13 @@ def allreduce_curves(results: list[Run]) -> Curves:
 
 
 def _simulated(results: list[Run], **more: Any) -> dict[int, float]:
-    """Milliseconds of an allreduce of 3 MiB, by GPUs, where this very size was simulated."""
+    """Return, by GPUs, the milliseconds of an allreduce of 3 MiB where exactly this size was simulated."""
     several = select(results, what="allreduce", machine="summit", bytes=SIZE, depth=4, **more)
     return {run["ranks"]: 1e3 * run["seconds"] for run in several}
 
 
 def efficiency_curves(results: list[Run]) -> Curves:
-    """The share of a step that is computing, for each time of computing, without noise and with it."""
+    """Return the share of a step that is computing, for each time of computing, without noise and with it."""
     found: Curves = {}
     for compute in COMPUTE:
         several = efficiencies(results, compute)
@@ -141,7 +141,7 @@ def draw(results: list[Run], folder: Path) -> None:
 
 
 def _plot(axes: Any, curves: Curves, last_line: str) -> None:
-    """Draw the curves, of which the last one is calculated."""
+    """Draw the curves; the last one is calculated."""
     *simulated, calculated = curves
     for number, label in enumerate(simulated):
         axes.plot(*zip(*curves[label], strict=True), label=label,
@@ -185,9 +185,9 @@ def _efficiency(axes: Any, results: list[Run]) -> None:
 
 
 def by_ranks(curves: Curves, form: str) -> str:
-    """What a picture shows, as Markdown: one row per number of GPUs.
+    """Return the values of a picture as Markdown: one row per number of GPUs.
 
-    :param form: of a number, as ".3f"
+    :param form: the format of a number, as ".3f"
     """
     lines = ["| GPUs | " + " | ".join(curves) + " |", "|---|" + "---:|" * len(curves)]
     values = [dict(points) for points in curves.values()]
@@ -198,7 +198,7 @@ def by_ranks(curves: Curves, form: str) -> str:
 
 
 def tables(results: list[Run]) -> str:
-    """All results as Markdown: what was asked for beside the defaults, and microseconds."""
+    """Return all results as Markdown: the settings that differ from the defaults, and microseconds."""
     lines = ["| nodes | ranks | what | us | floor of the links, us |", "|---|---|---|---|---|"]
     for run in sorted(results, key=lambda run: (run["what"], run["asked"]["machine"], run["nodes"], run["seconds"])):
         asked = run["asked"]
