@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: C test programs, MPI jobs that print once, and no silent skip on CI.
+"""The common part of all tests: C test programs, MPI jobs whose rank 0 alone prints, and skips that fail on CI.
 
-Under a launcher (`mpirun -np 3 pytest --only-mpi`) every rank runs the same tests; tests without the mpi mark
-and those that need more ranks are left out of that run, not skipped: another run of `make test` has them.
+Under a launcher (`mpirun -np 3 pytest --only-mpi`) every rank runs the same tests. Tests without the mpi mark, and
+those that need more ranks, are left out of that run, not skipped: another run of `make test` has them.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 pytest_plugins = ["run_limits", "run_records"]
 
-# Thousands of processes import the package: where nothing may keep its bytecode, each of them compiles it, and each
-# worker rewrites the assertions of all tests. Containers often set this variable, for the sake of their size.
+# Thousands of processes import the package. Without bytecode files each of them would compile it, and each worker would
+# rewrite the assertions of all tests. Containers often set this variable to stay small.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc", name: str = "") -> Path:
     """Compile C sources (paths or globs from the project's root) to a program, or a library with -shared.
 
-    A source may be followed by flags of its own: "x.c -DMANY=1". Programs share their objects.
+    A source may be followed by its own flags: "x.c -DMANY=1". Programs share their objects.
     """
     flags = all_flags(flags)
     objects = [made for source in sources for made in compile_objects(source, flags, compiler).values()]
@@ -62,12 +62,12 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 
 
 def all_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """The flags of all programs, and these."""
+    """Return the flags of all programs, and these."""
     return (*C_FLAGS, *([] if "-fsanitize" in " ".join(flags) else SANITIZERS), *flags)
 
 
 def compile_objects(source: str, flags: tuple[str, ...], compiler: str = "gcc") -> dict[str, Path]:
-    """By its path from the root, the object of each file that `source` (see compile_c) means."""
+    """Compile the files of `source` (see compile_c); return their objects, by the path of the file from the root."""
     pattern, *own = source.split()
     if not (files := sorted(glob(pattern, root_dir=ROOT, recursive=True))):
         raise FileNotFoundError(f"no such C source: {pattern}")
@@ -79,14 +79,14 @@ def compile_objects(source: str, flags: tuple[str, ...], compiler: str = "gcc") 
 
 @functools.cache
 def headers() -> bytes:
-    """All that a source may include."""
+    """Return the text of all headers, which any source may include."""
     patterns = (f"{folder}/**/*.{end}" for folder in ("ext", "tests") for end in ("h", "cu", "inc"))
     files = [file for pattern in (*patterns, "ext/**/mpi.c") for file in sorted(ROOT.glob(pattern))]
     return b"".join(file.read_bytes() for file in files)
 
 
 def kept(name: str, command: list[str], *inputs: bytes) -> Path:
-    """What the command makes of these inputs; under build/tests, by the hash of all that could change it."""
+    """Return the command's output file, kept under build/tests by the hash of the command and its inputs."""
     digest = hashlib.sha256(repr(command).encode())
     for data in inputs:
         digest.update(data)
@@ -102,7 +102,7 @@ def kept(name: str, command: list[str], *inputs: bytes) -> Path:
 
 @contextlib.contextmanager
 def uncounted() -> Iterator[None]:
-    """The clock of pytest-timeout stands still: what a compiler or another run of the tests takes is not its own."""
+    """Stop the clock of pytest-timeout while a compiler or another run of the tests takes time."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
@@ -169,7 +169,7 @@ def under_mpi(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ranks do not read what has no parallel test, and other processes not what has no other: it would take seconds."""
+    """To save seconds, let ranks ignore files without parallel tests, and other processes files with only those."""
     if ROOT / "tests" not in collection_path.parents:
         return None
     if not under_mpi(config):
@@ -180,20 +180,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def is_parallel(file: Path) -> bool:
-    """Whether all tests of a file have the mpi mark."""
+    """Return whether all tests of a file have the mpi mark."""
     return file.is_file() and bool(re.search(r"^pytestmark = .*\bpytest\.mark\.mpi\b", file.read_text(), re.MULTILINE))
 
 
 @functools.cache
 def may_be_parallel(file: Path) -> bool:
-    """Whether a test file has the mpi mark, or names a fixture whose parameters have it in a conftest.py above."""
+    """Return if a test file has the mpi mark, or names a fixture of a conftest.py above whose parameters have it."""
     text = file.read_text()
     return "pytest.mark.mpi" in text or any(re.search(rf"\b{name}\b", text) for name in parallel_fixtures(file.parent))
 
 
 @functools.cache
 def parallel_fixtures(folder: Path) -> tuple[str, ...]:
-    """The fixtures of the conftest.py of a folder below tests, and above it, whose parameters have the mpi mark."""
+    """List the fixtures whose parameters have the mpi mark, of the conftest.py files from a folder up to tests."""
     if folder == ROOT / "tests":
         return ()
     conftest = folder / "conftest.py"
@@ -204,7 +204,7 @@ def parallel_fixtures(folder: Path) -> tuple[str, ...]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to another run: outside a job MPI tests, inside the others and larger jobs'."""
+    """Leave out the tests of other runs: outside of a job MPI tests, inside all others and those of larger jobs."""
     size = 0
     if under_mpi(config):
         from mpi4py import MPI
@@ -232,14 +232,14 @@ def be_patient(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Ranks other than 0 keep their report to themselves, unless something failed there."""
+    """Let ranks other than 0 print their report only if a test failed there."""
     if names := config.getoption("--sanitize"):
         SANITIZERS.extend((f"-fsanitize={names}", "-fno-sanitize-recover=all"))
     if "HPCCOLL_TRACE_DIR" not in os.environ:  # of Worlds that tests break
         folder = os.environ["HPCCOLL_TRACE_DIR"] = tempfile.mkdtemp(prefix="hpccoll-traces-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if "PRTE_MCA_prte_local_tmpdir_base" not in os.environ:
-        # For tests that kill an mpirun of their own; openmpi.own_session_folder says what its files do to later ones.
+        # For tests that kill an mpirun: see openmpi.own_session_folder for the effect of its files on later ones.
         sessions = tempfile.mkdtemp(prefix="hpccoll-sessions-")
         os.environ.update(PRTE_MCA_prte_local_tmpdir_base=sessions)
         config.add_cleanup(lambda: shutil.rmtree(sessions, ignore_errors=True))
@@ -257,8 +257,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def temporary_files_apart(rank: int) -> None:
-    """Each rank has a root of its own for tmp_path: pytest removes old folders at the end of a session, and sessions
-    that end together would remove each other's halves, which is a warning and so an error."""
+    """Give each rank a separate root for tmp_path: pytest removes old folders at the end of a session, and sessions
+    that end at the same time would disturb each other, which is a warning and so an error."""
     root = Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}-rank-{rank}")
     root.mkdir(mode=0o700, exist_ok=True)
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(root)
@@ -276,18 +276,18 @@ def pytest_unconfigure(config: pytest.Config) -> Iterator[None]:
 # ---- workers ---------------------------------------------------------------------------------------
 
 SCOPES = {"tests/slurm/": "slurm", "tests/netns/": "hosts", "tests/tools/doctor/test_hosts.py": "hosts"}
-"""Slurm, and hosts whose links come and go: a worker runs all of one, and first, as they last longest and mostly
-wait."""
+"""Slurm, and hosts with changing links: one worker runs all tests of such a scope, and begins with it, because they
+take longest and mostly wait."""
 
 
 def scope_of(nodeid: str) -> str:
-    """What one worker runs in one piece: one of the above, or else a file, whose fixtures are then made once."""
+    """Return the scope that one worker runs as a whole: one of the above, or a file, whose fixtures are made once."""
     return next((scope for start, scope in SCOPES.items() if nodeid.startswith(start)), nodeid.split("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """`-n 3` hands out scopes."""
+    """Let `-n 3` distribute scopes."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scopes(LoadScopeScheduling):
@@ -302,20 +302,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @functools.cache
 def packages() -> dict[str, str]:
-    """The Debian package of each program that tests need from the system."""
+    """Return the Debian package of each program that tests need from the system."""
     lines = (ROOT / "tests" / "packages").read_text().splitlines()
     return dict(line.split() for line in lines if not line.startswith("#"))  # type: ignore[misc]
 
 
 @functools.cache
 def may_make_hosts() -> bool:
-    """Whether this process is root and may make namespaces, which a container can forbid."""
+    """Return whether this process is root and may make namespaces, which a container can forbid."""
     command = ["unshare", "--mount", "--uts", "--net", "true"]
     return os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
 
 
 def lacking(*needed: str) -> str:
-    """Say what this machine lacks of these programs, or of the rights of "root", and the remedy; "" if nothing."""
+    """Return which of these programs, or of the rights of "root", this machine lacks, with the remedy; "": none."""
     lines = []
     if absent := [name for name in needed if name != "root" and not shutil.which(name)]:
         install = " ".join(dict.fromkeys(packages()[name] for name in absent))
@@ -341,7 +341,7 @@ def needs() -> Callable[..., None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """With CI set a skip is a failure, except of what needs a GPU."""
+    """Make a skip a failure if CI is set, except for tests that need a GPU."""
     report = yield
     skipped = report.skipped and not hasattr(report, "wasxfail") and not item.get_closest_marker("gpu")
     if skipped and os.environ.get("CI"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/gradients.md, as programs and as numbers: what each front end's derivatives are compared with.
+"""The table of docs/gradients.md as programs and as numbers, with which each front end's derivatives are compared.
 
-Every rank gives a vector of one row per rank, and weights its result.
+Every rank gives a vector of one row per rank, and multiplies its result by weights.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ FORMULAS: dict[str, Callable[[Parts, int], np.ndarray]] = {
     "all, / P": lambda g, me: np.concatenate(g) / len(g),
     "all, on the root": lambda g, me: np.concatenate(g) * (me == root(len(g))),
 }
-"""From the gradients of all ranks' results to that of this rank's tensor."""
+"""Functions from the gradients of all ranks' results to the gradient of this rank's tensor."""
 
 
 def root(size: int) -> int:
@@ -37,7 +37,7 @@ def root(size: int) -> int:
 
 
 def calls(hvd: Any) -> dict[str, Callable[[Any], Any]]:
-    """The operations of a front end; of a group the second result is used."""
+    """Return the operations of a front end; the second result of a group counts."""
     last = root(hvd.size())
     return {
         "allreduce(op=Sum)": lambda x: hvd.allreduce(x, op=hvd.Sum),
@@ -57,12 +57,12 @@ def calls(hvd: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def weights(rank: int, count: int) -> np.ndarray:
-    """What a rank multiplies its result with before it adds it up: so this is the gradient of the result."""
+    """Return the weights by which a rank multiplies its result before it adds it up: the gradient of the result."""
     return (rank + 1.0) * np.arange(1.0, count + 1)
 
 
 def column(front_end: str) -> dict[str, str]:
-    """What the table says about a front end: an operation's formula."""
+    """Return the table's column of a front end: the formula of each operation."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
     begin = next(at for at, line in enumerate(lines) if line.startswith("| operation | `hpccoll.torch`"))
     rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines[begin:]]
@@ -71,7 +71,7 @@ def column(front_end: str) -> dict[str, str]:
 
 
 def expected(formula: str, operation: str, rank: int, size: int) -> np.ndarray:
-    """The gradient of a rank's tensor."""
+    """Return the gradient of a rank's tensor."""
     count = {"allgather": size * size, "scatter": 1, "reducescatter": 1}
     n = count.get(operation.removeprefix("grouped_").split("(")[0], size)
     return FORMULAS[formula]([weights(other, n) for other in range(size)], rank)

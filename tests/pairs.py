@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters whose combinations are many: `make test` runs a few that hold every pair of values, `make test-all` all.
+"""Parameters with many combinations: `make test` runs a few that contain every pair of values, `make test-all` all.
 
-What a value breaks, it mostly breaks alone or together with one other value (Kuhn, Wallace and Gallo, Software Fault
-Interactions and Implications for Software Testing, IEEE TSE 30, 2004).
+Most faults show with one value, or with a pair of values (Kuhn, Wallace and Gallo, Software Fault Interactions and
+Implications for Software Testing, IEEE TSE 30, 2004).
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,12 @@ import pytest
 
 
 def every_pair(counts: Sequence[int]) -> set[tuple[int, ...]]:
-    """Choose combinations of one place per parameter, which has so many, that hold each pair of two parameters' places.
+    """Choose combinations of one value per parameter that contain each pair of values of two parameters.
 
-    The next one is always that with the most pairs that none has had yet.
+    The next combination is always the one with most new pairs.
+
+    :param counts: the number of values of each parameter
+    :returns: combinations of indices of values
     """
     pairs = {places: set(combinations(enumerate(places), 2)) for places in product(*map(range, counts))}
     left, chosen = set[Any]().union(*pairs.values()), set[tuple[int, ...]]()

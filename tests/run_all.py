@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs all tests: those without a launcher, and the parallel ones under the real one at 1 to 4 ranks.
 
-A single rank runs beside the tests without a launcher, which wait a part of their time; it prints when it has ended.
-Each other run prints pytest's own report as it goes, and the name of a test when it fails. The last lines compare, for
-each part, what was collected with what ran, and name what failed and what did not run. A part that a test has ended
-goes on without that test, which has failed. A run that is ended from outside says the same before it ends.
+A single rank runs beside the tests without a launcher, which often wait; its output is printed when it has ended. Each
+other run prints pytest's report, and the name of a test when it fails. The last lines compare, for each part, the
+collected tests with those that ran, and name the tests that failed and those that did not run. If a test ends its
+process, the part continues without that test, which counts as failed. A run that is ended from outside prints the same
+lines before it ends.
 """
 
 import argparse
@@ -28,24 +29,25 @@ import run_records
 LAUNCH_LIMIT = 3600
 """Seconds for the tests under a launcher; each test has its own limit. This one ends a launcher that hangs."""
 WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder", "--durations=20")
-"""For the tests without a launcher. They start jobs and wait for them half of the time; one worker mostly waits, for
-Slurm and for hosts (scope_of in conftest.py)."""
+"""Workers for the tests without a launcher. These start jobs and wait for them half of the time; one worker mostly
+waits, for Slurm and for hosts (scope_of in conftest.py)."""
 IDLE = 120.0
-"""Seconds without a test in any process after which a run is taken for stuck: xdist can lose tests of a dead worker."""
+"""Seconds without a test in any process after which a run counts as stuck: xdist can lose tests of a dead worker."""
 LAYOUTS = ((1, 1), (3, 2))
 """Ranks and nodes: a single rank, and uneven nodes, one of them with several ranks."""
 SLOW_LAYOUTS = ((2, 1), (4, 2))
 """One node, and even nodes: threads (tests/api) and other jobs have them in `make test`."""
 NOT_ALONE = ("--ignore=tests/jax", "--ignore=tests/keras")
-"""A single rank compiles all that three do: `make test-all` has it. Each of the other front ends has one here."""
+"""Left out of the single rank's run, because one rank compiles as much as three; `make test-all` runs them. The tests
+of the other front ends stay in it."""
 ALONE, SINGLE = "no launcher", "1 ranks, 1 nodes"
 """The parts that run side by side."""
 
 
 def commands(extra: list[str], parallel_only: bool, slow: bool) -> dict[str, list[str]]:
-    """What to execute, by name. Ranks share this machine as one node, as two, and as uneven ones.
+    """Return the commands to execute, by name. Ranks share this machine as one node, as two, and as uneven ones.
 
-    -P: what is installed is tested, not what happens to lie in the current folder.
+    -P: the tests use the installed package, not files of the current folder.
     """
     pytest = ["-P", "-m", "pytest", "--color=no", *extra]
     launch = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", str(LAUNCH_LIMIT)]
@@ -71,7 +73,7 @@ class Part:
     statuses: list[int] = field(default_factory=list)
     seconds: float = 0.0
     output: TextIO | None = None
-    """Where its runs print, if not on standard output."""
+    """The file for the output of its runs, if it is not standard output."""
     process: subprocess.Popen[bytes] | None = None
     ended: bool = False
 
@@ -79,7 +81,7 @@ class Part:
         return run_records.read(self.runs)
 
     def run(self) -> None:
-        """Run until all tests have run, as long as each run gets further."""
+        """Repeat runs until all tests have run, as long as each run completes more tests."""
         began = time.monotonic()
         try:
             for number in count(1):
@@ -107,13 +109,13 @@ class Part:
                 raise
 
     def end(self) -> None:
-        """End the run that there is, from another thread, too; none follows."""
+        """End the current run, and start no other one; any thread may call it."""
         self.ended = True
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait(self, process: subprocess.Popen[bytes], records: Path) -> int:
-        """Return the exit status of a run; one that is stuck is ended."""
+        """Return the exit status of a run; end a run that is stuck."""
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(IDLE / 10)
@@ -135,7 +137,7 @@ class Part:
 
 @contextlib.contextmanager
 def beside(part: Part) -> Iterator[None]:
-    """Run a part meanwhile, and print then what it printed; end it if the rest is ended."""
+    """Run a part in the background, and print its output at the end; end it if the rest is ended."""
     with tempfile.TemporaryFile("w+") as part.output, ThreadPoolExecutor(1) as other:
         done = other.submit(part.run)
         try:
@@ -160,7 +162,7 @@ def run(parts: list[Part]) -> None:
 
 
 def print_names(what: str, part: Part, tests: list[str]) -> None:
-    """Name tests; where a whole file is among many, the file and how many."""
+    """Print the names of tests; of many tests print each file and its number of tests."""
     files = Counter(test.split("::")[0] for test in tests)
     names = tests if len(tests) <= 40 else [f"{file} ({number} tests)" for file, number in sorted(files.items())]
     for name in names:
@@ -168,7 +170,7 @@ def print_names(what: str, part: Part, tests: list[str]) -> None:
 
 
 def summarize(parts: list[Part], seconds: float) -> int:
-    """Print what ran and what did not; the exit status."""
+    """Print which tests ran and which did not; return the exit status."""
     print("\n##### summary")
     total = Counter[str]()
     for part in parts:
@@ -185,13 +187,13 @@ def summarize(parts: list[Part], seconds: float) -> int:
 
 
 def end(*_: object) -> None:
-    """What `timeout` and a batch system send: say what there is, then end."""
+    """Handle the signal of `timeout` or a batch system: print the results, then end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit("ended by SIGTERM")
 
 
 def main() -> int:
-    """Run everything; 1 if a test failed or did not run."""
+    """Run everything; return 1 if a test failed or did not run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parallel", action="store_true", help="only tests under the launcher")
     parser.add_argument("--slow", action="store_true", help="also tests marked slow")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest: the time limits of tests follow the load of the machine, and stop only code of a test.
+"""A plugin of pytest: the time limits of tests grow with the load of the machine, and stop only the code of tests.
 
-A limit is there to end a hang, and is meant for a machine that has nothing else to do. On a loaded one everything takes
-longer, so a limit that has passed is compared with the load, and grows with it. pytest-timeout raises its exception
-wherever the process is at that moment. In pytest's own code, as while it writes the report of a failed test, that ends
-the whole run; so the clock runs only during a test's fixtures and the test.
+A limit ends a hang, and is meant for an idle machine. On a loaded machine everything takes longer, so the limit grows
+with the load. pytest-timeout raises its exception at any place of the process. In pytest's own code, as while it writes
+the report of a failed test, that ends the whole run. So the clock runs only during a test and its fixtures.
 """
 
 import os
@@ -20,11 +19,11 @@ from pytest_timeout import timeout_sigalrm
 LONGEST = 900.0
 """Seconds; faulthandler_timeout in pyproject.toml, which ends a process, is longer."""
 AGAINST_HANGS = 30.0
-"""Seconds; a limit of a subprocess from here on ends a hang, a shorter one is part of what a test looks at."""
+"""Seconds; a limit of a subprocess of at least this time ends a hang, a shorter one belongs to the test."""
 
 
 def grown(seconds: float) -> float:
-    """Return the limit under the present load: the share of a core that each runnable process gets."""
+    """Return the limit under the present load, which grows as the share of a core per runnable process falls."""
     processes_per_core = os.getloadavg()[0] / len(os.sched_getaffinity(0))
     return min(seconds * max(1.0, processes_per_core), max(seconds, LONGEST))
 
@@ -33,7 +32,7 @@ def grown(seconds: float) -> float:
 
 
 class Clock:
-    """The limit of one test. A part that conftest.uncounted() leaves out stops the same timer of the system."""
+    """The limit of one test. conftest.uncounted() stops the same timer."""
 
     def __init__(self, item: pytest.Item, settings: Any) -> None:
         self.item, self.settings = item, settings
@@ -60,7 +59,7 @@ CLOCK = pytest.StashKey[Clock]()
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
-    """Instead of pytest-timeout's own timer, which runs while pytest works, too."""
+    """Set our timer instead of pytest-timeout's, which also runs while pytest works."""
     item.stash[CLOCK] = Clock(item, settings)
     return True
 
@@ -72,7 +71,7 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
 
 def counted(item: pytest.Item) -> Iterator[None]:
     clock = item.stash.get(CLOCK, None)
-    if clock is None or clock.left <= 0:  # no limit, or one that has passed: the fixtures' ends are not stopped again
+    if clock is None or clock.left <= 0:  # no limit, or it has passed: the end of the fixtures is not stopped again
         return (yield)
     clock.start()
     try:
@@ -100,7 +99,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def patiently(wait: Callable[[float | None], Any], limit: float | None) -> Any:
-    """Call `wait` until a limit against hangs has passed under the load that there is then."""
+    """Call `wait` until the limit under the present load has passed."""
     if limit is None or limit < AGAINST_HANGS:
         return wait(limit)
     began, left = time.monotonic(), limit

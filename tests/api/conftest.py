@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worlds to test with: threads in several layouts, and the real ones of an MPI job, under one fixture.
 
-A test asks for `everywhere` and gives it a program; it runs once a rank and asserts for itself.
+A test gives a program to the fixture `everywhere`; the program runs once per rank and has its own assertions.
 """
 
 import re
@@ -29,7 +29,7 @@ Everywhere = Callable[[Callable[[hpccoll.World], Any]], list[Any]]
     params=[*LAYOUTS, pytest.param("mpi", marks=pytest.mark.mpi(min_size=1))],
 )
 def everywhere(request: pytest.FixtureRequest) -> Iterator[Everywhere]:
-    """Run a program on every rank of a World; results in order of the ranks (under MPI: this rank's alone)."""
+    """Run a program on every rank of a World; give the results in the order of the ranks (under MPI: of this rank)."""
     if request.param == "mpi":
         with hpccoll.World(verbose=0) as world:
             yield lambda program: [program(world)]
@@ -56,7 +56,7 @@ def threads() -> Iterator[Callable[..., list[hpccoll.World]]]:
 
 @pytest.fixture
 def heard(capfd: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-    """`heard(pattern)` waits until stderr has what the pattern matches: all that it has had until then."""
+    """`heard(pattern)` waits until stderr matches the pattern, and returns the whole text so far."""
     said = ""
 
     def wait(pattern: str) -> str:
@@ -77,7 +77,7 @@ def names_in_shm() -> set[Path]:
 
 @pytest.fixture
 def leaves_nothing_in_shm() -> Iterator[None]:
-    """No name that appears there during the test stays; those of other tests go by themselves, in a moment."""
+    """Check that no name stays in /dev/shm that appears during the test; those of other tests disappear soon."""
     before = names_in_shm()
     yield
     left, deadline = names_in_shm() - before, time.monotonic() + 60

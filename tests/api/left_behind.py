@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing is left behind: once a call has returned, its rank may go away, and no other rank waits for it.
+"""Checks that a call leaves nothing behind: when it has returned, the rank may stop calling, and no other rank waits.
 
-One rank of a job of `test_left_behind.py`. In each round all ranks make the same calls. One of them, the sleeper, makes
-no call of hpccoll after its own have returned until all others are through as well: it sleeps, or is in a barrier of
-the program's own MPI. It measures how long the others still take. What only the background thread's next look moves
-takes an eighth of a second in the mean, and without a thread for ever. So the median of a few rounds tells that from
-what a loaded machine does to a round now and then. Between rounds the ranks meet in a file, without hpccoll.
+This is one rank of a job of `test_left_behind.py`. In each round all ranks make the same calls. One of them, the
+sleeper, makes no call of hpccoll after its own calls have returned until all others have finished: it sleeps, or is in
+a barrier of the program's own MPI. It measures how long the others still take. An operation that only the background
+thread moves on takes an eighth of a second on average, and without a thread for ever. The median of a few rounds
+distinguishes this from a round that a loaded machine delays. Between rounds the ranks wait for each other through a
+file, without hpccoll.
 """
 
 import argparse
@@ -20,13 +21,13 @@ from typing import Any
 import numpy as np
 
 LATE = 0.03
-"""Seconds, a quarter of the mean that waits for the thread's idle tick."""
+"""Seconds: a quarter of the mean wait for the idle thread."""
 NEVER = 3.0
 ROUNDS = 5
 SIZES = (0, 1, 1000, 4096, 7999, 8000, 8064, 8191, 8192, 8193, 12 << 10, 64 << 10, 1 << 20)
 COUNTS = (1, 3, 20)
 FEW = ((0, 1), (1000, 20), (7000, 3), (8000, 1), (8192, 1), (8192, 3), (8193, 1), (1 << 20, 1))
-"""Sizes and counts that the short form tries."""
+"""Sizes and counts of the short form."""
 Array = np.ndarray[Any, Any]
 Part = Callable[[], object]
 
@@ -107,7 +108,7 @@ def receive(form: str, xs: list[Array], source: int) -> None:
 
 
 def message(form: str, nbytes: int, count: int, gives: bool, sleeper: int) -> Part | None:
-    """From the sleeper to the next rank, or the other way round."""
+    """Make messages from the sleeper to the next rank, or in the other direction."""
     other = (sleeper + 1) % size
     sender, receiver = (sleeper, other) if gives else (other, sleeper)
     if rank == sender:
@@ -116,7 +117,7 @@ def message(form: str, nbytes: int, count: int, gives: bool, sleeper: int) -> Pa
 
 
 def around(nbytes: int, count: int, sleeper: int) -> Part:
-    """Everybody to the next rank."""
+    """Make messages from every rank to the next one."""
     xs, outs = arrays(nbytes, count, "given"), arrays(nbytes, count, "taken")
 
     def exchange() -> None:
@@ -158,7 +159,7 @@ EVEN = ("allreduce", "allgather", "alltoall", "reducescatter", "scan", "exscan",
 
 
 def cases() -> Iterator[tuple[str, Callable[[int], Part | None]]]:
-    """What a rank does, by the rank that sleeps."""
+    """Yield the cases: a name, and a function from the sleeper to this rank's part."""
     few: tuple[tuple[int, int], ...] = FEW
     if given.all:  # but for what takes long to copy
         few = tuple((nbytes, count) for nbytes, count in itertools.product(SIZES, COUNTS) if nbytes * count < 4 << 20)
@@ -182,7 +183,7 @@ def cases() -> Iterator[tuple[str, Callable[[int], Part | None]]]:
 
 
 def until(number: int, seconds: float) -> bool:
-    """Sleep until all ranks have said this number. False: not within the time."""
+    """Sleep until all ranks have written this number; return False if that takes too long."""
     limit = time.monotonic() + seconds
     while (said < number).any():
         if time.monotonic() > limit:
@@ -192,13 +193,13 @@ def until(number: int, seconds: float) -> bool:
 
 
 def rescue() -> None:
-    """Move what was left behind, so that the other cases are tried as well."""
+    """Finish the operations that were left behind, so that the other cases can run."""
     hpccoll.recv_async(np.zeros(1), rank, tag=7).done()
     hpccoll.send(np.zeros(1), rank, tag=7)
 
 
 def through(number: int) -> bool:
-    """The sleeper waits until all others are through."""
+    """Wait on the sleeper until all others have finished; return whether they have in time."""
     said[rank] = number
     if given.pause == "sleep":
         return until(number, NEVER)
@@ -213,7 +214,7 @@ def through(number: int) -> bool:
 
 
 def play(part: Part | None, sleeps: bool, number: int) -> float:
-    """A round: how long the sleeper waited for the others."""
+    """Play a round; return how long the sleeper waited for the others."""
     assert until(number, 60)
     if part:
         part()

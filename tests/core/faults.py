@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's planted faults: each leaves out one rule of the protocol, and a test must notice.
+"""The planted faults of the engine: each leaves out one rule of the protocol, and a test must find it.
 
-A recipe replaces pieces of files by others. A piece that is not there exactly once is an error: then the engine
-has changed, and the recipe must follow it.
+A recipe replaces pieces of files by others. Each piece must occur exactly once: otherwise the engine has changed, and
+the recipe must be adapted.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Fault:
     rule: str
     pieces: tuple[Piece, ...]
     programs: int
-    """How many may run until it is noticed (seen: a tenth of it or less)."""
+    """The number of programs in which the fault must be found (measured: a tenth of it or less)."""
     flags: str = ""
-    """The simulator's, for programs in which the rule matters."""
+    """Options of the simulator for programs in which the rule matters."""
 
 
 FAULTS = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine under load: many random programs, many hostile messages; prints what was run.
+"""Runs the engine under load: many random programs, many hostile messages; prints their numbers.
 
     python tests/core/soak.py --programs 100000 --fuzz 10000000
 
@@ -22,7 +22,7 @@ from programs import ROOT, SANITIZE, Build, fuzzer, seeds, simulator
 
 ROUND = 200_000  # inputs of one call of the fuzzer
 
-# What a quarter of the programs each is forced to; the rest is left to chance.
+# Options of a quarter of the programs each; the other options are random.
 SMALL = "--ranks 1-6 --stop 0"
 MODES = ("", "", f"--capacity 1 {SMALL}", f"--capacity 2 {SMALL}")
 
@@ -45,7 +45,7 @@ def output(command: list[str | Path]) -> str:
 
 
 def programs(build: Build, count: int, jobs: int, seed: int) -> None:
-    """`count` random programs in shares, every tenth share sanitized."""
+    """Run `count` random programs in shares, every tenth share with sanitizers."""
     plain, sanitized = simulator(build), simulator(build, *SANITIZE)
     shares = 10 * len(MODES)
     share = -(-count // shares)
@@ -65,7 +65,7 @@ def programs(build: Build, count: int, jobs: int, seed: int) -> None:
 
 
 def fuzz(build: Build, count: int, jobs: int, seed: int) -> None:
-    """Rounds of libFuzzer over one growing corpus until `count` messages have been decoded."""
+    """Run rounds of libFuzzer over one growing corpus until `count` messages have been decoded."""
     program, write_seeds = fuzzer(build), seeds(build)
     start, inputs, messages, refused = time.monotonic(), 0, 0, 0
     with tempfile.TemporaryDirectory() as corpus, ThreadPoolExecutor(jobs) as pool:

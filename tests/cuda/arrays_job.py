@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of benchmarks/gpu/arrays.py, with arrays over the fake driver in the place of a framework's."""
+"""One rank of benchmarks/gpu/arrays.py, with arrays over the fake driver instead of a framework's."""
 
 import contextlib
 import sys
@@ -15,7 +15,7 @@ import arrays
 
 
 class Array(doubles.CupyArray):
-    """With the little arithmetic that the program does; a new array where it is not in place."""
+    """A double with the arithmetic of the program; the result is a new array if it is not in place."""
 
     def _became(self, values: Any) -> Self:
         doubles.write(self.data.ptr, np.asarray(values, self.dtype), doubles.current.stream)
@@ -35,7 +35,7 @@ class Array(doubles.CupyArray):
 
 
 class Double:
-    """What arrays.py uses of a framework."""
+    """The parts of a framework that arrays.py uses."""
 
     def __init__(self) -> None:
         doubles.use_device(0)

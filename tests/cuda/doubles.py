@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays over the memory of the fake driver: plain ones, and doubles of what hpccoll uses of CuPy and PyTorch.
+"""Arrays over the memory of the fake driver: plain ones, and doubles of the used parts of CuPy and PyTorch.
 
-Values are written and read by work in a stream that runs late, so that who does not wait for it sees other values.
+Work in a stream that runs late writes and reads the values, so a program that does not wait for it sees other values.
 """
 
 import ctypes
@@ -55,8 +55,8 @@ current = types.SimpleNamespace(stream=None)
 
 
 class Memory:
-    """Device memory. With the last array over it it goes to another owner, who works in the current stream: so do the
-    pools of CuPy and PyTorch. The new owner writes something else there."""
+    """Device memory. When the last array over it is gone, it gets another owner, which works in the current stream and
+    writes other values there: the pools of CuPy and PyTorch behave so."""
 
     garbage = np.full(1 << 16, 0x22, np.uint8)
 
@@ -73,7 +73,7 @@ class Memory:
 
 
 def write(address: int, values: np.ndarray, stream: Stream) -> None:
-    """Put `values` there, some time after the call: first other ones, often."""
+    """Write `values` some time after the call, often after other values."""
     wrong = np.full(values.nbytes, 0x11, np.uint8)
     right = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     _alive.extend((wrong, right))
@@ -84,7 +84,7 @@ def write(address: int, values: np.ndarray, stream: Stream) -> None:
 
 
 def read(address: int, shape: tuple[int, ...], dtype: Any, stream: Stream) -> np.ndarray:
-    """What work in `stream` finds there."""
+    """Return the values that work in `stream` finds there."""
     out = np.zeros(shape, dtype)
     if out.nbytes:
         target, size = pointer(out.ctypes.data), ctypes.c_size_t(out.nbytes)
@@ -94,7 +94,7 @@ def read(address: int, shape: tuple[int, ...], dtype: Any, stream: Stream) -> np
 
 
 class Plain:
-    """Speaks __cuda_array_interface__ and tells its stream."""
+    """An array with __cuda_array_interface__, which includes its stream."""
 
     def __init__(self, values: Any, written_in: Stream, /, **more: Any) -> None:
         values = np.asarray(values)
@@ -119,7 +119,7 @@ class Plain:
 
 
 class ByDlpack:
-    """Speaks DLPack alone; its values are there when the stream that it is told comes to them."""
+    """An array with DLPack alone; its values are ready in the order of the stream that DLPack's consumer gives."""
 
     def __init__(self, values: np.ndarray, stream: Stream) -> None:
         self.memory, self.stream = Memory(values.nbytes), stream
@@ -142,7 +142,7 @@ def code(dtype: Any) -> int:
 
 
 def values_of(array: Any, stream: Stream) -> np.ndarray:
-    """The values of any array here, as work in `stream` finds them."""
+    """Return the values of any array here, as work in `stream` finds them."""
     if isinstance(array, DeviceArray):
         return read(array.address, array.shape, array.dtype, stream)
     if hasattr(array, "data_ptr"):
@@ -167,7 +167,7 @@ class Number:
 
 
 class CupyArray:
-    """What hpccoll uses of a cupy.ndarray; `strides` in elements, for one kind of strided array: every second."""
+    """The used parts of cupy.ndarray; `strides` in elements, for one kind of strided array: every second element."""
 
     __module__ = "cupy"
 
@@ -183,7 +183,7 @@ class CupyArray:
 
 
 def copy_strided(source: int, source_step: int, target: int, target_step: int, like: CupyArray) -> None:
-    """Element by element, in the current stream."""
+    """Copy element by element, in the current stream."""
     size = like.dtype.itemsize
     for i in range(int(np.prod(like.shape))):
         addresses = (ctypes.c_uint64(a + i * step * size) for a, step in ((target, target_step), (source, source_step)))
@@ -191,7 +191,7 @@ def copy_strided(source: int, source_step: int, target: int, target_step: int, l
 
 
 def to_cupy(values: np.ndarray, step: int = 1) -> CupyArray:
-    """An array of the double of CuPy, written in its current stream."""
+    """Return an array of the double of CuPy, written in its current stream."""
     dense = CupyArray(values.shape, values.dtype)
     write(dense.data.ptr, values, current.stream)
     if step == 1:
@@ -229,7 +229,7 @@ class TorchDtype:
 
 
 class Tensor:
-    """What hpccoll uses of a torch.Tensor on a GPU."""
+    """The parts of torch.Tensor on a GPU that hpccoll uses."""
 
     __module__ = "torch"
     is_cuda, layout = True, "strided"
@@ -254,7 +254,7 @@ TORCH_DTYPES = {name: TorchDtype(name) for name in _core.DTYPES if name not in (
 
 
 def to_torch(values: np.ndarray) -> Tensor:
-    """An array of the double of PyTorch, written in its current stream."""
+    """Return an array of the double of PyTorch, written in its current stream."""
     memory = Memory(values.nbytes)
     write(memory.ptr, values, current.stream)
     return Tensor(memory, memory.ptr, values.shape, TORCH_DTYPES[values.dtype.name])

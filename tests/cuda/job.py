@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job whose arrays lie in the fake driver's memory: `python job.py NAME` runs the program of that name on each rank.
+"""A job whose arrays are in the fake driver's memory: `python job.py NAME` runs the program of that name on each rank.
 
 Results are compared with NumPy's. Every program reads and overwrites in the stream that wait() has put in order.
 """
@@ -28,7 +28,7 @@ def values(dtype, rank, shape):
 
 
 def expected(op, parts):
-    """The reduction by the host's own data plane is checked elsewhere; here by NumPy, for what is exact."""
+    """Reduce with NumPy values whose results are exact; other tests check the host's data plane."""
     functions = {"SUM": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply, "BAND": np.bitwise_and,
                  "BOR": np.bitwise_or, "BXOR": np.bitwise_xor, "LAND": np.logical_and, "LOR": np.logical_or,
                  "LXOR": np.logical_xor}  # fmt: skip
@@ -123,7 +123,7 @@ def rooted(world, parts, rows, sent):
 
 
 def libraries(world):
-    """What goes in comes out: types, strided arrays, outputs, streams of one's own."""
+    """Types, strided arrays, outputs and other streams keep their values."""
     parts = all_ranks(world, np.dtype(np.float32), (7, 2))
     mine, total = parts[world.rank], sum(parts)
     stream = Stream()
@@ -168,7 +168,7 @@ def libraries(world):
 
 
 def groups(world):
-    """Members of several types and streams are one batch a dtype, and come back in order."""
+    """Members of several types and streams are one batch per dtype, and their results are in order."""
     dtypes = [np.float32, np.float64, np.float32, np.int32]
     parts = [all_ranks(world, np.dtype(d), (n + 1,)) for n, d in enumerate(dtypes)]
     mine = [of_ranks[world.rank] for of_ranks in parts]
@@ -212,7 +212,7 @@ def asynchronous(world):
 
 
 def in_place_in_order(world):
-    """Write, reduce, overwrite, over and over in one stream, with nothing that the host waits for."""
+    """Write, reduce and overwrite repeatedly in one stream; the host waits for nothing."""
     x = to_cupy(np.ones(64, np.float32))
     for step in range(1, 6):
         doubles.write(x.data.ptr, np.full(64, step, np.float32), current.stream)
@@ -223,7 +223,7 @@ def in_place_in_order(world):
 
 
 def another_stream_before(world):
-    """Planted: hpccoll is told another stream than the one in which the values are written."""
+    """Planted fault: hpccoll gets another stream than the one in which the values are written."""
     x = to_cupy(np.ones(64, np.float32))
     current.stream, written = Stream(), current.stream
     result = hpccoll.allreduce(x)
@@ -232,7 +232,7 @@ def another_stream_before(world):
 
 
 def another_stream_after(world):
-    """Planted: the result is read in a stream that nobody has put in order."""
+    """Planted fault: the result is read in a stream that does not wait for it."""
     result = hpccoll.allreduce_async(to_cupy(np.ones(64, np.float32))).wait()
     same(result, np.full(64, world.size, np.float32), Stream())
 
@@ -305,7 +305,7 @@ def raises(kind, said, function, *arguments, **named):
 
 
 def joined(world):
-    """Ranks that have joined, one of which has never brought an array, help with nothing."""
+    """Ranks that have joined contribute neutral elements, also one that has never had an array."""
     for step in range(world.size - world.rank - 1):
         others = world.size - step - 1
         same(
@@ -335,7 +335,7 @@ def sets(world):
 
 
 def messages(world):
-    """From rank to rank, of any size, in the order of streams; beside messages of host memory."""
+    """Messages of any size from rank to rank keep the order of streams, beside messages of host memory."""
     p, r = world.size, world.rank
     right, left, stream = (r + 1) % p, (r - 1) % p, Stream()
     for n in (0, 1, 2048, 2049, 100_000):
@@ -360,7 +360,7 @@ def messages(world):
 
 
 def messages_in_order(world):
-    """One tag: arrays in host memory stay behind those that are still on their way from the device."""
+    """Under one tag, arrays in host memory stay behind earlier arrays that are still copied from the device."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     sizes = [1, 5000, 3, 1, 5000] * 4
     arrays = [np.full(n, k, np.float32) for k, n in enumerate(sizes)]
@@ -379,7 +379,7 @@ def messages_in_order(world):
 
 
 def messages_that_fail(world):
-    """What holds of host memory: sizes, timeouts, arguments, the end of a set."""
+    """The errors are those of host memory: sizes, timeouts, arguments, the end of a set."""
     right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     x, y = to_cupy(np.ones(4, np.float32)), to_cupy(np.ones(5000, np.float32))
     raises(hpccoll.InvalidArgumentError, "dest is 9", hpccoll.send, x, 9)
@@ -403,7 +403,7 @@ def messages_that_fail(world):
 
 
 def overlapping(world):
-    """Sets with common ranks, whose logs grow from different roots, all at once: they call NCCL in one order."""
+    """Sets with common ranks and different roots work at the same time: they call NCCL in one order."""
     ranks = [*range(world.size)]
     made = {
         7: world.subset(ranks[:3]), 3000: world.subset([1, 0, *ranks[2:]]), 40: world.subset(ranks[:0:-1]),
@@ -432,7 +432,7 @@ def own_device(world):
 
 
 def forked(world):
-    """A child neither uses nor frees what is its parent's."""
+    """A child process neither uses nor frees its parent's memory."""
     x = to_cupy(np.ones(3, np.float32))  # before the fork: another thread may hold the driver's lock at that moment
     handle = hpccoll.allreduce_async(to_cupy(np.ones(3, np.float32)))
     child = os.fork()
@@ -458,7 +458,7 @@ def broken(world):
 
 
 def given_up(world):
-    """Work that was launched and never ends is aborted, and has no result."""
+    """Launched work that never ends is aborted, and has no result."""
     x = to_cupy(np.ones(5000, np.float32))
     try:
         for n in range(3):

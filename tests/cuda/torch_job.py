@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's seams over the fake driver: tensors that say they are on a GPU, whose memory is the fake's.
+"""hpccoll.torch over the fake driver: tensors that claim to be on a GPU, in the fake driver's memory.
 
-A build of PyTorch for the CPU can hold such a tensor, but has no operation for it; so these go the ways of hpccoll that
-need none: whole operations in place, and of results only that they are taken over as they lie.
+A build of PyTorch for the CPU can hold such a tensor, but has no operation for it. So the tests use the parts of
+hpccoll that need none: operations in place, and results that are taken over without a copy.
 """
 
 import types
@@ -52,7 +52,7 @@ class Event:
 
 
 def stand_in():
-    """What hpccoll asks torch.cuda for; and what a build for the CPU cannot do with a tensor on a GPU."""
+    """Replace the functions of torch.cuda that hpccoll calls, and those that a build for the CPU lacks."""
     waits = []
     stream = types.SimpleNamespace(record_event=Event, wait_event=waits.append)
     torch.cuda.current_stream = lambda device=None: types.SimpleNamespace(
@@ -66,7 +66,7 @@ def same(tensor, want):
 
 
 def horovod(size, rank):
-    """The surface, in place; groups; what is refused."""
+    """Horovod's functions in place, groups, and refused calls."""
     x, y = OnGpu(np.full((3, 2), rank + 1.0, np.float32)), OnGpu(np.full(5, 2.0, np.float32))
     total = size * (size + 1) / 2
     assert hvd.synchronize(hvd.allreduce_async_(x, op=hvd.Sum, name="x")) is x
@@ -86,7 +86,7 @@ def horovod(size, rank):
 
 
 def gathers(size, rank):
-    """Results come as the data plane has made them, through DLPack."""
+    """Results are the memory of the data plane, through DLPack."""
     taken = []
     device_arrays.torch_library().take = lambda result, like: taken.append(result) or result
     request = hpccoll.allgather_async(OnGpu(np.full((rank + 1, 2), rank, np.float32)))
@@ -100,7 +100,7 @@ def gathers(size, rank):
 
 
 def work(size, rank, waits):
-    """A work of the backend is in order with the stream that waits for it, whoever settled it."""
+    """A work of the backend is in order with the stream that waits for it, whichever thread completed it."""
     x = OnGpu(np.ones(3, np.float32))
     one = Work("allreduce", [hpccoll.allreduce_async(x, out=x)], [x], None, 30.0, lambda: None, "w")
     assert one.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is checked of a mode, with as many random programs as the settings say."""
+"""The checks of a mode, with the number of random programs of the settings."""
 
 from differential import strategies
 from differential.job import Job
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 def results(job: Job, mode: str, many: settings) -> None:
-    """Programs, or their gradients, give what they must."""
+    """Check that programs, or their gradients, give the expected results."""
     can = job.modes[mode]
     chosen = strategies.derivable if can.derives else strategies.programs
 
@@ -22,7 +22,7 @@ def results(job: Job, mode: str, many: settings) -> None:
 
 
 def disagreements(job: Job, mode: str, many: settings) -> None:
-    """Where one rank differs, every rank gets an error; and the next program gives what it must."""
+    """Check that every rank gets an error if one rank differs, and that the next program has the expected results."""
     can = job.modes[mode]
     if can.derives:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles driver.f90 and the Fortran module of hpccoll to one library, where there is a compiler."""
+"""Compiles driver.f90 and the Fortran module of hpccoll to one library, if there is a compiler."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import hpccoll
 
 
 def problem() -> str:
-    """Why there is no Fortran here, or ""."""
+    """Return why Fortran is missing here, or ""."""
     missing = [compiler for compiler in ("gfortran", "gcc") if not shutil.which(compiler)]
     return f"Fortran: skipped, there is no {' and no '.join(missing)}" if missing else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of ranks that run programs for the test process, and what is wrong with their results."""
+"""A job of ranks that run programs for the test process, and the comparison of their results."""
 
 import os
 import subprocess
@@ -31,11 +31,11 @@ class Job:
         self.ranks, self.nodes, self.front_ends, self.plant = ranks, nodes, tuple(front_ends), plant
         self.modes: dict[str, Abilities] = {}
         self.programs = 0
-        """How many have run."""
+        """The number of programs that have run."""
         self.first: tuple[int, float] | None = None
-        """After how many the first was wrong, and when."""
+        """The number of programs before the first wrong one, and its time."""
         self.when_wrong: Callable[[str], object] = lambda text: None
-        """Called with what is wrong with a program, before a shorter one is looked for."""
+        """Called with the fault of a program, before a shorter program is searched."""
         self.folder = tempfile.TemporaryDirectory()
         self.process: subprocess.Popen[bytes] | None = None
         self.parts: dict[int, Connection] = {}
@@ -89,12 +89,12 @@ class Job:
         self.parts[rank] = part
 
     def said(self) -> str:
-        """What the ranks have printed."""
+        """Return the output of the ranks."""
         self.output.seek(0)
         return self.output.read().decode(errors="replace")[-4000:]
 
     def stop(self) -> None:
-        """End the ranks, whatever they do."""
+        """End the ranks, also if they hang."""
         for part in self.parts.values():
             part.close()
         self.parts = {}
@@ -104,7 +104,7 @@ class Job:
         self.process = None
 
     def answers(self, mode: str, program: Program) -> dict[int, tuple[str, Any]]:
-        """Run a program; what each rank answers."""
+        """Run a program; return the answer of each rank."""
         self.start()
         self.programs += 1
         for part in self.parts.values():
@@ -122,13 +122,13 @@ class Job:
         return answers
 
     def wrong(self, text: str) -> AssertionError:
-        """Return the error that says what is wrong."""
+        """Return the error with this text."""
         self.first = self.first or (self.programs, time.monotonic())
         self.when_wrong(text)
         return AssertionError(text)
 
     def check(self, mode: str, program: Program) -> None:
-        """Run a program, and compare with what must come out on every rank.
+        """Run a program, and compare the results of every rank with the expected ones.
 
         :raises AssertionError: a rank raised, hung, or has another result
         """

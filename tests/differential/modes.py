@@ -10,7 +10,7 @@ from differential.programs import Abilities, Program, Unit
 
 Array = np.ndarray[Any, Any]
 Results = list[list[Array | None]]
-"""By turn, the results of the calls, in the order of the description."""
+"""Per turn, the results of the calls, in the order of the description."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Mode:
 
 
 def in_turns(run: Callable[[Program, int, int, int], list[Array | None]]) -> Callable[[Program, int, int], Results]:
-    """A mode that runs one turn after the other."""
+    """Make a mode that runs one turn after the other."""
 
     def run_all(program: Program, rank: int, size: int) -> Results:
         return [run(program, rank, size, turn) for turn in range(program.turns)]
@@ -33,7 +33,7 @@ def in_turns(run: Callable[[Program, int, int, int], list[Array | None]]) -> Cal
 
 
 def placed(program: Program, made: Iterable[tuple[Unit, list[Any]]]) -> list[Any]:
-    """The results of units, in the order of the description; None where this rank makes no call."""
+    """Return the results of units, in the order of the description; None where this rank makes no call."""
     results: list[Any] = [None] * len(program.calls)
     for unit, values in made:
         for place, value in zip(unit.places, values, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of hpccoll.h, in the Worlds that Python has made: blocking calls."""
+"""The functions of hpccoll.h as blocking calls, in the Worlds that Python has made."""
 
 import ctypes
 import re
@@ -37,7 +37,7 @@ class OneOfGroup(ctypes.Structure):
 
 
 def enumerators(header: str) -> dict[str, int]:
-    """Those of hpccoll.h, by their names without HPCCOLL_."""
+    """Return the enumerators of hpccoll.h, by their names without HPCCOLL_."""
     codes: dict[str, int] = {}
     for body in re.findall(r"typedef enum \w+ \{(.*?)\}", header, re.DOTALL):
         value = -1
@@ -56,7 +56,7 @@ CODES = enumerators((PACKAGE / "include" / "hpccoll.h").read_text())
 
 
 def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
-    """The Worlds of all sets that this rank is in, for C."""
+    """Return the Worlds of all sets that this rank is in, for C."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     made = {}
@@ -112,7 +112,7 @@ class Memory:
 
 
 def arguments(memory: Memory) -> list[Any]:
-    """The arguments of a function of C before `args`, in its order."""
+    """Return the arguments of a function of C before `args`, in its order."""
     unit, call = memory.unit, memory.unit.calls[0]
     if unit.is_group:
         operation, root = CODES[call.operation.upper()], call.root if call.operation == "reduce" else 0
@@ -157,7 +157,7 @@ def begin(memory: Memory, world: ctypes.c_void_p) -> None:
 
 
 def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
-    """To the next rank, and from the one before."""
+    """Send to the next rank, and receive from the one before."""
     (to, source), dtype = neighbours(memory.unit), CODES[call.dtype.upper()]
     request, x, out = ctypes.c_void_p(), memory.inputs[0], memory.outputs[0]
     received = ctypes.c_int64()
@@ -171,5 +171,5 @@ def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
 
 
 def modes() -> list[Mode]:
-    """There are no plans: a World of Python makes them in Python."""
+    """Return the modes; there are no plans, because a World of Python makes them in Python."""
     return [Mode("C", in_turns(blocking(worlds())), Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False))]

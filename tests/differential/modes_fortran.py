@@ -19,7 +19,7 @@ KINDS = ("int32", "int64", "float32", "float64")
 
 
 def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
-    """The shape in Fortran, whose rows run along the last dimension."""
+    """Return the shape in Fortran, whose rows run along the last dimension."""
     columns = int(np.prod(trailing or (1,)))
     return (ctypes.c_int * 2)(columns, x.shape[0] if x.ndim else 1)
 

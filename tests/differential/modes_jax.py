@@ -45,7 +45,7 @@ def inputs_of(units: list[Unit], turn: int) -> list[list[Any]]:
 
 
 def array(call: Call, unit: Unit, result: Any) -> Array | None:
-    """A compiled program has arrays of zeros, or of any values, where a rank has no result."""
+    """Return a result, or None where a rank has none: a compiled program has an array with any values there."""
     absent = call.operation == "reduce" and unit.rank != call.root
     return None if absent or result is None else np.asarray(result)
 
@@ -68,7 +68,7 @@ def eager(program: Program, rank: int, size: int, turn: int) -> list[Array | Non
 
 
 def nested(wrap: Callable[[Any], Any]) -> Callable[[Program, int, int], Results]:
-    """One compiled program, in which each turn reaches the same inner function."""
+    """Make a mode with one compiled program, in which each turn calls the same inner function."""
 
     def run_all(program: Program, rank: int, size: int) -> Results:
         units = program.ordered(rank, size)

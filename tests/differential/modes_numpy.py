@@ -34,7 +34,7 @@ def one_or_all(unit: Unit, inputs: list[Array]) -> Any:
 
 
 def arrays(unit: Unit, result: Any) -> list[Array | None]:
-    """The results of the calls. An alltoall returns the rows that came from each rank, too."""
+    """Return the results of the calls. An alltoall returns the rows that came from each rank, too."""
     if result is None:
         return [None] * len(unit.calls)
     if unit.calls[0].operation == "alltoall":
@@ -43,12 +43,12 @@ def arrays(unit: Unit, result: Any) -> list[Array | None]:
 
 
 def neighbours(unit: Unit) -> tuple[int, int]:
-    """The next rank and the one before, around a ring."""
+    """Return the next rank and the one before, around a ring."""
     return (unit.rank + 1) % unit.size, (unit.rank - 1) % unit.size
 
 
 def place_for(call: Call) -> Array:
-    """Where a message comes."""
+    """Make the array for a received message."""
     return np.empty(() if call.trailing is None else (call.rows, *call.trailing), call.dtype)
 
 
@@ -88,7 +88,7 @@ def asynchronous(program: Program, rank: int, size: int, turn: int) -> list[Arra
 
 
 def planned(program: Program, rank: int, size: int) -> Results:
-    """The plans of the calls are made once, and started once per turn."""
+    """Make the plans of the calls once, and start them once per turn."""
     made = []
     for unit in program.units(rank, size):
         call, inputs = unit.calls[0], [np.ascontiguousarray(x).reshape(x.shape) for x in inputs_of(unit, 0)]

@@ -15,7 +15,7 @@ import hpccoll.tensorflow as hvd
 
 OPERATIONS = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall")
 COMPILED = ("allreduce", "broadcast")
-"""What programs of XLA have."""
+"""The features of programs of XLA."""
 
 
 def apply(unit: Unit, inputs: list[Any]) -> list[Any]:
@@ -49,7 +49,7 @@ def eager(program: Program, rank: int, size: int, turn: int) -> list[Array | Non
 
 
 def in_function(program: Program, rank: int, size: int) -> Results:
-    """All turns in one program: the function of a turn is reached once for each."""
+    """Run all turns in one program, which calls the function of a turn once for each."""
     units = program.ordered(rank, size)
     inner = tf.function(body(units))
     outer = tf.function(lambda turns: [inner(inputs) for inputs in turns])
@@ -58,7 +58,7 @@ def in_function(program: Program, rank: int, size: int) -> Results:
 
 
 def compiled(program: Program, rank: int, size: int) -> Results:
-    """XLA knows no places of calls (decision 61), so a function of its own for each turn is a part of the program."""
+    """Run a program with a separate function for each turn, because XLA does not know places of calls (decision 61)."""
     units = program.ordered(rank, size)
     one_turn = body(units)
     outer = tf.function(lambda turns: [one_turn(inputs) for inputs in turns], jit_compile=True)

@@ -17,7 +17,7 @@ REDUCTIONS = {"SUM": hvd.Sum, "AVERAGE": hvd.Average, "MIN": hvd.Min, "MAX": hvd
 
 
 def arguments(unit: Unit) -> dict[str, Any]:
-    """What Horovod's functions have in common, whatever the framework."""
+    """Return the arguments that Horovod's functions have in all frameworks."""
     call = unit.calls[0]
     given: dict[str, Any] = {"name": call.name, "process_set": process_sets.process_set_of(unit.members)}
     if call.operation in ("allreduce", "reducescatter", "reduce"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must come out of a call by MPI's standard and Horovod's rules: made by NumPy in float64 and int64."""
+"""The expected results of a call by MPI's standard and Horovod's rules, computed by NumPy in float64 and int64."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ def wide(x: Array) -> Array:
 
 
 def among_members(call: Call, size: int, of_members: Callable[[Call, int], list[Array | None]]) -> list[Array | None]:
-    """What each rank has, of what the members have; the others have nothing."""
+    """Return the result of each rank, from the results of the members; other ranks have none."""
     if call.members is None:
         return of_members(call, size)
     results: list[Array | None] = [None] * size
@@ -29,7 +29,7 @@ def among_members(call: Call, size: int, of_members: Callable[[Call, int], list[
 
 
 def shares(rows: int, size: int) -> list[int]:
-    """The rows of each rank, as even as can be: Horovod's rule for a reducescatter."""
+    """Return the rows of each rank, as even as can be: Horovod's rule for a reducescatter."""
     return [rows // size + (rank < rows % size) for rank in range(size)]
 
 
@@ -38,7 +38,7 @@ def cut(x: Array, counts: list[int]) -> list[Array]:
 
 
 def neutral(call: Call) -> Any:
-    """What rank 0 gets of an exscan: docs/reductions.md."""
+    """Return rank 0's result of an exscan: docs/reductions.md."""
     integers = np.iinfo(call.dtype) if np.dtype(call.dtype).kind in "iu" else None
     least, largest = (integers.min, integers.max) if integers else (-np.inf, np.inf)
     return {"SUM": 0, "PRODUCT": 1, "MIN": largest, "MAX": least}[call.reduction]
@@ -53,7 +53,7 @@ def folded(call: Call, inputs: list[Array], divisor: int) -> Array:
 
 
 def expected(call: Call, size: int, turn: int = 0) -> list[Array | None]:
-    """The result of each rank; None where a rank has none."""
+    """Return the result of each rank; None where a rank has none."""
     return among_members(call, size, lambda inner, count: results(inner, count, turn))
 
 
@@ -91,7 +91,7 @@ def results(call: Call, size: int, turn: int) -> list[Array | None]:
 
 
 def gradients(call: Call, size: int, turn: int, convention: str) -> list[Array | None]:
-    """The gradient of sum(weights * result) for each rank's input, by the conventions of docs/gradients.md.
+    """Return the gradient of sum(weights * result) for each rank's input, by the conventions of docs/gradients.md.
 
     "Horovod": with Sum the losses of all ranks count as one, with Average their mean does (horovod/torch/mpi_ops.py,
     horovod/tensorflow/mpi_ops.py, since 0.21). "own": each rank differentiates its own loss (JAX's psum, mpi4jax).
@@ -124,14 +124,14 @@ def backward(call: Call, size: int, turn: int, convention: str) -> list[Array]:
 
 
 def weight(call: Call, size: int, rank: int, turn: int) -> Array:
-    """What the gradient tests multiply a rank's result by."""
+    """Return the factor of a rank's result in the gradient tests."""
     result = expected(call, size, turn)[rank]
     assert result is not None
     return np.random.default_rng([call.seed + 1, rank, turn]).integers(1, 5, result.shape).astype(np.float64)
 
 
 def difference(call: Call, got: Array | None, want: Array | None) -> str:
-    """Say how a result differs from what it must be; "" if it does not."""
+    """Describe how a result differs from the expected one; "" if it does not."""
     if want is None or got is None:
         return "" if want is got else f"got {got}, not {want}"
     if got.shape != want.shape:

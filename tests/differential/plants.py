@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that a test plants into a rank, each one that a front end once had; the programs must find them."""
+"""Faults that a test plants into a rank; a front end once had each of them, and the programs must find them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ class Plant:
     put: Callable[[], None]
     front_end: str
     modes: str
-    """What the names of the modes have that are to find it."""
+    """Part of the names of the modes that must find it."""
     disagreement: bool = False
     """Programs find it in which one rank differs."""
 

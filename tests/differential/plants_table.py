@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the programs need to find each planted fault: the table of docs/engine-tests.md.
+"""Prints the time in which the programs find each planted fault: the table of docs/engine-tests.md.
 
 python tests/differential/plants_table.py
 """

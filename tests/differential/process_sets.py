@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sets of ranks that calls may have: made once, by all ranks, before the first program."""
+"""The process sets of the calls; all ranks make them once, before the first program."""
 
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,7 @@ _sets: dict[Members, Any] = {}
 
 
 def make(world: hpccoll.World, front_end: Any) -> None:
-    """Make all sets; of a front end, or of the World itself if it is None."""
+    """Make all sets of a front end, or of the World itself if it is None."""
     some = [members for n in range(1, world.size) for members in combinations(range(world.size), n)]
     if front_end is None:
         _worlds.update({None: world} | {members: world.subset(members) for members in some})
@@ -35,5 +35,5 @@ def all_worlds() -> dict[Members, hpccoll.World]:
 
 
 def global_rank(members: Members, rank: int) -> int:
-    """The number in the job of a rank of a set."""
+    """Return the number in the job of a rank of a set."""
     return rank if members is None else members[rank]

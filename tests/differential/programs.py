@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the differential tests run: descriptions of programs.
+"""The programs of the differential tests, as descriptions.
 
-A program is a list of calls. Every rank knows the whole description, so a call says what each rank gives. The same
-description is run by every front end and in every mode (modes_*.py); oracle.py says what must come out.
+A program is a list of calls. Every rank knows the whole description, so a call has the inputs of all ranks. Every front
+end runs the same description in every mode (modes_*.py); oracle.py has the expected results.
 """
 
 import random
@@ -31,7 +31,7 @@ LAYOUTS = ("C", "Fortran", "strided", "reversed")
 
 @dataclass(frozen=True)
 class Abilities:
-    """What programs of a mode may have."""
+    """The features that programs of a mode may have."""
 
     operations: tuple[str, ...] = OPERATIONS
     dtypes: tuple[str, ...] = DTYPES
@@ -68,28 +68,28 @@ class Call:
     members: tuple[int, ...] | None = None
     """The ranks that make the call, in a process set. None: all."""
     group: int | None = None
-    """Neighbours of one number are one call with several arrays, which has the name of the first."""
+    """Consecutive calls with the same number are one call with several arrays, which has the name of the first."""
 
     def __str__(self) -> str:
         given = [f"{key}={value!r}" for key, value in vars(self).items() if value != getattr(Call, key, None)]
         return f"{self.operation}({', '.join(given[1:])})"
 
     def own_rows(self, rank: int, size: int) -> int:
-        """How many rows this rank gives."""
+        """Return the number of rows of this rank's input."""
         if self.operation in ("allgather", "gather"):
             return self.rows + rank
         return sum(self.splits(rank, size)) if self.operation == "alltoall" else self.rows
 
     def splits(self, rank: int, size: int) -> list[int]:
-        """The rows that a rank sends to each in an alltoall."""
+        """Return the numbers of rows that a rank sends to each rank in an alltoall."""
         return [(self.rows + rank + 2 * to) % 4 for to in range(size)]
 
     def shape(self, rank: int, size: int) -> tuple[int, ...]:
-        """The shape of what this rank gives."""
+        """Return the shape of this rank's input."""
         return () if self.trailing is None else (self.own_rows(rank, size), *self.trailing)
 
     def values(self, rank: int, size: int, turn: int = 0) -> Array:
-        """What this rank gives in the given turn: small numbers, whose sums and products every dtype holds."""
+        """Return this rank's values in the given turn: small numbers, whose sums and products every dtype holds."""
         top = 3 if self.reduction == "PRODUCT" else 9
         shape = self.shape(rank, size)
         numbers = np.asarray(np.random.default_rng([self.seed, rank, turn]).integers(1, top, shape))
@@ -100,7 +100,7 @@ class Call:
         return both
 
     def given(self, rank: int, size: int, turn: int = 0) -> Array:
-        """The same values, in the layout of the call."""
+        """Return the same values, in the layout of the call."""
         values = self.values(rank, size, turn)
         if self.layout == "C" or not values.ndim:
             return values
@@ -116,7 +116,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Unit:
-    """What a rank does at once: a call, or a group of them."""
+    """A call, or a group of calls that a rank makes together."""
 
     places: tuple[int, ...]
     """Where the calls stand in the program."""
@@ -137,24 +137,24 @@ class Program:
 
     calls: tuple[Call, ...]
     orders: int | None = None
-    """A seed: each rank makes the calls with a name in an order of its own. None: in the same order."""
+    """A seed: each rank makes the calls with a name in another order. None: in the same order."""
     turns: int = 1
     """How often the calls are made, with other values; in a compiled program by the same function, reached again."""
     differs: tuple[int, Call] | None = None
-    """A rank that makes another last call than the others; all must hear of it."""
+    """A rank that makes another last call than the others; all ranks must get an error."""
 
     def __str__(self) -> str:
         lines = [f"orders={self.orders}, turns={self.turns}:", *map(str, self.calls)]
         return "\n  ".join([*lines, *([f"but rank {self.differs[0]}: {self.differs[1]}"] if self.differs else [])])
 
     def of(self, rank: int) -> "Program":
-        """What this rank runs."""
+        """Return the program of this rank."""
         if self.differs is None or self.differs[0] != rank:
             return self
         return replace(self, calls=(*self.calls[:-1], self.differs[1]))
 
     def units(self, rank: int, size: int) -> list[Unit]:
-        """What this rank does, in the order of the description."""
+        """Return the units of this rank, in the order of the description."""
         units = []
         groups = groupby(enumerate(self.calls), lambda each: each[0] if each[1].group is None else -1 - each[1].group)
         for _, several in groups:
@@ -167,7 +167,7 @@ class Program:
         return units
 
     def ordered(self, rank: int, size: int) -> list[Unit]:
-        """The same in the order in which this rank makes the calls; those without a name keep their place."""
+        """Return them in the order in which this rank makes the calls; those without a name keep their place."""
         units = self.units(rank, size)
         if self.orders is None:
             return units

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a differential job: runs the programs that the test process sends, and sends back what came out.
+"""One rank of a differential job: runs the programs that the test process sends, and returns the results.
 
 hpccoll run -np 2 python tests/differential/rank.py SOCKET numpy,c,torch,jax
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs through all front ends for as long as you like. What is wrong is shrunk, then printed.
+"""Runs random programs through all front ends for a given time. It shrinks wrong programs, then prints them.
 
 python tests/differential/soak.py --seconds 3600 --ranks 4 --nodes 2 --front-ends numpy,c,torch,tensorflow,jax
 """
@@ -23,7 +23,7 @@ from differential.programs import BYTES, DTYPES, GROUPED, OPERATIONS, Abilities
 
 
 def main() -> int:
-    """Run; 1 if something was wrong."""
+    """Run; return 1 if a program was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=2)
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def tells_once(title: str) -> Callable[[str], None]:
-    """Print the first of the programs that are wrong at once: to shrink it can take longer than the soak may."""
+    """Print the first wrong program at once, because shrinking it may take longer than the soak."""
     told: list[str] = []
 
     def tell(text: str) -> None:
@@ -76,7 +76,7 @@ def tells_once(title: str) -> Callable[[str], None]:
 
 
 def absent(can: Abilities) -> list[str]:
-    """What the language of programs has and a mode does not."""
+    """Return the features of programs that a mode lacks."""
     kinds = {"operations": OPERATIONS, "dtypes": (*DTYPES, *BYTES), "grouped": GROUPED}
     named = {"grouped": "groups of "}
     missing = [

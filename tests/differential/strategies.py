@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any program that a mode can run, by Hypothesis; any in which a rank differs, and any that has gradients."""
+"""Hypothesis strategies: programs that a mode can run, programs in which a rank differs, programs with gradients."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ NAMES = (None, *(f"name {i}" for i in range(5)))
 
 @st.composite
 def reductions(draw: st.DrawFn, call: Call) -> Call:
-    """The call with a reduction and factors that its dtype has."""
+    """Draw a reduction and factors that the call's dtype has."""
     real = call.dtype.startswith("float")
     means = ("AVERAGE",) if real and call.operation not in ("scan", "exscan") else ()
     reduction = draw(st.sampled_from(("SUM", "MIN", "MAX", "PRODUCT", *means)))
@@ -22,7 +22,7 @@ def reductions(draw: st.DrawFn, call: Call) -> Call:
 
 @st.composite
 def arrays(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
-    """The call with another array: dtype, shape, layout, values."""
+    """Draw another array for the call: dtype, shape, layout, values."""
     types = [dtype for dtype in can.dtypes if dtype not in BYTES or call.operation not in REDUCES]
     trailing: list[tuple[int, ...] | None] = [(), (1,), (3,), (2, 3), (40,)]
     trailing += [(0,)] if can.narrow or call.operation not in OF_ROWS else []
@@ -38,7 +38,7 @@ def arrays(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
 
 @st.composite
 def calls(draw: st.DrawFn, size: int, can: Abilities, operations: tuple[str, ...] = ()) -> Call:
-    """A call of all ranks, or of some."""
+    """Draw a call of all ranks, or of some."""
     call = draw(arrays(Call(draw(st.sampled_from(operations or can.operations))), can))
     members = None
     if can.sets and draw(st.integers(0, 3)) == 0:
@@ -55,7 +55,7 @@ def calls(draw: st.DrawFn, size: int, can: Abilities, operations: tuple[str, ...
 
 @st.composite
 def units(draw: st.DrawFn, size: int, can: Abilities, number: int) -> list[Call]:
-    """A call, or a group of calls with arrays of other shapes and dtypes."""
+    """Draw a call, or a group of calls with arrays of other shapes and dtypes."""
     first = draw(calls(size, can))
     if first.operation not in can.grouped or not draw(st.booleans()):
         return [first]
@@ -66,7 +66,7 @@ def units(draw: st.DrawFn, size: int, can: Abilities, number: int) -> list[Call]
 
 
 def unique_names(given: list[Call]) -> tuple[Call, ...]:
-    """A name is in flight once: later calls of the same name lose it."""
+    """Remove the name of later calls with the same name, because a name may be in flight only once."""
     seen: set[str] = set()
     result = []
     for call in given:

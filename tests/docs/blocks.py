@@ -8,7 +8,7 @@
     <!-- run slow: ... -->            by `make test-all` alone
     <!-- run elsewhere: PATH -->      by the tests (or the CI script) at PATH
 
-What has an srun in it is run in the tests' Slurm (tests/slurm/test_docs.py), all else by test_commands.py.
+Blocks with srun are run in the tests' Slurm (tests/slurm/test_docs.py), all others by test_commands.py.
 """
 
 import re
@@ -49,7 +49,7 @@ class Run:
         return re.search(r"\bsrun\b", self.script) is not None
 
     def written(self, folder: Path) -> Path:
-        """The script, in a folder with its files."""
+        """Return the script, in a folder with its files."""
         for name, text in self.files.items():
             (folder / name).write_text(text)
         script = folder / "block"

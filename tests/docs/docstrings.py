@@ -18,7 +18,7 @@ MODULES = {
 
 
 def examples() -> list[doctest.DocTest]:
-    """The docstrings with examples, in an order that is the same on all ranks."""
+    """Return the docstrings with examples, in an order that is the same on all ranks."""
     finder = doctest.DocTestFinder(exclude_empty=True)
     names = {"np": np, "hpccoll": hpccoll}
     found = [

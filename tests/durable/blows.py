@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strikes `hpccoll.io.save` at each of its system calls: one process that forks the ranks of each row of the table.
+"""Injects a fault into `hpccoll.io.save` at each of its system calls: one process forks the ranks of each table row.
 
-It runs with blow.c preloaded, and prints what came of each row as JSON: test_save.py starts it and judges nothing
-itself. A row is a call (number `at` of rank `caller`), a kind of blow and the rank that it hits:
+It runs with blow.c preloaded, and prints the outcome of each row as JSON; test_save.py starts it. A row is a call
+(number `at` of rank `caller`), a kind of fault and the rank that it hits:
 
     FAIL     the call fails with EIO, and does nothing
-    BEFORE   a signal goes to the victim before the call, AFTER: behind it. SIGKILL, or SIGTERM as SystemExit
+    BEFORE   a signal goes to the victim before the call, AFTER: after it. SIGKILL, or SIGTERM as SystemExit
 
-Then everybody must come to an end, and 1 and 4 ranks must read exactly the old or the new state.
+Then all ranks must end, and 1 and 4 ranks must read exactly the old or the new state.
 """
 
 import argparse
@@ -42,7 +42,7 @@ EIO, LIMIT = 5, 30.0
 SAID = ("?", "saved", "refused", "in doubt", "left", "lost others")
 """How `save` ended on a rank."""
 MOST = 8
-"""Ranks, in the page that all processes share: their process numbers, how many calls each made, what each one said."""
+"""Ranks in the page that all processes share: their process ids, numbers of calls, and outcomes."""
 library = ctypes.CDLL(None)
 library.blow_name.restype = ctypes.c_char_p
 page = mmap.mmap(-1, mmap.PAGESIZE)
@@ -50,7 +50,7 @@ start_of_page = ctypes.addressof(ctypes.c_char.from_buffer(page))
 
 
 class Row(NamedTuple):
-    """One blow."""
+    """One fault."""
 
     caller: int = 0
     at: int = 0
@@ -60,14 +60,14 @@ class Row(NamedTuple):
 
 
 def arrays(rank: int, step: int) -> dict[str, Any]:
-    """What a rank writes: some rows by rank, and a field of which each has its part."""
+    """Return the arrays of a rank: rows that differ per rank, and this rank's part of a field."""
     rows = np.full((2 + rank, 3), step, np.int64)
     field = io.Part(np.full((1, 4), 10.0 * step + rank), (rank, 0), (MOST, 4))
     return {"rows": rows, "field": field}
 
 
 def state(world: hpccoll.World, path: Path) -> Any:
-    """What the ranks read: the step and all values, or that there is nothing."""
+    """Return the state that the ranks read: the step and all values, or that there is no file."""
     try:
         step = io.attributes(path, world=world)["step"]
         rows = io.load(path, "rows", world=world)
@@ -85,7 +85,7 @@ def expected(ranks: int, step: int) -> Any:
 
 
 def found(worlds: list[list[hpccoll.World]], path: Path) -> tuple[list[Any], tuple[Any, int]]:
-    """What the ranks of all Worlds read, and, in a copy of the folder, what is there after one more save."""
+    """Return the state that the ranks of all Worlds read, and the state after one more save in a copy of the folder."""
     first = [one for ranks in worlds for one in testing.run(ranks, lambda world: state(world, path))]
     again = Path(f"{path.parent}.copied", path.name)
     shutil.copytree(path.parent, again.parent)
@@ -123,14 +123,14 @@ class Reader:
         os._exit(0)
 
     def read(self, path: Path) -> tuple[list[Any], tuple[Any, int]]:
-        """What all ranks read, and what they read after one more save, and from how many files."""
+        """Return the state that all ranks read, the state after one more save, and its number of files."""
         pickle.dump(path, self._asks)
         self._asks.flush()
         return pickle.load(self._answers)
 
 
 def rank_of(rank: int, ranks: int, nodes: str, place: str, path: Path, row: Row) -> None:
-    """A rank, in its own process: makes a World, and saves under the blow."""
+    """Run a rank in its own process: make a World, and save under the fault."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     said = "?"
     try:
@@ -161,7 +161,7 @@ def rank_of(rank: int, ranks: int, nodes: str, place: str, path: Path, row: Row)
 
 
 def run(ranks: int, nodes: str, path: Path, row: Row) -> list[str]:
-    """Run the ranks of a row until all have ended: what each one said."""
+    """Run the ranks of a row until all have ended; return the outcome of each."""
     place = tempfile.mkdtemp(dir="/dev/shm", prefix="blows-")
     pids = {}
     for rank in range(ranks):
@@ -192,7 +192,7 @@ def run(ranks: int, nodes: str, path: Path, row: Row) -> list[str]:
 
 
 def rows(counts: list[int]) -> Iterator[Row]:
-    """All blows: each call of each rank, each kind, each rank as a victim."""
+    """Yield all faults: each call of each rank, each kind, each rank as the victim."""
     for caller, count in enumerate(counts):
         for at in range(1, count + 1):
             yield Row(caller, at, FAIL)
@@ -203,7 +203,7 @@ def rows(counts: list[int]) -> Iterator[Row]:
 
 
 def judge(ranks: int, target: str, said: list[str], found: list[Any], after: Any, names: tuple[Any, Any]) -> str:
-    """What is wrong with the outcome of a row; "" if it is as it must be."""
+    """Return what is wrong with the outcome of a row; "" if it is correct."""
     old, new = expected(ranks, 1) if target == "existing" else None, expected(ranks, 2)
     if set(said) - {*SAID[1:], f"signal {signal.SIGKILL}"}:
         return "a rank did not come to an end of its own"
@@ -254,7 +254,7 @@ def main() -> None:
 
 
 def write_old(ranks: int, path: Path) -> None:
-    """The state before, by threads of a process of their own: this one has to fork."""
+    """Write the old state with threads of another process, because this process has to fork."""
     pid = os.fork()
     if pid == 0:
         worlds = testing.threads(ranks)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strikes all that one process replaces at each of its system calls, and goes on where a study or bench was killed.
+"""Injects faults into each system call that replaces a file in one process, and continues a killed study or bench.
 
-It runs with blow.c preloaded, as blows.py does, and prints a row as JSON per blow.
+It runs with blow.c preloaded, as blows.py does, and prints a row as JSON per fault.
 """
 
 import ctypes
@@ -43,12 +43,12 @@ class Subject:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "there"
-        """What is struck."""
+        """The files into whose writes faults are injected."""
         self.outside = folder / "outside"
-        """What is not: a list of what was done, as a scheduler or a machine has it."""
+        """A file without faults: a list of the work done, as a scheduler or a machine keeps it."""
 
     def begin(self) -> None:
-        """In the process that is struck, before it is."""
+        """Prepare the process before its fault."""
         self.write(1)
 
     def write(self, step: int) -> None:
@@ -58,7 +58,7 @@ class Subject:
         raise NotImplementedError
 
     def judge(self, old: Any, new: Any) -> str:
-        """What is wrong with what lies there; "" if nothing is."""
+        """Return what is wrong with the files; "" if they are correct."""
         found = self.read()
         return "" if found in (old, new) else f"read {found}, which is neither {old} nor {new}"
 
@@ -121,7 +121,7 @@ class Recorded(Subject):
 
 
 class Resumed(Subject):
-    """Something that is run again after the blow: then all is done, and nothing twice."""
+    """A program that is run again after the fault: then all work is done, and nothing twice."""
 
     def begin(self) -> None:
         pass
@@ -158,7 +158,7 @@ class LocalStudy(Resumed):
         return 0
 
     def read(self) -> Any:
-        """Each run has a result; each that began is in the book; one that had a result did not begin again."""
+        """Check that each run has a result, each started run is in the book, and none with a result started again."""
         runs = [run.stem for run in plan.runs(plan.load(self.study()))]
         begun = self.all_done()
         known = [f"begins:{job.runs[0]}" for job in book.Book.open(self.folder).jobs]
@@ -190,7 +190,7 @@ class SubmittedStudy(LocalStudy):
         return subprocess.CompletedProcess(command, 0, said, "")
 
     def read(self) -> Any:
-        """Points and numbers of the jobs that the scheduler has, which are those of the book."""
+        """Return points and numbers of the scheduler's jobs, which must be those of the book."""
         known = [(job.name, job.number) for job in book.Book.open(self.folder).jobs]
         mine = [(name, str(number)) for number, name in enumerate(self.all_done(), 1)]
         return sorted(name.rpartition("-")[0] for name in self.all_done()), [one for one in mine if one not in known]
@@ -209,13 +209,13 @@ class LaunchesOfBench(Resumed):
         files.write(file, of_launch(number))
 
     def judge(self, old: Any, new: Any) -> str:
-        """Only the launch that was struck begins again, unless the command had come to its end."""
+        """Check that only the launch with the fault starts again, unless the command had ended."""
         ended = (self.folder / "r.h5").exists() and not (self.folder / "r.h5.launches" / "request.json").exists()
         wrong = super().judge(old, new)
         return wrong or ("" if ended or len(self.all_done()) <= 4 else f"it began {self.all_done()}")
 
     def read(self) -> Any:
-        """The samples, each launch's once, and that the folder of the launches is gone."""
+        """Return the samples, each launch's once, and whether the folder of the launches is gone."""
         (case,) = files.read(self.folder / "r.h5").cases.values()
         return case.samples.tolist(), (self.folder / "r.h5.launches").exists()
 
@@ -243,7 +243,7 @@ def of_launch(number: int) -> bench_results.Results:
 
 
 def in_a_process(call: Callable[[], Any]) -> int:
-    """Run a function in a process of its own; its exit status, below 0 for a signal."""
+    """Run a function in another process; return its exit status, below 0 for a signal."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -264,7 +264,7 @@ def in_a_process(call: Callable[[], Any]) -> int:
 
 
 def struck(subject: Subject, at: int, kind: int, number: int) -> tuple[int, int]:
-    """Strike a write; the exit status, and how many calls there were."""
+    """Inject a fault into a write; return the exit status, and the number of calls."""
     page = mmap.mmap(-1, mmap.PAGESIZE)
 
     def write() -> None:
@@ -285,7 +285,7 @@ KINDS = ((FAIL, 0), (BEFORE, signal.SIGKILL), (AFTER, signal.SIGKILL), (BEFORE, 
 
 
 def table(subject: Subject, stride: int) -> Iterator[dict[str, Any]]:
-    """A row for every `stride`-th blow."""
+    """Yield a row for every `stride`-th fault."""
 
     def fresh() -> None:
         shutil.rmtree(subject.folder, ignore_errors=True)

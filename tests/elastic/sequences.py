@@ -11,7 +11,7 @@ CALLS = ("sync", "commit", "restore", "reset")
 
 
 class Model:
-    """What each rank's value is, and what restore() makes it."""
+    """The value of each rank, and its value after restore()."""
 
     def __init__(self, values: list[int], sharded: bool) -> None:
         self.live, self.kept, self.sharded = values, values, sharded
@@ -30,8 +30,8 @@ def check(
 ) -> None:
     """Call all sequences of this length one after the other, with other values on each rank before each call.
 
-    :param write: gives all values of the state, or of its form, a number
-    :param read: returns them by name; names that state.sharded has are those that differ between ranks
+    :param write: sets all values of the state, or of one form of it, to a number
+    :param read: returns the values by name; values that differ between ranks are those of state.sharded
     """
     wrong, step = [], 0
     for calls in itertools.product(CALLS, repeat=length):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic program whose ranks have a block of a vector each, and copies of their neighbours' blocks.
+"""An elastic program: each rank has a block of a vector, and copies of its neighbours' blocks.
 
 In step STRIKE rank 2 of 3 is killed when rank 0 has made the step's commit and rank 1 cannot. FOLDER is the argument;
 rank 0 writes the vector at the end.

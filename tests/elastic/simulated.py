@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic job in the memory of one process: the coordinator as it is, workers that step, commit, die and stop.
+"""An elastic job in the memory of one process: the real coordinator, and workers that step, commit, die and stop.
 
-Messages between them are delayed at random, each way in order. What is checked after every event is in `Job.check`.
-The launcher may die: `Job.lose_launcher` has what agents and workers do then.
+Messages between them are delayed at random, and keep their order in each direction. `Job.check` runs after every event.
+The launcher may die: `Job.lose_launcher` simulates the reaction of agents and workers.
 """
 
 import random
@@ -38,7 +38,7 @@ LAST = 12
 
 
 class BrokenRuleError(AssertionError):
-    """What must never happen has happened."""
+    """A rule of membership was broken."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Worker:
     held: Report = field(default_factory=Report)
     """Its commits."""
     contents: dict[Version, int] = field(default_factory=dict)
-    """What is in them; equal for equal histories."""
+    """The contents of the commits; equal for equal histories."""
     synced: bool = False
     entered: int = 0
     state: str = "starting"
@@ -85,9 +85,9 @@ class World:
     members: tuple[int, ...]
     change_at: int | None = None
     reports: list[Report] = field(default_factory=list)
-    """What the members have told each other, once all of them were there."""
+    """The reports that the members have exchanged, once all of them were ready."""
     content: int = 0
-    """What is in the commit that they have chosen."""
+    """The contents of the chosen commit."""
 
 
 class Job:
@@ -108,7 +108,7 @@ class Job:
         self.said: list[str] = []
         self.launcher_lives = True
         self.undisturbed: tuple[int, ...] = ()
-        """The members that must come to the end of the program, as nothing but the launcher was lost."""
+        """The members that must reach the end of the program, because only the launcher was lost."""
         self.kills: deque[int] = deque()
         self.killed: set[int] = set()
         """All workers that were declared lost, also those whose messages were still under way."""
@@ -163,7 +163,7 @@ class Job:
         require(len(set(in_slot)) == len(in_slot), "a slot has one worker")
 
     def lose_launcher(self) -> None:
-        """Its process ends: what it has sent may be lost, and the agents kill the workers that are in no generation."""
+        """End the launcher's process: its messages may be lost, and the agents kill workers outside of a generation."""
         members = [self.workers[m] for m in self.coordinator.members]
         self.launcher_lives = False
         calm = self.coordinator.open_since is None and not self.coordinator.changing and not self.kills
@@ -177,18 +177,18 @@ class Job:
                 self.die(worker)
 
     def trains(self) -> tuple[int, ...]:
-        """The workers that the agents let go on."""
+        """Return the workers that the agents do not end."""
         return self.coordinator.members
 
     def end_alone(self, worker: Worker) -> None:
-        """A worker that needs the launcher ends; its agent ends those of its host, all others miss it."""
+        """End a worker that needs the launcher; its agent ends the workers of its host, and all others lose it."""
         self.die(worker, 1)
         for other in self.workers.values():
             if other.host == worker.host and other.state != "done":
                 self.die(other)
 
     def left_alone(self) -> None:
-        """Judge the job when nobody is left of it."""
+        """Judge the job when all its workers have ended."""
         states = [self.workers[m].state for m in self.undisturbed]
         require(all(state == "done" for state in states), f"training goes on without the launcher: {states}")
         self.end = End(1, "the launcher is gone")
@@ -229,7 +229,7 @@ class Job:
             worker.outbox.append(Leaving(worker.number))
 
     def halt(self, worker: Worker, *, stopped: bool) -> None:
-        """The agent of its host tells the coordinator."""
+        """Let the agent of its host report the change to the coordinator."""
         if worker.alive and stopped != worker.stopped:
             worker.stopped = stopped
             worker.outbox.append(Halted(worker.number, 1000 + worker.number if stopped else 0))
@@ -278,7 +278,7 @@ class Job:
         worker.outbox.append(Came(worker.number, worker.generation, lost, worker.version > (0, 0)))
 
     def go_on(self, worker: Worker, world: World) -> None:
-        """The next thing that a member does: notice a loss, sync, enter a step, or commit it."""
+        """Let a member make its next action: notice a loss, sync, enter a step, or commit it."""
         others = [self.workers[m] for m in world.members]
         here = [w for w in others if w.generation == worker.generation and w.state in ("member", "done")]
         away = [w for w in others if w.state != "done" and (not w.alive or w.stopped) and w is not worker]
@@ -302,7 +302,7 @@ class Job:
         return all(w.entered >= worker.entered and w.generation >= worker.generation and w.synced for w in others)
 
     def sync(self, worker: Worker, world: World) -> None:
-        """Take the chosen commit: of a sharded state each rank its own part, and newcomers the parts of others."""
+        """Take the chosen commit: each rank takes its part of a sharded state, newcomers the parts of others."""
         members = [self.workers[m] for m in world.members]
         first = not world.reports
         world.reports = world.reports or [w.held for w in members]

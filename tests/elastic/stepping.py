@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic program that does as its plan says; rank 0 writes what was committed.
+"""An elastic program that follows a plan; rank 0 writes the commits.
 
 STEPPING holds a folder: `plan.json` is a list of [step, rank, place, deed, argument], each done once in the job, by the
 rank that it names (-1: each). Places: "before" and "after" the operation of a step, "sync" (in the reset before it),
@@ -26,7 +26,7 @@ FOLDER = Path(os.environ["STEPPING"])
 PLAN = json.loads((FOLDER / "plan.json").read_text())
 SAMPLES, EPOCHS, BATCH, SIZE = 103, 3, 4, 50
 PATIENCE = 60
-"""Seconds that ranks may take to come or leave."""
+"""Seconds that ranks may take to join or leave."""
 
 
 def gradient(indices: list[int], weights: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def gradient(indices: list[int], weights: np.ndarray) -> np.ndarray:
 
 
 def is_first(number: int) -> bool:
-    """Whether this deed was not done before in the job."""
+    """Return whether this deed was not done before in the job."""
     try:
         os.close(os.open(FOLDER / f"done-{number}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -58,7 +58,7 @@ def act(place: str, state: elastic.State) -> None:
 
 
 def note_world() -> None:
-    """Which World this is, for the test that there is one per generation."""
+    """Record the World, for the test that there is one per generation."""
     job, world = coordinator.of_process(os.environ), hpccoll.world()
     line = json.dumps([job.generation if job else 0, world.base.nonce, world.rank, world.size])
     with (FOLDER / "worlds").open("a") as file:
@@ -85,7 +85,7 @@ def do(deed: str, argument: object) -> None:
         (FOLDER / f"mark{argument or ''}").touch()
     elif deed == "raise":
         raise ValueError("as the plan says")
-    elif deed == "pause":  # nobody misses a rank that is alone, so it must wake up
+    elif deed == "pause":  # no other rank would miss a single rank, so it must wake up
         subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"], start_new_session=True)
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "exit":

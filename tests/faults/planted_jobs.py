@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the job of a row of the table, and judges what became of each rank."""
+"""Runs the job of a row of the table, and judges the end of each rank."""
 
 import contextlib
 import dataclasses
@@ -17,38 +17,38 @@ from table_of_faults import Fault
 
 HERE = Path(__file__).parent
 END = 120.0
-"""Seconds that a job may take beside the bound of its row: the start, the end, a busy machine."""
+"""Seconds that a job may take in addition to the bound of its row: the start, the end, a busy machine."""
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a job."""
+    """The outcome of a job."""
 
     struck: float
-    """When the victim was struck, in seconds since the epoch; the start of the job where nothing was struck."""
+    """The time of the fault, in seconds since the epoch; without a fault the start of the job."""
     status: int | None
     """The exit status of the launcher; None: it had to be killed."""
     statuses: dict[int, int | None]
     """The exit status of each rank that was a child of this process; None: it had to be killed."""
     ended: dict[int, float]
     said: dict[int, str]
-    """What each rank wrote to stderr."""
+    """The text of each rank on stderr."""
     raised: dict[int, float]
     """When a call raised."""
 
     def spoke(self, rank: int) -> float:
-        """When a survivor raised, or else ended."""
+        """Return the time at which a survivor raised, or else ended."""
         return self.raised.get(rank, self.ended[rank])
 
     def told(self) -> str:
-        """All of it, for a test that fails."""
+        """Return all texts, for a test that fails."""
         ends = {rank: round(at - self.struck, 1) for rank, at in self.ended.items()}
         parts = [f"launcher {self.status}, ranks {self.statuses}, ended after {ends} s"]
         return "\n".join(parts + [f"--- rank {rank}\n{text}" for rank, text in sorted(self.said.items())])
 
 
 def run(fault: Fault, folder: Path) -> Outcome:
-    """Run the job of a row; it has ended, or was killed, when this returns."""
+    """Run the job of a row until it has ended or was killed."""
     began = time.time()
     environment = {
         **os.environ,
@@ -89,7 +89,7 @@ def _start_by_store(fault: Fault, environment: dict[str, str]) -> dict[str, subp
 
 @contextlib.contextmanager
 def _dev_shm(size: str) -> Iterator[tuple[list[str], list[int]]]:
-    """A /dev/shm of their own for ranks: the command that starts one in there, and the files that it inherits."""
+    """Make a separate /dev/shm for ranks; give the command that starts a rank in it, and the files that it inherits."""
     if not size:
         yield [], []
         return
@@ -118,7 +118,7 @@ def _start_elastic(fault: Fault, environment: dict[str, str]) -> dict[str, subpr
 
 
 def _start_by_mpirun(fault: Fault, environment: dict[str, str]) -> dict[str, subprocess.Popen[bytes]]:
-    """Open MPI's mpirun, told to leave a job alone that has lost a rank: the survivors end by themselves."""
+    """Start Open MPI's mpirun, which must not end a job that has lost a rank: the survivors end by themselves."""
     run = [sys.executable, "-m", "hpccoll", "run", "-np", str(fault.size), "--nodes", fault.nodes]
     shown = subprocess.run([*run, "--show", "python"], capture_output=True, text=True, check=True).stdout
     command = shlex.split(shown)[:-1]
@@ -140,7 +140,7 @@ STARTS = {
 
 
 def _watch(fault: Fault, processes: dict[str, subprocess.Popen[bytes]], folder: Path, began: float) -> dict[int, float]:
-    """When each rank ended. Returns when all that can end have, or when it is too late."""
+    """Wait until all ranks that can end have ended, or until the limit; return the time at which each ended."""
     ended: dict[int, float] = {}
     survivors = set(fault.survivors())
     limit = time.time() + fault.bound + END
@@ -175,14 +175,14 @@ def _lives(pid: int) -> bool:
 
 
 def _strike_launcher(what: str, launcher: subprocess.Popen[bytes], size: int, mark: Path) -> None:
-    """Strike it once, when all ranks are ready, and write down when."""
+    """Cause the launcher's fault when all ranks are ready, and write down the time."""
     if len(list(mark.parent.glob("ready.*"))) == size and not mark.exists():
         mark.write_text(str(time.time()))
         launcher.send_signal({"kill -9": signal.SIGKILL, "kill -TERM": signal.SIGTERM}[what])
 
 
 def _kill_all(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
-    """End what this job has left, by the ids that its ranks wrote down."""
+    """Kill the remaining processes of this job, by the ids that its ranks wrote down."""
     for one in processes.values():
         if one.poll() is None:
             one.kill()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every rank of a job with a planted fault runs; FAULT in the environment holds the row of the table.
+"""The program of every rank of a job with a planted fault; FAULT in the environment has the row of the table.
 
-Each rank keeps a diary in the folder FAULT_IN: its pid, what it wrote to stderr, when and with which words a call
-raised. The victim writes down when it was struck, then does to itself what the row says, at the point that it says.
+Each rank keeps files in the folder FAULT_IN: its pid, its stderr, the time and the text of an exception. The victim
+writes down the time, then causes its own fault, at the point that the row names.
 """
 
 import json
@@ -61,7 +61,7 @@ def strike() -> None:
 
 
 def strike_after(seconds: float) -> None:
-    """From a thread: the main thread is in the midst of a call."""
+    """Cause the fault from a thread, while the main thread is in a call."""
     threading.Thread(target=lambda: (time.sleep(seconds), strike()), daemon=True).start()
 
 
@@ -73,7 +73,7 @@ def ask(name: str = "after") -> None:
 
 
 def in_init(step: int) -> None:
-    """The victim is struck before its exchange number `step` of init(), the others wait for it there."""
+    """The victim fails before its exchange number `step` of init(); the others wait for it there."""
     for kind in (MpiRendezvous, StoreRendezvous):
         whole, done = kind.compare, iter(range(1000))
 
@@ -86,7 +86,7 @@ def in_init(step: int) -> None:
 
 
 def before(method: str, call: int) -> None:
-    """The victim is struck before its call number `call` of a method of MpiRendezvous."""
+    """The victim fails before its call number `call` of a method of MpiRendezvous."""
     whole, done = getattr(MpiRendezvous, method), iter(range(1000))
 
     def counted(self, *values):
@@ -98,7 +98,7 @@ def before(method: str, call: int) -> None:
 
 
 def idle() -> None:
-    """Nothing is in flight when the victim is struck; the others ask for something later."""
+    """Nothing is in flight when the victim fails; the others make a request later."""
     if HIT:
         strike()
     time.sleep(1)
@@ -106,7 +106,7 @@ def idle() -> None:
 
 
 def agreement() -> None:
-    """The others have asked, the victim has not."""
+    """The others have made a request, the victim has not."""
     if HIT:
         time.sleep(0.5)
         strike()
@@ -114,7 +114,7 @@ def agreement() -> None:
 
 
 def transfer() -> None:
-    """All are in the midst of large sums."""
+    """All ranks are in the middle of large sums."""
     if HIT:
         strike_after(0.5)
     x = np.ones(BIG, np.float32)
@@ -132,7 +132,7 @@ def p2p() -> None:
 
 
 def p2p_transfer() -> None:
-    """The victim is struck while it receives messages of 16 MB from each of the others."""
+    """The victim fails while it receives messages of 16 MB from each of the others."""
     if HIT:
         strike_after(0.5)
     sources = [r for r in range(SIZE) if r != VICTIM]
@@ -167,7 +167,7 @@ def shutdown() -> None:
 
 
 def unwaited() -> None:
-    """Something is in flight that the others never wait for; they only call shutdown()."""
+    """An operation is in flight for which the others never wait; they only call shutdown()."""
     if HIT:
         time.sleep(0.5)
         strike()
@@ -186,7 +186,7 @@ def exit_() -> None:
 
 
 def sets() -> None:
-    """All make process sets until there is no shared memory for one more; the World lives on, then all give up."""
+    """All ranks make process sets until shared memory runs out; the World goes on, then all ranks end."""
     try:
         made = [hpccoll.world().subset([0, 1, 2]) for _ in range(60)]
         raise AssertionError(f"{len(made)} process sets were made")
@@ -196,7 +196,7 @@ def sets() -> None:
 
 
 def gathering() -> None:
-    """The victim has no memory for what the others bring; the World lives on, then all give up."""
+    """The victim has no memory for the others' data; the World goes on, then all ranks end."""
     x = np.ones(BIG)
     hpccoll.barrier()
     if HIT:
@@ -226,12 +226,12 @@ def train(_state: hpccoll.elastic.State) -> None:
 
 
 def without_launcher() -> None:
-    """The launcher of an elastic job has died and the ranks have gone on; then the victim is struck."""
+    """The launcher of an elastic job has died and the ranks have gone on; then the victim fails."""
     train(hpccoll.elastic.ArrayState(x=np.zeros(1)))
 
 
 def busy() -> None:
-    """All go on until they are ended: it is the launcher that is struck."""
+    """All ranks work until they are ended: the launcher has the fault."""
     (FOLDER / f"ready.{RANK}").touch()
     while True:
         ask()
@@ -270,7 +270,7 @@ def pretend_another_version() -> None:
 
 
 def meet_others() -> None:
-    """Survivors end together: at the first that ends mpirun may kill the others before they have spoken."""
+    """Let survivors end together: when the first one ends, mpirun may kill the others before they print."""
     limit = time.monotonic() + 60
     while len(list(FOLDER.glob("said.*"))) < ROW["survivors"] and time.monotonic() < limit:
         time.sleep(0.02)

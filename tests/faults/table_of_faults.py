@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of planted faults: who is struck, by what, when; within which time each survivor ends, with which words.
+"""The table of planted faults: the victim, the fault and its phase; the time in which survivors end, and their errors.
 
-A row is one job. `bound` counts from the moment of the fault to the moment at which the last survivor has raised or
-ended. `says` is a pattern that the stderr of every survivor has; `status` is what every survivor ends with, and `own`
-what the victim ends with, where it ends by itself. The bounds are at least five times what a quiet machine takes.
+A row is one job. `bound` is the time in seconds from the fault until the last survivor has raised or ended. `says` is a
+pattern that the stderr of every survivor matches; `status` is the exit status of every survivor, and `own` that of the
+victim, if it ends by itself. The bounds are at least five times the times on a quiet machine.
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ ROLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A row."""
+    """A row of the table."""
 
     who: str
     """root (rank 0), neighbour (on the root's node), leader and leaf (of the other node), alone (on its node), all."""
     what: str
-    """What happens to it: a signal, a way to end, or what is wrong in its surroundings."""
+    """The fault: a signal, a way to end, or a wrong environment."""
     when: str
-    """In which phase; `init 3`: before the fourth exchange of init()."""
+    """The phase; `init 3`: before the fourth exchange of init()."""
     bound: float
     says: str
     status: int = 1
@@ -55,30 +55,30 @@ class Fault:
 
     @property
     def victim(self) -> int | None:
-        """The rank that is struck."""
+        """The rank with the fault."""
         return ROLES[self.by][self.who]
 
     @property
     def name(self) -> str:
-        """For pytest."""
+        """The name of the test."""
         return f"{self.what}, {self.who}, {self.when}, {self.by}"
 
     def survivors(self) -> list[int]:
-        """The ranks that are judged."""
+        """Return the ranks that are judged."""
         return [rank for rank in range(self.size) if rank != self.victim]
 
     def sentence(self) -> str:
-        """The pattern, with the victim in it."""
+        """Return the pattern, with the victim in it."""
         return self.says.replace("VICTIM", f"rank {self.victim}")
 
     def all_knobs(self) -> dict[str, Any]:
-        """The knobs of the job."""
+        """Return the knobs of the job."""
         start = {"start_timeout": START} if "init " in self.when else {}  # on a busy machine ranks come seconds apart
         silence = 10 if self.by == "mpirun" else 3  # on a busy machine a rank that lives is silent for seconds
         return {"stall_warning": 1, "peer_timeout": silence, "stop_timeout": 20} | start | self.knobs
 
     def for_ranks(self) -> dict[str, Any]:
-        """What its ranks must know."""
+        """The facts that its ranks need."""
         return {
             **{name: getattr(self, name) for name in ("who", "what", "when", "by", "size", "victim")},
             "survivors": len(self.survivors()),
@@ -126,7 +126,7 @@ FAULTS = [
     *(Fault(who, "stop", when, 30, STOPPED, quick=(who, when) == ("root", "agreement"))
       for who in ("root", "neighbour")
       for when in ("agreement", "transfer", "p2p", "join", "shutdown", "shutdown, unwaited")),
-    # A rank ends on a way of its own.
+    # A rank ends by itself.
     Fault("root", "exception", "agreement", 10, LEFT, own=1),
     Fault("neighbour", "exception", "agreement", 10, LEFT, own=1, quick=True),
     Fault("root", "sys.exit", "agreement", 10, LEFT, own=5),
@@ -140,14 +140,14 @@ FAULTS = [
     # A rank does something else while the others make a process set.
     Fault("root", "elsewhere", "subset", 45, ELSEWHERE, own=4, knobs={"start_timeout": 8}),
     Fault("neighbour", "elsewhere", "subset", 45, ELSEWHERE, own=4, knobs={"start_timeout": 8}),
-    # Surroundings that are wrong at the start: one error on all ranks.
+    # A wrong environment at the start: one error on all ranks.
     Fault("neighbour", "another version", "init", 20, "StartError: .*different versions of hpccoll", own=1, quick=True),
     Fault("neighbour", "another knob", "init", 20, "HPCCOLL_FANOUT differs between ranks: 16 on .*; 7 on", own=1),
     Fault("all", "wrong knob", "init", 20, "InvalidArgumentError: .*FANOUT.*0", knobs={"fanout": 0}),
     Fault("all", "wrong knob", "init", 20, "HPCCOLL_NET=nonsense is no net: there are", knobs={"net": "nonsense"}),
     Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: this machine has only 3 ranks",
           knobs={"nodes": "9"}),
-    # What a rank cannot have: memory for a result, shared memory at the start and for a process set.
+    # Missing resources: memory for a result, shared memory at the start and for a process set.
     Fault("root", "full memory", "gathering", 20, NO_MEMORY, own=1),
     Fault("neighbour", "full memory", "gathering", 20, NO_MEMORY, own=1, quick=True),
     Fault("all", "full /dev/shm", "init", 20, NO_SHM, small_shm="64k", quick=True),
@@ -163,14 +163,14 @@ FAULTS = [
                          ("leaf", "8"))),
     Fault("root", "stop", "init mpi", 100, NO_MPI, **MPI),
     Fault("leaf", "stop", "init mpi", 100, NO_MPI, **MPI),
-    # Two nodes: those on the node of a killed process know at once and tell the others; alone on a node it is silent.
-    # A killed leader cuts the tree, so the rest of its node tells its neighbours in it.
+    # Two nodes: ranks on the node of a killed process know at once and inform the others; a rank alone on a node is
+    # silent. A killed leader cuts the tree, so the rest of its node informs the leader's neighbours in the tree.
     *(Fault(who, "kill -9", when, bound, says, **MPI, quick=when == "agreement" and who in ("leader", "leaf"))
       for who, bound, says in (("root", 10, GONE), ("leader", 10, GONE), ("leaf", 60, LOST), ("alone", 60, LOST))
       for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
     Fault("launcher", "kill -9", "busy", 30, "", **MPI),
     Fault("launcher", "kill -TERM", "busy", 30, "", **MPI),
-    # `hpccoll run` is the one that is ended: no rank outlives it.
+    # `hpccoll run` itself is ended: no rank outlives it.
     Fault("launcher", "kill -9", "busy", 30, "", by="hpccoll run", quick=True),
     Fault("launcher", "kill -TERM", "busy", 30, "", by="hpccoll run"),
     # The launcher of an elastic job: its order ends all ranks; they outlive its death, until one of them is lost.

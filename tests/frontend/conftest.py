@@ -33,22 +33,22 @@ class NumpyFront:
         return np.array(values).astype(dtype)
 
     def array(self, tensor: Any) -> np.ndarray:
-        """The values, in a dtype that NumPy has."""
+        """Return the values, in a dtype that NumPy has."""
         return np.array(self.adapter.to_dense(tensor))
 
     def sparse(self, indices: Any, values: Any, shape: tuple[int, ...]) -> Any:
-        """A sparse tensor: row i of `indices` says where values[i] lies."""
+        """Return a sparse tensor: row i of `indices` says where values[i] lies."""
         return numpy_front_end.SparseArray(np.array(indices), self.tensor(values), shape)
 
     def parameter(self, values: Any, dtype: str = "float32") -> Any:
         return numpy_front_end.Variable(self.tensor(values, dtype))
 
     def backward(self, parameter: Any, gradient: Any) -> None:
-        """A backward pass that adds `gradient` (an array) to the parameter's gradient."""
+        """Run a backward pass that adds `gradient` (an array) to the parameter's gradient."""
         parameter.add_gradient(gradient)
 
     def optimizer(self, named: dict[str, Any], **options: Any) -> Any:
-        """Plain gradient descent with rate 1."""
+        """Make an optimizer for plain gradient descent with rate 1."""
         return numpy_front_end.DistributedSGD(list(named.values()), 1.0, list(named.items()), **options)
 
 
@@ -106,7 +106,7 @@ def job() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=["all ranks", "parity", "rank 0"])
 def ranks(request: pytest.FixtureRequest, job: None) -> Iterator[hvd.ProcessSet]:
-    """All ranks; those of this rank's parity; rank 0, or all but it. Every rank is in one of the sets."""
+    """Three kinds of sets: all ranks; those of this rank's parity; rank 0 alone, and all others."""
     if request.param == "all ranks" or hvd.size() == 1:
         yield hvd.global_process_set
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A front end for a framework of one file: variables that own a NumPy array and its gradient, and plain SGD.
 
-It shows all that a framework has to bring, and the contract tests of this folder hold for it as they do for PyTorch.
+It shows all that a framework has to provide; the contract tests of this folder test it like PyTorch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Array = np.ndarray | SparseArray
 
 @dataclass(eq=False)
 class Variable:
-    """What is trained. A backward pass calls add_gradient()."""
+    """A trained variable. A backward pass calls add_gradient()."""
 
     value: np.ndarray
     trainable: bool = True

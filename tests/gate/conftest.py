@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def library() -> list[str]:
-    """The engine, the transports but for MPI, the loop, and what is above it for programs without Python."""
+    """The engine, the transports except MPI, the loop, and the layers above it that need no Python."""
     folders = ("core", "transport", "loop", "world", "gate")
     files = [file for folder in folders for file in glob(f"ext/{folder}/**/*.c", root_dir=ROOT, recursive=True)]
     return sorted(file for file in files if not file.endswith("/mpi.c"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reduction, under all its names, given to every front end at two ranks; test_reductions.py starts it.
+"""Gives every reduction, under all its names, to every front end on two ranks; test_reductions.py starts it.
 
-Each rank brings its number plus one. What must come out is NumPy's, and Adasum's formula.
+Each rank's values are its number plus one. The expected results are NumPy's, and those of Adasum's formula.
 """
 
 import functools
@@ -153,7 +153,7 @@ FRONTS: list[tuple[str, Any, Forms, Callable[[Any], Any]]] = [
 
 
 def given_as(front: Any, name: str) -> list[Any]:
-    """The library's own, its number, and Horovod's name of the front end, which is the same object."""
+    """Return the library's reduction, its number, and the front end's name of Horovod's, which is the same object."""
     own = hpccoll.Reduction[name]
     if (word := name.capitalize()) not in HOROVOD:
         return [own]
@@ -181,7 +181,7 @@ def compare(label: str, front: Any, forms: Forms, made: Callable[[Any], Any]) ->
 
 
 def adasum(label: str, front: Any, forms: Forms, made: Callable[[Any], Any]) -> None:
-    """The allreduce of some front ends makes it; everything else refuses it."""
+    """Check Adasum: the allreduce of some front ends supports it; all other operations refuse it."""
     x = made(np.full(2, BROUGHT[RANK], np.float32))
     for form, op in itertools.product(forms, given_as(front, "ADASUM")):
         if form.endswith(", compiled"):
@@ -203,7 +203,7 @@ def refused(call: Callable[[], Any], error: type[Exception], words: str) -> None
 
 
 def refuse(forms: Forms, made: Callable[[Any], Any]) -> None:
-    """What is no reduction is refused with the list of the reductions, and sends nothing."""
+    """Check that other values are refused with the list of the reductions, before anything is sent."""
     x = made(np.ones(2, np.float32))
     for call in forms.values():
         for wrong in (True, np.bool_(False), "sum", 1.0, 6, [1]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tests of this folder find their environments (mpis.py)."""
+"""Makes this folder's mpis.py importable by its tests."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual environments with an MPI of their own, kept in build/mpis.
+"""Virtual environments with different MPIs, kept in build/mpis.
 
-All other packages are those of the tests' environment, which comes after theirs on the path. Their hpccoll is that of
-the tests, too: it is built without an MPI and uses the one that it meets.
+All other packages are those of the tests' environment, which is later on the path. They also use the tests' hpccoll: it
+is built without an MPI, and uses the MPI that it finds.
 """
 
 import fcntl
@@ -53,7 +53,7 @@ def make(folder: Path, *packages: object, behind: tuple[Path, ...] = ()) -> Path
 
 
 def run(*command: object, cwd: Path | str = "/", timeout: float = 300, path: str = "", **variables: str) -> str:
-    """Run a command of an environment without the variables of the tests' own; its output."""
+    """Run a command of an environment without the variables of the tests' environment; return its output."""
     kept = {n: v for n, v in os.environ.items() if not re.match("VIRTUAL_ENV|PYTHON|MPI|OMPI_|OPAL_|PMIX_|PRTE_", n)}
     kept["PATH"] = path or f"{Path(str(command[0])).parent}:{kept['PATH']}"
     done = subprocess.run(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # one of them is to be refused
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # the second device must be refused
 pytest.importorskip("jax", reason="needs jax: pip install 'hpccoll[jax]'")
 
 import hpccoll.jax as hvd

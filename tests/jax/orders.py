@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs: every rank has the same operations, in an order of its own; the victim dies in the middle of one.
+"""Random programs: every rank has the same operations in another order; the victim dies in the middle of one.
 
     hpccoll run -np 2 python tests/jax/orders.py FIRST LAST [VICTIM]
 
-Prints a line when all programs have ended as they should. The others of a victim must see an error that names it.
+It prints a line when all programs have ended correctly. The other ranks must get an error that names the victim.
 """
 
 import os
@@ -20,11 +20,11 @@ import numpy as np
 import hpccoll.jax as hvd
 
 BOUND = 60
-"""Seconds until the others of a victim know; on an idle machine a tenth."""
+"""Seconds in which the others must notice the victim's death; an idle machine needs a tenth."""
 
 
 def in_turns(x, name, own):
-    """Three operations of a loop, in this rank's own order, whose results are smaller and larger than their arrays."""
+    """Run three operations of a loop, in this rank's order, whose results are smaller and larger than their arrays."""
     size = hvd.size()
     several = {
         "share": lambda c: hvd.reducescatter(jnp.concatenate([c] * size), name=f"{name}, share"),
@@ -40,7 +40,7 @@ def in_turns(x, name, own):
 
 
 def some_operations(agreed, own, count):
-    """Kinds of operations on a vector with one value in all places, and what each gives to a vector of x."""
+    """Choose kinds of operations on a vector of equal values, and the result of each for a vector of x."""
     size = hvd.size()
     kinds = {
         "mean": (lambda x, name: hvd.allreduce(x, name=name), lambda x: x),
@@ -67,7 +67,7 @@ def some_operations(agreed, own, count):
 
 
 def a_program(seed):
-    """A graph of operations, the same on all ranks, and in this rank's own order, with what comes of it."""
+    """Make a graph of operations, equal on all ranks, in this rank's order, and its expected results."""
     agreed, own = random.Random(seed), random.Random(f"{seed} {hvd.rank()}")
     count, n = agreed.randrange(2, 13), agreed.choice([1, 3, 200, 5000])
     needs = {i: agreed.sample(range(i), min(i, agreed.choice([0, 0, 1, 2]))) for i in range(count)}
@@ -97,7 +97,7 @@ def run(seed):
 
 
 def die_soon():
-    """Within the programs, at a moment that no program knows."""
+    """Let the victim die during the programs, at a random moment."""
     time.sleep(random.uniform(0.5, 3))
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -19,7 +19,7 @@ if importlib.util.find_spec("keras") is None:  # its import would take seconds i
 import hpccoll
 
 ROWS, WHOLE_BATCH = 96, 48
-"""The sizes of the data and of a batch of all ranks; 1 to 4 ranks divide them."""
+"""The numbers of samples of the data and of a batch of all ranks, divisible by 1 to 4 ranks."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def share(data: Any) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-    """What this rank has, so that the batches of all ranks together are those of one process."""
+    """This rank's samples; the batches of all ranks together are those of one process."""
 
     def mine() -> tuple[np.ndarray, np.ndarray]:
         each = WHOLE_BATCH // hpccoll.size()
@@ -54,7 +54,7 @@ def share(data: Any) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
 
 @pytest.fixture(scope="session")
 def network() -> Callable[[int], Any]:
-    """A model of which each seed makes another one."""
+    """A function from a seed to a model."""
     import keras
 
     def make(seed: int) -> Any:

@@ -36,7 +36,7 @@ def train(state):
         hvd.elastic.UpdateBatchStateCallback(state),
         hvd.elastic.CommitStateCallback(state),
     ]
-    while state.epoch < EPOCHS:  # what is left of an epoch, then whole ones
+    while state.epoch < EPOCHS:  # the rest of an epoch, then whole epochs
         epochs = 1 if state.batch else EPOCHS - state.epoch
         model.fit(
             x[: (STEPS - state.batch) * 8], y[: (STEPS - state.batch) * 8], batch_size=8, epochs=epochs, verbose=0,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MXNet in this environment, or the tests are skipped: it needs NumPy before 2, which no other framework here wants."""
+"""Skips the tests without MXNet, which needs NumPy before 2, unlike all other frameworks here."""
 
 import pytest
 

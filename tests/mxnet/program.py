@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank of test_mxnet.py runs: the functions against NumPy, and trainings against one process."""
+"""The program of each rank of test_mxnet.py: compares functions with NumPy, and trainings with one process."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ STEPS = 20
 
 
 def check_names() -> None:
-    """All names of Horovod's are there, or say what to use instead."""
+    """All names of Horovod's exist, or raise an error that names the replacement."""
     assert horovod_names.missing(hvd, "mxnet") == []
 
 
@@ -47,7 +47,7 @@ def check_functions() -> None:
 
 
 def check_that_memory_is_not_read_too_early() -> None:
-    """MXNet computes in its own threads: the result of a long chain goes out whole, and is not overwritten later."""
+    """MXNet computes in its own threads: the result of a long chain is sent complete, and is not overwritten later."""
     for _ in range(10):
         x = mx.nd.ones((300, 300))
         for _ in range(10):
@@ -134,7 +134,7 @@ def check_optimizer_of_a_module() -> None:
 
 
 def check_sparse_gradients() -> None:
-    """With an embedding, the rows of all ranks come together."""
+    """The sparse gradients of an embedding have the rows of all ranks."""
     rank, size = hvd.rank(), hvd.size()
     table = gluon.nn.Embedding(10, 2, sparse_grad=True)
     table.initialize(mx.init.Zero())

@@ -19,9 +19,9 @@ LIBRARY = os.environ.get("NET_TCP_LIBRARY", "")
 """The file that net_tcp.c was compiled to."""
 LOOPBACK = "127.0.0.1"
 SECONDS = 30.0
-"""How long a rank waits for another one to connect."""
+"""Seconds that a rank waits for the connection of another one."""
 HELLO = struct.Struct("16si")
-"""What a connection begins with: the secret of this net, and the rank that connects."""
+"""The first bytes of a connection: the secret of this net, and the rank that connects."""
 
 
 class TcpNet:
@@ -63,7 +63,7 @@ class TcpNet:
 
 
 def connect(rendezvous: Rendezvous, sockets: contextlib.ExitStack) -> dict[int, socket.socket]:
-    """Connect with each other rank: with the lower ones by calling them, with the higher ones by being called.
+    """Connect with each other rank: open connections to lower ranks, and accept those of higher ones.
 
     :returns: by rank; `sockets` closes them
     """

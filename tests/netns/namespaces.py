@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts h1, h2, ... with a network of their own, made by cluster.sh (needs root)."""
+"""Hosts h1, h2, ... with a separate network, made by cluster.sh (needs root)."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ from tempfile import TemporaryFile, gettempdir
 
 SCRIPT = Path(__file__).with_name("cluster.sh")
 PROGRAMS = ("root", "ip", "sshd", "ssh")
-"""What the hosts need from the machine."""
+"""The programs and rights that the hosts need."""
 
 
 def cluster(*words: object, check: bool = True, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def hosts_up(count: int, uncounted: Callable[[], AbstractContextManager[None]]) 
 
 @contextlib.contextmanager
 def hosts_turn(uncounted: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """A machine has the names and addresses of the hosts only once: another run of the tests waits."""
+    """Wait for other runs of the tests, because a machine has the names and addresses of the hosts only once."""
     with Path(gettempdir(), "hpccoll-cluster.lock").open("w") as turn:
         with uncounted():
             fcntl.flock(turn, fcntl.LOCK_EX)

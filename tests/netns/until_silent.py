@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs this Python with words, prints what it and its descendants print, until the last of them has ended."""
+"""Runs this Python with arguments, and prints its output and that of its descendants until the last one has ended."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""interrupted.py STEP SIGNAL program.py ...: runs a program and sends its last rank a signal after so many steps.
+"""interrupted.py STEP SIGNAL program.py ...: runs a program whose last rank gets a signal after STEP steps.
 
-A step ends where the program asks whether to stop. The signal comes just before, from the rank to itself.
+A step ends where the program asks whether to stop. The rank sends itself the signal just before.
 """
 
 import os

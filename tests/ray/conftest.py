@@ -20,7 +20,7 @@ NODES, CPUS = 4, 2
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Four nodes with two cores and one pretended GPU each."""
+    """Four nodes, each with two cores and one GPU that does not exist."""
     ray = pytest.importorskip("ray", reason="no Ray: pip install 'hpccoll[ray]'")
     from ray.cluster_utils import Cluster
 

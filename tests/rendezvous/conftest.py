@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the stores of these tests are."""
+"""Makes this folder's stores.py importable by its tests."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store in the memory of this process, whose ranks are threads, and which somebody may change."""
+"""A store in the memory of this process, whose ranks are threads; a test may change its values."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ import hpccoll
 from hpccoll.rendezvous import StoreRendezvous
 
 Change = Callable[[str, bytes], bytes]
-"""Called with a key and what a rank wrote; returns what the others will read."""
+"""Takes a key and a rank's value; returns the value that the others will read."""
 
 
 class MemoryStore:
@@ -43,7 +43,7 @@ class MemoryStore:
 def exchange(
     store: MemoryStore, values: list[Any], secrets: list[str] | None = None, timeout: float = 0.3
 ) -> list[list[Any] | str]:
-    """Let one thread per value find the others and exchange the values; what each got, or the text of its error."""
+    """Exchange the values with one thread per value; return the result of each, or the text of its error."""
 
     def one(rank: int) -> list[Any] | str:
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm on this machine, without system services: munged, slurmctld, and a slurmd per node.
 
-The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), and a host name and a
-/dev/shm of their own. Without those Open MPI would find the segments of the "other" node, and a World see one node.
+The nodes have the shape of the site generic-gpu (64 CPUs and 4 GPUs that are only configured), and separate host names
+and /dev/shm folders. Otherwise Open MPI would find the segments of the "other" node, and a World would see one node.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ NOT_THE_BRIDGE = {
     "OMPI_MCA_btl_tcp_if_exclude": "127.0.0.0/8,10.78.0.0/24",
     "PRTE_MCA_prte_if_exclude": "10.78.0.0/24",
 }
-"""Another worker's hosts (tests/netns) hang on a bridge that comes and goes: no job may send through its address."""
+"""The bridge of another worker's hosts (tests/netns), which is not always there: no job may use its address."""
 PLUGIN = "usr/lib/*-linux-gnu/pmix2/lib/libpmix.so"
 
 CONFIGURATION = """
@@ -102,7 +102,7 @@ def kill_node(pid_file: Path) -> None:
     if not pid_file.exists():
         return
     namespace = namespace_of(pid_file.read_text().strip())
-    if namespace not in (None, namespace_of("self")):  # no stale file may cost this machine its processes
+    if namespace not in (None, namespace_of("self")):  # a stale file must not kill this machine's processes
         while left := [p for p in Path("/proc").glob("[0-9]*") if namespace_of(p.name) == namespace]:
             for process in left:  # and again: what was being forked meanwhile
                 kill(int(process.name), signal.SIGKILL)
@@ -198,7 +198,7 @@ class Cluster:
         self.run("scontrol", "reconfigure")
 
     def start_node(self, name: str) -> None:
-        """Start a slurmd in namespaces of its own."""
+        """Start a slurmd in separate namespaces."""
         script = ON_NODE.format(name=name, folder=self.folder)
         self.run("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script)
 
@@ -266,6 +266,6 @@ class Cluster:
         return file.read_text() if file.exists() else ""
 
 
-if __name__ == "__main__":  # the guard: whatever becomes of the tests, their end of the pipe closes
+if __name__ == "__main__":  # the guard: when the tests end in any way, their end of the pipe closes
     sys.stdin.read()
     end(Path(sys.argv[1]))

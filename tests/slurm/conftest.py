@@ -40,5 +40,5 @@ def slurm(running_slurm: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def this_python_first(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Submitted programs use the `python` and `hpccoll` of the tests."""
+    """Let submitted programs use the `python` and `hpccoll` of the tests."""
     monkeypatch.setitem(slurm.environment, "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""paced.py program.py ...: runs a program that rests where it asks whether to stop.
+"""paced.py program.py ...: runs a program that sleeps where it asks whether to stop.
 
 A job that only waits for its time limit then leaves the processors to the other tests.
 """

@@ -78,7 +78,7 @@ def check_orders():
 
 
 def check_values_that_come_in_other_orders():
-    """Each value is computed from the one before, in this rank's order; the results are small, so memory is free."""
+    """Each value depends on the one before, in this rank's order; the results are small, so memory becomes free."""
     order = range(6) if rank % 2 else range(5, -1, -1)
     counts = [tf.Variable(float(i)) for i in range(6)]
 
@@ -156,7 +156,7 @@ def check_tapes():
 
 
 def check_equal_names():
-    """Calls of one name are told apart, in branches, too."""
+    """Calls with the same name are distinguished, also in branches."""
 
     def summed(x, name):
         return hvd.allreduce(x, op=hvd.Sum, name=name)
@@ -171,7 +171,7 @@ def check_equal_names():
 
 
 def late(x, here):
-    """The same value, after a while of computing on the ranks that say so."""
+    """Return the same value, on some ranks after a while of computing."""
     a = tf.eye(400) * x[0]
     for _ in range(30 if here else 0):
         a = tf.tanh(a @ a)
@@ -179,7 +179,7 @@ def late(x, here):
 
 
 def check_a_function_that_was_traced_before():
-    """Its operations have other names at each call: the ranks have the values of the two calls in opposite orders."""
+    """Its operations have other names at each call; the ranks compute the values of two calls in opposite orders."""
     inner = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="of a function"))
     outer = tf.function(lambda x: inner(x) * 1.0)
     assert np.allclose(inner(tf.ones(1)), size)
@@ -243,7 +243,7 @@ def check_what_it_cannot():
 
 
 def check_random_programs():
-    """Each rank has the same operations, in an order of its own."""
+    """Each rank has the same operations, in another order."""
     for seed in range(int(sys.argv[1]), int(sys.argv[2])):
         agreed, own = random.Random(seed), random.Random(f"{seed} {rank}")
         count, n = agreed.randrange(2, 12), agreed.choice([1, 3, 200, 5000])

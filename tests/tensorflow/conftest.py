@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs with TensorFlow, in processes of their own: its import takes longer than most tests."""
+"""Jobs with TensorFlow, in separate processes: its import takes longer than most tests."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def ended() -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """`ended("program.py", "argument", ranks=2, nodes=1, limit=400, options=(), HPCCOLL_X="1")`: how it ended."""
+    """`ended("program.py", "argument", ranks=2, nodes=1, limit=400, options=(), HPCCOLL_X="1")` runs a job."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("needs TensorFlow: pip install 'hpccoll[tensorflow]'")
 
@@ -36,7 +36,7 @@ def ended() -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
 @pytest.fixture(scope="session")
 def job(ended: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., str]:
-    """The same for a job that ends well: what it prints."""
+    """`job(...)` with the same arguments runs a job that must succeed, and returns its output."""
 
     def run(program: str, *arguments: str, **options: object) -> str:
         done = ended(program, *arguments, **options)

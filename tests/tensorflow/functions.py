@@ -27,7 +27,7 @@ def eager_and_traced(function):
 
 
 def check_names():
-    """All names of Horovod's are there, or say what to use instead."""
+    """All names of Horovod's exist, or raise an error that names the replacement."""
     modules = {"tensorflow": hvd, "tensorflow.mpi_ops": hvd.mpi_ops, "tensorflow.elastic": hvd.elastic}
     for front_end, module in {**modules, "tensorflow.keras": hvk}.items():
         assert horovod_names.missing(module, front_end) == [], front_end
@@ -132,7 +132,7 @@ def check_objects():
 
 
 def lost_operation():
-    """An operation fails on all ranks. Rank 0 has begun another by then, which the others never begin: they go on."""
+    """An operation fails on all ranks, after rank 0 has begun another one that the others never begin: they go on."""
 
     @tf.function
     def program(x):

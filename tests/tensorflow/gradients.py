@@ -61,7 +61,7 @@ def compare(mode, operation, formula):
 
 
 def check_adasum():
-    """As Horovod's: the gradient is combined as the tensor was."""
+    """The gradient is combined like the tensor, as in Horovod."""
     if size & (size - 1):
         return
     g = tf.constant(gradient_table.weights(rank, size))

@@ -15,7 +15,7 @@ KINDS = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}
 
 
 class Result:
-    """What DLPack hands over: it gives its memory back when nothing uses it any more."""
+    """A result with DLPack: it returns its memory when nothing uses it any more."""
 
     def __init__(self, shape: tuple[int, ...], kind: int = 2, bits: int = 32) -> None:
         self.capsule, self.address = _tensorflow.new_result(shape, kind, bits)
@@ -75,7 +75,7 @@ def check_it_comes_back() -> None:
 
 
 def check_it_is_bounded() -> None:
-    """Also where the sizes differ: blocks of other sizes are freed."""
+    """Idle memory is bounded also if the sizes differ: blocks of other sizes are freed."""
     for each in (MIB, 3 * MIB, 100):
         held = [Result((each // 4,)) for _ in range(300)]
         held.clear()

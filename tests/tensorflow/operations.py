@@ -96,7 +96,7 @@ def check_every_operation_runs():
 
 
 def check_the_functions_for_arrays():
-    """hpccoll's own take tensors, and give tensors back."""
+    """hpccoll's own functions take tensors and return tensors."""
     for x in (tf.range(3.0) + rank, tf.cast(tf.range(3) + rank, tf.bfloat16), tf.Variable(tf.range(3.0) + rank)):
         result = hpccoll.allreduce(x, hpccoll.SUM)
         assert tf.is_tensor(result) and result.dtype == x.dtype
@@ -195,7 +195,7 @@ def check_worlds():
 
 
 def check_memory():
-    """An eager result takes memory that another one gave back; shutdown() frees what is left."""
+    """An eager result reuses the memory of another one; shutdown() frees the rest."""
     memory = kernels.extension()
 
     def address(x):

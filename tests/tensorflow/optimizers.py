@@ -21,7 +21,7 @@ def gradient_descent(**options):
 
 
 def check_adasum_of_changes():
-    """At two ranks: what the step of each rank changes."""
+    """On two ranks, Adasum combines the changes of each rank's step."""
     if size != 2:
         return
     v = tf.Variable([0.0, 0.0])
@@ -74,7 +74,7 @@ def check_tapes():
 
 
 def check_names_may_differ():
-    """Variables of other names on other ranks, known by their places."""
+    """Variables may have other names on other ranks: their positions identify them."""
     v = tf.Variable([1.0], name=f"of_rank_{rank}")
 
     @tf.function
@@ -114,7 +114,7 @@ def check_slices():
 
 
 def check_name_scopes():
-    """Another scope on each rank: without it the names match."""
+    """With another scope on each rank, names without the scope match."""
 
     @tf.function
     def program(x):

@@ -1,4 +1,4 @@
-"""Random programs: every rank has the same operations in an order of its own, and nothing hangs.
+"""Random programs: every rank has the same operations in another order, and no rank hangs.
 
 python orders.py FIRST COUNT THREADS [kill]: one rank of a job. Every third program reduces the gradients of a tape
 eagerly, the next ones run in tf.function and in a session. With `kill` the last rank ends before the last program.
@@ -25,7 +25,7 @@ rank, size = hvd.rank(), hvd.size()
 
 
 def a_program(seed):
-    """Operations that are the same on all ranks, in this rank's order; a function, and what it should return."""
+    """Make a function with the same operations as on all ranks, in this rank's order, and its expected result."""
     agreed, own = random.Random(seed), random.Random(f"{seed} {rank}")
     count, n = agreed.randrange(2, 12), agreed.choice([1, 3, 200, 5000])
     needs = {i: agreed.sample(range(i), min(i, agreed.choice([0, 0, 1, 2]))) for i in range(count)}
@@ -58,7 +58,7 @@ def a_program(seed):
 
 
 def of_a_tape(seed):
-    """Gradients whose variables stand in another order on each rank: eager operations in flight at once."""
+    """Make gradients whose variables have another order on each rank: several eager operations are in flight."""
     agreed, own = random.Random(seed), random.Random(f"{seed} {rank}")
     count = agreed.randrange(2, 12)
     variables = [tf.Variable(tf.ones(agreed.choice([1, 3, 200])), name=f"{seed}_{i}") for i in range(count)]

@@ -1,4 +1,4 @@
-"""Optimizers and derivatives in graphs of sessions: one rank of a job. With `old`: as TensorFlow 1 did it."""
+"""Optimizers and derivatives in graphs of sessions: one rank of a job. With `old`: settings of TensorFlow 1."""
 
 import sys
 
@@ -22,7 +22,7 @@ def gradient_descent(**options):
 
 
 def in_a_session(passes, loss_of=lambda v, w: tf.reduce_sum(v * (rank + 1)) + w * 3, local=False, **options):
-    """Run four passes; return the variables after each, and what global_step is."""
+    """Run four passes; return the variables after each, and global_step."""
     with tf.Graph().as_default():
         v = v1.get_variable("v", initializer=[0.0, 0.0])
         w = v1.get_variable("w", initializer=0.0)
@@ -84,7 +84,7 @@ def adasum(*vectors):
 
 
 def check_adasum_of_changes():
-    """At two ranks: what the steps of each rank have changed since the last exchange."""
+    """On two ranks, Adasum combines the changes since the last exchange."""
     if size != 2:
         return
     changes = [-np.array([1.0, 1.0 + other]) for other in range(2)]
@@ -103,7 +103,7 @@ def check_hooks():
 
 
 def check_broadcasts_in_place():
-    """What broadcast_() returns is the root's, though nothing else runs the broadcast."""
+    """The result of broadcast_() has the root's values, although nothing else runs the broadcast."""
     with tf.Graph().as_default():
         v = [v1.get_variable(f"v{i}", initializer=[rank + 1.0 + i]) for i in range(2)]
         values = hvd.broadcast_(v, size - 1)

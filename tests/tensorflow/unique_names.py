@@ -1,4 +1,4 @@
-"""Calls of one program whose names are equal, or look alike, are told apart: one rank of a job of test_jobs.py."""
+"""Checks that calls of one program with equal or similar names are distinguished: one rank of a job of test_jobs.py."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ def summed(x, name=None):
 
 
 def always(program, expected, times=30):
-    """Every run has the expected values, though TensorFlow may run what is independent in any order."""
+    """Check that every run has the expected values, although TensorFlow may run independent steps in any order."""
     for _ in range(times):
         found = np.ravel(program(tf.ones(1)))
         assert np.allclose(found, expected), found
@@ -111,7 +111,7 @@ def check_derivatives_of_functions_inside_functions():
 
 
 def check_sets_are_counted_apart():
-    """Ranks outside of a set do not have its calls, so that these must not count for the others."""
+    """Ranks outside of a set do not make its calls, so these must not change the numbers of other calls."""
     if size == 1:
         return
     first = hvd.add_process_set([0])
@@ -126,7 +126,7 @@ def check_sets_are_counted_apart():
 
 
 def check_derivatives_in_other_orders_are_never_mixed():
-    """The derivatives of eager calls without a name are those of these calls, whatever order a rank's tape likes."""
+    """The derivatives of eager calls without a name belong to these calls in any order of a rank's tape."""
     v = tf.Variable([1.0])
     with tf.GradientTape(persistent=True) as tape:
         losses = [summed(v), 10 * summed(v)]

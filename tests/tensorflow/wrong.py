@@ -1,4 +1,4 @@
-"""What is wrong is an error before anything is sent, eager, in tf.function and in Keras: one rank of a job."""
+"""Checks that wrong calls raise errors before anything is sent, eager, in tf.function, in Keras: one rank of a job."""
 
 import pickle
 import tempfile
@@ -19,7 +19,7 @@ rank, size = hvd.rank(), hvd.size()
 REFUSED = (ValueError, tf.errors.InvalidArgumentError)
 """The latter where it shows when a graph runs."""
 passed = []
-"""Calls that were not refused, or in other words."""
+"""Calls that were not refused, or with another error text."""
 
 
 def begun():
@@ -27,7 +27,7 @@ def begun():
 
 
 def refused(call, *words, kinds=("eager", "function", "autograph"), error=REFUSED):
-    """The call is refused on this rank with these words, and has sent nothing."""
+    """Check that the call is refused on this rank with these words, before anything is sent."""
     ways = {"eager": call, "function": tf.function(call, autograph=False), "autograph": tf.function(call)}
     for kind in kinds:
         before = begun()
@@ -138,7 +138,7 @@ def check_keras():
 
 
 def disagreed(call, *words):
-    """All ranks get one error, with the name, the ranks and the values."""
+    """Check that all ranks get one error, with the name, the ranks and the values."""
     for kind, way in (("eager", call), ("function", tf.function(call, autograph=False))):
         try:
             way()
@@ -163,7 +163,7 @@ def check_what_ranks_disagree_on():
 
 
 def check_names_twice():
-    """In one program the second one gets a number."""
+    """The second operation of a name in one program gets a number."""
     x = tf.ones(1)
 
     @tf.function
@@ -174,7 +174,7 @@ def check_names_twice():
 
 
 def check_kinds_of_errors():
-    """An eager error is the library's and TensorFlow's; it can be sent, and made anew as Keras does."""
+    """An eager error is the library's and TensorFlow's; it can be pickled, and copied as Keras does."""
     try:
         hvd.broadcast(tf.ones(1), size, name="kinds")
     except tf.errors.InvalidArgumentError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tests of transports need: sources and places of control edges, and the environments of other MPIs."""
+"""Fixtures for tests of transports: sources and places of control edges, and the environments of other MPIs."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that were not measured, for tests of what is done with them."""
+"""Invented results, for tests of the commands that read results."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from hpccoll.tools.bench.results import Case, Key, Results
 
 
 def results(scale: float = 1.0, seed: int = 0, launches: int = 6, version: str = "1.0", count: int = 20) -> Results:
-    """An allreduce of 8 B and 1 KiB by two libraries on 2 ranks, about 10 us times `scale`."""
+    """Return an allreduce of 8 B and 1 KiB by two libraries on 2 ranks, about 10 us times `scale`."""
     random = np.random.default_rng(seed)
     facts = [
         {"hpccoll": version, "build": "b", "revision": "r", "ranks": 2, "nodes": 1, "warnings": [], "command": "made"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of invented ranks: a healthy cluster, in which a test changes the facts that it is about."""
+"""Reports of invented ranks of a healthy cluster; a test changes the facts that it checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hpccoll.tools.doctor import examine
 
 
 def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankReport:
-    """Rank `rank` on host h<node+1>, bound to 4 of 64 cores; `changes` are merged into the facts of a check."""
+    """Make the report of a rank on host h<node+1>, bound to 4 of 64 cores, with `changes` of the facts of checks."""
     facts: dict[str, dict[str, Any]] = {
         "build": {
             "versions": {"hpccoll": "1", "numpy": "2"}, "Python": "3.11", "kernels": "avx2",
@@ -66,7 +66,7 @@ def found(reports: list[RankReport], **survey: Any) -> list[Finding]:
 
 
 def only(reports: list[RankReport], **survey: Any) -> Finding:
-    """The single finding, or a failure that shows all."""
+    """Return the only finding; if there are others, fail and show all."""
     findings = found(reports, **survey)
     assert len(findings) == 1, findings
     return findings[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of studies that were not run, for tests of reports."""
+"""Invented results of studies, for tests of reports."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from hpccoll.tools.bench.results import Case, Key, Results
 
 
 def step(arm: str, nodes: int, seconds: float, scaling: str = "weak", count: int = 20, launches: int = 3) -> Case:
-    """Steps of about so many seconds, of which the computing takes 0.1 s."""
+    """Return steps of about `seconds`, of which the computing takes 0.1 s."""
     random = np.random.default_rng([nodes, len(arm)])
     samples = seconds * random.lognormal(0, 0.02, count * launches)
     compute = 0.1 if scaling == "weak" else 0.1 / nodes
@@ -20,7 +20,7 @@ def step(arm: str, nodes: int, seconds: float, scaling: str = "weak", count: int
 
 
 def collective(library: str, nbytes: int, seconds: float) -> Case:
-    """An allreduce of so many seconds."""
+    """Return an allreduce that takes `seconds`."""
     samples = seconds * np.random.default_rng(nbytes).lognormal(0, 0.05, 30)
     key = Key("collective", "allreduce", library, "", "float32", "host", "mpi", 4, 2, nbytes)
     facts = {"version": "1", "verified": True, "ended": "narrow"}
@@ -28,7 +28,7 @@ def collective(library: str, nbytes: int, seconds: float) -> Case:
 
 
 def agreement() -> list[Case]:
-    """Virtual ranks, which are real engines; real ranks and a start, which are made."""
+    """Return measured steps of virtual ranks, and invented ones of real ranks and of a start."""
     found = [case for ranks in (6, 96) for case in control.virtual("16", ranks, 16, 6)]
     samples, zeros = 1e-3 * np.random.default_rng(1).lognormal(0, 0.05, 10), np.zeros(10, np.int32)
     facts = {"version": "1", "verified": True, "ended": "narrow", "received": 1e6, "peak": 2e6, "resident": 3e6}
@@ -39,7 +39,7 @@ def agreement() -> list[Case]:
 
 
 def results() -> Results:
-    """Weak and strong scaling of two arms to 4 nodes, and an allreduce of two libraries."""
+    """Return weak and strong scaling of two arms to 4 nodes, and an allreduce of two libraries."""
     launch = {
         "hpccoll": "1.0", "build": "b", "revision": "r", "date": "2026-11-22T12:00:00Z", "ranks": 2, "nodes": 1,
         "command": "made", "warnings": ["h1 was loaded before the ranks began"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that go wrong in one way each: real processes that meet through a folder, and what is said about them."""
+"""Jobs with one fault each: real processes that find each other through a folder, and the output about them."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ class Job:
         self.shell.wait(timeout=100)
 
     def pid(self, what: str) -> int:
-        """The process that has come `here(what)`."""
+        """Return the id of the process that has called `here(what)`."""
         file, deadline = self.folder / "store" / what, time.monotonic() + 100
         while not (file.exists() and file.read_text()):
             assert time.monotonic() < deadline, self.output()
@@ -55,7 +55,7 @@ class Job:
         return "\n".join(file.read_text() for file in sorted(self.folder.glob("out*")))
 
     def said(self, *command: str) -> str:
-        """What a command of hpccoll says, in one line."""
+        """Return the output of a command of hpccoll, in one line."""
         done = subprocess.run(
             [sys.executable, "-m", "hpccoll", *command], capture_output=True, text=True, timeout=100, check=False
         )
@@ -71,7 +71,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """`job(program, ranks, NAME=value)` starts it; what is left of it after the test is killed."""
+    """`job(program, ranks, NAME=value)` starts a job; its remaining processes are killed after the test."""
     started = []
 
     def start(program: str, ranks: int, **environment: str) -> Job:

@@ -28,7 +28,7 @@ def group(whole: dist.ProcessGroup) -> dist.ProcessGroup:
 
 @pytest.fixture
 def run_job(tmp_path: Path) -> Callable[[str], str]:
-    """Run a program on two ranks and give what it has printed."""
+    """Run a program on two ranks and return its output."""
 
     def run(program: str) -> str:
         (tmp_path / "program.py").write_text(program)

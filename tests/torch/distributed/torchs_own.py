@@ -3,8 +3,8 @@
 
     torchrun --nproc-per-node 3 tests/torch/distributed/torchs_own.py [NAME...]
 
-PyTorch starts new processes for each test; here the same ones go through all of them, with a new process group each, so
-that they take minutes. Each test's outcome is a line; the last line counts them. Status 1: one failed.
+PyTorch starts new processes for each test. Here the same processes run all tests, each with a new process group, which
+takes only minutes. Each test's outcome is a line; the last line counts them. Status 1: a test failed.
 """
 
 import os
@@ -31,7 +31,7 @@ TIMEOUT = 30
 """Seconds that a collective of a test may take."""
 
 EXCLUDED = {
-    # name (or how it begins): why
+    # name, or its beginning: the reason why it is left out
     "test_monitored_barrier": "torch lets gloo alone have a monitored barrier",
     "test_SyncBatchNorm_process_group": "needs torchvision",
     "test_all_to_all_cuda": "needs a GPU",
@@ -44,12 +44,12 @@ EXCLUDED = {
 if SIZE < 4:
     EXCLUDED["test_new_subgroups_with_group_param"] = "needs four ranks and does not ask for them"
 AS_GLOO = "test_accumulate_gradients_no_sync"
-"""How the cases begin that have tensors in host memory for backends of some names alone."""
+"""Beginnings of the names of cases that have tensors in host memory only for backends of certain names."""
 STORE = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
 
 
 class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
-    """PyTorch's cases, each in the processes that are there."""
+    """PyTorch's cases, which run in the existing processes."""
 
     def setUp(self) -> None:
         pass
@@ -58,7 +58,7 @@ class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._
         pass
 
     def _barrier(self, *_: object, **__: object) -> None:
-        """PyTorch's is made of files, for processes that do not live longer than a test."""
+        """Replace PyTorch's barrier of files, which needs new processes for each test."""
         self.barriers = getattr(self, "barriers", 0) + 1
         key = f"barrier/{self._testMethodName}/{self.barriers}"
         if STORE.add(key, 1) == SIZE:
@@ -67,7 +67,7 @@ class Cases(distributed_test.TestDistBackend, distributed_test.DistributedTest._
 
 
 def run(name: str) -> tuple[str, str]:
-    """One test on this rank: ok, skip or FAIL, and why."""
+    """Run one test on this rank; return ok, skip or FAIL, and the reason."""
     method = getattr(Cases, name)
     case = Cases(name)
     case.rank, case.file_name = RANK, os.path.join(os.environ["TEMP_DIR"], f"{name}.{RANK}")

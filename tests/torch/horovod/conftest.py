@@ -17,7 +17,7 @@ def job() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=["all ranks", "parity", "rank 0"])
 def ranks(request: pytest.FixtureRequest, job: None) -> Iterator[hvd.ProcessSet]:
-    """All ranks; those of this rank's parity; rank 0, or all but it. Every rank is in one of the sets."""
+    """Three kinds of sets: all ranks; those of this rank's parity; rank 0 alone, and all others."""
     if request.param == "all ranks" or hvd.size() == 1:
         yield hvd.global_process_set
         return

@@ -20,7 +20,7 @@ REDUCTIONS = "AVERAGE SUM ADASUM MIN MAX PRODUCT BAND BOR BXOR LAND LOR LXOR".sp
 
 
 def sets_here() -> list[str]:
-    """What this processor can run, by the kernel's word and not by the code under test."""
+    """Return the sets that this processor can run, from the kernel and not from the code under test."""
     flags: set[str] = set()
     if platform.machine() == "x86_64":
         line = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
@@ -36,7 +36,7 @@ Pointers = ctypes.POINTER(c_void_p)
 
 
 class Host:
-    """One build of the kernels; `select` says which of `sets` answers."""
+    """One build of the kernels; `select` chooses one of `sets`."""
 
     sets = sets_here()
 
@@ -95,7 +95,7 @@ def code(dtype: DTypeLike) -> int:
     return DTYPES.index(np.dtype(dtype))
 
 
-# As the product is built; with every undefined behaviour fatal, and compiled fast.
+# Built like the library; and built quickly, with every undefined behaviour fatal.
 BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small networks, trained by the ranks of a job together and by one process alone, which must come to the same."""
+"""Small networks, trained by all ranks of a job together and by one process alone, with the same results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -65,13 +65,13 @@ class Pair:
         self.optimizer_alone = self.make(self.alone.parameters())
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch of all ranks: BATCH samples of each, in order."""
+        """Return the batch of all ranks: BATCH samples of each, in order."""
         generator = torch.Generator().manual_seed(1000 + step)
         x = torch.randn(BATCH * self.world.size, 2, 6, 6, generator=generator)
         return x, torch.randint(0, 5, (BATCH * self.world.size,), generator=generator)
 
     def mine(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """This rank's part of what batch() gives."""
+        """Return this rank's part of the result of batch()."""
         return [t[BATCH * self.world.rank : BATCH * (self.world.rank + 1)] for t in tensors]
 
     def backward(self, step: int) -> None:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks Horovod's interface for PyTorch many questions and writes down every rank's answers, as JSON.
+"""Calls Horovod's interface for PyTorch in many ways ("questions"), and writes every rank's answers as JSON.
 
     hpccoll run -np 2 python tests/torch/horovod/side_by_side horovod.torch answers.json
 
-The same questions are asked of hpccoll.torch; test_against_horovod.py compares. An answer is what a program can see:
-values, types, shapes, whether a tensor came back itself, or the classes by which an error can be caught.
+It does the same with hpccoll.torch; test_against_horovod.py compares the answers. An answer has the facts that a
+program can see: values, types, shapes, whether a result is the given tensor itself, or the classes by which an error
+can be caught.
 """
 
 import importlib
@@ -19,7 +20,7 @@ from asking import QUESTIONS, RANK, Answer, answer
 from mpi4py import MPI
 
 PARTS = ("beginning", "collectives", "mistakes", "training", "ending")
-"""In this order: all of it is one job."""
+"""The modules with questions, in the order of the job."""
 
 
 def answers() -> Iterator[tuple[str, Answer]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a question is put, and what of the answer is written down."""
+"""Registers questions, and turns answers into values for JSON."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ import torch
 from mpi4py import MPI
 
 Answer = Any
-"""What JSON can hold: numbers, strings, lists, dictionaries."""
+"""A value for JSON: numbers, strings, lists, dictionaries."""
 CAUGHT = (ValueError, RuntimeError, TypeError, AssertionError, NotImplementedError)
 DTYPES = ("int32", "int64", "float16", "float32", "float64", "uint8", "int8", "int16", "bool", "bfloat16")
 OPS = ("Average", "Sum", "Min", "Max", "Product")
@@ -22,7 +22,7 @@ RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 
 
 def ask(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A question; with names, one for each, which it is given."""
+    """Register a question; with names, one question per name, which gets the name."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names or ("",):
@@ -34,13 +34,13 @@ def ask(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> torch.Tensor:
-    """Small whole numbers of this rank, negative ones among them, so that no sum is rounded."""
+    """Make a tensor of small whole numbers of this rank, also negative ones, so that no sum is rounded."""
     values = torch.tensor(np.random.default_rng([seed, RANK]).integers(-4, 5, shape))
     return (values.abs() if dtype in ("uint8", "bool") else values).to(getattr(torch, dtype))
 
 
 def plain(value: Any) -> Answer:
-    """What a program sees of the value."""
+    """Return the facts about a value that a program can see."""
     match value:
         case torch.Tensor() if value.is_sparse:
             return {"sparse": plain(value.to_dense())}
@@ -65,7 +65,7 @@ def answer(question: Callable[[], Any]) -> Answer:
 
 
 def caught_as(error: Exception) -> list[str]:
-    """Names of the classes by which the error can be caught; those that nobody expects, by their own."""
+    """Return the names of the classes by which the error can be caught; unexpected errors have their own name."""
     names = [one.__name__ for one in CAUGHT if isinstance(error, one)]
     names += ["HorovodInternalError"] * isinstance(error, hvd.HorovodInternalError)
     return names or [type(error).__name__]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before and after init: what is there, with which arguments, and where this rank is."""
+"""Questions before and after init: names, their arguments, and the place of this rank."""
 
 import inspect
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values, types and shapes of what the collectives return, their handles and their gradients."""
+"""Questions about collectives: values, types and shapes of results, handles and gradients."""
 
 import warnings
 from collections.abc import Callable

@@ -12,7 +12,7 @@ from mpi4py import MPI
     "alltoall_async", "reducescatter_async", "grouped_reducescatter_async",
 )  # fmt: skip
 def name_twice_at_the_call(name: str) -> Any:
-    """The first request of rank 0 is in flight for sure, as the others wait at a barrier of MPI."""
+    """Use a name twice on rank 0: the first request is in flight for sure, as the others wait at a barrier of MPI."""
 
     def begin() -> Any:
         x = tensor(SIZE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks do not agree on, other mistakes, and process sets."""
+"""Questions about disagreements between ranks, other mistakes, and process sets."""
 
 from collections.abc import Callable
 from typing import Any

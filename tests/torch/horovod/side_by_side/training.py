@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters, objects, optimizers."""
+"""Questions about parameters, objects and optimizers."""
 
 import sys
 import warnings
@@ -15,7 +15,7 @@ from asking import RANK, SIZE, ask, hvd, tensor
 
 
 def network() -> torch.nn.Module:
-    """The same on every rank until its weights are this rank's."""
+    """Make a network that is equal on all ranks until each changes its weights."""
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
 
 
@@ -142,7 +142,7 @@ OPTIMIZERS: dict[str, Callable[[torch.nn.Module], dict[str, Any]]] = {
     "Adasum, two passes": lambda model: {"op": hvd.Adasum, "backward_passes_per_step": 2},
     "of all ranks": lambda model: {"process_set": hvd.global_process_set},
 }
-"""What is given to the optimizer beside its parameters."""
+"""Arguments of the optimizer other than its parameters."""
 
 
 def distributed(model: torch.nn.Module, **options: Any) -> Any:
