@@ -28,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Function = Callable[Concatenate[Any, P], T]
 RAISED = " has raised "
-"""In the text of a ShutDownError: an exception has ended another rank."""
+"""Part of the text of a ShutDownError whose cause is an exception on another rank."""
 ADDED, MIXED = 1, 3
 """Horovod's numbers for what has changed."""
 

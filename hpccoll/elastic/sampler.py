@@ -33,7 +33,7 @@ class ElasticSampler:
         self.processed_num = 0
         """Samples that all ranks together have taken in this epoch."""
         self.at_end: Callable[[], None] | None = None
-        """What set_epoch() calls if some ranks may have made one step more."""
+        """The function that set_epoch() calls if some ranks may have made one step more."""
         self._before = self._taken = self._batch = 0
         self._lengths: list[int] = []
         self.indices: list[int] = []

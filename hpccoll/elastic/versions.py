@@ -24,7 +24,7 @@ class Commit:
     rank: int = -1
     """The number that the rank had when it made the commit."""
     size: int = 0
-    """How many ranks there were."""
+    """The number of ranks at that time."""
 
 
 @dataclass(frozen=True)

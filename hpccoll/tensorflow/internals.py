@@ -35,7 +35,7 @@ __all__ = [
 
 
 XLA_LIBRARY, XLA_TABLE = "libtensorflow_cc.so.2", "_ZN3xla3ffi12GetXlaFfiApiEv"
-"""Where TensorFlow has XLA, and the C++ name of the function that returns XLA's table for custom calls."""
+"""TensorFlow's library with XLA, and the C++ name of the function that returns XLA's table for custom calls."""
 
 
 def in_xla(graph: Any) -> bool:

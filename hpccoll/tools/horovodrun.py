@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     """A flag of horovodrun, or several that belong together, and its translation."""
 
     names: str
-    """As one types them, separated by blanks."""
+    """The spellings of the flag, separated by blanks."""
     kind: type | None
     """The type of its value; None: it takes none."""
     becomes: str
@@ -38,7 +38,7 @@ class Flag(NamedTuple):
     text: str = ""
     """Why it is refused or changes nothing; or what the documentation says of it beside `becomes`."""
     values: int | None = None
-    """How many values it takes; None: one."""
+    """The number of its values; None: one."""
 
     @property
     def dest(self) -> str:

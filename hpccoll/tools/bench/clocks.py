@@ -50,7 +50,7 @@ class Clock:
         return found
 
     def _exchange(self) -> tuple[float, float]:
-        """One round trip to rank 0: the offset, and half of the trip."""
+        """Make a round trip to rank 0; return the offset, and half of the time of the trip."""
         sent = self.read()
         self.ranks.send(sent, 0)
         remote = self.ranks.receive(0)

@@ -22,7 +22,7 @@ PERIOD, KINDS = 7, 3
 
 @dataclass(frozen=True)
 class Collective:
-    """How one collective is measured."""
+    """The facts for measuring one collective."""
 
     name: str
     factor: Callable[[int], float]
@@ -70,7 +70,7 @@ class Task:
 
     collective: Collective
     x: Array
-    """What this rank gives; for allreduce and broadcast also the result."""
+    """The input of this rank; for allreduce and broadcast also the result."""
     out: Array
     rank: int
     ranks: int

@@ -57,7 +57,7 @@ class Timed:
     ended: str = ""
     """`narrow` or `limit` when it has ended."""
     facts: Facts = field(default_factory=dict)
-    """How good the synchronised clocks were."""
+    """The quality of the synchronised clocks."""
 
     def judge(self, limits: Limits) -> None:
         """End if the interval is narrow enough, or at a limit."""

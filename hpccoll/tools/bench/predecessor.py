@@ -20,17 +20,17 @@ from math import ceil, log2
 
 TICK_SECONDS = 1e-3
 FIXED_BYTES = 48
-"""One request or response has so many besides its name and shape: a few integers and table offsets."""
+"""Bytes of a request or response besides its name and shape: a few integers and table offsets."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """What one step costs all ranks together, and rank 0 alone."""
+    """The cost of one step for all ranks together, and for rank 0 alone."""
 
     messages: int
-    """All ranks together."""
+    """Messages of all ranks."""
     bytes: int
-    """All messages together."""
+    """Bytes of all messages."""
     chain: int
     """Longest chain of dependent messages."""
     root_bytes: int
@@ -38,7 +38,7 @@ class Count:
 
 
 def bit_vector(ranks: int, cached: int) -> Count:
-    """One tick: the allreduce of the bit vector. The memory of a rank does not grow with p."""
+    """Count one tick: the allreduce of the bit vector. The memory of a rank does not grow with p."""
     doublings = ranks.bit_length() - 1
     folded = ranks - 2**doublings
     messages = 2**doublings * doublings + 2 * folded
@@ -47,7 +47,7 @@ def bit_vector(ranks: int, cached: int) -> Count:
 
 
 def first_announcement(ranks: int, names: Sequence[tuple[str, int]]) -> Count:
-    """Return the tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
+    """Count the tick in which nothing is cached yet; `names` are (name, dimensions) of every tensor."""
     tick = bit_vector(ranks, 0)
     requests = sum(len(name) + 8 * ndim + FIXED_BYTES for name, ndim in names)
     depth = ceil(log2(ranks))

@@ -35,7 +35,7 @@ class Key:
     """The collective, the name of the program, or which step of agreement or of the start."""
     library: str
     arm: str
-    """What the knobs or the variant are called; "" for the defaults."""
+    """The name of the knobs or of the variant; "" for the defaults."""
     dtype: str
     memory: str
     net: str

@@ -22,7 +22,7 @@ from hpccoll.tools.bench.results import Results, ResultsError
 
 @dataclass(frozen=True)
 class Launch:
-    """How the ranks are started."""
+    """The options for starting the ranks."""
 
     ranks: int
     nodes: str = "1"

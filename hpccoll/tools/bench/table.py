@@ -107,7 +107,7 @@ def same_table(key: Key) -> tuple[Any, ...]:
 
 
 def text(results: Results) -> str:
-    """All tables, then the warnings."""
+    """Return all tables, then the warnings."""
     lines: list[str] = []
     order = {name: i for i, name in enumerate(collectives.COLLECTIVES)}
     cases = sorted(
@@ -144,7 +144,7 @@ def described(results: Results) -> str:
 
 
 def as_json(results: Results) -> str:
-    """All cases with their statistics, and the launches, as one JSON document."""
+    """Return all cases with their statistics, and the launches, as one JSON document."""
     return json.dumps({"launches": results.launches, "cases": [_record(c) for c in results.cases.values()],
                        "warnings": warnings(results)}, indent=1)  # fmt: skip
 

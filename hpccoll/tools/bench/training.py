@@ -46,7 +46,7 @@ class Trace:
 
     @property
     def nbytes(self) -> int:
-        """All gradients in float32."""
+        """The bytes of all gradients in float32."""
         return 4 * sum(self.elements)
 
 

@@ -18,7 +18,7 @@ class Failure:
     text: str
     """Its traceback, or how its process has ended."""
     error: BaseException | None = None
-    """What it raised, if that is known."""
+    """The exception that it raised, if that is known."""
     lost: bool = False
     """The process has ended without an answer."""
 

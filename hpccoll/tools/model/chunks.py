@@ -21,7 +21,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Cut:
-    """How one batch is cut."""
+    """The cut of one batch."""
 
     rails: int
     chunk: int

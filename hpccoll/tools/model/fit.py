@@ -36,7 +36,7 @@ LEAST_ERROR = 0.03
 """Relative error below which a measured median is not believed."""
 STARTS = [Parameters(edge=latency, alpha=latency, beta=beta, touch=touch)
           for latency in (1e-6, 3e-5, 1e-3) for beta in (1e-11, 1e-9, 1e-7) for touch in (1e-10, 3e-9)]  # fmt: skip
-"""Where the search begins: from supercomputers to emulated networks on one loaded machine."""
+"""The starting points of the search: from supercomputers to emulated networks on one loaded machine."""
 Vector = NDArray[np.float64]
 
 

@@ -211,7 +211,7 @@ class Load:
     summed: float
     """Bytes that its sums read."""
     incast: float = 1.0
-    """How much longer a byte takes because several members send to one at once."""
+    """The factor by which a byte takes longer because several members send to one at once."""
 
 
 @lru_cache(maxsize=4096)

@@ -34,9 +34,9 @@ class Parameters:
     beta: float = 1e-10
     """A byte on the link of a node, in one direction."""
     start: float = 1e-2
-    """What a rank computes in init(), besides what grows with the ranks."""
+    """The constant part of a rank's computing in init()."""
     member: float = 1e-6
-    """What it computes in init() for each rank of the job."""
+    """A rank's computing in init() per rank of the job."""
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(Parameters))
@@ -44,7 +44,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Parameters))
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the ranks are, and the knobs that matter."""
+    """The placement of the ranks, and the knobs that matter."""
 
     nodes: int
     per_node: int
@@ -163,7 +163,7 @@ def step(
 
 
 def raised(gradients: list[tuple[int, float]], compute: float, size: int) -> list[tuple[float, list[int]]]:
-    """When requests are raised together, and the elements of each."""
+    """Return the times at which requests are raised together, and the elements of each request."""
     found: list[tuple[float, list[int]]] = []
     pending: list[int] = []
     deadline = 0.0

@@ -133,7 +133,7 @@ def _operations(stories: dict[int, Story], missing: tuple[int, ...]) -> Iterator
 
 
 def _apart(operations: list[Operation], stories: dict[int, Story]) -> Iterator[str]:
-    """One paragraph for all operations that the same ranks requested and the same ranks lack."""
+    """Yield one paragraph for all operations that the same ranks requested and the same ranks lack."""
     alike: dict[tuple[tuple[int, ...], tuple[int, ...], bool], list[Operation]] = {}
     for operation in operations:
         if _matters(operation, stories):
@@ -235,7 +235,7 @@ def _left_out(story: Story, operation: Operation, current: Request) -> str:
 
 
 def _circle(operations: list[Operation], stories: dict[int, Story]) -> Iterator[str]:
-    """Ranks that wait for each other."""
+    """Describe ranks that wait for each other."""
     edges: dict[int, tuple[int, Request]] = {}
     for rank, story in stories.items():
         current = story.waits_for

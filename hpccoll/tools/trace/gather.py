@@ -61,7 +61,7 @@ def attach(job: str) -> Path:
 
 
 def _attach_slurm(job: str) -> Path:
-    """One process per node of the job gathers the traces there."""
+    """Start a process on each node of the job, which gathers the traces there."""
     command = [
         "srun", f"--jobid={job}", "--overlap", "--ntasks-per-node=1", "--mpi=none", "--quiet",
         sys.executable, "-m", "hpccoll", "trace", "collect", job,

@@ -72,7 +72,7 @@ class Recording:
     clock: int
     """Nanoseconds: wall-clock time minus the time of the records."""
     written: int
-    """When, on the clock of the records."""
+    """The time of writing, on the clock of the records."""
     callers: int
     """Threads that were waiting in a call."""
     cause: str
@@ -84,7 +84,7 @@ class Recording:
     state: str = ""
     """The kernel's code for the state of the process, if another process has read it; "T": stopped."""
     stack: str = ""
-    """Where the program was, if that is known: `step (train.py:17)`, the innermost first."""
+    """The position of the program, if it is known: `step (train.py:17)`, the innermost function first."""
 
 
 def read_folder(folder: Path) -> dict[str, list[Recording]]:

@@ -26,10 +26,10 @@ class Request:
     moving: int = 0
     ended: int = 0
     waited: int = 0
-    """When a caller began to sleep until its end."""
+    """The time at which a caller began to sleep until its end."""
     status: str = ""
     position: int = 0
-    """In the log of its process set, once it is done."""
+    """Its position in the log of its process set, once it is done."""
 
     @property
     def set(self) -> int:
@@ -173,7 +173,7 @@ class Story:
         return earlier[-1] if earlier else None
 
     def ago(self, time: int) -> str:
-        """How long before the end of the recording: `3.2 s`."""
+        """Return the time from a moment to the end of the recording: `3.2 s`."""
         return seconds(self.recording.written - time)
 
 

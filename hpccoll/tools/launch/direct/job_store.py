@@ -26,7 +26,7 @@ class JobStore:
         """
         self._listener = StoreServer(addresses_towards(hosts), secret).listener
         self.text = self._listener.variable
-        """What a rank needs to connect; secret."""
+        """The text that a rank needs to connect; secret."""
 
     def open(self) -> Self:
         """Begin to answer."""

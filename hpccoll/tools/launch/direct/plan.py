@@ -6,7 +6,7 @@ import sys
 from hpccoll.tools.launch.job import Job, Plan
 
 NAME = "ssh"
-"""What --launcher calls it."""
+"""Its name for --launcher."""
 
 
 def plan(job: Job) -> Plan:

@@ -20,7 +20,7 @@ Ended = Callable[[int, int, str], None]
 Halted = Callable[[int, int], None]
 """Takes a worker and its process number when that was stopped (state T), and the worker and 0 when it was continued."""
 CHANGES = os.WEXITED | os.WSTOPPED | os.WCONTINUED
-"""What waitid() is asked to report of a process."""
+"""The changes of a process that waitid() reports."""
 HALTS = (os.CLD_STOPPED, os.CLD_CONTINUED)
 REPORTS = 10.0
 """Seconds for the reports of ended workers, over a connection that may not answer."""

@@ -15,7 +15,7 @@ class Host:
 
     name: str
     slots: int
-    """How many ranks it takes; 0: it is gone."""
+    """The number of its slots for ranks; 0: the host is gone."""
     occupants: dict[int, int] = field(default_factory=dict)
     """The worker in each slot that is taken."""
     barred: set[int] = field(default_factory=set)

@@ -69,12 +69,12 @@ class Elastic:
     output: str = ""
     timeout: float | None = None
     way: str = "ssh"
-    """How agents are started on other hosts: ssh, or srun inside of Slurm."""
+    """The program that starts agents on other hosts: ssh, or srun inside of Slurm."""
     way_options: tuple[str, ...] = ()
     exported: Mapping[str, str] = field(default_factory=dict)
     """Variables of workers on other hosts."""
     address: str = ""
-    """Where the workers reach the coordinator, on this machine; "": on the addresses that lead to the hosts."""
+    """The address of the coordinator for the workers; "": this machine's addresses that lead to the hosts."""
 
 
 @dataclass(frozen=True)

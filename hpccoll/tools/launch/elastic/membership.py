@@ -29,7 +29,7 @@ class Limits:
     elastic_timeout: float = 600.0
     """Seconds to wait for `min_np` ranks."""
     reset_limit: int | None = None
-    """How often the ranks may change."""
+    """The largest number of changes of the ranks."""
     straggler_timeout: float = 60.0
     """Seconds that the first rank of a round waits for the others before these are killed."""
     peer_timeout: float = 5.0
@@ -189,7 +189,7 @@ class Membership:
         self.members: tuple[int, ...] = ()
         self.next_worker = 0
         self.open_since: float | None = 0.0
-        """When the present round began; None: the generation runs."""
+        """The time at which the present round began; None: the generation runs."""
         self.short_since: float | None = None
         """Since when there have been too few ranks."""
         self.changing = False

@@ -32,7 +32,7 @@ class CutHost:
 
     agent: AgentName
     why: str
-    """What follows the name of the host in a sentence."""
+    """The rest of a sentence that begins with the name of the host."""
 
     @property
     def host(self) -> str:
@@ -85,7 +85,7 @@ class Server:
         """
         self._tell = tell
         self._connections: dict[int | AgentName, _Connection] = {}
-        """Those of workers, by their numbers, and of agents."""
+        """The connections of workers, by their numbers, and of agents."""
         self._orders: dict[AgentName, list[dict[str, Any]]] = {}
         """For agents that have not connected yet."""
         self._exchanges = _Exchanges(0, ())

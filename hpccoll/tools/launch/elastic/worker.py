@@ -19,7 +19,7 @@ class Phase(Enum):
     MEMBER = auto()
     DONE = auto()
     ENDING = auto()
-    """It was killed or released, and its process may still be there."""
+    """It was killed or released, and its process may still exist."""
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Worker:
     slot: int
     phase: Phase = Phase.STARTING
     has_state: bool = False
-    """Whether it had a commit when it last came: a newcomer that lost its generation before the sync has none."""
+    """Whether it had a commit when it was last ready: a newcomer that lost its generation before the sync has none."""
     since: float = 0.0
-    """When it came to this phase."""
+    """The time at which this phase began."""
     process: int = 0
     """The number of its process, if that is stopped; else 0."""
     stopped_at: float = 0.0
