@@ -77,7 +77,7 @@ def _read_shard(folder: Path, number: int) -> Shard:
 
 
 def batches(shards: list[Shard], per_shard: int, epoch: int, seed: int) -> Iterator[Samples]:
-    """One epoch of local batches: `per_shard` samples of each shard, in an order set by seed, epoch and shard."""
+    """Yield one epoch of local batches: `per_shard` samples per shard, in an order set by seed, epoch and shard."""
     orders = [np.random.default_rng([seed, epoch, s.number]).permutation(TRAIN_PER_SHARD) for s in shards]
     for start in range(0, TRAIN_PER_SHARD - per_shard + 1, per_shard):
         chosen = [order[start : start + per_shard] for order in orders]

@@ -15,7 +15,7 @@ Results = list[list[Array | None]]
 
 @dataclass(frozen=True)
 class Mode:
-    """How a front end runs programs."""
+    """A way in which a front end runs programs."""
 
     name: str
     run: Callable[[Program, int, int], Results]

@@ -63,7 +63,7 @@ class Call:
     """prescale and postscale."""
     name: str | None = None
     layout: str = "C"
-    """How the array lies in memory; strided: every second element of a larger one, dimensions in the other order."""
+    """The layout of the array; strided: every second element of a larger one, dimensions in the other order."""
     seed: int = 0
     members: tuple[int, ...] | None = None
     """The ranks that make the call, in a process set. None: all."""
@@ -119,7 +119,7 @@ class Unit:
     """A call, or a group of calls that a rank makes together."""
 
     places: tuple[int, ...]
-    """Where the calls stand in the program."""
+    """The positions of the calls in the program."""
     calls: tuple[Call, ...]
     """Without `members`: rank and size are those in the set."""
     members: tuple[int, ...] | None
@@ -139,7 +139,7 @@ class Program:
     orders: int | None = None
     """A seed: each rank makes the calls with a name in another order. None: in the same order."""
     turns: int = 1
-    """How often the calls are made, with other values; in a compiled program by the same function, reached again."""
+    """The number of times that the calls are made, with other values; in a compiled program by the same function."""
     differs: tuple[int, Call] | None = None
     """A rank that makes another last call than the others; all ranks must get an error."""
 

@@ -95,7 +95,7 @@ DIFFERENT: dict[str, tuple[str, ...]] = {
     "reduction": ("allreduce", "reducescatter", "reduce", "scan"),
     "root": ("broadcast", "reduce", "gather", "scatter"),
 }
-"""What one rank may have otherwise, and of which operations. The number of rows of a gather may differ."""
+"""The properties in which one rank may differ, with their operations. The number of rows of a gather may differ."""
 OTHER = {
     "int32": "float32", "int64": "float64", "float16": "int32", "float32": "int32", "float64": "int64",
     "datetime64[s]": "datetime64[ms]", ">i4": ">f4", ">f8": ">i8", "S4": "U1", "U3": "S12", "i4,f8": "f8,i4",

@@ -40,7 +40,7 @@ from hpccoll.rendezvous import StoreRendezvous
 NONE, FAIL, BEFORE, AFTER = range(4)
 EIO, LIMIT = 5, 30.0
 SAID = ("?", "saved", "refused", "in doubt", "left", "lost others")
-"""How `save` ended on a rank."""
+"""The outcomes of `save` on a rank."""
 MOST = 8
 """Ranks in the page that all processes share: their process ids, numbers of calls, and outcomes."""
 library = ctypes.CDLL(None)

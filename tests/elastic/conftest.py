@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the modules of these tests are."""
+"""Makes the modules of this folder importable by its tests."""
 
 import sys
 from pathlib import Path

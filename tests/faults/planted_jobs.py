@@ -34,7 +34,7 @@ class Outcome:
     said: dict[int, str]
     """The text of each rank on stderr."""
     raised: dict[int, float]
-    """When a call raised."""
+    """The time at which a call raised."""
 
     def spoke(self, rank: int) -> float:
         """Return the time at which a survivor raised, or else ended."""
