@@ -55,7 +55,7 @@ def _bits(factor: float) -> int:
 
 
 def zeros_after(tensor: Any) -> Any:
-    """Return zeros that are computed from a tensor of this shape, so that TensorFlow does not remove its operation.
+    """Return zeros of a tensor's shape that are computed from it, so that TensorFlow does not remove its operation.
 
     TensorFlow would simplify a product with a constant, or a control dependency. It cannot simplify a guard, which is
     our operation. XLA removes none of our operations.

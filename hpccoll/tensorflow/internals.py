@@ -53,7 +53,7 @@ unconverted = tf.autograph.experimental.do_not_convert
 
 
 def independent_of(graph: Any) -> Any:
-    """Return the object that orders a graph's stateful operations; its run_independently(op) exempts one of them."""
+    """Return the object that orders a graph's stateful operations, or None; run_independently(op) of it exempts one."""
     return getattr(graph, "experimental_acd_manager", None)
 
 

@@ -28,7 +28,7 @@ from hpccoll.tools.doctor.port import LARGE, Port, connect
 
 NAME = "reach"
 ALL_PAIRS = 9
-"""Most nodes of a job in which each node tries all others; in a larger one it tries those 1, 2, 4, ... further on."""
+"""Nodes of the largest job in which each node tries all others; in a larger one it tries those 1, 2, 4, ... ahead."""
 
 
 def partners(mine: int, nodes: int) -> list[int]:

@@ -11,7 +11,7 @@ Pair = tuple[int, int]
 SLOW = 0.6
 """A link below this share of the good ones is suspect."""
 LATE, LATE_SECONDS = 3.0, 20e-6
-"""A link is suspect if its latency exceeds that of good links by this factor and by this many seconds."""
+"""A link is suspect if its latency exceeds this multiple of a good link's latency plus these seconds."""
 MOST_SUSPECTS = 8
 
 
