@@ -13,12 +13,9 @@ import pytest
 
 
 def every_pair(counts: Sequence[int]) -> set[tuple[int, ...]]:
-    """Choose combinations of one value per parameter that contain each pair of values of two parameters.
+    """Choose combinations of one place per parameter, which has so many, that hold each pair of two parameters' places.
 
-    The next combination is always the one with most new pairs.
-
-    :param counts: the number of values of each parameter
-    :returns: combinations of indices of values
+    The next one is always that with the most pairs that none has had yet.
     """
     pairs = {places: set(combinations(enumerate(places), 2)) for places in product(*map(range, counts))}
     left, chosen = set[Any]().union(*pairs.values()), set[tuple[int, ...]]()

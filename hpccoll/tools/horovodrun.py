@@ -164,7 +164,7 @@ def translate(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all flags of horovodrun."""
+    """The parser of all flags of horovodrun."""
     made = argparse.ArgumentParser(
         prog="horovodrun", description="Horovod's launcher as another name for `hpccoll run`.", allow_abbrev=False
     )

@@ -357,7 +357,7 @@ def on_files(arguments: argparse.Namespace) -> int:
     if action == "compare":
         compared = compare.compare(*several)
         print(compare.text(compared))
-        return 3 if any(case.verdict == "slower" for case in compared) else 0
+        return 3 if any(one.verdict == "slower" for one in compared) else 0
     if action == "merge" and not arguments.out:
         raise ResultsError("merge: into which file? --out FILE.h5")
     whole = results.merged(several, arguments.mixed)

@@ -75,7 +75,7 @@ def median(samples: Sequence[float] | Samples) -> Median:
 
 @dataclass(frozen=True)
 class Difference:
-    """The relation of a second set of samples to the first."""
+    """How the second of two sets of samples relates to the first."""
 
     ratio: Median
     """The median of the second divided by that of the first, with its 95 % interval."""

@@ -46,7 +46,7 @@ def heading(key: Key, launch: Facts) -> str:
 
 
 def line(case: Case) -> str:
-    """Return the line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
+    """The line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
     key, micro = case.key, case.samples * 1e6
     value, interval = _median(case)
     if key.kind == "engine":
@@ -64,7 +64,7 @@ def line(case: Case) -> str:
 
 
 def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
-    """Return the median, in units of 1/`unit` seconds, and its interval as text."""
+    """The median, in units of 1/`unit` seconds, and its interval as text."""
     samples = case.samples * unit
     try:
         middle = statistics.median(samples)
@@ -162,7 +162,7 @@ def _record(case: Case) -> Facts:
 
 
 def interval(samples: Sequence[float] | statistics.Samples) -> Facts:
-    """Return the median with its interval, without an interval if there are too few samples."""
+    """The median with its interval, without an interval if there are too few samples."""
     try:
         middle = statistics.median(samples)
     except ValueError:

@@ -167,9 +167,7 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
         )
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
-    best, influence, _ = min(
-        (_solve(predictors, medians, errors, start) for start in STARTS), key=lambda found: found[2]
-    )
+    best, influence, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[2])
     random = np.random.default_rng(1)
     drawn = []
     for _ in range(RESAMPLES):
