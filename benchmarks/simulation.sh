@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a simulation code sees, beside every MPI that is installed (peers.sh), in about 20 minutes on an idle machine:
-# small calls, conjugate gradients, messages and halos on 1, 2 and 4 ranks and on 2 hosts, HPCG's pattern and the heat
-# equation.
+# Measures the operations of simulation codes beside every installed MPI (peers.sh), in about 20 minutes on an idle
+# machine: small calls, conjugate gradients, messages and halos on 1, 2 and 4 ranks and on 2 hosts, HPCG's pattern and
+# the heat equation.
 #     sh benchmarks/simulation.sh [PYTHON [ROUNDS]]
 # ROUNDS: turns of each library in simulation.py. The hosts are network namespaces, which need root.
 set -eu
@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 export OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 # 4 ranks on fewer cores; it costs nothing where there are enough
 
-# hpccoll and one MPI in the same processes: the one of the environment, or of another folder (mpi4py loads either).
+# Runs hpccoll and one MPI in the same processes: the MPI of the environment, or of a folder (mpi4py loads either).
 in_turn() { # ranks, folder of the MPI or nothing, parts
     ranks=$1 mpi=$2
     shift 2
@@ -25,8 +25,8 @@ in_turn() { # ranks, folder of the MPI or nothing, parts
     fi
 }
 
-# The same on two hosts, over TCP, by the environment's MPI. Where ranks outnumber the cores of this machine, a rank that
-# waits and a rank that works share one.
+# Runs the same on two hosts, over TCP, with the environment's MPI. If there are more ranks than cores, ranks that wait
+# share cores with ranks that work.
 on_hosts() { # ranks per host, command
     ranks=$1
     shift
