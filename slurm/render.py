@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the job scripts of slurm/ anew: each is the output of one `hpccoll submit --dry-run`.
+"""Write the job scripts of slurm/ again: each is the output of one `hpccoll submit --dry-run`.
 
 python slurm/render.py            rewrite them
 python slurm/render.py --check    change nothing; exit status 1 if one is not up to date
