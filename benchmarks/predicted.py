@@ -38,7 +38,7 @@ def run_first() -> None:
 
 
 def measure(hosts: int, launch: int, sizes: str, seconds: float, out: Path) -> Path:
-    """Measure barriers and allreduces on so many hosts."""
+    """Measure barriers and allreduces on `hosts` hosts."""
     where, file = place(hosts), out / f"predicted-{hosts}-hosts-{launch}.h5"
     variables = [f"{name}={value}" for name, value in dict(where.variables).items()]
     hpccoll = [sys.executable, "-P", "-m", "hpccoll"]

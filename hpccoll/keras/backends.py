@@ -61,7 +61,7 @@ class Backend(Protocol):
         """
 
     def forget_programs(self) -> None:
-        """Trace all programs anew, because the number of ranks has changed."""
+        """Make the framework trace all programs again, because the number of ranks has changed."""
 
 
 class _Torch:

@@ -104,7 +104,7 @@ class KerasState(ObjectState):
 
 
 class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Commits a state every so many steps and after each epoch; put it after callbacks that change the state."""
+    """Commits a state after some steps and after each epoch; put it after callbacks that change the state."""
 
     def __init__(self, state: State, batches_per_commit: int = 1) -> None:
         """

@@ -41,7 +41,7 @@ def extension() -> Any:
 
 @functools.cache
 def operations() -> Any:
-    """Return the module of TensorFlow's functions that put operations of ours into a graph.
+    """Return the module of TensorFlow's functions that put our operations into a graph.
 
     :raises UnsupportedError: this TensorFlow lacks something
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 4 << 20
-"""Bytes of a file that somebody wrote; Slurm's own limit for a job script (max_script_size)."""
+"""The most bytes of a user's file; Slurm's own limit for a job script (max_script_size)."""
 
 
 class WrittenError(ValueError):

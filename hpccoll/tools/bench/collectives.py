@@ -107,7 +107,7 @@ class Task:
         )
 
     def tolerance(self) -> float:
-        """Return the largest relative error of a sum of so many values in this dtype; sums of few ranks are exact."""
+        """Return the largest relative error of a sum over the ranks in this dtype; sums of few ranks are exact."""
         digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}.get(self.x.dtype.name)
         if digits is None or (PERIOD + KINDS) * self.ranks < 2**digits:
             return 0.0

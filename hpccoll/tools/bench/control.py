@@ -195,7 +195,7 @@ def check_memory(asked: Asked) -> None:
 
 
 def virtual(which: str, ranks: int, fanout: int, steps: int) -> list[Case]:
-    """Measure steps of so many virtual ranks, tensor by tensor and in groups.
+    """Measure steps of virtual ranks, tensor by tensor and in groups.
 
     :param ranks: the number of virtual ranks, rounded down to whole nodes
     """

@@ -16,7 +16,7 @@ from hpccoll.tools.bench.results import KEY_FIELDS, Case, Facts, Key, Results, R
 
 FORMAT, VERSION = "hpccoll results", 1
 PLAIN = ("date", "command", "hpccoll", "build", "revision", "launcher", "job", "ranks", "nodes", "oversubscribed")
-"""Facts of a launch that are attributes of their own; `facts` has all of them as JSON."""
+"""Facts of a launch that are separate attributes; `facts` has all of them as JSON."""
 
 
 def check_h5py() -> None:

@@ -17,7 +17,7 @@ BASE, PER_RANK = 20e-6, 2e-6
 LATE = 5.0
 """A measured time of this many times the expected time is a finding."""
 COPIES = 12.0
-"""A large array should take no longer than so many copies of it, made by all ranks at once."""
+"""The number of copies of a large array, made by all ranks at once, that its allreduce may take."""
 REMEDY = "See the findings about load, binding and limits; `top` on that host while the job runs. Is it throttled?"
 
 

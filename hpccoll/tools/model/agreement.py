@@ -25,7 +25,7 @@ class Path:
 
 
 def _latencies(members: int, fanout: int) -> float:
-    """Return the latencies of a heap of so many, level by level."""
+    """Return the latencies of a heap with this number of members, level by level."""
     found, last = 0.0, members - 1
     while last > 0:
         parent = (last - 1) // fanout

@@ -42,7 +42,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def even_part(count: int, members: int, i: int) -> int:
-    """First element of part i of so many: parts of 1024 elements and more begin at multiples of 64."""
+    """Return the first element of a member's part: parts of 1024 elements and more begin at multiples of 64."""
     if count // members < PART_ALIGNED:
         return i * (count // members) + min(i, count % members)
     part = ceil_div(ceil_div(count, members), 64) * 64

@@ -42,7 +42,7 @@ class Request:
     repeat: int = 1
     requeue: bool = False
     min_nodes: int = 0
-    """An elastic job goes on with so many nodes; 0: the job is not elastic."""
+    """The least number of nodes of an elastic job; 0: the job is not elastic."""
     spare_nodes: int = 0
     """Nodes of an elastic job that take the place of others."""
     container: str = ""
@@ -53,7 +53,7 @@ class Request:
     made_by: str = ""
     """The command line that asked for the job."""
     more: tuple[tuple[str, ...], ...] = ()
-    """Commands to run after the first one, each in a launch of its own, also where one before it has failed."""
+    """Commands to run after the first one, each in a separate launch, also if an earlier one has failed."""
 
     @property
     def all_nodes(self) -> int:
