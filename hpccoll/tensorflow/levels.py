@@ -8,15 +8,14 @@ level: the length of the longest chain of operations that it depends on. An oper
 used and its memory is reused, only after all operations of its level are ready. So the inputs of an operation wait for
 lower levels only.
 
-Here the whole program is not known in advance. So when an operation is traced, the last step of each earlier operation
-of its level gets another input. Loops and branches are separate graphs. Functions inside of a program are separate
-graphs, too, and XLA inserts them where they are called: their operations run beside others that they do not know, and
-have no levels.
+Here the whole program is not known in advance. So the last steps of a level wait for one byte, its gate, and when an
+operation of the level is traced, the gate gets another input. Loops and branches are separate graphs. Functions inside
+of a program are separate graphs, too, and XLA inserts them where they are called: their operations run beside others
+that they do not know, and have no levels.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +45,8 @@ class _Levels:
     def __init__(self) -> None:
         self.ready: dict[int, Any] = {}
         """By level, a byte that is computed when all our operations of this level are ready."""
-        self.finished: defaultdict[int, list[Any]] = defaultdict(list)
-        """By level, the last steps of our operations."""
+        self.gates: dict[int, Any] = {}
+        """By level, the same byte for the last steps of our operations."""
         self._of: dict[Any, int] = {}
         self._resources: dict[Any, int] = {}
         """By a variable's handle, the level of the last operation on it: a later read may depend on that."""
@@ -67,9 +66,8 @@ class _Levels:
         """Return the level of an operation that depends on this one."""
         return self._of.get(op, 0)
 
-    def add(self, op: Any, level: int) -> None:
+    def finishes(self, op: Any, level: int) -> None:
         """Note the last step of one of our operations of this level."""
-        self.finished[level].append(op)
         self._of[op] = level + 1
 
 
@@ -90,14 +88,13 @@ def finish(inputs_ready: Any, last_step: Callable[[Any], Any]) -> tuple[Any, lis
         levels = _Levels()
         setattr(graph, _ATTRIBUTE, levels)
     levels.look(graph)
-    level, others = levels.of(inputs_ready.op), []
-    ready = inputs_ready
+    level = levels.of(inputs_ready.op)
     if level in levels.ready:
-        ready = tf.raw_ops.AddV2(x=levels.ready[level], y=inputs_ready)
-        others.append(ready.op)
-    for op in levels.finished[level]:
-        op._update_input(len(op.inputs) - 1, ready)  # noqa: SLF001 - TensorFlow's own loops do it
-    levels.ready[level] = ready
-    made = last_step(ready)
-    levels.add(made, level)
-    return made, others
+        levels.ready[level] = other = tf.raw_ops.AddV2(x=levels.ready[level], y=inputs_ready)
+        levels.gates[level].op._update_input(0, other)  # noqa: SLF001 - TensorFlow's own loops do it
+    else:
+        levels.ready[level] = inputs_ready
+        levels.gates[level] = other = tf.raw_ops.Identity(input=inputs_ready)
+    made = last_step(levels.gates[level])
+    levels.finishes(made, level)
+    return made, [other.op]
