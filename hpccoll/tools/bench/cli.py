@@ -345,7 +345,7 @@ def report(measured: Results, arguments: argparse.Namespace, printed: bool) -> N
 def on_files(arguments: argparse.Namespace) -> int:
     """`show`, `merge` and `compare`.
 
-    :returns: the exit status; of `compare` 3 if the second file is slower in a case
+    :returns: the exit status; of `compare` 3 if the second file is slower in a case, 4 if a case has no verdict
     :raises ResultsError: a file cannot be read, or the files do not fit together
     """
     action, *names = arguments.words
@@ -357,7 +357,7 @@ def on_files(arguments: argparse.Namespace) -> int:
     if action == "compare":
         compared = compare.compare(*several)
         print(compare.text(compared))
-        return 3 if any(one.verdict == "slower" for one in compared) else 0
+        return compare.status(compared)
     if action == "merge" and not arguments.out:
         raise ResultsError("merge: into which file? --out FILE.h5")
     whole = results.merged(several, arguments.mixed)

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two files of results differ: the ratio of the medians with its interval, and the Mann-Whitney test."""
+"""Whether two files of results differ: the ratio of the medians with its interval, and the Mann-Whitney test.
+
+Both are over launches: two launches of one program differ by more than the samples of a launch do, and a test over
+samples calls that a difference.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hpccoll.tools.bench import sizes, statistics
 from hpccoll.tools.bench.results import Key, Results, ResultsError
 
-SIGNIFICANT = 0.05
+NO_VERDICT = "no verdict"
+SLOWER, UNKNOWN = 3, 4
+"""Exit status of a comparison: a case is slower; none is, but some have no verdict."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +25,17 @@ class Compared:
     key: Key
     difference: statistics.Difference
     p: float
-    """Corrected for the number of cases (Holm 1979)."""
+    """Corrected for the number of cases (Holm 1979); nan without a verdict."""
+    missing: tuple[int, int]
+    """The launches of each file that a verdict lacks."""
 
     @property
     def verdict(self) -> str:
-        """`slower`, `faster`, or `no difference seen`: test and interval must agree."""
+        """`slower`, `faster`, or `no difference seen`: test and interval must agree; `no verdict` with few launches."""
         ratio = self.difference.ratio
-        if self.p >= SIGNIFICANT or ratio.low <= 1 <= ratio.high:
+        if any(self.missing):
+            return NO_VERDICT
+        if self.p >= statistics.SIGNIFICANT or ratio.low <= 1 <= ratio.high:
             return "no difference seen"
         return "slower" if ratio.middle > 1 else "faster"
 
@@ -32,43 +43,66 @@ class Compared:
 def compare(first: Results, second: Results) -> list[Compared]:
     """Compare all cases that both have.
 
-    :raises ResultsError: there is none, or a case has too few samples
+    :raises ResultsError: there is none
     """
     keys = [key for key in first.cases if key in second.cases]
     if not keys:
         raise ResultsError(
             "the files have no case in common: the same collective, size, dtype, library, ranks and nodes"
         )
-    found = []
-    for key in keys:
-        try:
-            found.append(statistics.difference(first.cases[key].by_launch(), second.cases[key].by_launch()))
-        except ValueError as error:
-            raise ResultsError(f"{key.what}, {key.bytes} bytes, {key.contestant}: {error}") from None
-    corrected = statistics.holm([difference.p for difference in found])
-    return [Compared(*values) for values in zip(keys, found, corrected, strict=True)]
+    needed = statistics.needed(len(keys))
+    found = [statistics.difference(first.cases[key].by_launch(), second.cases[key].by_launch(), needed) for key in keys]
+    tested = [i for i, one in enumerate(found) if not math.isnan(one.p)]
+    corrected = dict(zip(tested, statistics.holm([found[i].p for i in tested]), strict=True))
+    return [
+        Compared(key, one, corrected.get(i, math.nan), _missing(one, needed))
+        for i, (key, one) in enumerate(zip(keys, found, strict=True))
+    ]
+
+
+def _missing(one: statistics.Difference, needed: int) -> tuple[int, int]:
+    first, second = (max(0, needed - count) for count in one.launches)
+    return first, second
+
+
+def status(compared: list[Compared]) -> int:
+    """Return the exit status of a comparison."""
+    verdicts = {one.verdict for one in compared}
+    return SLOWER if "slower" in verdicts else UNKNOWN if NO_VERDICT in verdicts else 0
 
 
 def text(compared: list[Compared]) -> str:
     """Return a line per case, and a legend."""
     lines = [
-        f"{'case':<26} {'size':>8} {'contestant':<18} {'ratio':>7} {'95% interval':>18} {'p':>9}  the second file is"
+        f"{'case':<26} {'size':>8} {'contestant':<18} {'launches':>8} {'ratio':>7} {'95% interval':>18} {'p':>9}  "
+        "the second file is"
     ]
-    for one in compared:
-        key, ratio = one.key, one.difference.ratio
-        case = f"{key.what} {key.dtype} {key.ranks}x{key.nodes}"
+    lines += map(_line, compared)
+    count = sum(not any(one.missing) for one in compared)
+    lines.append("# ratio: the launches' median of the second file, divided by that of the first")
+    if count:
         lines.append(
-            f"{case:<26} {sizes.short(key.bytes):>8} {key.contestant:<18} {ratio.middle:>7.3f} "
-            f"{f'{ratio.low:.3f} .. {ratio.high:.3f}':>18} {one.p:>9.2g}  {one.verdict}"
+            f"# p: Mann-Whitney over the medians of launches, corrected for {count} case{'s' * (count > 1)} (Holm)"
         )
-    by = "medians of launches" if all(one.difference.by_launches for one in compared) else "all samples"
-    lines.append(
-        f"# ratio: median of the second file divided by that of the first; p: Mann-Whitney over {by}, corrected for "
-        f"{len(compared)} case{'s' * (len(compared) > 1)} (Holm)"
-    )
-    if by == "all samples":
+    if any(one.difference.ratio.ranged for one in compared):
+        lines.append(f"# r: no interval but the range, for there are fewer than {statistics.ENOUGH} launches")
+    if count < len(compared):
         lines.append(
-            f"# warning: fewer than {statistics.LAUNCHES} launches on a side; samples of one launch are alike, "
-            f"so that small differences may be the launch's: measure with --launches {statistics.LAUNCHES}"
+            f"# warning: a verdict on {len(compared)} case{'s' * (len(compared) > 1)} needs "
+            f"{statistics.needed(len(compared))} launches in each file, as two launches of one program differ by more "
+            "than the samples of a launch: measure with --launches, or merge files"
         )
     return "\n".join(lines)
+
+
+def _line(one: Compared) -> str:
+    key, ratio = one.key, one.difference.ratio
+    launches = "+".join(map(str, one.difference.launches))
+    bounds = f"{ratio.low:.3f} .. {ratio.high:.3f}{'r' if ratio.ranged else ' '}" if ratio.low < ratio.high else ""
+    verdict, p = one.verdict, "" if math.isnan(one.p) else f"{one.p:.2g}"
+    if any(one.missing):
+        verdict += f": {one.missing[0]} and {one.missing[1]} launches are missing"
+    return (
+        f"{f'{key.what} {key.dtype} {key.ranks}x{key.nodes}':<26} {sizes.short(key.bytes):>8} {key.contestant:<18} "
+        f"{launches:>8} {ratio.middle:>7.3f} {bounds:>18} {p:>9}  {verdict}"
+    )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Medians with nonparametric intervals, and whether two sets of samples differ.
 
-Times of communication are not normally distributed, so means and standard errors mislead; the median and its order
-statistics assume no distribution (Hoefler and Belli 2015, "Scientific Benchmarking of Parallel Computing Systems",
-rules 5 to 8). Samples of one launch resemble each other more than those of two launches do (Hunold and Carpen-Amarie
-2016, "Reproducible MPI Benchmarking Is Still Not As Easy As You Think"): so comparisons resample launches first.
+Times of communication are not normally distributed, so means and standard errors mislead; the median assumes no
+distribution (Hoefler and Belli 2015, "Scientific Benchmarking of Parallel Computing Systems", rules 5 to 8). Samples of
+one launch resemble each other more than those of two launches do (Hunold and Carpen-Amarie 2016, "Reproducible MPI
+Benchmarking Is Still Not As Easy As You Think"). So what is said about a program is said over its launches, and in one
+way: `estimate` gives times, speed-ups, efficiencies and ratios, from the replicates that `resampled` draws.
 """
 
 from __future__ import annotations
@@ -12,27 +13,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 LEAST = 6
-"""Samples that an interval needs: of 5, even the smallest and the largest enclose the median in 94 % of cases only."""
+"""Samples that the interval of one launch needs: of 5, even the smallest and the largest enclose the median in 94 % of
+cases only."""
+ENOUGH = 5
+"""Launches from which on there is an interval over launches; fewer have a range."""
 LAUNCHES = 6
-"""Launches from which on the medians of launches are compared, instead of all samples."""
-RESAMPLES, STEP = 2000, 100
-"""Resampled sets of a bootstrap, and how many of them are drawn at once."""
+"""Launches of each side from which on a comparison has a verdict."""
+SIGNIFICANT = 0.05
+RESAMPLES = 4000
+"""Replicates of a bootstrap."""
 Samples = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Median:
-    """A median and its 95 % interval."""
+    """A median, and its 95 % interval or its range."""
 
     middle: float
     low: float
     high: float
+    ranged: bool = False
+    """Whether `low` and `high` are the smallest and the largest value of a launch, as there are too few launches."""
+    points: tuple[float, ...] = ()
+    """The value of each launch."""
 
     @property
     def width(self) -> float:
@@ -64,7 +74,7 @@ def order(n: int, confidence: float = CONFIDENCE) -> tuple[int, int]:
 
 
 def median(samples: Sequence[float] | Samples) -> Median:
-    """Give the median with its interval.
+    """Give the median of one launch with its interval, which says nothing about another launch.
 
     :raises ValueError: there are too few samples for an interval
     """
@@ -74,56 +84,109 @@ def median(samples: Sequence[float] | Samples) -> Median:
 
 
 @dataclass(frozen=True)
+class Resampled:
+    """A case as its launches give it."""
+
+    medians: Samples
+    """The median of each launch."""
+    drawn: Samples
+    """The median of the launches' medians in each replicate."""
+
+
+def resampled(launches: Sequence[Samples], stream: int = 0) -> Resampled:
+    """Draw launches, and then samples of each drawn launch.
+
+    This is the bootstrap of clustered data (Davison and Hinkley 1997, "Bootstrap Methods and their Application",
+    section 3.8). The same samples always give the same replicates.
+
+    :param launches: the samples of each launch
+    :param stream: cases that are divided by each other need different ones, for their launches are independent
+    """
+    random, count = np.random.default_rng([1, stream]), len(launches)
+    chosen = random.integers(0, count, (RESAMPLES, count))
+    medians = np.empty(chosen.shape)
+    for number, samples in enumerate(launches):
+        here = chosen == number
+        medians[here] = _medians(samples, int(here.sum()), random)
+    return Resampled(np.array([np.median(samples) for samples in launches]), np.median(medians, axis=1))
+
+
+def _medians(samples: Samples, count: int, random: np.random.Generator) -> Samples:
+    """Medians of so many resamples, each as large as the samples.
+
+    A resample is n uniform numbers, each of which picks one of n sorted samples. Its median needs only their middle
+    ones, and order statistics of uniform numbers have beta distributions (David and Nagaraja 2003, "Order Statistics",
+    sections 2.1 and 2.5), so that the others are not drawn.
+    """
+    ordered, n = np.sort(samples), len(samples)
+    middle = (n + 1) // 2
+    lower = random.beta(middle, n - middle + 1, count)
+    upper = lower if n % 2 else lower + (1 - lower) * random.beta(1, n - middle, count)
+    places = [np.minimum((n * part).astype(int), n - 1) for part in (lower, upper)]
+    both: Samples = (ordered[places[0]] + ordered[places[1]]) / 2
+    return both
+
+
+def estimate(case: Resampled, over: Resampled | None = None, factor: float = 1.0, inverse: bool = False) -> Median:
+    """Give the median of the launches' medians, or the quotient of two of them, with its interval over launches.
+
+    The interval is a percentile bootstrap (Efron and Tibshirani 1993). Both parts of a quotient are of the same
+    replicate. With fewer launches than ENOUGH there is no interval, and the range of the launches is given.
+
+    :param over: the case that this one is divided by
+    :param factor: multiplies everything
+    :param inverse: give 1 / the quotient, in which shorter times are larger, as in a speed-up
+    """
+    base = over or Resampled(np.ones(ENOUGH), np.ones(RESAMPLES))
+
+    def value(times: Samples | np.float64, bases: Samples | np.float64) -> Any:
+        return factor * (bases / times if inverse else times / bases)
+
+    bases, middle = np.median(base.medians), np.median(case.medians)
+    ranged = min(len(case.medians), len(base.medians)) < ENOUGH
+    if ranged:
+        pairs = value(case.medians[:, None], base.medians[None, :])
+        low, high = np.min(pairs), np.max(pairs)
+    else:
+        low, high = np.quantile(value(case.drawn, base.drawn), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    points = tuple(value(case.medians, bases).tolist())
+    return Median(float(value(middle, bases)), float(low), float(high), ranged, points)
+
+
+@dataclass(frozen=True)
 class Difference:
-    """How the second of two sets of samples relates to the first."""
+    """How the second of two cases relates to the first."""
 
     ratio: Median
-    """The median of the second divided by that of the first, with its 95 % interval."""
+    """The median of the second divided by that of the first."""
     p: float
-    """Two-sided p-value of the Mann-Whitney test."""
-    by_launches: bool
-    """Whether the test compared the medians of launches (else all samples)."""
+    """Two-sided p-value of the Mann-Whitney test over the launches' medians; nan with too few launches."""
+    launches: tuple[int, int]
 
 
-def difference(first: Sequence[Samples], second: Sequence[Samples]) -> Difference:
-    """Compare two sets of samples, a sequence per launch.
+def difference(first: Sequence[Samples], second: Sequence[Samples], needed: int = LAUNCHES) -> Difference:
+    """Compare two cases, each a sequence of the samples of its launches.
 
-    :raises ValueError: there are too few samples
+    :param needed: launches of each side below which there is no test
     """
     from scipy.stats import mannwhitneyu
 
-    flat = [np.concatenate(side) for side in (first, second)]
-    if min(map(len, flat)) < LEAST:
-        raise ValueError(f"{' and '.join(str(len(x)) for x in flat)} samples: a comparison needs {LEAST} on each side")
-    by_launches = min(len(first), len(second)) >= LAUNCHES
-    tested = [np.array([np.median(x) for x in side]) for side in (first, second)] if by_launches else flat
-    p = float(mannwhitneyu(*tested, alternative="two-sided").pvalue)
-    return Difference(ratio(first, second), p, by_launches)
+    sides = [resampled(side, stream) for stream, side in enumerate((first, second))]
+    p = math.nan
+    if min(len(first), len(second)) >= needed:
+        p = float(mannwhitneyu(*(side.medians for side in sides), alternative="two-sided").pvalue)
+    return Difference(estimate(sides[1], sides[0]), p, (len(first), len(second)))
 
 
-def ratio(first: Sequence[Samples], second: Sequence[Samples]) -> Median:
-    """Divide the median of the second set of samples by that of the first.
+def needed(tests: int) -> int:
+    """Count the launches of each side without which no verdict is possible.
 
-    The interval is a percentile bootstrap (Efron and Tibshirani 1993) that draws launches, and then samples of each;
-    the same samples always give the same interval.
+    n launches of each side have at best the p-value 2 / (2n over n), which is corrected for the number of tests.
     """
-    random = np.random.default_rng(1)
-    drawn = [_medians(side, random) for side in (first, second)]
-    low, high = np.quantile(drawn[1] / drawn[0], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    middle = float(np.median(np.concatenate(second)) / np.median(np.concatenate(first)))
-    return Median(middle, float(low), float(high))
-
-
-def _medians(launches: Sequence[Samples], random: np.random.Generator) -> Samples:
-    """Medians of resampled sets: as many launches as there are, and of each as many samples as the mean launch has."""
-    flat, lengths = np.concatenate(launches), np.array([len(x) for x in launches])
-    offsets, each = np.cumsum(lengths) - lengths, round(float(np.mean(lengths)))
-    medians = []
-    for _ in range(RESAMPLES // STEP):
-        chosen = random.integers(0, len(launches), (STEP, len(launches), 1))
-        places = offsets[chosen] + (random.random((STEP, len(launches), each)) * lengths[chosen]).astype(int)
-        medians.append(np.median(flat[places].reshape(STEP, -1), axis=1))
-    return np.concatenate(medians)
+    n = LAUNCHES
+    while 2 * tests >= SIGNIFICANT * math.comb(2 * n, n):
+        n += 1
+    return n
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

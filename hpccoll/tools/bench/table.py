@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,10 @@ def heading(key: Key, launch: Facts) -> str:
 
 
 def line(case: Case) -> str:
-    """The line of a case. A `*` marks an interval wider than requested, `?` too few samples for an interval."""
+    """The line of a case.
+
+    A `*` marks an interval wider than requested, `?` too few samples for an interval, `r` the range of few launches.
+    """
     key, micro = case.key, case.samples * 1e6
     value, interval = _median(case)
     if key.kind == "engine":
@@ -64,14 +67,24 @@ def line(case: Case) -> str:
 
 
 def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
-    """The median, in units of 1/`unit` seconds, and its interval as text."""
-    samples = case.samples * unit
+    """The median, in units of 1/`unit` seconds, and its interval or range as text."""
+    found = over_launches(case)
+    value = found.middle * unit
+    if math.isnan(found.low):
+        return value, "? "
+    mark = "r" if found.ranged else "*" if case.facts.get("ended") == "limit" else " "
+    return value, f"{found.low * unit:.2f} .. {found.high * unit:.2f}{mark}"
+
+
+def over_launches(case: Case) -> statistics.Median:
+    """The median over launches; of a single launch its own, with the interval of this launch, or with nan."""
+    several = case.by_launch()
+    if len(several) > 1:
+        return statistics.estimate(statistics.resampled(several))
     try:
-        middle = statistics.median(samples)
+        return statistics.median(case.samples)
     except ValueError:
-        return float(np.median(samples)), "? "
-    wide = "*" if case.facts.get("ended") == "limit" else " "
-    return middle.middle, f"{middle.low:.2f} .. {middle.high:.2f}{wide}"
+        return statistics.Median(float(np.median(case.samples)), math.nan, math.nan)
 
 
 def engine_line(case: Case) -> str:
@@ -129,7 +142,18 @@ def closing(results: Results) -> list[str]:
     lines = [f"# {count} launch{'es' if count > 1 else ''}; every result was verified before and after its timing"]
     if any(not case.facts.get("verified") for case in results.cases.values()):
         lines = [f"# {count} launch{'es' if count > 1 else ''}"]
-    return lines + [f"# warning: {warning}" for warning in warnings(results)]
+    return lines + _about_intervals(results) + [f"# warning: {warning}" for warning in warnings(results)]
+
+
+def _about_intervals(results: Results) -> list[str]:
+    """What the intervals of few launches mean."""
+    counts = {len(np.unique(case.launch)) for case in results.cases.values()}
+    lines = (
+        ["# the intervals are of one launch; another launch may differ by more: --launches 6"] if 1 in counts else []
+    )
+    if any(1 < count < statistics.ENOUGH for count in counts):
+        lines.append(f"# r: the range of the launches' medians; an interval needs {statistics.ENOUGH} launches")
+    return lines
 
 
 def described(results: Results) -> str:
@@ -154,17 +178,16 @@ def _record(case: Case) -> Facts:
     found: Facts = {name: getattr(key, name) for name in ("kind", "what", "library", "arm", "dtype", "memory", "net")}
     found |= {"ranks": key.ranks, "nodes": key.nodes, "bytes": key.bytes, "samples": len(case.samples), **case.facts}
     found |= {"min_s": float(case.samples.min()), "max_s": float(case.samples.max())}
-    found |= interval(case.samples)
+    found |= interval(case)
     if key.kind == "collective" and key.bytes:
         algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, found["median_s"])
         found |= {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": busbw}
     return found
 
 
-def interval(samples: Sequence[float] | statistics.Samples) -> Facts:
-    """The median with its interval, without an interval if there are too few samples."""
-    try:
-        middle = statistics.median(samples)
-    except ValueError:
-        return {"median_s": float(np.median(samples)), "low_s": None, "high_s": None}
-    return {"median_s": middle.middle, "low_s": middle.low, "high_s": middle.high}
+def interval(case: Case) -> Facts:
+    """The median, and the interval of one launch, the range of a few, or the interval over several."""
+    found, launches = over_launches(case), len(np.unique(case.launch))
+    low, high = (None, None) if math.isnan(found.low) else (found.low, found.high)
+    of = "samples of a launch" if launches == 1 else "range of launches" if found.ranged else "launches"
+    return {"median_s": found.middle, "low_s": low, "high_s": high, "interval": of, "launches": launches}

@@ -3,7 +3,8 @@
 
 Least squares of the logarithms, because times span six decades; a loss that grows slowly beyond 10 % keeps one
 disturbed case from moving all others. Parameters without an influence on any case stay near the start of the search,
-and are marked. Intervals: the samples of each case are resampled, and the fit is repeated (Efron and Tibshirani 1993).
+and are marked. Intervals: the launches and samples of each case are resampled, and the fit is repeated (Efron and
+Tibshirani 1993).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll import durable
-from hpccoll.tools.bench import training
+from hpccoll.tools.bench import statistics, training
 from hpccoll.tools.bench.results import Case, Facts, Results, ResultsError
 from hpccoll.tools.model import predict
 from hpccoll.tools.model.messages import SIZES
@@ -168,11 +169,8 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
     best, influence, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[2])
-    random = np.random.default_rng(1)
-    drawn = []
-    for _ in range(RESAMPLES):
-        again = np.array([np.median(random.choice(case.samples, len(case.samples))) for case in cases])
-        drawn.append(_solve(predictors, again, errors, best)[0])
+    replicates = [statistics.resampled(case.by_launch(), stream).drawn for stream, case in enumerate(cases)]
+    drawn = [_solve(predictors, np.array([one[i] for one in replicates]), errors, best)[0] for i in range(RESAMPLES)]
     together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]
     most = max(key.nodes for key in together)
     several = zip(cases, predictors, medians, strict=True)
@@ -187,7 +185,7 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
 
 def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
     """Medians, and the relative error of each."""
-    medians = np.array([np.median(case.samples) for case in cases])
+    medians = np.array([np.median([np.median(launch) for launch in case.by_launch()]) for case in cases])
     spread = [float(np.subtract(*np.quantile(case.samples, [0.75, 0.25]))) for case in cases]
     errors = [max(LEAST_ERROR, s / m / math.sqrt(len(case.samples)))
               for s, m, case in zip(spread, medians, cases, strict=True)]  # fmt: skip

@@ -47,7 +47,7 @@ class Part:
 def parts(results: Results) -> list[Part]:
     """Make the sections of these results.
 
-    :raises ResultsError: a point has too few samples for an interval
+    :raises ResultsError: a point has too few samples
     """
     kinds: dict[str, list[Case]] = defaultdict(list)
     for key, case in sorted(results.cases.items()):
@@ -88,7 +88,7 @@ def _virtual(title: str, cases: list[Case]) -> Part:
         ))  # fmt: skip
     shown = [case for case in cases if _arrival(case) in ("first", "in order")]
     inside = "CPU time inside the engine in a step, mean over the ranks: median and 95 % interval."
-    times = _lines(shown, lambda case: curves.scaled(curves.median(case), 1e6))
+    times = _lines(shown, lambda case: curves.median(case, 1e6))
     time = Plot("time", inside, "CPU time per rank (µs)", times)
     plain = [case for case in shown if not case.key.arm]
     chain = _lines(plain, lambda case: _exact(case.facts["chain"]))
@@ -128,7 +128,7 @@ def _start(cases: list[Case]) -> Part:
         if case.key.what.endswith("rank 0"):
             line = lines.setdefault(case.key.what, Line(case.key.what))
             line.ranks.append(case.key.ranks)
-            line.values.append(curves.scaled(middle, 1e3))
+            line.values.append(curves.median(case, 1e3))
     about = "CPU time of rank 0 for the steps of the start, without MPI's: median and 95 % interval."
     plot = Plot("time", about, "CPU time (ms)", list(lines.values()))
     return Part(Table("start of very many ranks", columns, rows), [plot])

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpccoll.tools.bench import collectives, statistics
 from hpccoll.tools.bench.results import Case, Results, ResultsError
-from hpccoll.tools.bench.statistics import Median
+from hpccoll.tools.bench.statistics import Median, Resampled
 from hpccoll.tools.study import beyond
 from hpccoll.tools.study.beyond import Beyond
 
@@ -49,7 +49,7 @@ class Curve:
 def curves(results: Results) -> list[Curve]:
     """The scaling curves of all steps.
 
-    :raises ResultsError: a point has too few samples for an interval
+    :raises ResultsError: a point has too few samples
     """
     several: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for key, case in results.cases.items():
@@ -59,45 +59,54 @@ def curves(results: Results) -> list[Curve]:
     for (what, contestant), cases in sorted(several.items()):
         cases.sort(key=lambda case: (case.key.nodes, case.key.ranks))
         weak = cases[0].facts.get("scaling", "weak") == "weak"
-        points = [_point(cases[0], case, weak) for case in cases]
+        points = _points(cases, weak)
         found.append(Curve(what, contestant, weak, points, predicted.get((what, contestant))))
     return found
 
 
-def _point(base: Case, case: Case, weak: bool) -> Point:
+def _points(cases: list[Case], weak: bool) -> list[Point]:
+    """The points of a curve: their times, speed-ups and efficiencies are of the same replicates."""
+    several = [_resampled(case, stream) for stream, case in enumerate(cases)]
+    return [_point(cases[0].key.ranks, case, one, several[0], weak) for case, one in zip(cases, several, strict=True)]
+
+
+def _point(base_ranks: int, case: Case, one: Resampled, base: Resampled, weak: bool) -> Point:
     """The speed-up is the work per second relative to the fewest ranks; the efficiency is that divided by the ranks."""
-    seconds = median(case)
-    more = case.key.ranks / base.key.ranks
-    ratio = Median(1, 1, 1) if case is base else statistics.ratio(case.by_launch(), base.by_launch())
-    speedup, efficiency = (scaled(ratio, more), ratio) if weak else (ratio, scaled(ratio, 1 / more))
+    seconds = statistics.estimate(one)
+    more = case.key.ranks / base_ranks
+    factors = (more, 1.0) if weak else (1.0, 1 / more)
+    speedup, efficiency = (
+        Median(1, 1, 1) if one is base else statistics.estimate(one, base, factor, inverse=True) for factor in factors
+    )
     parts = {name: float(np.median(values)) for name, values in case.parts.items()}
     if parts and (rest := seconds.middle - sum(parts.values())) > 0.001 * seconds.middle:
         parts[OTHER] = rest
     items = float(case.facts.get("items") or 0) / seconds.middle
     return Point(
-        case.key.nodes, case.key.ranks, seconds, speedup, efficiency, parts, items, len(case.samples),
-        len(case.by_launch()),
-    )  # fmt: skip
+        case.key.nodes, case.key.ranks, seconds, speedup, efficiency, parts, items, len(case.samples), len(one.medians)
+    )
 
 
-def median(case: Case) -> Median:
-    """The median of a case.
+def _resampled(case: Case, stream: int = 0) -> Resampled:
+    """The launches of a case.
 
-    :raises ResultsError: there are too few samples for its interval
+    :raises ResultsError: there are too few samples
     """
-    try:
-        return statistics.median(case.samples)
-    except ValueError as error:
+    if len(case.samples) < statistics.LEAST:
         key = case.key
         raise ResultsError(
-            f"{key.what}, {key.contestant}, {key.ranks} ranks: {error}, and a report draws intervals: run longer, or "
-            "with more repetitions"
-        ) from None
+            f"{key.what}, {key.contestant}, {key.ranks} ranks: {len(case.samples)} samples, and a report needs "
+            f"{statistics.LEAST} of each point: run longer, or with more repetitions"
+        )
+    return statistics.resampled(case.by_launch(), stream)
 
 
-def scaled(value: Median, factor: float) -> Median:
-    """A median times a constant."""
-    return Median(value.middle * factor, value.low * factor, value.high * factor)
+def median(case: Case, factor: float = 1.0) -> Median:
+    """The median of a case over its launches, times a factor.
+
+    :raises ResultsError: there are too few samples
+    """
+    return statistics.estimate(_resampled(case), factor=factor)
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ class Sizes:
 def by_size(results: Results) -> list[Sizes]:
     """Latency and bandwidth of all collectives.
 
-    :raises ResultsError: a point has too few samples for an interval
+    :raises ResultsError: a point has too few samples
     """
     several: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for key, case in results.cases.items():

@@ -57,7 +57,7 @@ class Study:
     program: Annotated[What | None, "or this"] = None
     scaling: Annotated[list[str], "`weak`, `strong` or both"] = field(default_factory=lambda: ["weak"])
     ranks_per_node: Annotated[int, "ranks on each node"] = 1
-    repetitions: Annotated[int, "launches of each point; 6 make a claim"] = 3
+    repetitions: Annotated[int, "launches of each point; an interval needs 5"] = 3
     minutes: Annotated[int, "time limit of a job"] = 30
     node_hours: Annotated[float, "budget: jobs that could exceed it are left out; 0: none"] = 0.0
     site: Annotated[str, "`local`, a site of `hpccoll submit`, or a file"] = "local"

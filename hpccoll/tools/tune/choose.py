@@ -61,7 +61,8 @@ def judge(results: Results) -> list[Judged]:
 def _ratio(name: str, those: Mapping[str, Case], arm: str) -> statistics.Median:
     if DEFAULTS not in those or arm not in those:
         raise ValueError(f"{name}: {arm or 'the defaults'} were not measured beside the others")
-    return statistics.ratio(those[DEFAULTS].by_launch(), those[arm].by_launch())
+    defaults, found = (statistics.resampled(those[name].by_launch(), i) for i, name in enumerate((DEFAULTS, arm)))
+    return statistics.estimate(found, defaults)
 
 
 def best(judged: Iterable[Judged]) -> Judged | None:

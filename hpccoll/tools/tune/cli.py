@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser("tune", help="find knobs for this machine by measuring, and write a site file")
     parser.add_argument("-np", "-n", dest="ranks", type=int, help="ranks (default: one per core)")
     parser.add_argument("--nodes", default="1", metavar="N", help="let the ranks act as N nodes")
-    parser.add_argument("--launches", type=int, default=2, metavar="N", help="launches of each measurement (2)")
+    parser.add_argument("--launches", type=int, default=5, metavar="N", help="launches of each measurement (5)")
     parser.add_argument("--seconds", type=float, default=0.5, help="at most, per case and candidate (0.5)")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="per launch (600)")
     parser.add_argument("--model", default="resnet50", help="the trace of gradients (resnet50)")
@@ -61,6 +61,10 @@ def main(arguments: argparse.Namespace) -> int:
     wanted = arguments.knobs.split(",")
     if unknown := [knob for knob in wanted if knob not in CANDIDATES]:
         print(f"hpccoll tune: --knobs {unknown[0]}: there are {', '.join(CANDIDATES)}", file=sys.stderr)
+        return 2
+    if arguments.launches < statistics.ENOUGH:
+        print(f"hpccoll tune: --launches {arguments.launches}: a choice needs intervals, which "
+              f"{statistics.ENOUGH} launches have", file=sys.stderr)  # fmt: skip
         return 2
     several = arguments.nodes != "1"
     try:

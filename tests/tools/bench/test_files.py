@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of results: written, read, shown, merged and compared; what does not fit together is refused."""
 
+import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -10,7 +12,7 @@ import pytest
 from made import results
 
 from hpccoll.__main__ import main
-from hpccoll.tools.bench import files
+from hpccoll.tools.bench import compare, files
 from hpccoll.tools.bench.results import ResultsError, merged, warnings
 
 
@@ -139,20 +141,54 @@ def test_compare_sees_what_is_slower(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.count("  faster") == 4
 
 
-def test_few_launches_are_compared_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("a", "b"):
-        files.write(tmp_path / f"{name}.h5", results(launches=1))
-    assert main(["bench", "compare", str(tmp_path / "a.h5"), str(tmp_path / "b.h5")]) == 0
-    assert "fewer than 6 launches" in capsys.readouterr().out
+def test_few_launches_are_compared_without_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs of one build that differ: their samples do, by far, and nobody knows why."""
+    names = [str(tmp_path / name) for name in ("a.h5", "b.h5")]
+    for name, made in zip(names, (results(launches=1), results(1.5, seed=2, launches=2)), strict=True):
+        files.write(Path(name), made)
+    assert main(["bench", "compare", *names]) == 4
+    out = capsys.readouterr().out
+    assert out.count("  no verdict: 5 and 4 launches are missing") == 4 and "slower" not in out
+    assert out.count(" 1+2 ") == 4 and out.count("1.5") >= 4
+    assert "a verdict on 4 cases needs 6 launches in each file" in out
 
 
-def test_too_few_samples_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("a", "b"):
-        files.write(tmp_path / f"{name}.h5", results(launches=1, count=4))
-    assert main(["bench", "show", str(tmp_path / "a.h5")]) == 0
-    assert " ? " in capsys.readouterr().out
-    assert main(["bench", "compare", str(tmp_path / "a.h5"), str(tmp_path / "b.h5")]) == 1
-    assert "4 and 4 samples: a comparison needs 6" in capsys.readouterr().err
+def test_many_cases_need_more_launches() -> None:
+    """6 launches of each side have at best p = 2/924, which 24 cases make 0.052."""
+    several = [results(), results(2.0)]
+    for made in several:
+        for (key, case), size in itertools.product(list(made.cases.items()), range(3, 8)):
+            made.cases[replace(key, bytes=size)] = replace(case, key=replace(key, bytes=size))
+    found = compare.compare(*several)
+    assert len(found) == 4 + 2 * 5 and {one.verdict for one in found} == {"slower"}
+    for made in several:
+        for (key, case), ranks in itertools.product(list(made.cases.items()), (4, 8)):
+            made.cases[replace(key, ranks=ranks)] = replace(case, key=replace(key, ranks=ranks))
+    found = compare.compare(*several)
+    assert {(one.verdict, one.missing) for one in found} == {("no verdict", (1, 1))}
+    assert compare.status(found) == 4
+
+
+def test_what_an_interval_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One launch has that of its samples, 2 to 4 have a range, and 5 have an interval over launches."""
+    for launches, count, mark, said in (
+        (1, 4, " ? ", ""),
+        (1, 20, " ", "the intervals are of one launch"),
+        (3, 20, "r ", "r: the range of the launches' medians"),
+        (6, 20, " ", ""),
+    ):
+        made = results(launches=launches, count=count)
+        files.write(tmp_path / "a.h5", made)
+        assert main(["bench", "show", str(tmp_path / "a.h5")]) == 0
+        out = capsys.readouterr().out
+        assert mark in out and said in out and ("interval needs 5" in out) == (launches == 3)
+        assert main(["bench", "show", str(tmp_path / "a.h5"), "--json"]) == 0
+        case = json.loads(capsys.readouterr().out)["cases"][0]
+        medians = [np.median(one) for one in next(iter(made.cases.values())).by_launch()]
+        assert case["median_s"] == pytest.approx(np.median(medians)) and case["launches"] == launches
+        if launches == 3:
+            assert (case["low_s"], case["high_s"]) == (min(medians), max(medians))
+        assert case["interval"] == {1: "samples of a launch", 3: "range of launches", 6: "launches"}[launches]
 
 
 def test_warnings_that_differ_in_a_value_are_one() -> None:

@@ -97,7 +97,7 @@ def test_too_few_samples_are_refused(tmp_path: Path) -> None:
     few = results()
     key, case = next((key, case) for key, case in few.cases.items() if key.kind == "step")
     few.cases[key] = replace(case, samples=case.samples[:5], launch=case.launch[:5], parts={})
-    with pytest.raises(ResultsError, match="5 samples: an interval of 95% needs 6, and a report draws intervals"):
+    with pytest.raises(ResultsError, match="5 samples, and a report needs 6 of each point"):
         page.write(few, "few", tmp_path)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import hpccoll
 from hpccoll import config
+from hpccoll.__main__ import main
 from hpccoll.tools.bench.results import Case, Key, Results
 from hpccoll.tools.tune import cli
 
@@ -25,14 +26,15 @@ class Machine:
         self.random = np.random.default_rng(7)
 
     def __call__(self, words: Sequence[str], arms: Mapping[str, Mapping[str, Any]]) -> Results:
-        results = Results([{}, {}])
+        results = Results([{}] * 5)
         for arm, knobs in {"": {}, **arms}.items():
             for i, size in enumerate((1 << 16, 1 << 24)):
                 time = np.prod([self.factors.get(knob, (1.0, 1.0))[i] for knob in knobs.items()])
                 time *= self.spoiled if len(knobs) > 1 else 1.0
                 key = Key("collective", words[0], "hpccoll", arm, "float32", "host", "", 4, 2, size)
-                samples = 1e-3 * time * self.random.lognormal(0, 0.05, 80)
-                results.cases[key] = Case(key, samples, np.repeat([0, 1], 40).astype(np.int32), np.ones(80, np.int32))
+                samples = 1e-3 * time * self.random.lognormal(0, 0.05, 100)
+                launch = np.repeat(np.arange(5, dtype=np.int32), 20)
+                results.cases[key] = Case(key, samples, launch, np.ones(100, np.int32))
         return results
 
 
@@ -47,7 +49,7 @@ def test_gains_are_found_and_told() -> None:
     assert chosen == {"fusion_threshold": 64 << 20, "chunk_bytes": 1 << 18}
     (line,) = [line for line in said if line.startswith(f"chunk_bytes={1 << 18}")]
     assert "(chosen)" in line
-    assert "allreduce 16777216 0.7" in line
+    assert float(line.partition("allreduce 16777216 ")[2].split()[0]) == pytest.approx(0.7, rel=0.03)
 
 
 def test_noise_changes_nothing() -> None:
@@ -63,6 +65,11 @@ def test_choices_that_spoil_each_other_are_dropped_until_the_rest_gains() -> Non
     chosen, said = tuned(Machine(gains, spoiled=2.0))
     assert chosen == {"chunk_bytes": 1 << 20}
     assert any(line.startswith("fusion_threshold: left at its default") for line in said)
+
+
+def test_few_launches_are_no_ground_for_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--launches", "4", "--out", "site.toml"]) == 2
+    assert "--launches 4: a choice needs intervals, which 5 launches have" in capsys.readouterr().err
 
 
 def test_jobs_read_a_site_file(tmp_path: Path) -> None:
