@@ -112,7 +112,7 @@ def resampled(launches: Sequence[Samples], stream: int = 0) -> Resampled:
 
 
 def _medians(samples: Samples, count: int, random: np.random.Generator) -> Samples:
-    """Medians of so many resamples, each as large as the samples.
+    """Draw medians of resamples, each as large as the samples.
 
     A resample is n uniform numbers, each of which picks one of n sorted samples. Its median needs only their middle
     ones, and order statistics of uniform numbers have beta distributions (David and Nagaraja 2003, "Order Statistics",
@@ -155,7 +155,7 @@ def estimate(case: Resampled, over: Resampled | None = None, factor: float = 1.0
 
 @dataclass(frozen=True)
 class Difference:
-    """How the second of two cases relates to the first."""
+    """The second of two cases, compared with the first."""
 
     ratio: Median
     """The median of the second divided by that of the first."""

@@ -146,7 +146,7 @@ def closing(results: Results) -> list[str]:
 
 
 def _about_intervals(results: Results) -> list[str]:
-    """What the intervals of few launches mean."""
+    """Explain the intervals of one launch, and the ranges of a few."""
     counts = {len(np.unique(case.launch)) for case in results.cases.values()}
     lines = (
         ["# the intervals are of one launch; another launch may differ by more: --launches 6"] if 1 in counts else []

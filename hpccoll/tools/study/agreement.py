@@ -87,7 +87,7 @@ def _virtual(title: str, cases: list[Case]) -> Part:
             f"{old['root_bytes'] / 1e6:.3g}",
         ))  # fmt: skip
     shown = [case for case in cases if _arrival(case) in ("first", "in order")]
-    inside = "CPU time inside the engine in a step, mean over the ranks: median and 95 % interval."
+    inside = "CPU time inside the engine in a step, mean over the ranks: median."
     times = _lines(shown, lambda case: curves.median(case, 1e6))
     time = Plot("time", inside, "CPU time per rank (µs)", times)
     plain = [case for case in shown if not case.key.arm]
@@ -129,6 +129,6 @@ def _start(cases: list[Case]) -> Part:
             line = lines.setdefault(case.key.what, Line(case.key.what))
             line.ranks.append(case.key.ranks)
             line.values.append(curves.median(case, 1e3))
-    about = "CPU time of rank 0 for the steps of the start, without MPI's: median and 95 % interval."
+    about = "CPU time of rank 0 for the steps of the start, without MPI's: median."
     plot = Plot("time", about, "CPU time (ms)", list(lines.values()))
     return Part(Table("start of very many ranks", columns, rows), [plot])

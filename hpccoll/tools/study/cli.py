@@ -26,6 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     run.add_argument("--no-wait", action="store_true", help="submit, and do not follow")
     run.add_argument("--poll", type=float, default=10, metavar="SECONDS", help="how often the scheduler is asked (10)")
     run.add_argument("--report", action="store_true", help="collect and report at the end")
+    _fonts(run)
     _with(run)
     _action(actions, "status", status, "which runs are done, running, waiting or missing")
     for name, function, what in (
@@ -35,6 +36,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action = _action(actions, name, function, what)
         action.add_argument("--mixed", action="store_true", help="accept results of different versions and revisions")
         _with(action)
+        if function is report:
+            _fonts(action)
     inside = actions.add_parser("rank", allow_abbrev=False)
     inside.add_argument("--log", required=True)
     inside.add_argument("--name", required=True)
@@ -57,6 +60,10 @@ def _with(parser: argparse.ArgumentParser) -> None:
         "--with", dest="others", action="append", type=Path, default=[], metavar="FILE.h5",
         help="results of hpccoll bench that belong into the same file and report; may be repeated",
     )  # fmt: skip
+
+
+def _fonts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--serif", action="store_true", help="draw the figures in a font with serifs, as papers have")
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -107,7 +114,7 @@ def run_study(arguments: argparse.Namespace) -> int:
     if not left:
         say(f"all {len(list(plan.runs(study)))} runs are done")
     if arguments.report:
-        report(argparse.Namespace(file=arguments.file, mixed=False, others=arguments.others))
+        report(argparse.Namespace(file=arguments.file, mixed=False, others=arguments.others, serif=arguments.serif))
     if left:
         say(f"{len(left)} runs are missing, the first {left[0].stem}: see {folder / 'logs'}, and run the study again")
     return 1 if left else 0
@@ -188,7 +195,7 @@ def report(arguments: argparse.Namespace) -> int:
     files.write(collect.output(folder, study), found)
     left = jobs.missing(study, folder)
     more = [f"{len(left)} of {len(list(plan.runs(study)))} runs are missing, the first {left[0].stem}"] if left else []
-    say(str(page.write(found, study.name, folder, more)))
+    say(str(page.write(found, study.name, folder, more, arguments.serif)))
     return 0
 
 

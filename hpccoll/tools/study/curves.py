@@ -7,10 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.tools.bench import collectives, statistics
 from hpccoll.tools.bench.results import Case, Results, ResultsError
-from hpccoll.tools.bench.statistics import Median, Resampled
+from hpccoll.tools.bench.statistics import Median, Resampled, Samples
 from hpccoll.tools.study import beyond
 from hpccoll.tools.study.beyond import Beyond
 
@@ -40,6 +41,10 @@ class Curve:
 
     what: str
     contestant: str
+    label: str
+    """The contestant, as short as it can be told from the others."""
+    number: int
+    """Its place among the contestants of the report, which gives it its colour."""
     weak: bool
     points: list[Point] = field(default_factory=list)
     beyond: Beyond | None = None
@@ -55,13 +60,28 @@ def curves(results: Results) -> list[Curve]:
     for key, case in results.cases.items():
         if key.kind == "step":
             several[key.what, key.contestant].append(case)
-    found, predicted = [], beyond.predicted(results)
-    for (what, contestant), cases in sorted(several.items()):
+    found, predicted, known = [], beyond.predicted(results), contestants(results)
+    order = list(known)
+    for (what, contestant), cases in sorted(several.items(), key=lambda one: (one[0][0], order.index(one[0][1]))):
         cases.sort(key=lambda case: (case.key.nodes, case.key.ranks))
         weak = cases[0].facts.get("scaling", "weak") == "weak"
         points = _points(cases, weak)
-        found.append(Curve(what, contestant, weak, points, predicted.get((what, contestant))))
+        label = known[contestant]
+        found.append(
+            Curve(what, contestant, label, order.index(contestant), weak, points, predicted.get((what, contestant)))
+        )
     return found
+
+
+def contestants(results: Results) -> dict[str, str]:
+    """All contestants with their labels, in the order of the arms in the study's file, others behind them."""
+    arms = [arm for launch in results.launches for arm in launch.get("definition", {}).get("arms", {})]
+    names = [*dict.fromkeys(arms)]
+    keys = sorted(results.cases, key=lambda key: names.index(arm) if (arm := key.arm.split(" ")[0]) in names else 999)
+    libraries: dict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        libraries[key.arm].add(key.library)
+    return {k.contestant: k.arm if k.arm and len(libraries[k.arm]) == 1 else k.contestant for k in keys}
 
 
 def _points(cases: list[Case], weak: bool) -> list[Point]:
@@ -78,13 +98,17 @@ def _point(base_ranks: int, case: Case, one: Resampled, base: Resampled, weak: b
     speedup, efficiency = (
         Median(1, 1, 1) if one is base else statistics.estimate(one, base, factor, inverse=True) for factor in factors
     )
-    parts = {name: float(np.median(values)) for name, values in case.parts.items()}
+    parts = {name: _middle(values, case.launch) for name, values in case.parts.items()}
     if parts and (rest := seconds.middle - sum(parts.values())) > 0.001 * seconds.middle:
         parts[OTHER] = rest
     items = float(case.facts.get("items") or 0) / seconds.middle
     return Point(
         case.key.nodes, case.key.ranks, seconds, speedup, efficiency, parts, items, len(case.samples), len(one.medians)
     )
+
+
+def _middle(values: Samples, launch: NDArray[np.int32]) -> float:
+    return float(np.median([np.median(values[launch == number]) for number in np.unique(launch)]))
 
 
 def _resampled(case: Case, stream: int = 0) -> Resampled:
@@ -116,6 +140,8 @@ class Sizes:
     title: str
     """Collective, dtype, ranks: contestants with the same title share a figure."""
     contestant: str
+    label: str
+    number: int
     bytes: list[int]
     seconds: list[Median]
     busbw: list[float]
@@ -132,7 +158,7 @@ def by_size(results: Results) -> list[Sizes]:
         if key.kind == "collective":
             where = f"{key.ranks} rank{'s' * (key.ranks > 1)} on {key.nodes} node{'s' * (key.nodes > 1)}"
             several[f"{key.what}, {key.dtype}, {where}", key.contestant].append(case)
-    found = []
+    found, known = [], contestants(results)
     for (title, contestant), cases in several.items():
         cases.sort(key=lambda case: case.key.bytes)
         seconds = [median(case) for case in cases]
@@ -140,5 +166,6 @@ def by_size(results: Results) -> list[Sizes]:
             collectives.bandwidths(case.key.what, case.key.bytes, case.key.ranks, middle.middle)[1]
             for case, middle in zip(cases, seconds, strict=True)
         ]
-        found.append(Sizes(title, contestant, [case.key.bytes for case in cases], seconds, rates))
+        label, number = known[contestant], list(known).index(contestant)
+        found.append(Sizes(title, contestant, label, number, [case.key.bytes for case in cases], seconds, rates))
     return found

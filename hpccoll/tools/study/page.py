@@ -49,10 +49,11 @@ def check_packages() -> None:
             raise ResultsError(f"a report is made with {module}, which is missing: pip install 'hpccoll[study]'")
 
 
-def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = ()) -> Path:
+def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = (), serif: bool = False) -> Path:
     """Write report.html, figures/*.pdf and tables/*.tex.
 
     :param more_warnings: further warnings beside those of the runs, such as missing runs
+    :param serif: draw the figures in a font with serifs
     :returns: the page
     :raises ResultsError: matplotlib or Jinja2 is missing, or a point has too few samples
     """
@@ -63,7 +64,8 @@ def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str
         (folder / part).mkdir(parents=True, exist_ok=True)
     scaled = curves.curves(results)
     agreed = agreement.parts(results)
-    sections = [*_scaling(scaled, folder), *_agreement(agreed, folder), *_collectives(results, folder)]
+    with figures.fonts(serif):
+        sections = [*_scaling(scaled, folder), *_agreement(agreed, folder), *_collectives(results, folder)]
     environment = Environment(loader=PackageLoader("hpccoll.tools.study", "."), autoescape=True, trim_blocks=True)
     page = folder / "report.html"
     durable.write_text(
@@ -84,13 +86,17 @@ def _scaling(scaled: Sequence[curves.Curve], folder: Path) -> list[Section]:
     found = []
     for what, group in groupby(scaled, key=lambda curve: curve.what):
         several = list(group)
+        points = [point for curve in several for point in curve.points]
+        counted = tables.counted(several)
+        about = f"Bars: {tables.bounds_of(point.seconds for point in points)}; dots: launches. {counted}"
         drawn = [
-            ("time", figures.step_time, "Time of a step: median and 95 % interval."),
-            ("speedup", figures.speedup, "Work per second, relative to the fewest nodes."),
-            ("efficiency", figures.efficiency, "Speed-up divided by the number of ranks."),
+            ("time", figures.step_time, f"Time of a step. {about}"),
+            ("speedup", figures.speedup, f"Work per second, relative to the fewest nodes. {about}"),
+            ("efficiency", figures.efficiency, f"Speed-up divided by the increase in ranks. {about}"),
         ]
-        if any(point.parts for curve in several for point in curve.points):
-            drawn.append(("breakdown", figures.breakdown, "Where the time of a step goes: medians of its parts."))
+        if any(point.parts for point in points):
+            parts = f"Where the time of a step goes: medians of its parts. {counted}"
+            drawn.append(("breakdown", figures.breakdown, parts))
         found.append(_section(what, several, drawn, tables.steps(several), folder))
     return found
 
@@ -119,11 +125,20 @@ def _collectives(results: Results, folder: Path) -> list[Section]:
         drawn = []
         if max(several[0].bytes) > 0:
             drawn = [
-                ("latency", figures.latency, "Time of one call: median and 95 % interval."),
+                ("latency", figures.latency, f"Time of one call. {_bars(several)}"),
                 ("bandwidth", figures.bandwidth, "busbw, as nccl-tests defines it."),
             ]
         found.append(_section(title, several, drawn, tables.sizes(several), folder))
     return found
+
+
+def _bars(several: Sequence[curves.Sizes]) -> str:
+    """Explain the bars of a figure; nothing is known beyond a single launch."""
+    values = [value for one in several for value in one.seconds]
+    counts = [len(value.points) for value in values]
+    if max(counts) == 1:
+        return "One launch."
+    return f"Bars: {tables.bounds_of(values)}; dots: launches, {min(counts)} at least."
 
 
 def _section(
@@ -134,7 +149,7 @@ def _section(
     for kind, draw, caption in drawn:
         file = f"figures/{stem}-{kind}.pdf"
         shown.append(Drawn(figures.save(draw(several), folder / file), caption, file))
-    durable.write_text(folder / "tables" / f"{stem}.tex", tables.latex(table))
+    durable.write_text(folder / "tables" / f"{stem}.tex", tables.latex(table, stem))
     return Section(title, shown, table)
 
 

@@ -52,6 +52,7 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
         "were calculated",
         "control plane of virtual ranks, 16 tensors",
         "start of very many ranks",
+        "Bars: range of launches; dots: launches. Each point: 3 launches, 60 samples.",
     ):
         assert said in text
     assert page._modelled([], []) == ""
@@ -70,7 +71,7 @@ def beyond() -> Results:
 
 
 def test_only_what_the_model_knows_continues_to_more_nodes() -> None:
-    gloo, ours = curves.curves(beyond())
+    ours, gloo = curves.curves(beyond())
     assert gloo.beyond is None and ours.beyond and ours.beyond.nodes == (4, 8, 16, 32, 64)
     assert all(one.low < one.middle < one.high for one in (*ours.beyond.seconds, *ours.beyond.efficiency))
     assert ours.beyond.seconds[0].middle == pytest.approx(ours.points[-1].seconds.middle, rel=0.1)
@@ -86,7 +87,7 @@ def test_figures_and_tables_for_print(written: Path) -> None:
     files = {file.name for file in (written.parent / "figures").iterdir()}
     assert len(files) == 13 and "training-weak-scaling-efficiency.pdf" in files
     table = (written.parent / "tables" / "training-weak-scaling.tex").read_text()
-    assert "\\toprule" in table and "95 \\% interval" in table and table.count("\\\\\n") == 5
+    assert "\\toprule" in table and "range of launches" in table and table.count("\\\\\n") == 5
 
 
 def test_latex_escapes() -> None:
