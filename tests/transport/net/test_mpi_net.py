@@ -30,18 +30,20 @@ FAMILIES = [  # wheel, compiler, the family of that library; test_contract has t
 
 
 def compiled(build_c: Callable[..., Path], wheel: str, name: str) -> Path:
-    """The program, compiled for an MPI; the net in it is that of all families, which needs no MPI to compile."""
+    """The program, compiled for an MPI; the net in it is that of all families, which needs no MPI to compile.
+
+    The kernels, which take long to compile, are those that other programs have, too.
+    """
     python = environment(wheel) if wheel else Path(sys.executable)
     mpicc = str(python.parent / name) if (python.parent / name).exists() else shutil.which(name)
     assert mpicc, f"no {name} beside {python} or on PATH"
+    arithmetic = build_c("ext/transport/kernels/*.c", "ext/core/reserve.c", flags=("-shared",), name="arithmetic.so")
     return build_c(
         "tests/transport/net/net_contract_mpi.c",
         "ext/transport/net/mpi_*.c",
-        "ext/transport/kernels/*.c",
-        "ext/core/reserve.c",
         "ext/core/status.c",
         compiler=mpicc,
-        flags=("-O0",),
+        flags=("-O0", str(arithmetic)),
         name=f"net_contract_{name}",
     )
 

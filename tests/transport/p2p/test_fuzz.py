@@ -24,7 +24,6 @@ SOURCES = (
     "ext/transport/control/control.c",
     "ext/transport/net/local.c",
     "ext/transport/net/bundle.c",
-    "ext/transport/kernels/*.c",
     "ext/core/reserve.c",
     "ext/core/status.c",
 )
