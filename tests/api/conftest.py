@@ -4,14 +4,17 @@
 A test gives a program to the fixture `everywhere`; the program runs once per rank and has its own assertions.
 """
 
+import math
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pairs import every_pair
 
 import hpccoll
 from hpccoll import testing
@@ -20,6 +23,30 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 LAYOUTS = ["1", "2", "3", pytest.param("4", marks=pytest.mark.slow), "1+1", "2+1", "2+2", "1+1+2"]
 """Ranks of each node."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what no pair of values needs (tests/pairs.py), in tests with two parameters beside the layout."""
+    alike = defaultdict[str, list[pytest.Function]](list)
+    for item in items:
+        if isinstance(item, pytest.Function) and "everywhere" in item.fixturenames and not runs_elsewhere(item):
+            alike[item.nodeid.split("[")[0]].append(item)
+    for of_one_test in alike.values():
+        given = [[id(value) for value in item.callspec.params.values()] for item in of_one_test]
+        values = [list(dict.fromkeys(of_one)) for of_one in zip(*given, strict=True)]
+        if len(values) < 3 or len(given) < math.prod(map(len, values)):
+            continue  # all are needed, or the test's own list has not all combinations
+        chosen = every_pair([len(of_one) for of_one in values])
+        for item, its in zip(of_one_test, given, strict=True):
+            if tuple(of_one.index(one) for of_one, one in zip(values, its, strict=True)) not in chosen:
+                item.add_marker(pytest.mark.slow)
+
+
+def runs_elsewhere(item: pytest.Item) -> bool:
+    """Only `make test-all` has it, or ranks of MPI have it, of which there are few layouts."""
+    return any(item.get_closest_marker(name) for name in ("slow", "mpi"))
+
 
 Everywhere = Callable[[Callable[[hpccoll.World], Any]], list[Any]]
 
