@@ -79,11 +79,17 @@ TWICE = {
 
 
 STEPS = ("a scan", "a while loop", "a condition")
+OTHER_SHAPES = ("a nested jit", "one name", "a scan")
+"""The kinds that `make test` compiles a second time, too."""
 
 
-@pytest.mark.parametrize("kind", TWICE)
-def test_two_calls_of_one_place_or_name_keep_their_values(kind):
-    for n in (3, 1000):  # a second compilation, with other shapes
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [(kind, [3]) for kind in TWICE if kind not in OTHER_SHAPES]
+    + [pytest.param(kind, [3, 1000], marks=() if kind in OTHER_SHAPES else pytest.mark.slow) for kind in TWICE],
+)
+def test_two_calls_of_one_place_or_name_keep_their_values(kind, shapes):
+    for n in shapes:
         values = equal_pair if kind in STEPS else pair
         program = jax.jit(lambda x, values=values: TWICE[kind](*values(x)), donate_argnums=0)
         for _ in range(3):
