@@ -25,7 +25,8 @@ def planted(build: Build, name: str, fault: Fault) -> Path:
         copy.write_text(text.replace(piece.old, piece.new))
     sources = (copies / file.name if (copies / file.name).exists() else file for file in ROOT.glob(ENGINE))
     engine = sorted(str(source.relative_to(ROOT)) for source in sources)
-    return simulator(build, "-Wno-error", "-O0", engine=engine)
+    # What is left unused is no mistake here. All other objects are those of the simulator without a fault.
+    return simulator(build, engine=[f"{file} -Wno-error" if file.startswith("build/") else file for file in engine])
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in RARE else n for n in FAULTS])
