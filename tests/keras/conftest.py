@@ -6,6 +6,7 @@ test_backends.py runs these tests with the other backends.
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,8 +25,15 @@ ROWS, WHOLE_BATCH = 96, 48
 
 @pytest.fixture(scope="module")
 def job() -> Iterator[None]:
+    import keras
+
     import hpccoll.keras as hvd
 
+    if keras.config.backend() != "tensorflow" and "tensorflow" not in sys.modules:
+        # Keras seeds TensorFlow, too, wherever it is installed: each rank would import it for that.
+        with pytest.MonkeyPatch.context() as hidden:
+            hidden.setitem(sys.modules, "tensorflow", None)
+            keras.utils.set_random_seed(0)
     hvd.init()
     yield
     hvd.shutdown()
