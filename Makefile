@@ -34,12 +34,13 @@ $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-# The large frameworks are installed while the extensions are built.
-FRAMEWORKS := $(addprefix --group ,torch jax keras tensorflow)
+# The large frameworks are installed while the extensions are built. --no-compile: a third of their 14,000 modules is
+# ever imported, and Python keeps the bytecode of those; pip would take 45 s of a processor to compile all.
+FRAMEWORKS := --no-compile $(addprefix --group ,torch jax keras tensorflow)
 $(VENV)/.tests: pyproject.toml | $(VENV)/.python
 	$(BIN)/python setup.py --quiet build_ext --inplace & $(BIN)/python -m pip install --quiet $(FRAMEWORKS) && wait $$!
 	$(MAKE) --no-print-directory $(VENV)/.built
-	$(BIN)/python -m pip install --quiet --group test
+	$(BIN)/python -m pip install --quiet --no-compile --group test
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.built
