@@ -53,8 +53,9 @@ class Call:
     """What a message has that this rank receives."""
     of_each: bool = False
     """Whether each rank's result of an allreduce is a value of its own, as in the transpose of a broadcast."""
-    tells: bool = False
-    """Whether its last result is its ticket, which says to its derivatives which call it was."""
+    tells: int = 0
+    """How many times it is differentiated. If it is, its last result is its ticket, which says to its derivatives which
+    call it was."""
     follows: str = ""
     """The name of the call of which this is a derivative, and whose ticket is its last array; "": it has none."""
     back: bool = False
@@ -88,7 +89,7 @@ class Call:
 
     def also(self, what: str, **changes: Any) -> Call:
         """Make a call that follows from this one, under a name of its own."""
-        return dataclasses.replace(self, name=f"{self.name}.{what}", tells=False, **changes)
+        return dataclasses.replace(self, name=f"{self.name}.{what}", tells=0, **changes)
 
     def shapes(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> list[tuple[Shape, np.dtype]]:
         """Return the shapes and dtypes of the results on this rank."""

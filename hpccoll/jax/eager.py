@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from hpccoll import _core, compression, errors
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.default_world import current
-from hpccoll.jax import names
+from hpccoll.jax import names, threads
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
 from hpccoll.worlds import World
@@ -121,6 +122,19 @@ def _follows(call: Call, sent: int, came: int) -> tuple[int, int]:
     return 2 * sent + 1 if sent else 0, 2 * came + 1 if came else 0
 
 
+def _refused(call: Call, name: str, other: threading.Thread) -> errors.InvalidArgumentError:
+    """Make the error of a derivative whose place among those of another thread nobody knows; tell the other ranks."""
+    here = threading.current_thread().name
+    error = errors.InvalidArgumentError(
+        f"{call.operation} {name!r}: thread {other.name!r} has applied this derivative before, and thread {here!r} "
+        "applies it again: which application comes first is known in one thread only. Apply it there, or call jax.vjp "
+        "in each thread"
+    )
+    if call.operation not in MESSAGES:
+        _world_of(call).core.tell_refusal(call.operation, name, error)
+    return error
+
+
 def run(call: Call, arrays: Sequence[Any], name: str | None) -> list[jax.Array]:
     """Run an operation; return its results on this rank."""
     return begin(call, arrays, name, waits=True).wait()
@@ -128,10 +142,14 @@ def run(call: Call, arrays: Sequence[Any], name: str | None) -> list[jax.Array]:
 
 def run_traced(call: Call, arrays: Sequence[Any]) -> list[jax.Array]:
     """Run an operation of a trace, which may follow another call or tell which call it was; return its results."""
-    low, high = 0, 0
+    low, high, other = 0, 0, None
     if call.follows:
         *arrays, ticket = arrays
         low, high = (int(number) for number in np.asarray(ticket))
-    begun = begin(call, arrays, names.of_entry(call.name, low | high << 32), waits=True, of=(low, high))
+        other = threads.other_at_ticket(ticket, call.name)
+    name = names.of_entry(call.name, low | high << 32)
+    if other is not None:
+        raise _refused(call, name, other)
+    begun = begin(call, arrays, name, waits=True, of=(low, high))
     results = begun.wait()
     return [*results, begun.ticket] if call.tells else results

@@ -98,10 +98,11 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tupl
     if not any(jnp.issubdtype(array.dtype, jnp.inexact) for array in arrays):
         results = bind(call, *primals)
         return results, [_no_tangent(result) for result in results]
-    *results, ticket = bind(dataclasses.replace(call, tells=True), *primals)
+    *results, ticket = bind(dataclasses.replace(call, tells=call.tells + 1), *primals)
     _refuse(call)
     whole = [ad.instantiate_zeros(tangent) for tangent in tangents[: len(arrays)]]
-    pushed = bind(call.also("tangent", follows=call.name, back=False), *whole, ticket)
+    which = f"tangent {call.tells + 1}" if call.tells else "tangent"  # those of second derivatives are other calls
+    pushed = bind(call.also(which, follows=call.name, back=False), *whole, ticket)
     return ([*results, ticket], [*pushed, _no_tangent(ticket)]) if call.tells else (results, pushed)
 
 

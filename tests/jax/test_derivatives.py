@@ -138,6 +138,36 @@ def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
             np.testing.assert_allclose(gradient, 10**i * 6 * weight * np.arange(1.0, 3.0), rtol=1e-6, err_msg=kind)
 
 
+def test_a_pullback_that_is_applied_again_belongs_to_one_thread():
+    for kind in ("name", "tag"):
+        function, derivative = with_one_name_or_tag()[kind]
+        result, back = jax.vjp(function, jnp.ones(3))
+        ct = jnp.ones_like(result) * (hvd.rank() + 1)
+        with ThreadPoolExecutor(1) as thread:
+            found = [thread.submit(back, ct * 10**i).result()[0] for i in range(2)]
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"'ThreadPool.*' has applied .* applies it again"):
+                back(ct)
+        found.append(back(ct * 100)[0])  # the other thread has ended
+        for i, gradient in enumerate(found):
+            np.testing.assert_allclose(gradient, 10**i * derivative, rtol=1e-6, err_msg=kind)
+
+
+def test_ranks_hear_of_a_pullback_that_one_refuses():
+    if hvd.size() == 1:
+        return
+    _, back = jax.vjp(lambda x: hvd.allgather(x, name="heard"), jnp.ones(3))
+    ct = jnp.ones(3 * hvd.size())
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(back, ct).result()
+        if hvd.rank() == 0:
+            with pytest.raises(hpccoll.InvalidArgumentError, match="applies it again"):
+                back(ct)
+        else:
+            with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has refused this call: .* applies it again"):
+                thread.submit(back, ct).result()
+        np.testing.assert_allclose(thread.submit(back, ct).result()[0], hvd.size())
+
+
 def test_messages_of_a_derivative_meet_no_other_receive():
     right, left = right_and_left()
     _, back = jax.vjp(lambda x: hvd.sendrecv(x, right, left), jnp.ones(3))
