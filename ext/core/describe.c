@@ -36,6 +36,7 @@ void hc__describe_root_joined(hc__text *text, const hc_request *request) {
 enum difference {
     D_OPERATION,
     D_CALLS,
+    D_DERIVED,
     D_GROUP,
     D_COUNT,
     D_DTYPE,
@@ -56,6 +57,8 @@ static const char *difference_name(enum difference d) {
         return "operation";
     case D_CALLS:
         return "number of calls";
+    case D_DERIVED:
+        return "place of the derivatives";
     case D_GROUP:
         return "grouping";
     case D_COUNT:
@@ -103,6 +106,8 @@ static enum difference compare(const hc_request *a, const hc_request *b, uint32_
         return D_OPERATION;
     if (a->calls != b->calls)
         return D_CALLS;
+    if ((a->flags ^ b->flags) & HC_REQUEST_DERIVED)
+        return D_DERIVED;
     if (hc__is_group(a) != hc__is_group(b) || a->flags != b->flags)
         return D_GROUP;
     if (a->ntensors != b->ntensors)
@@ -170,6 +175,10 @@ static void put_extra(hc__text *text, const hc_request *request, enum difference
         if (request->calls)
             hc__put_int(text, request->calls);
         hc__put(text, request->calls ? " calls of its name in a program" : " of its name in a program");
+        break;
+    case D_DERIVED:
+        hc__put(text, request->flags & HC_REQUEST_DERIVED ? " and its derivatives in the same program"
+                                                          : " and no derivatives of it in the same program");
         break;
     case D_PRESCALE:
         hc__put(text, " prescale ");

@@ -182,9 +182,10 @@ typedef struct hc_request {
 
 #define HC_WIRE_SAME 255
 #define HC_REQUEST_GROUP 1
-#define HC_REQUEST_LAST 2    /* the rank's last request of the set; of the World: of all sets. Other ranks are told */
-#define HC_REQUEST_REFUSED 4 /* internal: not a request; its rank has refused the call (HC_EV_REFUSE) */
-#define HC_REQUEST_COUNTED 8 /* internal: `calls` is more than 1 */
+#define HC_REQUEST_LAST 2     /* the rank's last request of the set; of the World: of all sets. Other ranks are told */
+#define HC_REQUEST_REFUSED 4  /* internal: not a request; its rank has refused the call (HC_EV_REFUSE) */
+#define HC_REQUEST_COUNTED 8  /* internal: `calls` is more than 1 */
+#define HC_REQUEST_DERIVED 16 /* the compiled program of this call has derivatives of it */
 
 /* ---- a process set, as the engine of one member sees it ------------------------------------------- */
 

@@ -174,7 +174,8 @@ static const char *check_codes(hc__reader *r, int32_t set_size, hc__sig_view *vi
         return "unknown kind of memory";
     if (wire >= HC_DTYPE_COUNT && wire != HC_WIRE_SAME)
         return "unknown dtype of the compression";
-    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST | HC_REQUEST_COUNTED) && flags != HC_REQUEST_REFUSED)
+    if (flags & ~(HC_REQUEST_GROUP | HC_REQUEST_LAST | HC_REQUEST_COUNTED | HC_REQUEST_DERIVED) &&
+        flags != HC_REQUEST_REFUSED)
         return "unknown flags";
     view->is_refusal = flags == HC_REQUEST_REFUSED;
     view->is_counted = (flags & HC_REQUEST_COUNTED) != 0;

@@ -120,6 +120,7 @@ static hc_arguments read_call(const hc_gate_call *call, hc_operand *operands) {
     a.splits = call->splits;
     a.nsplits = call->nsplits;
     a.calls = call->calls;
+    a.is_derived = call->derived != 0;
     return a;
 }
 

@@ -63,7 +63,8 @@ typedef struct hc_gate_call {
     const hc_gate_tensor *tensors;
     const int64_t *splits; /* alltoall, scatter: rows to each rank; NULL: even, or as even as possible */
     uint32_t nsplits;
-    uint32_t calls; /* calls with this name in the program; 0: unknown */
+    uint32_t calls;  /* calls with this name in the program; 0: unknown */
+    uint8_t derived; /* 1: the program has derivatives of this call */
     void (*done)(void *context, hc_gate_result *);
     void *context;
 } hc_gate_call;

@@ -22,14 +22,15 @@ typedef struct hc_operand {
 } hc_operand;
 
 typedef struct hc_arguments {
-    uint16_t traits;   /* of the operation */
-    uint8_t operation; /* enum hc_operation */
-    uint8_t reduction; /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program; the caller checks it */
-    uint8_t wire;      /* dtype between nodes, or HC_WIRE_SAME; after the check HC_WIRE_SAME if the arrays have it */
-    uint8_t is_group;  /* the arrays are agreed, fused and done together */
-    uint8_t is_last;   /* this rank makes no later request */
-    uint8_t is_fresh;  /* the results overlap no other memory, so no check is needed */
-    int32_t root;      /* if the operation has a root */
+    uint16_t traits;    /* of the operation */
+    uint8_t operation;  /* enum hc_operation */
+    uint8_t reduction;  /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program; the caller checks it */
+    uint8_t wire;       /* dtype between nodes, or HC_WIRE_SAME; after the check HC_WIRE_SAME if the arrays have it */
+    uint8_t is_group;   /* the arrays are agreed, fused and done together */
+    uint8_t is_last;    /* this rank makes no later request */
+    uint8_t is_derived; /* the compiled program of the call has derivatives of it */
+    uint8_t is_fresh;   /* the results overlap no other memory, so no check is needed */
+    int32_t root;       /* if the operation has a root */
     double prescale, postscale;
     uint32_t n;            /* arrays */
     hc_operand *operands;  /* of array k: 2k its input, 2k + 1 its result */

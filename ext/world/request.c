@@ -60,7 +60,8 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
     h->request.operation = a->operation;
     h->request.wire = a->wire;
     h->request.calls = a->calls;
-    h->request.flags = (uint8_t)((a->is_group ? HC_REQUEST_GROUP : 0) | (a->is_last ? HC_REQUEST_LAST : 0));
+    h->request.flags = (uint8_t)((a->is_group ? HC_REQUEST_GROUP : 0) | (a->is_last ? HC_REQUEST_LAST : 0) |
+                                 (a->is_derived ? HC_REQUEST_DERIVED : 0));
     if (has(a, HC_OP_ROOTED))
         h->request.root = a->root;
     if (has(a, HC_OP_REDUCES)) {

@@ -26,7 +26,7 @@ int hc_xla_connect(const hc_gate *table) {
 
 typedef struct options {
     int64_t operation, reduction, wire, group, root, set, tag, source, source_tag, calls, trailing, tells, follows,
-        back;
+        back, derived;
     double prescale, postscale;
     hc_ffi_span name;
     hc_ffi_array splits, empty;
@@ -44,7 +44,7 @@ static const struct {
              OPTION(prescale, HC_FFI_SCALAR),  OPTION(postscale, HC_FFI_SCALAR), OPTION(name, HC_FFI_STRING),
              OPTION(splits, HC_FFI_ARRAY),     OPTION(empty, HC_FFI_ARRAY),      OPTION(calls, HC_FFI_SCALAR),
              OPTION(trailing, HC_FFI_SCALAR),  OPTION(tells, HC_FFI_SCALAR),     OPTION(follows, HC_FFI_SCALAR),
-             OPTION(back, HC_FFI_SCALAR)};
+             OPTION(back, HC_FFI_SCALAR),      OPTION(derived, HC_FFI_SCALAR)};
 
 static options read_options(const hc_ffi_attributes *attributes) {
     options all = {.prescale = 1.0, .postscale = 1.0};
@@ -246,6 +246,7 @@ static void begin_all(pending *p, const options *o, ticket of, const hc_gate_ten
                          .splits = o->splits.count ? o->splits.data : NULL,
                          .nsplits = (uint32_t)o->splits.count,
                          .calls = (uint32_t)o->calls,
+                         .derived = o->derived != 0,
                          .done = done,
                          .context = p};
     if (o->operation != HC_XLA_SENDRECV) {

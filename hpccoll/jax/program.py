@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,19 +114,27 @@ def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]
 def _forget_own_tickets(main: Any) -> None:
     """Let the derivatives of the program's own calls be known by their numbers in it.
 
-    A name that lasts is agreed on in fewer bytes. And with its ticket a derivative would wait for its call.
+    A name that lasts is agreed on in fewer bytes. And with its ticket a derivative would wait for its call. So no rank
+    outside of a program makes these derivatives: the call says that they are here. Those of messages, which have no
+    names and wait anyway, keep their tickets.
     """
-    own: set[Key] = set()
+    own: defaultdict[Key, list[Any]] = defaultdict(list)
     for call in calls(main):
-        attributes = attributes_of(call)
-        number_of_set = attributes["set"].value
-        follows = "of" in attributes
-        if follows and (number_of_set, attributes["of"].value) in own:
+        attributes, key = attributes_of(call), _key(call)
+        follows = key is not None and "of" in attributes
+        if key is not None and follows and (before := own.get((key[0], attributes["of"].value))):
+            for one in before:
+                write(one, derived=number(1))
             with ir.InsertionPoint(call):
                 call.operands[len(call.operands) - 1] = mlir.ir_constant(np.zeros(2, np.uint32))
             follows = False
-        if "tells" in attributes and not follows:
-            own.add((number_of_set, attributes["name"].value))
+        if key is not None and "tells" in attributes and not follows and any(True for _ in _ticket(call).uses):
+            own[key].append(call)
+
+
+def _ticket(call: Any) -> Any:
+    """Return the ticket that a call gives."""
+    return call.results[len(call.results) - 1]
 
 
 def _key(call: Any) -> Key | None:

@@ -122,6 +122,25 @@ def test_what_one_rank_pulls_back_in_programs_belongs_to_its_call():
             np.testing.assert_allclose(gradient, 10**i * derivative, rtol=1e-6, err_msg=kind)
 
 
+def test_a_rank_that_differentiates_in_a_program_hears_of_others_that_do_not():
+    """Messages have one form, so they meet. Rank k weights what it has from the left with k + 1."""
+    own = jax.jit if hvd.rank() == 0 else lambda function: function
+    right, left = right_and_left()
+
+    def moved(x):
+        return (hvd.sendrecv(x, right, left) * (hvd.rank() + 1)).sum()
+
+    def gathered(x):
+        return (hvd.allgather(x, name="here or there") ** 2).sum()
+
+    np.testing.assert_allclose(own(jax.grad(moved))(jnp.ones(3)), right + 1.0)
+    for other in (jax.grad(gathered), gathered) if hvd.size() > 1 else ():
+        function = jax.jit(jax.grad(gathered)) if hvd.rank() == 0 else other
+        with pytest.raises(Exception, match=r"'here or there': rank 0 has .* and its derivatives in the same program, r"):
+            jax.block_until_ready(function(jnp.ones(3)))
+    np.testing.assert_allclose(own(gathered)(jnp.ones(3)), 3 * hvd.size())  # nobody differentiates
+
+
 def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
     """The first derivative is 3 s x ** 2, as below; it is differentiated twice, once for ten times as much."""
     rank, size = hvd.rank(), hvd.size()
