@@ -6,24 +6,16 @@ Implications for Software Testing, IEEE TSE 30, 2004).
 """
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 import pytest
+from allpairspy import AllPairs
 
 
 def every_pair(counts: Sequence[int]) -> set[tuple[int, ...]]:
-    """Choose combinations of one place per parameter, which has so many, that hold each pair of two parameters' places.
-
-    The next one is always that with the most pairs that none has had yet.
-    """
-    pairs = {places: set(combinations(enumerate(places), 2)) for places in product(*map(range, counts))}
-    left, chosen = set[Any]().union(*pairs.values()), set[tuple[int, ...]]()
-    while left:
-        best = max(pairs, key=lambda places: len(pairs[places] & left))
-        chosen.add(best)
-        left -= pairs[best]
-    return chosen
+    """Choose combinations of one place per parameter, which has so many, that hold each pair of two places."""
+    return {tuple(places) for places in AllPairs([list(range(count)) for count in counts])}
 
 
 def parametrize_pairs(**values: Sequence[Any]) -> pytest.MarkDecorator:
