@@ -14,6 +14,7 @@ import hpccoll
 
 COMMANDS = {
     "run": "launch.cli",
+    "horovodrun": "horovodrun",
     "submit": "submit.cli",
     "lint": "lint.cli",
     "info": "info",

@@ -32,7 +32,7 @@ INSTEAD = {
     "hpccoll.spark.keras": _NO_ESTIMATORS,
     "hpccoll.spark.lightning": _NO_ESTIMATORS,
     "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
-    "hpccoll.runner": "its run() is hpccoll.run(); the launcher is the command `hpccoll run`, also as `horovodrun`",
+    "hpccoll.runner": "its run() is hpccoll.run(); the launcher is `hpccoll run`, also `hpccoll horovodrun`",
     "hpccoll.common": (
         "what programs import from horovod.common is in hpccoll.torch: HorovodInternalError, HostsUpdatedInterrupt, "
         "ProcessSet, ..."

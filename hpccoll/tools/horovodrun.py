@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `horovodrun`: Horovod's launcher as another name for `hpccoll run`.
+"""`hpccoll horovodrun`: `hpccoll run` with the flags of Horovod's launcher.
+
+There is no script `horovodrun`: it would replace Horovod's in an environment that has both.
 
 FLAGS has each flag of Horovod 0.28 with its counterpart here. A flag without a counterpart is accepted with a message
 if the job does not need it, and refused with a message otherwise.
 """
 
+from __future__ import annotations
+
 import argparse
 import shlex
-import sys
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -117,13 +120,20 @@ FLAGS = (
 )
 
 
-def main() -> int:
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe `hpccoll horovodrun`."""
+    made = commands.add_parser("horovodrun", help="run, with the flags of Horovod's launcher", allow_abbrev=False)
+    add_flags(made)
+    made.set_defaults(main=main)
+
+
+def main(arguments: argparse.Namespace) -> int:
     """Translate the command line into one of hpccoll, and execute that.
 
     :returns: its exit status
     """
     try:
-        words, notes = translate(sys.argv[1:])
+        words, notes = translate(arguments)
     except LaunchError as error:
         processes.say(str(error))
         return 2
@@ -132,13 +142,12 @@ def main() -> int:
     return command_line.main(words)
 
 
-def translate(words: list[str]) -> tuple[list[str], list[str]]:
+def translate(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Translate the arguments of horovodrun.
 
     :returns: the arguments of hpccoll, and messages about flags without an effect
     :raises LaunchError: a flag has no counterpart
     """
-    arguments = parser().parse_args(words)
     given = [(flag, getattr(arguments, flag.dest)) for flag in FLAGS if getattr(arguments, flag.dest) not in (None, [])]
     for flag, _ in given:
         if flag.becomes == "refused":
@@ -163,11 +172,8 @@ def translate(words: list[str]) -> tuple[list[str], list[str]]:
     return translated, notes
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all flags of horovodrun."""
-    made = argparse.ArgumentParser(
-        prog="horovodrun", description="Horovod's launcher as another name for `hpccoll run`.", allow_abbrev=False
-    )
+def add_flags(made: argparse.ArgumentParser) -> None:
+    """Let a parser know all flags of horovodrun."""
     made.add_argument("-v", "--version", action="version", version=f"hpccoll {metadata.version('hpccoll')}")
     for flag in FLAGS:
         text = flag.text or f"becomes {flag.becomes.replace('run ', 'hpccoll run ')}"
@@ -179,7 +185,6 @@ def parser() -> argparse.ArgumentParser:
                 *names, dest=flag.dest, type=flag.kind, action="append", nargs=flag.values, metavar="VALUE", help=text
             )
     made.add_argument("command", nargs=argparse.REMAINDER, help="python train.py ...")
-    return made
 
 
 Given = list[tuple[Flag, list[Any]]]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`horovodrun`: each flag of Horovod 0.28 becomes one of `hpccoll run`, changes nothing, or is refused."""
+"""`hpccoll horovodrun`: each flag of Horovod 0.28 becomes one of `hpccoll run`, changes nothing, or is refused."""
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
-from hpccoll.tools.horovodrun import FLAGS, translate
+from hpccoll.tools.horovodrun import FLAGS, add_flags, translate
 from hpccoll.tools.launch.job import LaunchError
 
 OF_HOROVOD = """
@@ -23,6 +24,12 @@ OF_HOROVOD = """
 --hostfile --host-discovery-script --gloo --mpi --jsrun
 """
 """The flags in horovod/runner/launch.py of Horovod 0.28.1, but for -h and -v."""
+
+
+def translated(words: list[str]) -> tuple[list[str], list[str]]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_flags(parser)
+    return translate(parser.parse_args(words))
 
 
 def test_every_flag_of_horovod_is_known() -> None:
@@ -45,13 +52,13 @@ def test_every_flag_of_horovod_is_known() -> None:
     ],
 )  # fmt: skip
 def test_flags_become_options(given: str, becomes: str) -> None:
-    words, notes = translate([*given.split(), "python", "train.py", "--np", "3"])
+    words, notes = translated([*given.split(), "python", "train.py", "--np", "3"])
     assert words == ["run", *becomes.split(), "python", "train.py", "--np", "3"]
     assert not notes
 
 
 def test_interfaces_and_ssh_options_reach_every_launcher() -> None:
-    words, _ = translate("--network-interfaces eth0,eth1 -p 222 -i key python".split())
+    words, _ = translated("--network-interfaces eth0,eth1 -p 222 -i key python".split())
     for variable in ("OMPI_MCA_btl_tcp_if_include", "PRTE_MCA_prte_if_include", "NCCL_SOCKET_IFNAME"):
         assert f"-x={variable}=eth0,eth1" in words
     for variable in ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args", "HYDRA_LAUNCHER_EXTRA_ARGS"):
@@ -59,7 +66,7 @@ def test_interfaces_and_ssh_options_reach_every_launcher() -> None:
 
 
 def test_a_flag_without_effect_says_so() -> None:
-    words, notes = translate("-np 2 --no-autotune --gloo python".split())
+    words, notes = translated("-np 2 --no-autotune --gloo python".split())
     assert words == ["run", "-np=2", "python"]
     assert [note.split(":")[0] for note in notes] == ["--gloo", "--no-autotune"]
 
@@ -67,26 +74,14 @@ def test_a_flag_without_effect_says_so() -> None:
 @pytest.mark.parametrize("flag", ["--config-file c.yml", "--jsrun"])
 def test_what_cannot_be_done_is_refused(flag: str) -> None:
     with pytest.raises(LaunchError, match=r"^horovodrun --[a-z-]+: .{20}"):
-        translate([*f"-np 2 {flag}".split(), "python"])
+        translated([*f"-np 2 {flag}".split(), "python"])
 
 
 @pytest.mark.timeout(120)
 def test_a_job() -> None:
     program = "import hpccoll; w = hpccoll.init(); print(f'<{w.size} {w.base.settings.fusion_threshold}>', flush=True)"
-    main = "from hpccoll.tools.horovodrun import main; raise SystemExit(main())"
-    command = [
-        sys.executable,
-        "-c",
-        main,
-        "-np",
-        "2",
-        "--verbose",
-        "--fusion-threshold-mb",
-        "3",
-        "python",
-        "-c",
-        program,
-    ]
+    flags = "horovodrun -np 2 --verbose --fusion-threshold-mb 3".split()
+    command = [sys.executable, "-m", "hpccoll", *flags, "python", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(f"<2 {3 << 20}>") == 2
