@@ -12,7 +12,7 @@ from functools import partial
 from hpccoll import config
 from hpccoll.channel import new_secret
 from hpccoll.launched import LAUNCHER
-from hpccoll.tools.launch import installed, openmpi, processes
+from hpccoll.tools.launch import habits, installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.elastic import job as elastic
@@ -78,6 +78,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--show", action="store_true", help="print the command and do not run it")
     elastic.add_arguments(parser)
+    habits.refuse(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="python train.py ...")
     parser.set_defaults(main=main)
 

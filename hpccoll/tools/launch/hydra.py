@@ -21,7 +21,7 @@ def plan_mpich(job: Job, launcher: str) -> Plan:
     argv = [launcher, "-np", str(job.ranks)]
     if job.hosts:
         argv += ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
-    if job.cores_per_rank:
+    if job.cores_per_rank and not job.binding_options:
         argv += ["-bind-to", f"core:{job.cores_per_rank}"]
     return Plan((*argv, *output(job), *job.launcher_options, *job.command), dict(job.exported))
 

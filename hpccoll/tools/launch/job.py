@@ -50,6 +50,12 @@ class Job:
         return 0 if self.hosts or self.allocated else self.cores // self.ranks
 
     @property
+    def binding_options(self) -> set[str]:
+        """Which of bind-to and map-by the user gives to mpirun, which takes each of them once."""
+        given = {word.lstrip("-").partition("=")[0] for word in self.launcher_options if word.startswith("-")}
+        return given & {"bind-to", "map-by"}
+
+    @property
     def oversubscribed(self) -> bool:
         """Whether there are more ranks than cores, so that a waiting rank must yield its core."""
         return not self.hosts and not self.allocated and self.ranks > self.cores

@@ -11,6 +11,9 @@ from hpccoll.tools.launch.job import Job, Plan
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 """The variable with the folder where mpirun of Open MPI 5 keeps the files of its session on this host."""
 
+ONE_DASH = ("-bind-to", "-map-by", "-rank-by")
+"""Options as Horovod's and Hydra's users write them, which Open MPI 5 takes with two dashes only."""
+
 
 def version(banner: str) -> int | None:
     """Read the major version from what `mpirun --version` printed; None if it is not Open MPI's banner."""
@@ -34,18 +37,24 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
         argv += ["--host", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
     elif not job.allocated:
         argv += ["--host", f"localhost:{job.ranks}"]
-    if job.cores_per_rank:
-        argv += ["--map-by", f"slot:PE={job.cores_per_rank}", "--bind-to", "core"]
-    else:
-        argv += ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"] if major >= 5 else []
-        argv += ["--oversubscribe", "--bind-to", "none"] if major < 5 else []
+    argv += binding(job, major)
     if job.output:
         argv += ["--output", f"dir={job.output}"] if major >= 5 else ["--output-filename", job.output]
-    argv += job.launcher_options
+    argv += [f"-{word}" if word in ONE_DASH else word for word in job.launcher_options]
     for name in sorted(job.exported):
         argv += ["-x", name]
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"} if job.oversubscribed else {}
     return Plan((*argv, *job.command), {**job.exported, **yielding})
+
+
+def binding(job: Job, major: int) -> list[str]:
+    """The options that place and bind ranks. Where the user gives one of them, only what lets ranks share cores."""
+    sharing = ["--map-by", "slot:OVERSUBSCRIBE"] if major >= 5 else ["--oversubscribe"]
+    if job.binding_options:
+        return [] if major >= 5 and "map-by" in job.binding_options else sharing
+    if job.cores_per_rank:
+        return ["--map-by", f"slot:PE={job.cores_per_rank}", "--bind-to", "core"]
+    return [*sharing, "--bind-to", "none"]
 
 
 @contextlib.contextmanager

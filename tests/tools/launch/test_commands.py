@@ -18,6 +18,8 @@ JOB = Job(ranks=4, command=("python", "train.py", "--lr", "0.1"), cores=8)
 CROWDED = replace(JOB, cores=2, exported={"HPCCOLL_NODES": "2"}, root=True)
 HOSTS = replace(JOB, hosts=(Host("h1", 3), Host("h2", 1)), exported={"PATH": "/opt/bin"})
 ALLOCATED = replace(JOB, allocated=True)
+BOUND = replace(JOB, launcher_options=("-bind-to", "none"))
+MAPPED = replace(CROWDED, launcher_options=("--map-by=ppr:4:node",), root=False, exported={})
 
 GOLDEN = {
     ("Open MPI 5", "cores to spare"): (JOB, {}, "-np 4 --host localhost:4 --map-by slot:PE=2 --bind-to core"),
@@ -32,6 +34,18 @@ GOLDEN = {
         "-np 4 --host h1:3,h2:1 --map-by slot:OVERSUBSCRIBE --bind-to none -x PATH",
     ),
     ("Open MPI 5", "allocated"): (ALLOCATED, {}, "-np 4 --map-by slot:OVERSUBSCRIBE --bind-to none"),
+    ("Open MPI 5", "bound by the user"): (
+        BOUND,
+        {},
+        "-np 4 --host localhost:4 --map-by slot:OVERSUBSCRIBE --bind-to none",
+    ),
+    ("Open MPI 5", "mapped by the user"): (
+        MAPPED,
+        {"OMPI_MCA_mpi_yield_when_idle": "1"},
+        "-np 4 --host localhost:4 --map-by=ppr:4:node",
+    ),
+    ("Open MPI 4", "bound by the user"): (BOUND, {}, "-np 4 --host localhost:4 --oversubscribe --bind-to none"),
+    ("MPICH", "bound by the user"): (BOUND, {}, "-np 4 -bind-to none"),
     ("Open MPI 4", "cores to spare"): (JOB, {}, "-np 4 --host localhost:4 --map-by slot:PE=2 --bind-to core"),
     ("Open MPI 4", "crowded, root"): (
         CROWDED,

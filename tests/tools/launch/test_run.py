@@ -137,6 +137,8 @@ def test_killed_launcher_takes_the_job_with_it() -> None:
         (("-np", "2", "--nodes", "two", "python"), "--nodes two: 1 to 2"),
         (("-H", "h1:1,h2:1", "--nodes", "2", "python"), "on one machine"),
         (("-np", "2", "--timeout", "0", "python"), "--timeout 0: more than 0 seconds"),
+        (("-np", "2", "-bind-to", "none", "python"), "-bind-to: each rank is bound to its share of the cores"),
+        (("-np", "2", "--bind-to=none", "python"), "as --launcher-options='--bind-to ...'"),
         (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),
         (
             ("-np", "2", "--launcher", "no-such-mpirun", "python"),
