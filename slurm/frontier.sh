@@ -1,6 +1,9 @@
 #!/bin/bash
 # hpccoll submit --site frontier --nodes 64 --account ABC123 --time 2:00 examples/digits/train.py
+# frontier: nothing of this profile was run there
+# frontier: hpccoll does not support AMD GPUs: an array in their memory is an UnsupportedError, so copy it first (x.cpu())
 # 8 tasks per node, 7 cores and a GPU each. Arguments after the script's name go to the program.
+# The program sees its own GPU only, as device 0.
 #SBATCH --job-name=train
 #SBATCH --nodes=64
 #SBATCH --ntasks-per-node=8

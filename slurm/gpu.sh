@@ -1,6 +1,7 @@
 #!/bin/bash
 # hpccoll submit --site generic-gpu --nodes 2 --time 0:30 examples/digits/train.py
 # 4 tasks per node, 16 cores and a GPU each. Arguments after the script's name go to the program.
+# Each task sees all GPUs of its node; the program takes that of its local rank, as torch.cuda.set_device(hpccoll.local_rank()).
 #SBATCH --job-name=train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4

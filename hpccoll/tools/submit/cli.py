@@ -77,6 +77,8 @@ def main(arguments: argparse.Namespace) -> int:
     except HpccollError as error:
         print(f"hpccoll submit: {error}", file=sys.stderr)
         return 2
+    for note in where.notes:
+        print(f"hpccoll submit: {where.name}: {note}", file=sys.stderr)
     if where.account and not arguments.account:
         print(f"hpccoll submit: jobs on {where.name} name a project: --account PROJECT", file=sys.stderr)
     if file := missing_program(requests[0]):
@@ -261,6 +263,7 @@ def described(where: site.Site) -> str:
     ]
     lines += [f"  {len(node.gpus)} GPUs on NUMA domains {[gpu.numa for gpu in node.gpus]}"] if node.gpus else []
     lines += [f"  {nics}"] if nics else []
+    lines += [f"  note: {note}" for note in where.notes]
     lines += [f"  source: {source}" for source in where.sources]
     lines += [f"  not checked: {fact}" for fact in where.unchecked]
     return "\n".join(lines)

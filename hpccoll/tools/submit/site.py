@@ -71,6 +71,9 @@ class Site:
     account: Annotated[bool, "whether jobs must name a project; `hpccoll submit` then asks for --account"] = False
     modules: Annotated[list[str], "modules to load"] = field(default_factory=list)
     environment: Annotated[dict[str, str], "variables to export"] = field(default_factory=dict)
+    notes: Annotated[list[str], "what the owner of a job must know; each script and `hpccoll submit` say it"] = field(
+        default_factory=list
+    )
     sources: Annotated[list[str], "sources of the facts"] = field(default_factory=list)
     unchecked: Annotated[list[str], "facts that could not be checked"] = field(default_factory=list)
 
@@ -129,7 +132,7 @@ def _problems(site: Site) -> list[str]:
         found.append(f"launcher = {site.launcher!r}: under {site.scheduler} it is {' or '.join(launchers)}")
     if site.gpu_view not in ("all", "own"):
         found.append(f"gpu_view = {site.gpu_view!r} is not all or own")
-    for key in ("directives", "gpu_directives"):
+    for key in ("directives", "gpu_directives", "notes"):
         found += [f"{key}: {line!r} is not one line" for line in getattr(site, key) if len(line.splitlines()) != 1]
     names = [name for name in site.environment if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name)]
     found += [f"environment: {name!r} is no name of a variable" for name in names]

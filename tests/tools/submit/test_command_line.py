@@ -163,7 +163,7 @@ def test_sites_are_listed_with_what_is_not_known() -> None:
     status, output, _ = submit("--sites")
     assert status == 0
     assert "summit: Summit, Oak Ridge (historical: decommissioned in November 2024)" in output
-    assert "not checked: nothing of this profile was run there" in output
+    assert "note: nothing of this profile was run there" in output
 
 
 def test_words() -> None:

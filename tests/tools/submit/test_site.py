@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpccoll.__main__ import main
 from hpccoll.tools.submit.script import Request, render
 from hpccoll.tools.submit.site import SiteError, load, names, parse
 
@@ -37,6 +38,25 @@ def test_profiles_are_valid_and_say_where_they_are_from(name: str) -> None:
     assert site.unchecked
     assert site.sources or name.startswith("generic")
     assert site.node.cores % (len(site.node.gpus) or site.node.numa) == 0, "no core is left over"
+
+
+def test_what_a_job_meets_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the script, before it is submitted, and in the list of the sites."""
+    words = ["--site", "frontier", "--account", "A", "--dry-run", "train.py"]
+    main(["submit", *words])
+    main(["submit", "--sites"])
+    script, listed = (said := capsys.readouterr()).out.split("frontier: Frontier, Oak Ridge")
+    for note in ("nothing of this profile was run there", "hpccoll does not support AMD GPUs: "):
+        assert f"\n# frontier: {note}" in script and f"\n  note: {note}" in listed
+        assert f"hpccoll submit: frontier: {note}" in said.err
+    assert {name for name in names() if "run there" in str(load(name).notes)} == {"frontier", "perlmutter", "summit"}
+
+
+def test_tasks_see_all_gpus_where_mpi_and_nccl_need_it() -> None:
+    """Each that sees one GPU: Cray MPICH fails in cuIpcOpenMemHandle (WarpX, issue 6382), NCCL goes without NVLink."""
+    script = render(load("perlmutter"), Request(("python", "train.py"), nodes=1, minutes=60, name="train"))
+    assert "#SBATCH --gpus-per-node=4\n#SBATCH --gpu-bind=none\n" in script and "--gpus-per-task" not in script
+    assert "takes that of its local rank" in script
 
 
 def test_summit() -> None:
