@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mkdocs does beyond its own: pictures are drawn, a phone can show tables, and no search finds decisions."""
 
+import html
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAW = ("benchmarks/simulator", "draw", "benchmarks/results/simulator.jsonl", "build/pictures")
-PICTURE = re.compile(r"<!-- picture: (\S+) (.*?) -->")
+PICTURE = re.compile(r"<!-- picture: (\S+) (.*?) \| (.*?) -->", re.DOTALL)
+"""File, caption, and what a reader who does not see it must know (alt)."""
+FIGURE = '<figure><img src="assets/{}" alt="{}"><figcaption>{}</figcaption></figure>'
 
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
@@ -45,4 +48,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Show the pictures; and leave decisions, which are for those who work on hpccoll, out of a user's search."""
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"exclude": True}
-    return PICTURE.sub(r"![\2](assets/\1)", markdown)
+    return PICTURE.sub(figure, markdown)
+
+
+def figure(found: re.Match[str]) -> str:
+    """The picture with its caption."""
+    file, caption, alt = (html.escape(" ".join(text.split())) for text in found.groups())
+    return FIGURE.format(file, alt, caption)

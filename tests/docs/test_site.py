@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +28,22 @@ def test_the_pictures_of_pages_are_drawn(tmp_path: Path) -> None:
     """`mkdocs build --strict` finds that a picture is missing, but it is not installed where tests run."""
     hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
     subprocess.run([sys.executable, *hooks["DRAW"][:-1], tmp_path], cwd=ROOT, check=True, timeout=100)
-    named = [name for page in (ROOT / "docs").glob("*.md") for name, _ in hooks["PICTURE"].findall(page.read_text())]
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    named = [name for name, *_ in hooks["PICTURE"].findall(pages)]
+    assert len(named) == pages.count("<!-- picture:")
     assert sorted(named) == sorted(file.name for file in tmp_path.iterdir()) != []
     assert re.search(r"<svg ", (tmp_path / named[0]).read_text())
+
+
+def test_a_picture_has_a_caption_and_words_for_those_who_do_not_see_it() -> None:
+    hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
+    shown = hooks["on_page_markdown"]('x\n<!-- picture: a.svg Time of\n"it". | A curve\nrises. -->\ny', page=page)
+    figure = '<img src="assets/a.svg" alt="A curve rises."><figcaption>Time of &quot;it&quot;.</figcaption>'
+    assert shown == f"x\n<figure>{figure}</figure>\ny"
+
+
+def test_no_compiled_python_is_in_the_site() -> None:
+    """`mkdocs` copies what lies in docs and is no page; Python writes its files beside docs/hooks.py."""
+    left_out = (ROOT / "mkdocs.yml").read_text().split("exclude_docs: |\n")[1].split("\nhooks:")[0]
+    assert {"__pycache__/", "generate.py", "hooks.py"} <= set(left_out.split())
