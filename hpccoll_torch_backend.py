@@ -10,6 +10,8 @@ off. Without it programs import hpccoll.torch.
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
 
 __all__ = ["register"]
 
@@ -30,10 +32,25 @@ class _ImportsOnFirstUse:
 
 
 def register() -> None:
-    """Let torch import hpccoll.torch when a program first names the backend."""
+    """Let torch import hpccoll.torch when a program first names the backend.
+
+    torch calls this in `import torch`, which ends with an error if this does. So it warns instead.
+    """
+    try:
+        add_name()
+    except Exception as error:  # noqa: BLE001 - of whatever torch has changed
+        text = f"hpccoll could not give torch its name, so `import hpccoll.torch` before it is used: {error!r}"
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        except RuntimeWarning:  # under -W error
+            print(text, file=sys.stderr)
+
+
+def add_name() -> None:
+    """Add the name to those that torch knows."""
     distributed = importlib.import_module("torch.distributed")
     backends = getattr(distributed, "Backend", None)
     if backends is None or NAME.upper() in vars(backends):
         return  # a torch without torch.distributed; or hpccoll.torch was faster
-    setattr(backends, NAME.upper(), _ImportsOnFirstUse())
     backends.backend_list.append(NAME)
+    setattr(backends, NAME.upper(), _ImportsOnFirstUse())

@@ -92,6 +92,19 @@ def test_an_hpccoll_that_cannot_be_loaded_breaks_its_own_users_only(installed: s
     assert output.strip().endswith("ImportError: the C extension is not built")
 
 
+@pytest.mark.parametrize("flags", [(), ("-W", "error")], ids=["warnings", "errors"])
+def test_import_torch_outlives_what_torch_may_change(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """torch ends `import torch` with the error of an entry point; a fake of torch stands here for one that changed."""
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    torch.joinpath("__init__.py").touch()
+    torch.joinpath("distributed.py").write_text("class Backend: pass\n")  # without backend_list
+    program = "import hpccoll_torch_backend as b; b.register(); print('imported', flush=True)"
+    status, output = run([sys.executable, *flags, "-c", program], os.pathsep.join((str(tmp_path), str(ROOT))))
+    assert status == 0 and "imported\n" in output, output
+    assert output.count("hpccoll could not give torch its name") == 1 and "backend_list" in output
+
+
 @pytest.mark.slow
 def test_an_import_of_hpccoll_torch_comes_first_or_second(installed: str) -> None:
     for first, second in (("torch", "hpccoll.torch"), ("hpccoll.torch", "torch")):
