@@ -46,3 +46,11 @@ def refuse(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             *names.split(), action=Refusal, nargs="?", const=remedy, dest="habit", help=argparse.SUPPRESS
         )
+    options: Any = parser
+    of_a_prefix = options._get_option_tuples  # noqa: SLF001
+
+    def none_of_ours(word: str) -> list[Any]:
+        """Options that begin like a word. argparse looks for them behind the program, too: -m is Python's, not -mca."""
+        return [found for found in of_a_prefix(word) if not isinstance(found[0], Refusal)]
+
+    options._get_option_tuples = none_of_ours  # noqa: SLF001

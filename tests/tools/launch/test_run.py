@@ -153,7 +153,9 @@ def test_misuse_is_explained(arguments: tuple[str, ...], says: str) -> None:
     assert says in output
 
 
-PROGRAMS_OWN = "--h --no --np 3 --output x --show --timeout=2 -np 5 -H h7 --version -h --"
+PROGRAMS_OWN = (
+    "--h --no --np 3 --output x --show --timeout=2 -np 5 -H h7 --version -h -m -mc -p -b -mca --bind-to=core --"
+)
 
 
 def test_options_behind_the_program_are_its_own() -> None:
