@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from hpccoll import errors
-from hpccoll.torch.distributed import rendezvous
+from hpccoll.torch.distributed import by_name, rendezvous
 from hpccoll.torch.distributed.futures import Future
 from hpccoll.torch.distributed.process_group import ProcessGroup
 from hpccoll.torch.distributed.work import Work
@@ -31,6 +31,7 @@ def _make_group(options: Any, _: Any) -> ProcessGroup:
 
     :param options: torch's store, rank, size, timeout, group_id, and the members' global ranks (empty: all ranks)
     """
+    by_name.serve_dtensor()
     rank, size = options.group_rank, options.group_size
     members = options.global_ranks_in_group
     parent = dist.group.WORLD if dist.is_initialized() else None
@@ -55,6 +56,7 @@ def register() -> None:
     if hasattr(_c10d, "_FR_SELF_RECORDING_BACKENDS"):
         _c10d._FR_SELF_RECORDING_BACKENDS.add(NAME)  # noqa: SLF001
     rendezvous.install()
+    by_name.serve()
     _stay_out_of_compiled_programs()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -46,6 +46,8 @@ from hpccoll.torch.distributed.arguments import (
     reduction,
 )
 from hpccoll.torch.distributed.futures import name_in_callback
+from hpccoll.torch.distributed.monitored_barrier import wait_for_all
+from hpccoll.torch.distributed.sparse import SparseSum
 from hpccoll.torch.distributed.work import Work
 from hpccoll.worlds import World
 
@@ -75,6 +77,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._name, self._description = name, ""
         self._timeout = timeout.total_seconds()
         self._sequence_names = SequenceNames(NAMES)
+        self._monitored = 0  # barriers
 
     # ---- identity ----------------------------------------------------------------------------------
 
@@ -163,7 +166,18 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce in place."""
-        return self._allreduce("allreduce", options(opts, AllreduceOptions), [one(tensors, "allreduce")])
+        opts, tensor = options(opts, AllreduceOptions), one(tensors, "allreduce")
+        return (
+            self._sparse_allreduce(opts, tensor) if tensor.is_sparse else self._allreduce("allreduce", opts, [tensor])
+        )
+
+    def _sparse_allreduce(self, opts: Any, tensor: torch.Tensor) -> Work:
+        total = SparseSum(tensor, opts.reduceOp, self.size())
+
+        def submit(core: _core.Set, waits: bool, name: str) -> Handle:
+            return core.collective("allgather", total.rows, name, None, waits, type_name=total.type_name)
+
+        return self._begin("allreduce", opts, [tensor], [submit], total.finish)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduce several tensors in place, together."""
@@ -388,6 +402,12 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         submits: list[Submit] = [lambda core, waits, name: core.collective("barrier", None, name, None, waits)]
         return self._begin("barrier", options(opts, BarrierOptions), [], submits)
 
+    def monitored_barrier(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait until all ranks have called this; an error on all that have names those that have not."""
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout or self._timeout
+        self._monitored += 1
+        wait_for_all(self.world.core, self.rank(), self.size(), self._monitored, seconds, wait_all_ranks)
+
     # ---- point-to-point ---------------------------------------------------------------------------------
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
@@ -415,12 +435,6 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     def _p2p(self, what: str, handle: Handle, tensor: torch.Tensor, finish: Finish | None = None) -> Work:
         text = f"{what} in process group {self._name}"
         return Work(text, [handle], [tensor], finish, self._timeout, lambda: None, text)
-
-    # ---- not supported -------------------------------------------------------------------------------
-
-    def monitored_barrier(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: barrier() itself names the missing ranks."""
-        raise NotImplementedError("backend hpccoll has no monitored_barrier: its barrier reports who is missing")
 
     def _root(self, opts: Any) -> int:
         root = int(opts.rootRank)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from hpccoll.errors import HpccollError, MismatchError
 
@@ -335,6 +336,42 @@ def test_wrong_arguments_are_refused_at_once() -> None:
         dist.group.WORLD.broadcast([torch.eye(2).to_sparse()])
     with pytest.raises(HpccollError, match="meta"):
         dist.broadcast(torch.ones(2, device="meta"), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32, torch.bfloat16])
+def test_sparse_tensors_are_added_up(dtype: torch.dtype) -> None:
+    """The sum of the dense tensors, in float64; every rank has a row of its own and one of all."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dense = [torch.zeros(size + 2, 3, dtype=torch.float64) for _ in range(size)]
+    for r, of_rank in enumerate(dense):
+        of_rank[r], of_rank[size] = r + 1, 2 * r + 1
+    x = dense[rank].to(dtype).to_sparse(1)
+    dist.all_reduce(x)
+    assert x.is_sparse and x.dtype == dtype and torch.equal(x.to_dense().double(), sum(dense))
+    if dtype.is_floating_point:
+        mean = dense[rank].to(dtype).to_sparse(1)
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        assert torch.allclose(mean.to_dense().double(), sum(dense) / size, rtol=torch.finfo(dtype).eps)
+
+
+def test_sparse_tensors_that_do_not_match() -> None:
+    size, rank = dist.get_world_size(), dist.get_rank()
+    with pytest.raises(HpccollError, match="SUM or AVG"):
+        dist.all_reduce(torch.eye(2).to_sparse(), dist.ReduceOp.MAX)
+    if size > 1:
+        with pytest.raises(dist.DistBackendError, match=r"sparse float32\[\] by 2 of \[2, 2\]"):
+            dist.all_reduce(torch.eye(2 + rank).to_sparse())
+
+
+def test_ddp_takes_sparse_gradients() -> None:
+    """The mean over the ranks of how often each word came."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    words = torch.nn.Embedding(size + 2, 2, sparse=True)
+    model = DistributedDataParallel(words)
+    model(torch.tensor([rank, size, size])).sum().backward()
+    assert words.weight.grad is not None and words.weight.grad.is_sparse
+    expected = torch.tensor([1 / size] * size + [2.0, 0.0])[:, None].expand(-1, 2)
+    assert torch.allclose(words.weight.grad.to_dense(), expected)
 
 
 def test_many_in_flight() -> None:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process groups: some of the ranks, in any order, several at once, and what names them."""
 
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
 
 from hpccoll import errors
+from hpccoll.torch.distributed import by_name
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
 
@@ -133,13 +138,60 @@ def test_a_group_of_another_backend_beside_ours() -> None:
     del beside  # before x: torch 2.4 and 2.6 may else wait for gloo's threads, and these for the GIL
 
 
-def test_monitored_barrier_is_refused_by_name() -> None:
-    refusals = (ValueError, NotImplementedError)  # torch's own, before 2.15, or ours
-    with pytest.raises(refusals, match=r"GLOO|hpccoll has no"):
-        dist.monitored_barrier()
-    whole = dist.group.WORLD
-    with pytest.raises(NotImplementedError, match="hpccoll has no monitored_barrier"):
-        whole.monitored_barrier()
+def test_a_monitored_barrier_names_who_did_not_come() -> None:
+    """In gloo's words. Who comes later has an error, too, and the next barrier is one of all again."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    dist.monitored_barrier(timeout=timedelta(seconds=60))
+    missing = list(range(1, size))
+    for wait_all_ranks in (False, True):
+        if rank == 0 and missing:
+            named = missing if wait_all_ranks else missing[:1]
+            who = f"Rank{'s' * (len(named) > 1)} {', '.join(map(str, named))}"
+            with pytest.raises(RuntimeError, match=rf"^\[Rank 0\]: {who} failed to pass monitoredBarrier in 200 ms$"):
+                dist.monitored_barrier(timeout=timedelta(seconds=0.2), wait_all_ranks=wait_all_ranks)
+        dist.barrier()
+        if rank:
+            with pytest.raises(RuntimeError, match="but received errors while waiting for send/recv from rank 0: "):
+                dist.group.WORLD.monitored_barrier(timedelta(seconds=0.1))
+        dist.barrier()
+    dist.monitored_barrier(timeout=timedelta(seconds=60), wait_all_ranks=True)
+
+
+def test_whoever_comes_to_a_monitored_barrier_learns_who_did_not() -> None:
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    if last == 0:
+        return
+    some = dist.new_group()
+    if rank < last:
+        with pytest.raises(RuntimeError, match=rf"\[Rank {rank}\]: .*Rank {last} failed to pass monitoredBarrier"):
+            dist.monitored_barrier(some, timedelta(seconds=0.5))
+    dist.barrier()
+    dist.destroy_process_group(some)
+
+
+def test_a_group_is_split() -> None:
+    size, rank = dist.get_world_size(), dist.get_rank()
+    evens, odds = list(range(0, size, 2)), list(range(1, size, 2))
+    mine = dist.split_group(split_ranks=[part for part in (evens[::-1], odds) if part])
+    assert mine is not None
+    assert sum_in(mine) == sum(1 << r for r in (odds if rank % 2 else evens))
+    assert dist.get_process_group_ranks(mine) == (odds if rank % 2 else evens)
+    assert (dist.split_group(mine, [[0]]) is None) == (mine.rank() > 0)
+    with pytest.raises(ValueError, match="are not different ranks"):
+        dist.split_group(split_ranks=[[0, size]])
+
+
+def test_dtensor_sends_each_shard_once() -> None:
+    """On the host torch gathered everything everywhere, because gloo had no alltoall."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    x = torch.arange(4.0 * size * 2 * size).view(2 * size, 4 * size)
+    rows = distribute_tensor(x, init_device_mesh("cpu", (size,)), [Shard(0)])
+    by_name.serve_dtensor()
+    with CommDebugMode() as counted:
+        columns = rows.redistribute(placements=[Shard(1)])
+    assert torch.equal(columns.to_local(), x[:, 4 * rank : 4 * rank + 4])
+    expected = {torch.ops._dtensor.shard_dim_alltoall: 1} if size > 1 else {}
+    assert {op: n for op, n in counted.get_comm_counts().items() if n} == expected
 
 
 def test_other_memory_is_refused_by_name() -> None:
