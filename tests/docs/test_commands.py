@@ -38,7 +38,8 @@ def test_block_runs(block: Run, tmp_path: Path) -> None:
 def skip_without_frameworks(block: Run) -> None:
     """Frameworks that only these programs use; `make test-all` installs them."""
     programs = "\n".join(block.files.values())
-    named = set(re.findall(r"^(?:import|from) (accelerate|keras|lightning|tensorflow)\b", programs, re.MULTILINE))
+    frameworks = "accelerate|keras|lightning|tensorflow|transformers"
+    named = set(re.findall(rf"^(?:import|from) ({frameworks})\b", programs, re.MULTILINE))
     if absent := sorted(name for name in named if importlib.util.find_spec(name) is None):
         pytest.skip(f"no {', '.join(absent)}: pip install --group test --group frameworks")
 

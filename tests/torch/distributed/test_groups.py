@@ -139,7 +139,7 @@ def test_a_group_of_another_backend_beside_ours() -> None:
 
 
 def test_a_monitored_barrier_names_who_did_not_come() -> None:
-    """In gloo's words. Who comes later has an error, too, and the next barrier is one of all again."""
+    """In gloo's words. A rank that comes later has an error, too, and the next barrier is one of all again."""
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.monitored_barrier(timeout=timedelta(seconds=60))
     missing = list(range(1, size))
