@@ -136,9 +136,11 @@ def test_a_rank_that_differentiates_in_a_program_hears_of_others_that_do_not():
     np.testing.assert_allclose(own(jax.grad(moved))(jnp.ones(3)), right + 1.0)
     for other in (jax.grad(gathered), gathered) if hvd.size() > 1 else ():
         function = jax.jit(jax.grad(gathered)) if hvd.rank() == 0 else other
-        with pytest.raises(Exception, match=r"'here or there': rank 0 has .* and its derivatives in the same program, r"):
+        with pytest.raises(
+            Exception, match=r"'here or there': rank 0 has .* and its derivatives in the same program, r"
+        ):
             jax.block_until_ready(function(jnp.ones(3)))
-    np.testing.assert_allclose(own(gathered)(jnp.ones(3)), 3 * hvd.size())  # nobody differentiates
+    np.testing.assert_allclose(own(gathered)(jnp.ones(3)), 3 * hvd.size())  # no rank differentiates
 
 
 def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
