@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from averaging import WAYS, Averaging, make
 from checkpoint import Checkpoint
-from data import Batch, Samples, Scale, batches, write_shards
+from data import SHARDS, Batch, Samples, Scale, batches, write_shards
 from meter import Meter, flops_of
 from network import Reconstruction
 from report import summary, write_record
@@ -196,6 +196,9 @@ def main() -> None:
     rank, size = hvd.rank(), hvd.size()
     if options.batch % (size * options.passes):
         raise SystemExit(f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes")
+    for kind in ("samples", "validation"):
+        if vars(options)[kind] < SHARDS:
+            raise SystemExit(f"--{kind} {vars(options)[kind]}: each of the {SHARDS} files holds a crystal or more")
     torch.set_num_threads(1)  # one core per rank: threads of neighbours would compete for it
     write_shards(options.folder, "training", options.samples, options.seed, rank, size)
     write_shards(options.folder, "validation", options.validation, options.seed, rank, size)

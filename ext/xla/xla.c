@@ -142,7 +142,7 @@ typedef struct pending {
     void *future;
     atomic_int left;
     atomic_flag failed; /* the future has its error */
-    ticket *told;       /* where the call's ticket is written; NULL: the program does not need it */
+    ticket *written;    /* where the call's ticket is written; NULL: the program does not need it */
 } pending;
 
 static void *new_error(const hc_ffi_api *api, int status, const char *text) {
@@ -168,22 +168,22 @@ static void end_call(pending *p, int status, const char *text) {
 
 static void done(void *context, hc_gate_result *result) {
     const pending *p = context;
-    if (p->told)
-        *p->told = (ticket){(uint32_t)result->number, (uint32_t)(result->number >> 32)};
+    if (p->written)
+        *p->written = (ticket){(uint32_t)result->number, (uint32_t)(result->number >> 32)};
     end_call(context, result->status, result->text);
 }
 
 static void sent(void *context, hc_gate_result *result) {
     const pending *p = context;
-    if (p->told)
-        p->told->low = (uint32_t)result->number;
+    if (p->written)
+        p->written->low = (uint32_t)result->number;
     end_call(context, result->status, result->text);
 }
 
 static void received(void *context, hc_gate_result *result) {
     const pending *p = context;
-    if (p->told)
-        p->told->high = (uint32_t)result->number;
+    if (p->written)
+        p->written->high = (uint32_t)result->number;
     end_call(context, result->status, result->text);
 }
 
@@ -295,7 +295,7 @@ void *hc_xla_call(hc_ffi_frame *frame) {
     p->future = made.future;
     atomic_init(&p->left, o.operation == HC_XLA_SENDRECV ? 2 : 1);
     atomic_flag_clear(&p->failed);
-    p->told = o.tells ? ((const hc_ffi_buffer *)frame->results.buffers[frame->results.count - 1])->data : NULL;
+    p->written = o.tells ? ((const hc_ffi_buffer *)frame->results.buffers[frame->results.count - 1])->data : NULL;
     begin_all(p, &o, read_ticket(frame, &o), tensors, read_tensors(frame, &o, tensors));
     frame->future = made.future;
     if (tensors != few)

@@ -139,3 +139,8 @@ def test_resumed_training_is_the_uninterrupted_one(job, two_ranks: str, folder: 
 def test_a_batch_that_cannot_be_shared_is_refused(job, folder: Path) -> None:
     output = job(2, PROGRAM, "--folder", folder, "--batch", 7, status=1)
     assert "--batch 7 cannot be shared by 2 ranks in 2 passes" in output
+
+
+def test_fewer_crystals_than_files_are_refused(job, folder: Path) -> None:
+    output = job(1, PROGRAM, "--folder", folder, "--validation", 4, status=1)
+    assert "--validation 4: each of the 8 files holds a crystal or more" in output
