@@ -39,7 +39,7 @@ static int is_over(hc_loop *loop, awaited *all) {
 /* Hands the remaining work to the background thread. While it coalesces it checks by itself. Otherwise it sleeps on
  * `call`, or on the doorbell, where it waits only for the work of which it knows. */
 static void drive_on(hc_loop *loop, enum hc__left left) {
-    if (left == HC__QUIET || atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
+    if (left == HC__QUIET || atomic_load_explicit(&loop->background.coalescing, memory_order_seq_cst))
         return;
     if (left == HC__MOVES)
         hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
@@ -275,6 +275,6 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     uint64_t enough = atomic_load_explicit(&loop->tuned.raise_bytes, memory_order_relaxed);
     int full = before < enough && before + bytes >= enough;
     if ((full || atomic_load_explicit(&loop->call_me, memory_order_seq_cst)) &&
-        !atomic_load_explicit(&loop->coalescing, memory_order_seq_cst))
+        !atomic_load_explicit(&loop->background.coalescing, memory_order_seq_cst))
         ring(loop);
 }

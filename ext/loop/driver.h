@@ -129,51 +129,9 @@ typedef struct hc__tuned {
     atomic_ullong changes, at; /* changes: incremented before and after each write; at: time of the last, ns */
 } hc__tuned;
 
-struct hc_loop {
-    hc_loop_config config;
-    hc_loop_parts parts;
-    hc_engine *engine;
-    int32_t *node_of, *locals;
+/* ---- heartbeat.c, node_life.c, silence.c: signs of life of other ranks -------------------------------- */
 
-    _Atomic(hc_handle *) inbox;     /* [any] newest first */
-    atomic_int driving;             /* [any] 1: a thread is the driver */
-    atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
-    atomic_int call_me;             /* [any] the driver sleeps: the next submit must ring */
-    atomic_int way_to_wait;         /* [any] enum hc_wait; AUTO: not known yet */
-    atomic_int coalescing;          /* [any] the background thread checks in a moment: no need to ring */
-    atomic_ullong inbox_bytes;      /* [any] since the last drain */
-    _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
-    atomic_int sleepers;            /* [any] on `epoch` */
-    _Atomic uint32_t call;          /* [any] futex of the background thread */
-    atomic_int stopping, forked;    /* [any] */
-    atomic_int broken;              /* [any] status */
-    atomic_int ended;               /* [any] 1 + a rank whose process has ended, by its launcher; 0: none */
-    atomic_int pending;             /* [any] handles that are not done */
-    atomic_ullong waited_ns, wakes; /* [any] */
-    atomic_ullong plan_starts;      /* [any] */
-    atomic_ullong alone, shortcuts; /* [any] number of calls of hc_loop_run_alone(), number of shortcuts taken */
-
-    atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
-    hc__tuned tuned;                      /* [any] the World's knobs that may change */
-
-    hc__set_queue queues[HC_MAX_SETS];
-    uint32_t nqueues, nrunning; /* nqueues: 1 + the highest number in use */
-    uint64_t wake_at;
-    uint8_t *unsent;     /* per World rank: 1 while a message of the engine to it is unsent */
-    hc_handle *p2p_ops;  /* sends and receives in flight, newest first */
-    uint32_t nlistening; /* number of p2p_ops that need a listener; for the others their callers poll */
-    hc_p2p_op *unposted; /* sends that wait for their copy from a device, and sends ordered after them; oldest first */
-    hc_handle *plans;    /* starts of plans that the driver runs */
-    hc_handle *requests; /* requests that the engine holds; if it runs out of memory, the loop ends them */
-    hc_handle *removals; /* REMOVE_SET: sets whose messages still use memory of their data planes */
-    hc_event failure;    /* the next event, if failing */
-    uint8_t failing;
-    char failure_text[1024], broken_text[1088];
-    uint32_t lost; /* once it is broken: 1 + the rank that was lost first; 0: none, or unknown */
-    uint64_t in_flight_since;
-    hc__counters_of_loop counters;
-
-    hc_processes processes;
+typedef struct hc__watch {
     hc_counter *turns;            /* progress iterations, in shared memory */
     uint64_t ask_every, patience; /* ns: between questions; without a sign of life until it is reported */
     uint64_t watched;             /* time of the last check of other ranks */
@@ -188,10 +146,77 @@ struct hc_loop {
     uint8_t published;     /* the leader's list in shared memory is not empty */
     uint64_t listed_at;    /* when the engine got the list */
     char silent_text[512]; /* the list as text, or "" */
-    char report[1024];     /* the newest report of a waiting operation, or "" */
+} hc__watch;
 
+/* ---- failure.c --------------------------------------------------------------------------------------- */
+
+typedef struct hc__failure {
+    hc_event event;
+    uint8_t is_next; /* it is the next event of the engine */
+    char text[1024], broken_text[1088];
+    uint32_t lost; /* once it is broken: 1 + the rank that was lost first; 0: none, or unknown */
+} hc__failure;
+
+/* ---- p2p.c: messages in flight ------------------------------------------------------------------------ */
+
+typedef struct hc__messages {
+    hc_handle *ops;      /* sends and receives, newest first */
+    uint32_t nlistening; /* number of ops that need a listener; for the others their callers poll */
+    hc_p2p_op *unposted; /* sends that wait for their copy from a device, and sends ordered after them; oldest first */
+} hc__messages;
+
+/* ---- thread.c: the background thread ------------------------------------------------------------------ */
+
+typedef struct hc__background {
     pthread_t thread, maker;
     uint8_t has_thread;
+    atomic_int stopping;   /* [any] */
+    atomic_int coalescing; /* [any] it checks in a moment: no need to ring */
+    _Atomic uint32_t call; /* [any] its futex */
+} hc__background;
+
+struct hc_loop {
+    hc_loop_config config;
+    hc_loop_parts parts;
+    hc_engine *engine;
+    int32_t *node_of, *locals;
+
+    _Atomic(hc_handle *) inbox;     /* [any] newest first */
+    atomic_int driving;             /* [any] 1: a thread is the driver */
+    atomic_int flush;               /* [any] a caller waits: raise everything (R1) */
+    atomic_int call_me;             /* [any] the driver sleeps: the next submit must ring */
+    atomic_int way_to_wait;         /* [any] enum hc_wait; AUTO: not known yet */
+    atomic_ullong inbox_bytes;      /* [any] since the last drain */
+    _Atomic uint32_t epoch;         /* [any] futex: a handle is done, or the driver's place is free */
+    atomic_int sleepers;            /* [any] on `epoch` */
+    atomic_int forked;              /* [any] */
+    atomic_int broken;              /* [any] status */
+    atomic_int ended;               /* [any] 1 + a rank whose process has ended, by its launcher; 0: none */
+    atomic_int pending;             /* [any] handles that are not done */
+    atomic_ullong waited_ns, wakes; /* [any] */
+    atomic_ullong plan_starts;      /* [any] */
+    atomic_ullong alone, shortcuts; /* [any] number of calls of hc_loop_run_alone(), number of shortcuts taken */
+
+    atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
+    hc__tuned tuned;                      /* [any] the World's knobs that may change */
+
+    hc__set_queue queues[HC_MAX_SETS];
+    uint32_t nqueues, nrunning; /* nqueues: 1 + the highest number in use */
+    uint64_t wake_at;
+    uint8_t *unsent; /* per World rank: 1 while a message of the engine to it is unsent */
+    hc__messages messages;
+    hc_handle *plans;    /* starts of plans that the driver runs */
+    hc_handle *requests; /* requests that the engine holds; if it runs out of memory, the loop ends them */
+    hc_handle *removals; /* REMOVE_SET: sets whose messages still use memory of their data planes */
+    hc__failure failure;
+    uint64_t in_flight_since;
+    hc__counters_of_loop counters;
+
+    hc_processes processes;
+    hc__watch watch;
+    char report[1024]; /* the newest report of a waiting operation, or "" */
+
+    hc__background background;
     hc__completion completion;
     hc__trace trace;
 };

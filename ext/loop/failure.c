@@ -10,22 +10,22 @@
  * counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     const hc_net *net = loop->parts.net;
-    if (loop->failing || atomic_load(&loop->broken))
+    if (loop->failure.is_next || atomic_load(&loop->broken))
         return;
     if (status == HC_PEER_LOST && peer < 0 && net && net->lost) {
         hc__loop_lose(loop, (int32_t)net->lost - 1, text);
         return;
     }
-    snprintf(loop->failure_text, sizeof loop->failure_text, "%s", text ? text : hc_status_text(status));
+    snprintf(loop->failure.text, sizeof loop->failure.text, "%s", text ? text : hc_status_text(status));
     int known = status == HC_PEER_LOST || status == HC_STALLED || status == HC_NO_MEMORY;
-    loop->failure = (hc_event){
-        .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure_text};
-    loop->failing = 1;
+    loop->failure.event = (hc_event){
+        .kind = HC_EV_FAIL, .status = known ? status : HC_TRANSPORT, .peer = peer, .text = loop->failure.text};
+    loop->failure.is_next = 1;
 }
 
 /* The text names this rank, as all ranks will show it. */
 void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run *b, const char *what) {
-    char text[sizeof loop->failure_text], who[HC_WHO];
+    char text[sizeof loop->failure.text], who[HC_WHO];
     const hc_handle *handle = b ? b->first : (const hc_handle *)(uintptr_t)run->items[0].ticket;
     int operation = b ? b->batch.operation : run->items[0].agreed->operation;
     int shown = !handle ? 0 : handle->request.name_len < 64 ? (int)handle->request.name_len : 64;
@@ -36,7 +36,7 @@ void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run 
 }
 
 void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *what) {
-    char text[sizeof loop->failure_text];
+    char text[sizeof loop->failure.text];
     const char *reason = loop->parts.net ? loop->parts.net->text : NULL;
     if (status == HC_PEER_LOST && peer >= 0) {
         hc__loop_lose(loop, peer, reason ? reason : what);
@@ -48,7 +48,7 @@ void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *
 }
 
 void hc__loop_lose(hc_loop *loop, int32_t rank, const char *why) {
-    char who[HC_WHO], text[sizeof loop->failure_text];
+    char who[HC_WHO], text[sizeof loop->failure.text];
     snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->processes, rank, who), why);
     hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }

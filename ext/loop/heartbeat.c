@@ -71,7 +71,7 @@ static void tell_its_neighbours(hc_loop *loop, int32_t gone) {
 
 static void watch_node(hc_loop *loop) {
     int32_t local = hc_node_control_lost(loop->parts.node_control);
-    if (local < 0 || local == loop->config.local_rank || loop->failing)
+    if (local < 0 || local == loop->config.local_rank || loop->failure.is_next)
         return;
     tell_its_neighbours(loop, loop->locals[local]);
     hc__loop_lose(loop, loop->locals[local], "its process is gone");
@@ -81,15 +81,15 @@ static void watch_node(hc_loop *loop) {
 
 static void ask(hc_loop *loop, int32_t peer, uint64_t now) {
     uint8_t question = ARE_YOU_THERE;
-    if (!loop->owed[peer])
-        loop->owed[peer] = now;
+    if (!loop->watch.owed[peer])
+        loop->watch.owed[peer] = now;
     send(loop, peer, &question, 1);
 }
 
 static void ask_neighbours(hc_loop *loop, int32_t asker, uint64_t now) {
-    for (int32_t i = 0; i < loop->nneighbours; i++) {
-        hc__neighbour *neighbour = &loop->neighbours[i];
-        if (neighbour->rank == asker || now - neighbour->asked < loop->ask_every / 4 * 3)
+    for (int32_t i = 0; i < loop->watch.nneighbours; i++) {
+        hc__neighbour *neighbour = &loop->watch.neighbours[i];
+        if (neighbour->rank == asker || now - neighbour->asked < loop->watch.ask_every / 4 * 3)
             continue;
         neighbour->asked = now;
         ask(loop, neighbour->rank, now);
@@ -97,8 +97,8 @@ static void ask_neighbours(hc_loop *loop, int32_t asker, uint64_t now) {
 }
 
 static int is_neighbour(const hc_loop *loop, int32_t rank) {
-    for (int32_t i = 0; i < loop->nneighbours; i++)
-        if (loop->neighbours[i].rank == rank)
+    for (int32_t i = 0; i < loop->watch.nneighbours; i++)
+        if (loop->watch.neighbours[i].rank == rank)
             return 1;
     return 0;
 }
@@ -106,25 +106,25 @@ static int is_neighbour(const hc_loop *loop, int32_t rank) {
 /* 1: a rank of this node waits, so this leader asks other nodes for it. */
 static int node_waits(hc_loop *loop, uint64_t now) {
     hc_local_life life;
-    for (int32_t i = 0; loop->nneighbours && i < loop->config.local_size; i++)
+    for (int32_t i = 0; loop->watch.nneighbours && i < loop->config.local_size; i++)
         if (hc_node_control_look(loop->parts.node_control, i, &life) && now < life.waits + GAP)
             return 1;
     return 0;
 }
 
 static int is_asked(const hc_loop *loop, uint64_t now) {
-    return loop->asked_at && now - loop->asked_at < 3 * loop->ask_every;
+    return loop->watch.asked_at && now - loop->watch.asked_at < 3 * loop->watch.ask_every;
 }
 
 /* Restarts all clocks when a wait begins, or after a gap in which this rank did not run. */
 static void begin(hc_loop *loop, uint64_t now) {
-    if (loop->watching && now - loop->watching < GAP) {
-        loop->watching = now;
+    if (loop->watch.watching && now - loop->watch.watching < GAP) {
+        loop->watch.watching = now;
         return;
     }
-    loop->watching = loop->pinged = now;
-    memset(loop->owed, 0, (size_t)loop->config.engine.size * sizeof *loop->owed);
-    loop->nsilent = 0;
+    loop->watch.watching = loop->watch.pinged = now;
+    memset(loop->watch.owed, 0, (size_t)loop->config.engine.size * sizeof *loop->watch.owed);
+    loop->watch.nsilent = 0;
     hc__node_begin(loop, now);
 }
 
@@ -140,8 +140,8 @@ static int32_t stand_in(const hc_loop *loop, int32_t rank) {
 }
 
 static int note_unanswered(hc_loop *loop, int32_t rank, uint64_t now) {
-    uint64_t since = loop->owed[rank];
-    if (!since || now - since < loop->patience)
+    uint64_t since = loop->watch.owed[rank];
+    if (!since || now - since < loop->watch.patience)
         return 0;
     uint8_t kind = loop->config.heartbeat ? HC__SILENT : HC__AWAY;
     hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = since, .from = HC__OWN}, now);
@@ -149,20 +149,20 @@ static int note_unanswered(hc_loop *loop, int32_t rank, uint64_t now) {
 }
 
 static int look_at_owed(hc_loop *loop, int32_t rank, uint64_t now) {
-    uint64_t timeout = loop->config.peer_timeout, since = loop->owed[rank];
+    uint64_t timeout = loop->config.peer_timeout, since = loop->watch.owed[rank];
     if (since && timeout && loop->config.heartbeat && now - since > timeout)
         hc__loop_lose_in_time(loop, rank, "no sign of life");
     return note_unanswered(loop, rank, now);
 }
 
 static void look_at_neighbours(hc_loop *loop, uint64_t now) {
-    for (int32_t i = 0; i < loop->nneighbours && !loop->failing; i++) {
-        hc__neighbour *neighbour = &loop->neighbours[i];
+    for (int32_t i = 0; i < loop->watch.nneighbours && !loop->failure.is_next; i++) {
+        hc__neighbour *neighbour = &loop->watch.neighbours[i];
         int32_t other = look_at_owed(loop, neighbour->rank, now) ? stand_in(loop, neighbour->rank) : -1;
         if (other < 0)
             continue;
         note_unanswered(loop, other, now);
-        if (now - neighbour->asked_other < loop->ask_every)
+        if (now - neighbour->asked_other < loop->watch.ask_every)
             continue;
         neighbour->asked_other = now;
         ask(loop, other, now);
@@ -171,7 +171,7 @@ static void look_at_neighbours(hc_loop *loop, uint64_t now) {
 
 /* Checks the peer of a message that a caller waits for; it may be no neighbour in the tree. */
 static void watch_peer(hc_loop *loop, int32_t peer, uint64_t now) {
-    if (loop->watching)
+    if (loop->watch.watching)
         look_at_owed(loop, peer, now);
 }
 
@@ -194,10 +194,10 @@ static void tell(hc_loop *loop, const hc__silent *silent, int32_t peer, uint64_t
 }
 
 static void spread_news(hc_loop *loop, uint64_t now) {
-    for (uint32_t n = 0; n < loop->nsilent; n++) {
-        hc__silent *silent = &loop->silent[n];
-        for (int32_t i = 0; silent->is_new && i < loop->nneighbours; i++)
-            tell(loop, silent, loop->neighbours[i].rank, now);
+    for (uint32_t n = 0; n < loop->watch.nsilent; n++) {
+        hc__silent *silent = &loop->watch.silent[n];
+        for (int32_t i = 0; silent->is_new && i < loop->watch.nneighbours; i++)
+            tell(loop, silent, loop->watch.neighbours[i].rank, now);
         silent->is_new = 0;
     }
 }
@@ -206,35 +206,36 @@ static void spread_news(hc_loop *loop, uint64_t now) {
 
 /* The engine's reports name the silent ranks. */
 static void tell_engine(hc_loop *loop, uint64_t now) {
-    int had = loop->silent_text[0] != 0;
-    if (loop->nsilent ? now - loop->listed_at < loop->ask_every : !had)
+    int had = loop->watch.silent_text[0] != 0;
+    if (loop->watch.nsilent ? now - loop->watch.listed_at < loop->watch.ask_every : !had)
         return;
-    loop->listed_at = now;
+    loop->watch.listed_at = now;
     hc__silence_describe(loop, now);
-    hc__loop_step(loop, &(hc_event){.kind = HC_EV_SILENT, .text = loop->nsilent ? loop->silent_text : NULL});
+    hc__loop_step(loop,
+                  &(hc_event){.kind = HC_EV_SILENT, .text = loop->watch.nsilent ? loop->watch.silent_text : NULL});
 }
 
 static void look(hc_loop *loop, uint64_t now) {
-    if (!loop->watching)
-        loop->nsilent = 0;
+    if (!loop->watch.watching)
+        loop->watch.nsilent = 0;
     else
         hc__node_look(loop, now);
-    if (loop->watching && loop->parts.net) {
+    if (loop->watch.watching && loop->parts.net) {
         look_at_neighbours(loop, now);
-        if (!loop->nneighbours)
+        if (!loop->watch.nneighbours)
             hc__node_read(loop, now);
     }
     hc__silence_expire(loop, now);
     spread_news(loop, now);
-    if (loop->nneighbours)
+    if (loop->watch.nneighbours)
         hc__node_publish(loop, now);
     tell_engine(loop, now);
 }
 
 void hc__heartbeat(hc_loop *loop, uint64_t now) {
-    if (now - loop->watched < HC__HEARTBEAT_NS || atomic_load(&loop->broken))
+    if (now - loop->watch.watched < HC__HEARTBEAT_NS || atomic_load(&loop->broken))
         return;
-    loop->watched = now;
+    loop->watch.watched = now;
     watch_node(loop);
     int32_t ended = atomic_load_explicit(&loop->ended, memory_order_relaxed);
     if (ended)
@@ -249,10 +250,10 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
     if (waits || is_asked(loop, now))
         begin(loop, now);
     else
-        loop->watching = 0;
-    int asks = waits && loop->parts.net && now - loop->pinged >= loop->ask_every;
+        loop->watch.watching = 0;
+    int asks = waits && loop->parts.net && now - loop->watch.pinged >= loop->watch.ask_every;
     if (asks) {
-        loop->pinged = now;
+        loop->watch.pinged = now;
         ask_neighbours(loop, -1, now);
     }
     hc__p2p_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
@@ -262,10 +263,11 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
 
 /* Called by a driver without work: another rank of the node may wait, or have asked. */
 void hc__heartbeat_idle(hc_loop *loop) {
-    if (!loop->nneighbours && !loop->asked_at && !loop->watching)
+    if (!loop->watch.nneighbours && !loop->watch.asked_at && !loop->watch.watching)
         return;
     uint64_t now = hc__loop_now();
-    if (now - loop->watched >= HC__HEARTBEAT_NS && (loop->watching || is_asked(loop, now) || node_waits(loop, now)))
+    if (now - loop->watch.watched >= HC__HEARTBEAT_NS &&
+        (loop->watch.watching || is_asked(loop, now) || node_waits(loop, now)))
         hc__heartbeat(loop, now);
 }
 
@@ -275,11 +277,11 @@ static void take_question(hc_loop *loop, int32_t peer, uint64_t now) {
     uint8_t answer = I_AM;
     send(loop, peer, &answer, 1);
     begin(loop, now);
-    loop->asked_at = now;
+    loop->watch.asked_at = now;
     if (is_neighbour(loop, peer))
         ask_neighbours(loop, peer, now);
-    for (uint32_t i = 0; i < loop->nsilent; i++)
-        tell(loop, &loop->silent[i], peer, now);
+    for (uint32_t i = 0; i < loop->watch.nsilent; i++)
+        tell(loop, &loop->watch.silent[i], peer, now);
 }
 
 static int take_silent(hc_loop *loop, int32_t peer, const uint8_t *bytes, uint64_t now) {
@@ -305,8 +307,8 @@ static int take_gone(hc_loop *loop, const uint8_t *bytes) {
 }
 
 int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
-    if (loop->owed[peer]) {
-        loop->owed[peer] = 0;
+    if (loop->watch.owed[peer]) {
+        loop->watch.owed[peer] = 0;
         hc__silence_end(loop, peer);
     }
     if (nbytes >= ENGINES_LEAST || nbytes == 0)

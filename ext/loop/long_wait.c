@@ -10,16 +10,16 @@
  * the limit. The clock starts when a caller begins to wait: a receive without a waiter may stay open for ever. */
 void hc__watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns,
                     void (*describe)(hc_loop *, const hc_handle *, char *text, size_t room)) {
-    char what[sizeof loop->failure_text / 2 - 64], text[sizeof loop->failure_text];
+    char what[sizeof loop->failure.text / 2 - 64], text[sizeof loop->failure.text];
     uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
     int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
-    int learns = handle->warnings && !handle->named_silent && loop->silent_text[0];
+    int learns = handle->warnings && !handle->named_silent && loop->watch.silent_text[0];
     if (!warns && !ends && !learns)
         return;
-    handle->named_silent = loop->silent_text[0] != 0;
+    handle->named_silent = loop->watch.silent_text[0] != 0;
     describe(loop, handle, what, sizeof what);
-    snprintf(text, sizeof text, "%s has waited %.3g s%s%s", what, (double)ns / 1e9, loop->silent_text[0] ? "; " : "",
-             loop->silent_text);
+    snprintf(text, sizeof text, "%s has waited %.3g s%s%s", what, (double)ns / 1e9,
+             loop->watch.silent_text[0] ? "; " : "", loop->watch.silent_text);
     if (ends) {
         hc__loop_fail(loop, HC_STALLED, -1, text);
         return;

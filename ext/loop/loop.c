@@ -23,9 +23,9 @@ static int allocate(hc_loop *loop, const hc_loop_config *config) {
     loop->node_of = malloc(size * sizeof(int32_t));
     loop->locals = malloc(local_size * sizeof(int32_t));
     loop->unsent = calloc(size, 1);
-    loop->owed = calloc(size, sizeof(uint64_t));
-    loop->local = calloc(local_size, sizeof *loop->local);
-    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->owed || !loop->local)
+    loop->watch.owed = calloc(size, sizeof(uint64_t));
+    loop->watch.local = calloc(local_size, sizeof *loop->watch.local);
+    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->watch.owed || !loop->watch.local)
         return HC_NO_MEMORY;
     memcpy(loop->node_of, config->node_of, size * sizeof(int32_t));
     memcpy(loop->locals, config->locals, local_size * sizeof(int32_t));
@@ -37,9 +37,9 @@ static void deallocate(hc_loop *loop) {
     free(loop->node_of);
     free(loop->locals);
     free(loop->unsent);
-    free(loop->owed);
-    free(loop->local);
-    free(loop->neighbours);
+    free(loop->watch.owed);
+    free(loop->watch.local);
+    free(loop->watch.neighbours);
     hc__trace_not_at_signal(loop);
     hc__trace_free(&loop->trace);
     free(loop);
@@ -51,8 +51,8 @@ static void set_clocks(hc_loop *loop) {
     uint64_t warning = loop->config.engine.stall_warning, timeout = loop->config.peer_timeout;
     warning = warning && warning < LONG_WARNING ? warning : LONG_WARNING;
     uint64_t every = timeout && timeout / 8 < warning / 10 ? timeout / 8 : warning / 10;
-    loop->ask_every = every > LEAST_ASK ? every : LEAST_ASK;
-    loop->patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
+    loop->watch.ask_every = every > LEAST_ASK ? every : LEAST_ASK;
+    loop->watch.patience = warning / 10 * 3 > LEAST_PATIENCE ? warning / 10 * 3 : LEAST_PATIENCE;
 }
 
 /* The first World of a process maps its reserve. */
@@ -84,7 +84,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     loop->parts = *parts;
     set_clocks(loop);
     hc__tuning_begin(loop);
-    loop->turns = hc_node_control_turns(parts->node_control);
+    loop->watch.turns = hc_node_control_turns(parts->node_control);
     hc_node_control_answers(parts->node_control, config->background);
     if (!config->background)
         hc_p2p_hold(parts->p2p);
@@ -92,7 +92,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     if (config->single_copy)
         hc_node_control_read_memory(parts->node_control);
     loop->wake_at = UINT64_MAX;
-    loop->maker = pthread_self();
+    loop->background.maker = pthread_self();
     if (status == HC_OK && config->background)
         status = hc__thread_start(loop);
     if (status != HC_OK) {
@@ -168,7 +168,7 @@ void hc_loop_free(hc_loop *loop) {
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* other ranks need the end of the log */
     if (loop->parts.net) {
         loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
-        loop->parts.net->dead = loop->lost;
+        loop->parts.net->dead = loop->failure.lost;
     }
     for (uint32_t i = 0; i < loop->nqueues; i++)
         if (loop->queues[i].used)
@@ -179,7 +179,7 @@ void hc_loop_free(hc_loop *loop) {
 
 /* Threads do not survive a fork, and the child must not touch the parent's shared memory and network. */
 void hc_loop_forked(hc_loop *loop) {
-    loop->has_thread = 0;
+    loop->background.has_thread = 0;
     loop->completion.has_thread = 0;
     hc__trace_not_at_signal(loop);
     hc__trace_forked(&loop->trace);
@@ -192,7 +192,7 @@ int hc_loop_broken(hc_loop *loop) {
 
 int hc_loop_has_lost(hc_loop *loop, int32_t rank) {
     const uint8_t *lost = loop->parts.net ? loop->parts.net->lost_peers : NULL;
-    return hc_loop_broken(loop) && ((uint32_t)rank + 1 == loop->lost || (lost && lost[rank]));
+    return hc_loop_broken(loop) && ((uint32_t)rank + 1 == loop->failure.lost || (lost && lost[rank]));
 }
 
 void hc_loop_process_ended(hc_loop *loop, const char *host, int32_t pid) {
@@ -203,7 +203,7 @@ void hc_loop_process_ended(hc_loop *loop, const char *host, int32_t pid) {
 }
 
 const char *hc_loop_broken_text(const hc_loop *loop) {
-    return loop->broken_text;
+    return loop->failure.broken_text;
 }
 
 uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {

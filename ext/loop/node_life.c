@@ -11,7 +11,7 @@
 #define FRESH (1000 * HC__MS)
 
 static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
-    hc__local *seen = &loop->local[local];
+    hc__local *seen = &loop->watch.local[local];
     int32_t rank = loop->locals[local];
     hc_local_life life;
     int is_there = hc_node_control_look(loop->parts.node_control, local, &life);
@@ -21,12 +21,12 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
         hc__silence_end(loop, rank);
         return;
     }
-    if (now - seen->moved < loop->ask_every || now - seen->looked < loop->ask_every / 2)
+    if (now - seen->moved < loop->watch.ask_every || now - seen->looked < loop->watch.ask_every / 2)
         return;
     seen->looked = now;
     char state = hc_node_control_state(loop->parts.node_control, local);
     uint8_t kind = state == 'T' ? HC__STOPPED : state == 't' ? HC__DEBUGGED : life.answers ? HC__SILENT : HC__AWAY;
-    if (kind < HC__DEBUGGED && now - seen->moved < loop->patience)
+    if (kind < HC__DEBUGGED && now - seen->moved < loop->watch.patience)
         return;
     hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = seen->moved, .from = HC__OWN}, now);
     uint64_t timeout = loop->config.peer_timeout;
@@ -39,20 +39,20 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
 void hc__node_publish(hc_loop *loop, uint64_t now) {
     uint64_t words[HC_NODE_WORDS] = {0};
     int n = 0;
-    for (uint32_t i = 0; i < loop->nsilent && n < HC_NODE_WORDS; i++) {
-        const hc__silent *silent = &loop->silent[i];
+    for (uint32_t i = 0; i < loop->watch.nsilent && n < HC_NODE_WORDS; i++) {
+        const hc__silent *silent = &loop->watch.silent[i];
         if (loop->node_of[silent->rank] != loop->node_of[loop->config.engine.rank])
             words[n++] = (uint64_t)silent->rank << 40 | (uint64_t)silent->kind << 36 |
                          (silent->since / HC__MS & ((1ull << 36) - 1));
     }
-    if (n || loop->published)
+    if (n || loop->watch.published)
         hc_node_control_publish(loop->parts.node_control, words, now);
-    loop->published = n > 0;
+    loop->watch.published = n > 0;
 }
 
 void hc__node_read(hc_loop *loop, uint64_t now) {
     uint64_t words[HC_NODE_WORDS], at = hc_node_control_published(loop->parts.node_control, words);
-    if (!at || now > at + 2 * loop->ask_every)
+    if (!at || now > at + 2 * loop->watch.ask_every)
         return;
     for (int i = 0; i < HC_NODE_WORDS && words[i]; i++) {
         hc__silent silent = {.rank = (int32_t)(words[i] >> 40),
@@ -71,7 +71,7 @@ int hc__node_reports(hc_loop *loop) {
     hc_local_life life;
     for (int32_t i = 0; loop->config.engine.size > ALL_SPEAK && i < loop->config.local_rank; i++)
         if (hc_node_control_look(loop->parts.node_control, i, &life) && now - life.waits < FRESH &&
-            now - loop->local[i].moved < FRESH)
+            now - loop->watch.local[i].moved < FRESH)
             return 0;
     return 1;
 }
@@ -80,12 +80,12 @@ void hc__node_begin(hc_loop *loop, uint64_t now) {
     hc_local_life life;
     for (int32_t i = 0; i < loop->config.local_size; i++) {
         hc_node_control_look(loop->parts.node_control, i, &life);
-        loop->local[i] = (hc__local){.turns = life.turns, .moved = now};
+        loop->watch.local[i] = (hc__local){.turns = life.turns, .moved = now};
     }
 }
 
 void hc__node_look(hc_loop *loop, uint64_t now) {
-    for (int32_t i = 0; i < loop->config.local_size && !loop->failing; i++)
+    for (int32_t i = 0; i < loop->config.local_size && !loop->failure.is_next; i++)
         if (i != loop->config.local_rank)
             look_at_rank(loop, i, now);
 }

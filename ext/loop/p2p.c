@@ -69,7 +69,7 @@ static void finish(hc_loop *loop, hc_handle *handle, int status, const char *tex
     if (staging && staging->own)
         data_of(loop, handle)->ops->staging_close(data_of(loop, handle), staging);
     hc__handle_unlink(handle);
-    loop->nlistening -= (uint32_t)needs_listener(handle);
+    loop->messages.nlistening -= (uint32_t)needs_listener(handle);
     hc__handle_finish(loop, handle, status, text);
 }
 
@@ -91,14 +91,14 @@ static void post(hc_loop *loop, hc_handle *handle) {
 /* 1: an earlier send to this receiver and tag is not posted. Sends are posted in the order of their submission,
  * whatever memory their arrays are in. */
 static int must_wait(const hc_loop *loop, const hc_handle *handle) {
-    const hc_p2p_op *op = handle->op, *one = loop->unposted;
+    const hc_p2p_op *op = handle->op, *one = loop->messages.unposted;
     while (one && (one->set != op->set || one->peer != op->peer || one->tag != op->tag))
         one = one->next;
     return !op->receives && (handle->staging || one);
 }
 
 static void wait_for_array(hc_loop *loop, hc_p2p_op *op) {
-    hc_p2p_op **link = &loop->unposted;
+    hc_p2p_op **link = &loop->messages.unposted;
     while (*link)
         link = &(*link)->next;
     op->next = NULL;
@@ -108,13 +108,13 @@ static void wait_for_array(hc_loop *loop, hc_p2p_op *op) {
 /* Posts the oldest first, which is the order in which their copies end. */
 static int post_arrived(hc_loop *loop) {
     int moved = 0;
-    while (loop->unposted && !loop->failing) {
-        hc_handle *handle = loop->unposted->owner;
+    while (loop->messages.unposted && !loop->failure.is_next) {
+        hc_handle *handle = loop->messages.unposted->owner;
         hc_data *data = data_of(loop, handle);
         int status = handle->staging ? data->ops->staging_test(data, handle->staging) : HC_DONE;
         if (status == HC_IDLE)
             break;
-        loop->unposted = loop->unposted->next;
+        loop->messages.unposted = loop->messages.unposted->next;
         if (status < 0)
             fail(loop, handle, status, data->text);
         else
@@ -126,7 +126,7 @@ static int post_arrived(hc_loop *loop) {
 
 /* Removes a send that is not posted yet. 1: removed. */
 static int take_back(hc_loop *loop, hc_p2p_op *op) {
-    hc_p2p_op **link = &loop->unposted;
+    hc_p2p_op **link = &loop->messages.unposted;
     while (*link && *link != op)
         link = &(*link)->next;
     if (!*link)
@@ -167,10 +167,10 @@ void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
     hc_count(&loop->counters.p2p_ops, 1);
     hc_count(&loop->counters.p2p_bytes, handle->bytes);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
-    hc__handle_link(&loop->p2p_ops, handle);
-    loop->nlistening += (uint32_t)needs_listener(handle);
+    hc__handle_link(&loop->messages.ops, handle);
+    loop->messages.nlistening += (uint32_t)needs_listener(handle);
     if (status != HC_OK) {
-        finish(loop, handle, HC_BROKEN, loop->broken_text);
+        finish(loop, handle, HC_BROKEN, loop->failure.broken_text);
         return;
     }
     handle->op->set = queue ? queue->wire : 0;
@@ -201,7 +201,7 @@ int hc__p2p_progress(hc_loop *loop) {
 /* Ends all unmatched messages of a set whose log has ended. Matched messages are finished: the other rank may be in the
  * middle of one. */
 void hc__p2p_stop(hc_loop *loop, uint32_t set) {
-    for (hc_handle *handle = loop->p2p_ops, *next; handle; handle = next) {
+    for (hc_handle *handle = loop->messages.ops, *next; handle; handle = next) {
         next = handle->next;
         if (handle->set == set && (take_back(loop, handle->op) || hc_p2p_withdraw(loop->parts.p2p, handle->op)))
             finish(loop, handle, HC_SHUT_DOWN, NULL);
@@ -209,7 +209,7 @@ void hc__p2p_stop(hc_loop *loop, uint32_t set) {
 }
 
 int hc__p2p_borrow(const hc_loop *loop, uint32_t set) {
-    const hc_handle *handle = loop->p2p_ops;
+    const hc_handle *handle = loop->messages.ops;
     while (handle && !(handle->set == set && handle->staging && handle->staging->own))
         handle = handle->next;
     return handle != NULL;
@@ -217,9 +217,9 @@ int hc__p2p_borrow(const hc_loop *loop, uint32_t set) {
 
 /* Ends all messages of a broken World; the caller has abandoned the point-to-point layer. */
 void hc__p2p_break(hc_loop *loop, int status, const char *text) {
-    loop->unposted = NULL;
-    while (loop->p2p_ops)
-        finish(loop, loop->p2p_ops, status, text);
+    loop->messages.unposted = NULL;
+    while (loop->messages.ops)
+        finish(loop, loop->messages.ops, status, text);
 }
 
 /* ---- long waits ------------------------------------------------------------------------------------ */
@@ -243,7 +243,7 @@ static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t 
 /* Calls `watch` for each rank on another node that a caller waits for. */
 void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now)) {
     int32_t own = loop->node_of[loop->config.engine.rank];
-    for (hc_handle *handle = loop->p2p_ops; handle && !loop->failing; handle = handle->next) {
+    for (hc_handle *handle = loop->messages.ops; handle && !loop->failure.is_next; handle = handle->next) {
         uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
         int32_t peer = handle->op->peer;
         if (!since || since > now)

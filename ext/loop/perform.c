@@ -14,7 +14,7 @@ static void perform_stalled(hc_loop *loop, const hc_action *action) {
     pthread_mutex_lock(&reporting);
     snprintf(loop->report, sizeof loop->report, "%s", action->text);
     pthread_mutex_unlock(&reporting);
-    if (action->reporter && (!loop->silent_text[0] || hc__node_reports(loop)))
+    if (action->reporter && (!loop->watch.silent_text[0] || hc__node_reports(loop)))
         fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
 }
 
@@ -98,9 +98,10 @@ static void break_world(hc_loop *loop, const hc_action *action) {
     hc__set_queues_abandon(loop);
     hc__plans_abandon(loop);
     hc_p2p_abandon(loop->parts.p2p);
-    snprintf(loop->broken_text, sizeof loop->broken_text, "%s: %s", hc_status_text(HC_BROKEN), action->text);
+    snprintf(loop->failure.broken_text, sizeof loop->failure.broken_text, "%s: %s", hc_status_text(HC_BROKEN),
+             action->text);
     hc__trace_break(loop, action->status, action->text);
-    loop->lost = action->status == HC_PEER_LOST && action->peer >= 0 ? (uint32_t)action->peer + 1 : 0;
+    loop->failure.lost = action->status == HC_PEER_LOST && action->peer >= 0 ? (uint32_t)action->peer + 1 : 0;
     atomic_store(&loop->broken, action->status);
 }
 

@@ -9,8 +9,9 @@
 /* ---- idle or not ------------------------------------------------------------------------------------- */
 
 int hc__loop_idle(hc_loop *loop) {
-    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning && !loop->unposted &&
-           !hc_p2p_is_moving(loop->parts.p2p) && !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
+           !loop->messages.unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
+           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
 }
 
 int hc__loop_listens(hc_loop *loop) {
@@ -18,13 +19,13 @@ int hc__loop_listens(hc_loop *loop) {
 }
 
 enum hc__left hc__loop_left(hc_loop *loop) {
-    return !hc__loop_idle(loop) ? HC__MOVES : loop->nlistening ? HC__LISTENS : HC__QUIET;
+    return !hc__loop_idle(loop) ? HC__MOVES : loop->messages.nlistening ? HC__LISTENS : HC__QUIET;
 }
 
 /* ---- taken and left ---------------------------------------------------------------------------------- */
 
 int hc__may_drive(const hc_loop *loop) {
-    return !loop->config.one_thread || pthread_equal(pthread_self(), loop->maker);
+    return !loop->config.one_thread || pthread_equal(pthread_self(), loop->background.maker);
 }
 
 int hc__driver_try(hc_loop *loop) {
@@ -87,7 +88,8 @@ int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
  * messages can arrive, and requests without a waiter are held back up to a raise window anyway. Each poll interrupts
  * the computation on this core (35 us, with its effect on the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
-    int moves = loop->nrunning || loop->unposted || loop->parts.control->waiting || hc_p2p_is_moving(loop->parts.p2p);
+    int moves = loop->nrunning || loop->messages.unposted || loop->parts.control->waiting ||
+                hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed) / 2;
     int waits = atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) > 0;
     return waits || moves || share < LOOK_NS ? LOOK_NS : share;
@@ -97,7 +99,7 @@ static uint64_t shortest_sleep(hc_loop *loop) {
 uint64_t hc__sleep_limit(hc_loop *loop, uint64_t now, uint64_t idle_since, uint64_t limit) {
     int listens = hc__loop_listens(loop);
     uint64_t ns = listens ? HC__IDLE_TICK : HC__HEARTBEAT_NS;
-    if (loop->parts.net || loop->unposted || hc__set_queues_need_polling(loop)) {
+    if (loop->parts.net || loop->messages.unposted || hc__set_queues_need_polling(loop)) {
         uint64_t longest = listens ? HC__HEARTBEAT_NS : HC__MS;
         uint64_t shortest = shortest_sleep(loop);
         ns = (now - idle_since) / 4;

@@ -204,15 +204,15 @@ static int take_time(hc_loop *loop) {
 }
 
 static int take_failure(hc_loop *loop) {
-    if (!loop->failing)
+    if (!loop->failure.is_next)
         return 0;
-    hc__loop_step(loop, &loop->failure);
-    loop->failing = 0;
+    hc__loop_step(loop, &loop->failure.event);
+    loop->failure.is_next = 0;
     return 1;
 }
 
 int hc__progress_once(hc_loop *loop) {
-    hc_count(loop->turns, 1);
+    hc_count(loop->watch.turns, 1);
     int moved = take_requests(loop);
     moved |= receive(loop);
     moved |= hc__p2p_progress(loop);

@@ -10,14 +10,14 @@
 /* Finds the neighbours that heartbeat.c asks for a sign of life. */
 static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
     int32_t own = loop->node_of[loop->config.engine.rank];
-    loop->neighbours = calloc((size_t)place->nchildren + 1, sizeof *loop->neighbours);
-    if (!loop->neighbours)
+    loop->watch.neighbours = calloc((size_t)place->nchildren + 1, sizeof *loop->watch.neighbours);
+    if (!loop->watch.neighbours)
         return HC_NO_MEMORY;
     if (place->parent >= 0 && loop->node_of[place->parent] != own)
-        loop->neighbours[loop->nneighbours++].rank = place->parent;
+        loop->watch.neighbours[loop->watch.nneighbours++].rank = place->parent;
     for (int32_t i = 0; i < place->nchildren; i++)
         if (loop->node_of[place->children[i].rank] != own)
-            loop->neighbours[loop->nneighbours++].rank = place->children[i].rank;
+            loop->watch.neighbours[loop->watch.nneighbours++].rank = place->children[i].rank;
     return HC_OK;
 }
 
@@ -137,14 +137,14 @@ static int test(hc_loop *loop, hc__set_queue *queue) {
 
 int hc__set_queues_test(hc_loop *loop) {
     int moved = 0;
-    for (uint32_t i = 0; i < loop->nqueues && !loop->failing; i++)
+    for (uint32_t i = 0; i < loop->nqueues && !loop->failure.is_next; i++)
         if (loop->queues[i].head)
             moved |= test(loop, &loop->queues[i]);
     return moved;
 }
 
 void hc__set_queues_watch(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nqueues * HC_MEMORY_KINDS && !loop->failing; i++) {
+    for (uint32_t i = 0; i < loop->nqueues * HC_MEMORY_KINDS && !loop->failure.is_next; i++) {
         hc_data *data = loop->queues[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
         int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
         if (status < 0)

@@ -60,7 +60,7 @@ void hc__plan_take(hc_loop *loop, hc_handle *handle) {
         loop->in_flight_since = hc__loop_now();
     int status = atomic_load(&loop->broken);
     if (status != HC_OK) {
-        end(loop, handle, HC_BROKEN, loop->broken_text);
+        end(loop, handle, HC_BROKEN, loop->failure.broken_text);
         return;
     }
     if (!queue || queue->stopped) {
@@ -74,7 +74,7 @@ void hc__plan_take(hc_loop *loop, hc_handle *handle) {
 
 int hc__plans_test(hc_loop *loop) {
     int moved = 0;
-    for (hc_handle *handle = loop->plans, *next; handle && !loop->failing; handle = next) {
+    for (hc_handle *handle = loop->plans, *next; handle && !loop->failure.is_next; handle = next) {
         next = handle->next;
         hc_data *data = handle->plan->data;
         int progress = data->ops->test(data);
@@ -136,7 +136,7 @@ static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t 
 }
 
 void hc__plans_watch(hc_loop *loop, uint64_t now) {
-    for (hc_handle *handle = loop->plans; handle && !loop->failing; handle = handle->next) {
+    for (hc_handle *handle = loop->plans; handle && !loop->failure.is_next; handle = handle->next) {
         uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
         if (since && since <= now)
             hc__watch_wait(loop, handle, now - since, describe);

@@ -23,18 +23,18 @@ static const char *const how[HC__SILENCES] = {
 /* ---- the list -------------------------------------------------------------------------------------- */
 
 static hc__silent *find(hc_loop *loop, int32_t rank) {
-    for (uint32_t i = 0; i < loop->nsilent; i++)
-        if (loop->silent[i].rank == rank)
-            return &loop->silent[i];
+    for (uint32_t i = 0; i < loop->watch.nsilent; i++)
+        if (loop->watch.silent[i].rank == rank)
+            return &loop->watch.silent[i];
     return NULL;
 }
 
 static void drop(hc_loop *loop, hc__silent *silent) {
-    *silent = loop->silent[--loop->nsilent];
+    *silent = loop->watch.silent[--loop->watch.nsilent];
 }
 
 void hc__silence_end(hc_loop *loop, int32_t rank) {
-    hc__silent *silent = loop->nsilent ? find(loop, rank) : NULL;
+    hc__silent *silent = loop->watch.nsilent ? find(loop, rank) : NULL;
     if (silent)
         drop(loop, silent);
 }
@@ -48,9 +48,9 @@ void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     if (silent && !is_new && silent->from != news->from && news->from != HC__OWN)
         return;
     if (!silent) {
-        if (loop->nsilent == HC__SILENT_MOST)
+        if (loop->watch.nsilent == HC__SILENT_MOST)
             return;
-        silent = &loop->silent[loop->nsilent++];
+        silent = &loop->watch.silent[loop->watch.nsilent++];
         *silent = *news;
     }
     uint64_t since = silent->since < news->since ? silent->since : news->since;
@@ -60,32 +60,32 @@ void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     silent->since = since;
     silent->at = now;
     if (is_new) {
-        loop->listed_at = 0;
+        loop->watch.listed_at = 0;
         silent->is_new = 1;
     }
 }
 
 void hc__silence_expire(hc_loop *loop, uint64_t now) {
-    for (uint32_t i = loop->nsilent; i-- > 0;)
-        if (now - loop->silent[i].at > 4 * loop->ask_every)
-            drop(loop, &loop->silent[i]);
+    for (uint32_t i = loop->watch.nsilent; i-- > 0;)
+        if (now - loop->watch.silent[i].at > 4 * loop->watch.ask_every)
+            drop(loop, &loop->watch.silent[i]);
 }
 
 /* ---- the text -------------------------------------------------------------------------------------- */
 
 void hc__silence_describe(hc_loop *loop, uint64_t now) {
     char who[HC_WHO];
-    size_t len = 0, room = sizeof loop->silent_text;
+    size_t len = 0, room = sizeof loop->watch.silent_text;
     uint32_t n = 0;
-    loop->silent_text[0] = 0;
+    loop->watch.silent_text[0] = 0;
     for (int kind = HC__SILENCES; kind-- > HC__SILENT;) /* the most specific kind first */
-        for (uint32_t i = 0; i < loop->nsilent && len < room; i++) {
-            const hc__silent *silent = &loop->silent[i];
+        for (uint32_t i = 0; i < loop->watch.nsilent && len < room; i++) {
+            const hc__silent *silent = &loop->watch.silent[i];
             if (silent->kind == kind && ++n <= NAMED)
-                len += (size_t)snprintf(loop->silent_text + len, room - len, "%s%s %s for %llu s", len ? "; " : "",
-                                        hc_who(&loop->processes, silent->rank, who), how[kind],
+                len += (size_t)snprintf(loop->watch.silent_text + len, room - len, "%s%s %s for %llu s",
+                                        len ? "; " : "", hc_who(&loop->processes, silent->rank, who), how[kind],
                                         (unsigned long long)((now - silent->since) / 1000000000ull));
         }
     if (n > NAMED && len < room)
-        snprintf(loop->silent_text + len, room - len, "; and %u more", n - NAMED);
+        snprintf(loop->watch.silent_text + len, room - len, "; and %u more", n - NAMED);
 }

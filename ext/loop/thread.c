@@ -24,7 +24,7 @@
 
 static int wanted(const hc_loop *loop) {
     return !atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) &&
-           !atomic_load_explicit(&loop->stopping, memory_order_relaxed);
+           !atomic_load_explicit(&loop->background.stopping, memory_order_relaxed);
 }
 
 /* Drives until it must sleep. 1: work is left; sleep with *seen and *ns; 0: no work is left here. */
@@ -83,17 +83,17 @@ static int drive(hc_loop *loop) {
 /* Submitters and leaving callers first publish their work, then read `coalescing`; this clears `coalescing`, then reads
  * the work. */
 static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
-    atomic_store_explicit(&loop->coalescing, 1, memory_order_seq_cst);
-    hc__futex_wait(&loop->call, seen, ns);
-    atomic_store_explicit(&loop->coalescing, 0, memory_order_seq_cst);
+    atomic_store_explicit(&loop->background.coalescing, 1, memory_order_seq_cst);
+    hc__futex_wait(&loop->background.call, seen, ns);
+    atomic_store_explicit(&loop->background.coalescing, 0, memory_order_seq_cst);
 }
 
 static void *run(void *argument) {
     hc_loop *loop = argument;
     uint32_t seen = 0;
     uint64_t patience = COALESCE_NS;
-    while (!atomic_load(&loop->stopping)) {
-        uint32_t called = atomic_load(&loop->call);
+    while (!atomic_load(&loop->background.stopping)) {
+        uint32_t called = atomic_load(&loop->background.call);
         int is_called = called != seen;
         if (is_called)
             coalesce(loop, called, patience);
@@ -105,7 +105,7 @@ static void *run(void *argument) {
             patience += COALESCE_NS;
         if (hc__look_away(loop) && wanted(loop))
             continue;
-        hc__futex_wait(&loop->call, seen, HC__IDLE_TICK);
+        hc__futex_wait(&loop->background.call, seen, HC__IDLE_TICK);
         hc__trace_watch_signal(loop);
     }
     return NULL;
@@ -116,25 +116,25 @@ int hc__thread_start(hc_loop *loop) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    loop->has_thread = pthread_create(&loop->thread, NULL, run, loop) == 0;
+    loop->background.has_thread = pthread_create(&loop->background.thread, NULL, run, loop) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return loop->has_thread ? HC_OK : HC_NO_MEMORY;
+    return loop->background.has_thread ? HC_OK : HC_NO_MEMORY;
 }
 
 void hc__thread_stop(hc_loop *loop) {
-    if (!loop->has_thread)
+    if (!loop->background.has_thread)
         return;
-    atomic_store(&loop->stopping, 1);
+    atomic_store(&loop->background.stopping, 1);
     hc__thread_call(loop);
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
-    pthread_join(loop->thread, NULL);
-    loop->has_thread = 0;
+    pthread_join(loop->background.thread, NULL);
+    loop->background.has_thread = 0;
 }
 
 void hc__thread_call(hc_loop *loop) {
-    if (!loop->has_thread)
+    if (!loop->background.has_thread)
         return;
     atomic_fetch_add_explicit(&loop->wakes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->call, 1, memory_order_seq_cst);
-    hc__futex_wake(&loop->call);
+    atomic_fetch_add_explicit(&loop->background.call, 1, memory_order_seq_cst);
+    hc__futex_wake(&loop->background.call);
 }
