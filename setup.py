@@ -26,6 +26,7 @@ CFLAGS += [
     "-Wno-unused-function",
 ]  # of what Cython writes; tests are strict with what we write
 LDFLAGS = ["-pthread", "-Wl,--as-needed", "-lm", "-lrt", "-ldl", HERE]
+LDFLAGS += ["-Wl,--build-id=none"]  # it depends on the debug sections, which name folders and which a wheel leaves out
 LTO = ["-flto=auto"]  # a call from one of our C files into another then costs what a call within one does
 ONE_OBJECT = ["-r", "-flinker-output=nolto-rel"]
 DEFINED = [("_GNU_SOURCE", "")]
