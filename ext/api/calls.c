@@ -180,10 +180,7 @@ static int check_name(const char *name) {
 
 static int next_name(const hpccoll_world *world, char name[HC_ORDER_NAME]) {
     int length = hc_order_begin(hc__order(world), name);
-    if (length < 0)
-        return hc__error(HC_INVALID,
-                         "an unnamed call from another thread is in flight; calls from several threads must be named");
-    return length;
+    return length < 0 ? hc__error(HC_INVALID, HC_ORDER_REFUSAL) : length;
 }
 
 /* Tells the ranks that make the call. Their call would match this rank's next one, so it uses up the number. */

@@ -7,7 +7,6 @@ cdef dict CODES = {sys.intern(name): code for code, name in enumerate(OPERATIONS
 
 
 cdef str UNNAMED = HC_ORDER_PREFIX.decode()
-cdef str ONE_THREAD = "an unnamed call from another thread is in flight; calls from several threads must be named"
 
 
 cdef const char *read_name(object name, Py_ssize_t *length) except NULL:

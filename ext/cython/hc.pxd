@@ -402,6 +402,7 @@ cdef extern from "world/in_flight.h" nogil:
 cdef extern from "world/order.h" nogil:
     enum: HC_ORDER_NAME
     const char *HC_ORDER_PREFIX
+    const char *HC_ORDER_REFUSAL
     ctypedef struct hc_order:
         hc_shortcut *shortcut
     int hc_order_begin(hc_order *, char *)

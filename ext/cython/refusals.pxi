@@ -12,7 +12,7 @@ def hold_order(Set own):
     """Begin calls that the other ranks have in flight together: unnamed calls get consecutive numbers, even if this
     rank refuses some of them. Call release_order() afterwards."""
     if hc_order_hold(own.order) < 0:
-        raise errors.InvalidArgumentError(ONE_THREAD)
+        raise errors.InvalidArgumentError(HC_ORDER_REFUSAL.decode())
 
 
 def release_order(Set own):
@@ -58,7 +58,7 @@ cdef int announce_refusals(Set own, str operation, object name, object error, in
     if requests == 1:
         return announce_refusal(own, operation, name, error)
     if hc_order_hold(own.order) < 0:
-        return 0  # as above
+        return 0  # calls of another thread are open, so these have no numbers
     for i in range(requests):
         announce_refusal(own, operation, name, error)
     release_order(own)

@@ -164,7 +164,7 @@ cdef class Set:
         if name is None:
             length = hc_order_begin(self.order, next_name)
             if length < 0:
-                raise errors.InvalidArgumentError(ONE_THREAD)
+                raise errors.InvalidArgumentError(HC_ORDER_REFUSAL.decode())
         else:
             text = read_name(name, &length)
         cdef hc_handle *h = hc_arguments_request(given, &self.place, text, length)

@@ -14,6 +14,7 @@
 
 #define HC_ORDER_PREFIX "unnamed call " /* no name of the program begins with it */
 #define HC_ORDER_NAME 32                /* bytes of a name */
+#define HC_ORDER_REFUSAL "an unnamed call from another thread is in flight; calls from several threads must be named"
 
 typedef struct hc_order {
     atomic_int open;           /* calls that the program has not waited for */
@@ -25,7 +26,7 @@ typedef struct hc_order {
 
 /* `shortcut` NULL: none, or the set has ended. */
 void hc_order_reset(hc_order *, hc_shortcut *shortcut);
-/* Counts a call, and writes its name. Returns the length; -1: calls of another thread are open. */
+/* Counts a call, and writes its name. Returns the length; -1: calls of another thread are open (HC_ORDER_REFUSAL). */
 int hc_order_begin(hc_order *, char name[HC_ORDER_NAME]);
 void hc_order_take_back(hc_order *); /* the call was not submitted: the next call has its number */
 /* Counts a call that has no number. 0; -1: as above. */
