@@ -260,8 +260,10 @@ void hc__read_free(hc__read *);
 /* Fills in absent arguments, reads them, and makes all checks that this rank can make alone: OK, and the caller calls
  * hc__read_free(); or a status (error set). */
 int hc__call_check(hc__call *, const hpccoll_world *, hc__read *);
-/* 1: no request is in flight, so no memory can be. For a caller that waits. */
-int hc__nothing_in_flight(const hpccoll_world *);
+static inline int hc__nothing_in_flight(const hpccoll_world *world) {
+    hc_job *job = world->base->job;
+    return hc_in_flight_none(&job->in_flight, job->loop, world->base->calls.pending);
+}
 /* Makes the handle of a checked call with this wire type and a copy of the name; NULL (error set): no memory. */
 hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
 /* Checks the call and submits it to the loop: OK and its handle, or a status (error set), and nothing was sent. The

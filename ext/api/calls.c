@@ -145,13 +145,6 @@ static int note_memory(const hc__call *call, hc_in_flight *f, const hc__read *re
     return status;
 }
 
-int hc__nothing_in_flight(const hpccoll_world *world) {
-    hc_in_flight *f = &world->base->job->in_flight;
-    if (hc_in_flight_any(f) && !world->base->calls.pending(world->base->job->loop))
-        hc_in_flight_clear(f); /* the next blocking call finds it empty */
-    return !hc_in_flight_any(f);
-}
-
 /* The same for the program's arrays, if the call moves the data of another call. */
 static int note_programs(const hc__call *call, const hpccoll_world *world, const hc__read *read, hc_handle *h) {
     hc__read its;

@@ -26,10 +26,7 @@ cdef const char *read_name(object name, Py_ssize_t *length) except NULL:
 
 
 cdef inline bint nothing_in_flight(Loop loop) noexcept:
-    cdef hc_in_flight *f = &loop.job.in_flight
-    if hc_in_flight_any(f) and loop.c is not NULL and not hc_loop_pending(loop.c):
-        hc_in_flight_clear(f)  # the next blocking call finds it empty
-    return not hc_in_flight_any(f)
+    return hc_in_flight_none(&loop.job.in_flight, loop.c, hc_loop_pending)
 
 
 cdef bint make_claim(Loop loop, hc_claim *claim, str what) except -1:

@@ -396,7 +396,7 @@ cdef extern from "world/in_flight.h" nogil:
     int hc_in_flight_claim(hc_in_flight *, hc_claim *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(hc_in_flight *)
-    void hc_in_flight_clear(hc_in_flight *)
+    int hc_in_flight_none(hc_in_flight *, hc_loop *, int (*pending)(hc_loop *) noexcept nogil)
 
 
 cdef extern from "world/order.h" nogil:
