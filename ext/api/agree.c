@@ -12,7 +12,7 @@ static int allgather(void *world, const char *name, const void *mine, size_t byt
 
 int hc__plan_agree(const hc__read *given, const hc__read *whole, hpccoll_world *world, const int32_t *node_of,
                    hc_plan_terms *terms) {
-    char why[HC_PLAN_WHY];
+    char why[HC_WHY];
     hc_plans_used used = hc_job_used(world->base->job);
     const hc_plan_proposal proposal = {&given->arguments, &whole->arguments, &given->place, node_of, &used};
     const hc_exchange exchange = {allgather, world};

@@ -12,12 +12,16 @@
 #define HC_FNV_BASIS UINT64_C(0xcbf29ce484222325)
 #define HC_FNV_PRIME UINT64_C(0x100000001b3)
 
-static inline uint64_t hc_fnv(const void *data, size_t bytes) {
+/* The hash of what `hash` is the hash of, followed by `data`. */
+static inline uint64_t hc_fnv_more(uint64_t hash, const void *data, size_t bytes) {
     const uint8_t *at = data;
-    uint64_t hash = HC_FNV_BASIS;
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ at[i]) * HC_FNV_PRIME;
     return hash;
+}
+
+static inline uint64_t hc_fnv(const void *data, size_t bytes) {
+    return hc_fnv_more(HC_FNV_BASIS, data, bytes);
 }
 
 #endif

@@ -357,7 +357,6 @@ cdef extern from "world/arguments.h" nogil:
 
 
 cdef extern from "world/plan_agreement.h" nogil:
-    enum: HC_PLAN_WHY
     ctypedef struct hc_exchange:
         int (*allgather)(void *, const char *, const void *, size_t, void *) noexcept
         void *of

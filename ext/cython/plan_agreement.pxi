@@ -49,7 +49,7 @@ cdef int agree_on_plan(Plan plan, Plan whole) except -1:
     cdef hc_exchange c = exchange.c()
     cdef hc_arguments barrier = hc_arguments_of(CODES["barrier"])
     cdef hc_plan_proposal proposal
-    cdef char why[HC_PLAN_WHY]
+    cdef char why[HC_WHY]
     cdef hc_plans_used used = hc_job_used(&plan.set.loop.job)
     proposal.given = &barrier if plan.is_barrier else &plan.call.given
     proposal.whole = &barrier if plan.is_barrier else &whole.call.given

@@ -4,21 +4,14 @@
  */
 #include "world/arguments.h"
 
+#include "world/why.h"
+
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define has hc_arguments_has
-
-__attribute__((cold, format(printf, 3, 4))) static int refuse(char *why, int status, const char *form, ...) {
-    va_list values;
-    va_start(values, form);
-    vsnprintf(why, HC_WHY, form, values);
-    va_end(values);
-    return status;
-}
+#define refuse hc__refuse
 
 /* ---- arrays ------------------------------------------------------------------------------------------------ */
 

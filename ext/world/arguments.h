@@ -11,6 +11,7 @@
 #include "core/hc.h"
 #include "loop/loop.h"
 #include "world/in_flight.h"
+#include "world/why.h"
 
 /* A contiguous array. An absent array has no data, no dimensions and no elements. */
 typedef struct hc_operand {
@@ -44,8 +45,6 @@ typedef struct hc_place {
     uint32_t set;
     int32_t rank, size;
 } hc_place;
-
-#define HC_WHY 256 /* bytes of an error text */
 
 static inline int hc_arguments_has(const hc_arguments *a, int trait) {
     return (a->traits & trait) != 0;

@@ -5,6 +5,7 @@
 #include "world/plan_agreement.h"
 
 #include "core/fnv.h"
+#include "world/why.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define has hc_arguments_has
+#define refuse hc__refuse
 #define TEXT 232 /* bytes of a description of arrays; hashes compare what does not fit */
 #define REPORTS "hpccoll.plan"
 #define ROWS "hpccoll.plan rows"
@@ -29,14 +31,6 @@ typedef struct report {
     char text[TEXT]; /* as "float64[3] int32[*,4]"; * is a number of rows that may differ */
 } report;
 
-__attribute__((format(printf, 3, 4))) static int fail(char *why, int status, const char *form, ...) {
-    va_list values;
-    va_start(values, form);
-    vsnprintf(why, HC_PLAN_WHY, form, values);
-    va_end(values);
-    return status;
-}
-
 int hc_plans_between_nodes(const hc_plans_used *used) {
     int n = 0;
     for (int word = 0; word < HC_PLAN_NUMBERS / 64; word++)
@@ -47,8 +41,7 @@ int hc_plans_between_nodes(const hc_plans_used *used) {
 /* ---- write ------------------------------------------------------------------------------------------------- */
 
 static void add_to_hash(uint64_t *hash, int64_t word) {
-    *hash = (*hash ^ (uint64_t)word) * HC_FNV_PRIME;
-    *hash ^= *hash >> 29;
+    *hash = hc_fnv_more(*hash, &word, sizeof word);
 }
 
 __attribute__((format(printf, 3, 4))) static void append(report *mine, size_t *length, const char *form, ...) {
@@ -74,9 +67,7 @@ static void describe_array(report *mine, const hc_operand *in, int rows_differ, 
             append(mine, length, "%s%" PRId64, d ? "," : "", dim);
     }
     append(mine, length, "]%s%s", in->type && *in->type ? " of " : "", in->type ? in->type : "");
-    for (const char *c = in->type ? in->type : ""; *c; c++)
-        add_to_hash(&mine->types, *c);
-    add_to_hash(&mine->types, 0);
+    mine->types = hc_fnv_more(mine->types, in->type ? in->type : "", in->type ? strlen(in->type) + 1 : 1);
 }
 
 /* This rank's part: bytes of all inputs, rows of the first input, and rows of the caller's `out`. */
@@ -105,7 +96,9 @@ static void write_report(const hc_plan_proposal *p, report *mine) {
                      .generation = p->used->generation,
                      .prescale = a->prescale,
                      .postscale = a->postscale,
-                     .part = part_of(p->given, p->place)};
+                     .part = part_of(p->given, p->place),
+                     .shapes = HC_FNV_BASIS,
+                     .types = HC_FNV_BASIS};
     memcpy(mine->numbers, p->used->numbers, sizeof mine->numbers);
     for (uint32_t at = 0; at < a->n; at++)
         describe_array(mine, &a->operands[2 * at], has(a, HC_OP_ROWS_DIFFER), &length);
@@ -144,16 +137,16 @@ static int compare(const report *all, int32_t size, char *why) {
     char text_a[64], text_b[64];
     for (int32_t rank = 0; rank < size; rank++)
         if (all[rank].status < 0)
-            return fail(why, HC_MISMATCH, "%s_init: rank %d has refused this call: %s",
-                        hc_operation_name(all[rank].operation), (int)rank, all[rank].text);
+            return refuse(why, HC_MISMATCH, "%s_init: rank %d has refused this call: %s",
+                          hc_operation_name(all[rank].operation), (int)rank, all[rank].text);
     for (int32_t rank = 1; rank < size; rank++) {
         const report *first = all, *other = &all[rank];
         const char *what = difference(first, other, text_a, text_b), *name = hc_operation_name(first->operation);
         if (what)
-            return fail(why, HC_MISMATCH, "%s_init: rank 0 has %s%s%s%s%s, rank %d has %s%s%s%s%s (%s differs)", name,
-                        name, *first->text ? " " : "", first->text, *text_a ? " " : "", text_a, (int)rank,
-                        hc_operation_name(other->operation), *other->text ? " " : "", other->text, *text_b ? " " : "",
-                        text_b, what);
+            return refuse(why, HC_MISMATCH, "%s_init: rank 0 has %s%s%s%s%s, rank %d has %s%s%s%s%s (%s differs)", name,
+                          name, *first->text ? " " : "", first->text, *text_a ? " " : "", text_a, (int)rank,
+                          hc_operation_name(other->operation), *other->text ? " " : "", other->text, *text_b ? " " : "",
+                          text_b, what);
     }
     return HC_OK;
 }
@@ -163,8 +156,8 @@ static int check_results(const hc_plan_agreed *agreed, char *why) {
         int64_t has_rows = agreed->parts[rank].out_rows;
         int64_t needs = has_rows < 0 ? -1 : hc_plan_rows_of(agreed, rank);
         if (has_rows != needs)
-            return fail(why, HC_RESULT_SIZE, "%s_init: on rank %d out has %" PRId64 " rows, the result has %" PRId64,
-                        hc_operation_name(agreed->operation), (int)rank, has_rows, needs);
+            return refuse(why, HC_RESULT_SIZE, "%s_init: on rank %d out has %" PRId64 " rows, the result has %" PRId64,
+                          hc_operation_name(agreed->operation), (int)rank, has_rows, needs);
     }
     return HC_OK;
 }
@@ -178,8 +171,8 @@ static int free_number(const report *all, int32_t size, char *why) {
         if (~used)
             return 64 * word + __builtin_ctzll(~used);
     }
-    return fail(why, HC_TRANSPORT, "all %d plans between nodes that there can be are in use: free some",
-                HC_PLAN_NUMBERS);
+    return refuse(why, HC_TRANSPORT, "all %d plans between nodes that there can be are in use: free some",
+                  HC_PLAN_NUMBERS);
 }
 
 /* ---- agree ------------------------------------------------------------------------------------------------- */
@@ -229,16 +222,16 @@ static int exchange_rows(const hc_plan_proposal *p, const hc_exchange *exchange,
 static int joined(int status, uint8_t operation, char *why) {
     if (status != HC_RESULT_SIZE)
         return status;
-    return fail(why, HC_MISMATCH, "%s_init: a rank has joined: no plan is made", hc_operation_name(operation));
+    return refuse(why, HC_MISMATCH, "%s_init: a rank has joined: no plan is made", hc_operation_name(operation));
 }
 
-int hc_plan_agree(const hc_plan_proposal *p, const hc_exchange *exchange, hc_plan_terms *terms, char why[HC_PLAN_WHY]) {
+int hc_plan_agree(const hc_plan_proposal *p, const hc_exchange *exchange, hc_plan_terms *terms, char why[HC_WHY]) {
     int32_t size = p->place->size;
     report mine, *all = calloc((size_t)size, sizeof *all);
     why[0] = 0;
     *terms = (hc_plan_terms){.number = -1};
     if (!all)
-        return fail(why, HC_NO_MEMORY, "%s_init: no memory for a plan", hc_operation_name(p->whole->operation));
+        return refuse(why, HC_NO_MEMORY, "%s_init: no memory for a plan", hc_operation_name(p->whole->operation));
     write_report(p, &mine);
     make_room(p, terms, &mine);
     int status = joined(exchange->allgather(exchange->of, REPORTS, &mine, sizeof mine, all), mine.operation, why);

@@ -46,10 +46,8 @@ typedef struct hc_plan_terms {
     void *memory;        /* `agreed` points into it; the caller frees it, also after an error */
 } hc_plan_terms;
 
-#define HC_PLAN_WHY 1024 /* bytes of an error text */
-
 /* All ranks of the World call it. OK; or the same status on all, and why; "": the callback has the text. */
-int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char why[HC_PLAN_WHY]);
+int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char why[HC_WHY]);
 /* Call it instead after this rank has refused its call: the other ranks get an error with the reason. */
 void hc_plan_refuse(const hc_exchange *, int32_t size, uint8_t operation, int status, const char *why);
 
