@@ -20,7 +20,8 @@ from hpccoll.torch.distributed.arguments import moved
 __all__ = ["wait_for_all"]
 
 FIRST_TAG = 0xFFF00000
-"""Tags from here on are for these messages; each barrier of a group has its own, so that none takes a late one's."""
+"""Messages of the library have tags of their own; from here on they are those of barriers. Each barrier of a group has
+another one, so that none takes a late message of an earlier one."""
 TAGS = 0xFFFFF
 GRACE = 1.0
 """Seconds beyond the limit in which rank 0's answer may come: its limit ends when the others' does."""
@@ -43,7 +44,7 @@ def wait_for_all(core: _core.Set, rank: int, size: int, number: int, seconds: fl
         missing = _missing(core, size, tag, seconds, wait_all_ranks)
         answer = torch.tensor([peer in missing for peer in range(size)], dtype=torch.uint8)
         for peer in set(range(1, size)) - set(missing):
-            core.send(moved(answer), peer, tag)
+            core.send(moved(answer), peer, tag, library=True)
     if missing:
         reached = f"{REACHED.format(rank)}: " if rank else ""
         who = f"Rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
@@ -54,20 +55,25 @@ def wait_for_all(core: _core.Set, rank: int, size: int, number: int, seconds: fl
 def _missing(core: _core.Set, size: int, tag: int, seconds: float, wait_all_ranks: bool) -> Sequence[int]:
     """Rank 0: wait for the others; those that have not come in time."""
     deadline = time.monotonic() + seconds
-    come = [core.recv(moved(torch.empty(1, dtype=torch.uint8)), peer, tag, exact=True) for peer in range(1, size)]
-    missing = [peer for peer, handle in enumerate(come, 1) if not _has_come(handle, deadline - time.monotonic())]
+    receives = [_receive(core, torch.empty(1, dtype=torch.uint8), peer, tag) for peer in range(1, size)]
+    missing = [peer for peer, handle in enumerate(receives, 1) if not _arrives(handle, deadline - time.monotonic())]
     return missing if wait_all_ranks else missing[:1]
 
 
 def _answer_of_rank_0(core: _core.Set, rank: int, size: int, tag: int, seconds: float) -> Sequence[int]:
-    core.send(moved(torch.zeros(1, dtype=torch.uint8)), 0, tag)
+    core.send(moved(torch.zeros(1, dtype=torch.uint8)), 0, tag, library=True)
     answer = torch.empty(size, dtype=torch.uint8)
-    if not _has_come(core.recv(moved(answer), 0, tag, exact=True), seconds + GRACE):
+    if not _arrives(_receive(core, answer, 0, tag), seconds + GRACE):
         raise dist.DistBackendError(f"[Rank {rank}]: {REACHED.format(rank)}: no answer in {seconds * 1000:.0f} ms")
     return [int(peer) for peer in answer.nonzero()]
 
 
-def _has_come(handle: Handle, seconds: float) -> bool:
+def _receive(core: _core.Set, into: torch.Tensor, peer: int, tag: int) -> Handle:
+    return core.recv(moved(into), peer, tag, exact=True, library=True)
+
+
+def _arrives(handle: Handle, seconds: float) -> bool:
+    """Wait for a message for so long; say whether it has come."""
     try:
         handle.wait(max(seconds, 0.0))
     except TimeoutError:

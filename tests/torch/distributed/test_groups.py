@@ -3,6 +3,7 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 from hpccoll import errors
 from hpccoll.torch.distributed import by_name
+from hpccoll.torch.distributed.process_group import ProcessGroup
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
 
@@ -165,6 +167,25 @@ def test_whoever_comes_to_a_monitored_barrier_learns_who_did_not() -> None:
     if rank < last:
         with pytest.raises(RuntimeError, match=rf"\[Rank {rank}\]: .*Rank {last} failed to pass monitoredBarrier"):
             dist.monitored_barrier(some, timedelta(seconds=0.5))
+    dist.barrier()
+    dist.destroy_process_group(some)
+
+
+def test_messages_of_a_monitored_barrier_meet_no_receive_of_the_program() -> None:
+    """Not even one of any rank and any tag that is open before the barrier."""
+    some = dist.new_group()
+    assert isinstance(some, ProcessGroup)
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    if last == 0:
+        return
+    got = np.zeros(1, np.uint8)
+    receive = some.world.recv_async(got) if rank == 0 else None
+    dist.monitored_barrier(some, timedelta(seconds=60))
+    if rank == last:
+        some.world.send(np.full(1, 7, np.uint8), 0, tag=3)
+    if receive is not None:
+        receive.wait(60)
+        assert (got[0], receive.peer, receive.tag) == (7, last, 3)
     dist.barrier()
     dist.destroy_process_group(some)
 
