@@ -6,7 +6,7 @@ See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,14 @@ class KerasState(ObjectState):
     """The state of a training: `KerasState(model, epoch=0, batch=0)`."""
 
     def __init__(
-        self, model: Any, optimizer: Any = None, *, path: str | Path = "", every: int = 1, **objects: Any
+        self,
+        model: Any,
+        optimizer: Any = None,
+        *,
+        path: str | Path = "",
+        every: int = 1,
+        sharded: Iterable[str] = (),
+        **objects: Any,
     ) -> None:
         """
         :param model: built and compiled; its weights and the variables of its optimizer are committed in host memory
@@ -50,6 +57,8 @@ class KerasState(ObjectState):
             if it is not
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
+        :param sharded: names of objects that differ between ranks; see hpccoll.elastic.ObjectState. Variables are equal
+            on all ranks; two commits of them are kept, too
         :param objects: an ElasticSampler, or any other object that pickle takes
         :raises InvalidArgumentError: (a ValueError) the model has no variables yet
         """  # noqa: D205, D212
@@ -59,7 +68,8 @@ class KerasState(ObjectState):
             optimizer.build(model.trainable_variables)
         self.model, self.optimizer = model, optimizer
         self._values: list[np.ndarray[Any, Any]] = []
-        super().__init__(path=path, every=every, **objects)
+        self._older_values: list[np.ndarray[Any, Any]] = []
+        super().__init__(path=path, every=every, sharded=sharded, **objects)
         self._keep()
 
     def _variables(self) -> list[Any]:
@@ -71,6 +81,8 @@ class KerasState(ObjectState):
 
     def save(self) -> None:
         """See State."""
+        if self.sharded:
+            self._older_values = self._values
         self._keep()
         super().save()
 
@@ -79,6 +91,11 @@ class KerasState(ObjectState):
         for variable, value in zip(self._variables(), self._values, strict=True):
             variable.assign(value)
         super().restore()
+
+    def rollback(self) -> None:
+        """See State."""
+        self._values = self._older_values
+        super().rollback()
 
     def sync(self) -> None:
         """See State."""

@@ -6,7 +6,7 @@ See docs/elastic.md for its guarantees, and hpccoll.elastic for the implementati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class TensorFlowState(ObjectState):
         *,
         path: str | Path = "",
         every: int = 1,
+        sharded: Iterable[str] = (),
         **objects: Any,
     ) -> None:
         """
@@ -56,6 +57,8 @@ class TensorFlowState(ObjectState):
         :param session: the session of their graph; default: the current one, in a graph
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
+        :param sharded: names of objects that differ between ranks; see hpccoll.elastic.ObjectState. Variables are equal
+            on all ranks; two commits of them are kept, too
         :param objects: an ElasticSampler, or any other object that pickle takes
         :raises InvalidArgumentError: (a ValueError) there are no variables, or no session in a graph
         """  # noqa: D205, D212
@@ -67,7 +70,8 @@ class TensorFlowState(ObjectState):
         if self.session is None and not tf.executing_eagerly():
             raise errors.InvalidArgumentError("TensorFlowState: give the session that has the variables")
         self._values: list[np.ndarray[Any, Any]] = []
-        super().__init__(path=path, every=every, **objects)
+        self._older_values: list[np.ndarray[Any, Any]] = []
+        super().__init__(path=path, every=every, sharded=sharded, **objects)
         self._keep()
 
     @property
@@ -95,6 +99,8 @@ class TensorFlowState(ObjectState):
 
     def save(self) -> None:
         """See State."""
+        if self.sharded:
+            self._older_values = self._values
         self._keep()
         super().save()
 
@@ -102,6 +108,11 @@ class TensorFlowState(ObjectState):
         """See State."""
         self._write(self._values)
         super().restore()
+
+    def rollback(self) -> None:
+        """See State."""
+        self._values = self._older_values
+        super().rollback()
 
     def sync(self) -> None:
         """See State."""
@@ -156,6 +167,7 @@ class TensorFlowKerasState(TensorFlowState):
         *,
         path: str | Path = "",
         every: int = 1,
+        sharded: Iterable[str] = (),
         **objects: Any,
     ) -> None:
         """
@@ -164,6 +176,7 @@ class TensorFlowKerasState(TensorFlowState):
         :param backend: has no effect; Horovod has this parameter
         :param path: see hpccoll.elastic.State
         :param every: see hpccoll.elastic.State
+        :param sharded: see TensorFlowState
         :param objects: see TensorFlowState
         :raises InvalidArgumentError: (a ValueError) the model is not built
         """  # noqa: D205, D212
@@ -173,7 +186,7 @@ class TensorFlowKerasState(TensorFlowState):
         self.model, self.optimizer = model, optimizer or getattr(model, "optimizer", None)
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(model.trainable_variables)
-        super().__init__([], path=path, every=every, **objects)
+        super().__init__([], path=path, every=every, sharded=sharded, **objects)
 
     def _variables(self) -> list[Any]:
         others = [] if self.optimizer is None else list(self.optimizer.variables)

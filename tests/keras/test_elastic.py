@@ -35,3 +35,17 @@ def test_every_sequence_of_calls(values: Any) -> None:
         return {"variables": np.concatenate([value.ravel() for value in values(variables)]), "step": state.step}
 
     sequences.check(state, hvd.rank(), hvd.size(), write, read)
+
+
+def test_a_state_with_sharded_values_goes_back_to_the_commit_before(values: Any) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    state = elastic.KerasState(model, mine=0, sharded=["mine"])
+    for number in (1, 2):
+        for variable in model.weights:
+            variable.assign(np.full(variable.shape, number))
+        state.mine = number
+        state.save()
+    state.rollback()
+    state.restore()
+    assert state.mine == 1
+    assert all((value == 1).all() for value in values(model.weights))

@@ -63,4 +63,12 @@ def read():
 
 
 sequences.check(state, hvd.rank(), hvd.size(), write, read)
+
+state.sharded = ("step",)  # two commits are kept of all values then
+for number in (5, 6):
+    write(number)
+    state.save()
+state.rollback()
+state.restore()
+assert state.step == 5 and np.all(read()["variables"] == 5)
 print("passed", flush=True)
