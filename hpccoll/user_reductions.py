@@ -1,28 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """User reductions, and MINLOC and MAXLOC, which are implemented by them.
 
-The built-in reductions are compiled into the data plane. Those of a program are computed here: an allgather moves the
-ranks' arrays; for large arrays an alltoall moves them, each rank folds its share, and the shares are gathered. Each
-result is folded once, in the order of the ranks, or on all ranks in the same way, so that all ranks have the same bits.
+The built-in reductions are compiled into the data plane. Those of a program are computed by ext/world/user_reduction.c,
+for all languages; this module has what is Python's: which functions there are, and how one is called.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, arrays, errors, mixing
-from hpccoll.outside import check_inside
+from hpccoll import errors, mixing
 
 __all__ = ["MAXLOC", "MINLOC", "UserReduction", "value_index"]
-
-LARGE = 64 << 10
-"""Bytes from which a blocking call divides the work among the ranks."""
 
 C_FUNCTION: Any = ctypes.CFUNCTYPE(None).__bases__[0]
 """The base class of all ctypes functions."""
@@ -66,16 +59,18 @@ class UserReduction:
             with whole arrays in their shape, and each rank combines all of them
         :raises InvalidArgumentError: it is none of these
         """
-        address = _address(function)
-        if address is None and not callable(function):
+        self.address = _address(function)
+        """The C function, which is called without the interpreter's lock; None: it is a Python callable."""
+        if self.address is None and not callable(function):
             raise errors.InvalidArgumentError(
                 f"UserReduction({function!r}): give a callable of two arrays, or a C function's address"
             )
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self._function = function  # keeps compiled code alive
-        self._fold: Fold = function if address is None else _calling(address)
+        self._fold: Fold = function if self.address is None else _calling(self.address)
         self.elementwise = elementwise
-        self._is_known = not elementwise or (isinstance(function, np.ufunc) and function.signature is None)
+        self.is_known = not elementwise or (isinstance(function, np.ufunc) and function.signature is None)
+        """Whether nothing needs to be shown of it."""
         self._checked: set[np.dtype] = set()
 
     def __repr__(self) -> str:
@@ -97,198 +92,26 @@ class UserReduction:
         """Return an array like `like` that changes nothing; None: a function of the program does not tell."""
         return None
 
+    # ---- called by the extension -----------------------------------------------------------------------
+
+    SENDERS = mixing.SENDERS
+    sample_of = staticmethod(mixing.sample_of)
+
+    def check_dtype(self, dtype: np.dtype) -> None:
+        """Refuse a dtype for which it is not defined, before anything is sent."""
+
     def needs_check(self, dtype: np.dtype) -> bool:
         """Say whether it has to be shown that it works element by element."""
-        return not (self._is_known or dtype in self._checked)
+        return not (self.is_known or dtype in self._checked)
 
     def check(self, samples: list[bytes], array: np.ndarray) -> None:
         """Check that it works element by element, with the samples of `mixing.sample_of` of the ranks' arrays.
 
         :raises UnsupportedError: it does not; the same on all ranks
         """
-        if not samples or not self.elementwise:
-            return
         mixing.check_elementwise(repr(self), self.fold, samples, array)
         if mixing.differs(samples, array.itemsize):
             self._checked.add(array.dtype)
-
-    # ---- called by the extension for an op that is not built in ----------------------------------------
-
-    def begin(
-        self, own: _core.Set, operation: str, x: Any, name: str | None, out: Any, waits: bool, root: int | None
-    ) -> Reducing:
-        """Begin an operation with this reduction; see `_core.Set.collective`."""
-        try:
-            array, restore = self._adopt(own, operation, x, root)
-        except Exception as error:
-            if name is None:  # the other ranks have begun two operations: descriptions, and arrays
-                own.tell_refusal(operation, None, error, 2)
-            raise
-        return Reducing(self, own, operation, array, restore, name, out, waits, root or 0)
-
-    def _adopt(self, own: _core.Set, operation: str, x: Any, root: int | None) -> tuple[np.ndarray, Any]:
-        """Check the arguments; return the array, and a function that converts a result to the type of the argument."""
-        check_inside(own, operation)
-        if isinstance(x, (list, tuple)):
-            raise errors.UnsupportedError(f"{operation} with {self!r} takes one array, not a group")
-        array, restore = arrays.adopt(x)
-        array = np.asarray(array, order="C")
-        if array.dtype.hasobject:
-            arrays.has_code(array.dtype)  # raises
-        if root is not None and operation == "reduce":
-            own.check_root(root)
-        if operation == "reducescatter" and not array.ndim:
-            raise errors.InvalidArgumentError("reducescatter needs at least one dimension, x has none")
-        return array, restore
-
-
-class Reducing:
-    """An operation with a user reduction; it has the methods of a Handle."""
-
-    def __init__(
-        self,
-        op: UserReduction,
-        own: _core.Set,
-        operation: str,
-        array: np.ndarray,
-        restore: Any,
-        name: str | None,
-        out: Any,
-        waits: bool,
-        root: int,
-    ) -> None:
-        self._op, self._own, self._operation, self._name = op, own, operation, name
-        self._array, self._restore, self._root = array, restore, root
-        self._has_result = operation != "reduce" or own.rank == root
-        self._out, self._target = out, None
-        if out is not None and self._has_result:
-            self._target = self._read_out(out)
-        said = f"{operation} with {op.name} of {array.dtype} {array.shape}"
-        said += f" to rank {root}" if operation == "reduce" else ""
-        said += "" if op.elementwise else ", of whole arrays"
-        sends_sample = own.rank < mixing.SENDERS and op.needs_check(array.dtype)
-        data = said.encode() + b"\0" + (mixing.sample_of(array) if sends_sample else b"")
-        self._said = own.collective("allgather", np.frombuffer(data, np.uint8), self._part("agreed"), None, waits)
-        divides = waits and op.elementwise and array.nbytes >= LARGE and operation in ("allreduce", "reduce")
-        self._whole = None if divides else self._begin_whole(waits)
-        self._result: Any = None
-        self._is_over = False
-
-    def launched(self) -> bool:
-        """Say whether `wait()` would return soon. Never blocks."""
-        return self.done()
-
-    def done(self) -> bool:
-        """Say whether all arrays have come. Never blocks."""
-        return self._is_over or (self._said.done() and (self._whole is None or self._whole.done()))
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Wait until it is finished, and return its result; the arrays are combined here.
-
-        :raises TimeoutError: the time is over; it may be waited for again
-        :raises MismatchError: the ranks' calls differ in shape, dtype, reduction or root
-        :raises UnsupportedError: the reduction mixes elements, and was not said to
-        """
-        if not self._is_over:
-            try:
-                self._op.check(_compare(self._said, self._said.wait(timeout)), self._array)
-            except (errors.MismatchError, errors.UnsupportedError):  # raised on all ranks
-                with contextlib.suppress(errors.HpccollError):
-                    _ = self._whole and self._whole.wait(timeout)
-                raise
-            if self._whole is None and not self._said.rows().all():  # a rank that has joined would fold no share
-                self._whole = self._begin_whole(True)
-            result = self._of_shares() if self._whole is None else self._of_whole(self._whole, timeout)
-            self._is_over, self._whole = True, None
-            self._result = self._given(result) if self._has_result else None
-        return self._result
-
-    # ---- methods ----------------------------------------------------------------------------------------
-
-    def _begin_whole(self, waits: bool) -> _core.Handle:
-        row = _bytes_of(self._array).reshape(1, -1)
-        return self._own.collective("allgather", row, self._part("whole"), None, waits)
-
-    def _of_whole(self, whole: _core.Handle, timeout: float | None) -> np.ndarray | None:
-        """Fold on every rank, which has all arrays, those of its result. None: no arrays, and no neutral element."""
-        rows = whole.wait(timeout)
-        present = np.flatnonzero(whole.rows())  # a rank that has joined has no array
-        parts = [row.view(self._array.dtype).reshape(self._array.shape) for row in rows]
-        if self._operation in ("scan", "exscan"):
-            last = self._own.rank + (self._operation == "scan")
-            parts = [part for rank, part in zip(present, parts, strict=True) if rank < last]
-        if not self._has_result:
-            return self._array
-        scatters = self._operation == "reducescatter"
-        if scatters and self._op.elementwise:
-            parts = [part[self._rows()] for part in parts]
-        if not parts:  # the exscan of rank 0
-            return self._op.neutral(self._array)
-        result: np.ndarray = reduce(self._op.fold, parts[1:], parts[0].copy())
-        return result[self._rows()].copy() if scatters and not self._op.elementwise else result
-
-    def _of_shares(self) -> np.ndarray:
-        """Every rank folds its share of the elements, and the shares are gathered."""
-        own, array = self._own, self._array
-        data = _bytes_of(array).reshape(array.size, array.itemsize)
-        counts = [len(range(rank, array.size, own.size)) for rank in range(own.size)]
-        received, rows = own.collective("alltoall", data, self._part("shares"), None, True, splits=counts).wait()
-        parts = [part.reshape(-1).view(array.dtype) for part in np.split(received, np.cumsum(rows)[:-1]) if len(part)]
-        share = reduce(self._op.fold, parts[1:], parts[0].copy()) if parts else np.empty(0, array.dtype)
-        folded = _bytes_of(share).reshape(-1, array.itemsize)
-        to_root = self._operation == "reduce"
-        result = own.collective(
-            "gather" if to_root else "allgather", folded, self._part("whole"), None, True, root=self._root
-        ).wait()
-        return array if result is None else result.reshape(-1).view(array.dtype).reshape(array.shape)
-
-    # ---- names, shapes, results ---------------------------------------------------------------------------
-
-    def _part(self, what: str) -> str | None:
-        return None if self._name is None else f"{self._name} ({what})"
-
-    def _rows(self) -> slice:
-        """The rows of this rank in a reducescatter: as even as can be, the first ranks have one more."""
-        share, more = divmod(len(self._array), self._own.size)
-        first = self._own.rank * share + min(self._own.rank, more)
-        return slice(first, first + share + (self._own.rank < more))
-
-    def _read_out(self, out: Any) -> np.ndarray:
-        target = arrays.adopt_out(out)
-        like = self._array[self._rows()] if self._operation == "reducescatter" else self._array
-        if target.shape != like.shape:
-            raise errors.ResultSizeError(f"out has shape {target.shape}, the result has {like.shape}")
-        if target.dtype != like.dtype:
-            raise errors.InvalidArgumentError(f"out has dtype {target.dtype}, the result has {like.dtype}")
-        return target
-
-    def _given(self, result: np.ndarray | None) -> Any:
-        if result is None:
-            return self._out
-        if self._target is None:
-            return result if self._restore is None else self._restore(result)
-        np.copyto(self._target, result)
-        return self._out
-
-
-def _bytes_of(array: np.ndarray) -> np.ndarray:
-    return arrays.flat_bytes(np.asarray(array, order="C"))
-
-
-def _compare(handle: _core.Handle, received: np.ndarray) -> list[bytes]:
-    """Raise MismatchError, on all ranks, unless all descriptions are equal; return the samples of the ranks."""
-    texts: list[tuple[int, str]] = []
-    samples: list[bytes] = []
-    for rank, part in enumerate(np.split(received, np.cumsum(handle.rows())[:-1])):
-        if len(part):
-            said, _, sample = part.tobytes().partition(b"\0")
-            texts.append((rank, said.decode()))
-            samples += [sample] if sample else []
-    first, wanted = texts[0]
-    for rank, text in texts:
-        if text != wanted:
-            raise errors.MismatchError(f"rank {first} asks for {wanted}, rank {rank} for {text}")
-    return samples
 
 
 def _address(function: Any) -> int | None:
@@ -341,25 +164,24 @@ class _Loc(UserReduction):
     def __init__(self, better: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str, *, least: bool) -> None:
         super().__init__(self._first, name=name)
         self._better, self._least = better, least
+        self.is_known = True
 
     def _first(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        value, index = self._fields(a)
+        value, index = a.dtype.names or ()
         ours, theirs = a[value], b[value]
         nan, their_nan = ours != ours, theirs != theirs  # a NaN is the result, as of MIN and MAX
         ties = (ours == theirs) | (nan & their_nan)
         takes_theirs = np.where(ties, b[index] < a[index], ~nan & (their_nan | self._better(theirs, ours)))
         return np.where(takes_theirs, b, a)
 
-    def _fields(self, pairs: np.ndarray) -> tuple[str, str]:
-        names = pairs.dtype.names
-        if names is None or len(names) != 2:
+    def check_dtype(self, dtype: np.dtype) -> None:
+        if dtype.names is None or len(dtype.names) != 2:
             raise errors.UnsupportedError(
-                f"{self.name} of dtype {pairs.dtype} is not defined: it takes pairs, as value_index() makes them"
+                f"{self.name} of dtype {dtype} is not defined: it takes pairs, as value_index() makes them"
             )
-        return names[0], names[1]
 
     def neutral(self, like: np.ndarray) -> np.ndarray | None:
-        value, index = self._fields(like)
+        value, index = like.dtype.names or ()
         last = _extreme(like.dtype[value], largest=self._least), _extreme(like.dtype[index], largest=True)
         return None if None in last else np.broadcast_to(np.array(last, like.dtype), like.shape).copy()
 

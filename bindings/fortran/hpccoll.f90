@@ -80,7 +80,7 @@ module hpccoll
   interface
     ! Makes a reduction of the program's own, the `op` of an allreduce, reduce, reducescatter, scan or exscan. block:
     ! elements that belong together (1): combine gets any blocks of an array, and no element may depend on elements of
-    ! other blocks. name: for errors; all ranks give the same one.
+    ! other blocks; 0: it gets whole arrays. name: for errors; all ranks give the same one.
     subroutine hpccoll_op_create(combine, op, block, name, ierror) bind(c, name="hpccoll_f_op_create")
       import
       procedure(hpccoll_function) :: combine

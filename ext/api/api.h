@@ -32,6 +32,7 @@
 #include "transport/net/mpi_net.h"
 #include "world/arguments.h"
 #include "world/job.h"
+#include "world/user_reduction.h"
 
 #include <pthread.h>
 
@@ -244,8 +245,6 @@ typedef struct hc__call {
     const int64_t *splits;
     int64_t *counts; /* receives the rows of each rank */
     const hpccoll_args *args;
-    const struct hc__call *stands_for; /* NULL, or the call with a user-defined reduction whose data it moves:
-                                          that call has the program's arrays */
 } hc__call;
 
 /* The same arguments as structs of world/arguments.h. */
@@ -253,6 +252,7 @@ typedef struct hc__read {
     hc_arguments arguments;
     hc_place place;
     hc_operand two[2], *operands; /* a group's `operands` are allocated */
+    hc_user_reduction user;       /* if `arguments` have one */
 } hc__read;
 /* OK, or NO_MEMORY (error set). */
 int hc__call_read(const hc__call *, const hpccoll_world *, hc__read *);
@@ -264,11 +264,14 @@ static inline int hc__nothing_in_flight(const hpccoll_world *world) {
     hc_job *job = world->base->job;
     return hc_in_flight_none(&job->in_flight, job->loop, world->base->calls.pending);
 }
-/* Makes the handle of a checked call with this wire type and a copy of the name; NULL (error set): no memory. */
-hc_handle *hc__call_handle(const hc__call *, const hpccoll_world *, const char *name, int length, int wire);
+/* Makes the handle of checked arguments with a copy of the name; NULL (error set): no memory. */
+hc_handle *hc__call_handle(const hc__call *, const hc__read *, const char *name, int length);
 /* Checks the call and submits it to the loop: OK and its handle, or a status (error set), and nothing was sent. The
  * handle is NULL if a shortcut has done the call, which it may do for an unnamed call whose caller waits. */
 int hc__call_begin(const hc__call *, hpccoll_world *, int waits, hc_handle **);
+/* The same for a step of a checked call with a reduction of the program; `read` has the arguments of the call. */
+int hc__call_step(const hc__call *, hpccoll_world *, const hc__read *read, const hc_folding_step *step, int waits,
+                  hc_handle **);
 /* Call it after this rank has refused the call (error set): it tells the other ranks if the call has no name. Returns
  * the status. */
 int hc__call_refused(const hc__call *, hpccoll_world *, int status);
@@ -278,21 +281,15 @@ int hc__call_async(const hc__call *, hpccoll_world *, hpccoll_request **);
 int hc__call_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);
 /* Checks the World and the address for a plan, and sets *plan to NULL. OK, or a status (error set). */
 int hc__plan_check(const hpccoll_world *, hpccoll_plan **);
+/* Makes a plan of `given` with all ranks, which compare `whole`. OK, or a status (error set). */
+int hc__plan_make(const hc__call *, hpccoll_world *, const hc__read *given, const hc__read *whole, hpccoll_plan **);
 
 /* ---- ops.c ------------------------------------------------------------------------------------------------- */
 
-typedef struct hc__op {
-    hpccoll_function *function;                              /* NULL: a free entry */
-    void (*neutral)(void *to, int64_t count, hpccoll_dtype); /* writes the neutral element; NULL: unknown */
-    void *context;
-    int64_t block;
-    char name[48];
-} hc__op;
-
-/* 1: the number is that of a user-defined reduction, MINLOC or MAXLOC; copies its entry. */
-int hc__op_find(unsigned number, hc__op *);
-/* Checks a call whose reduction the engine does not have. OK, or a status (error set). */
-int hc__op_check(const hc__call *, hpccoll_dtype, int64_t count);
+/* 1: the number is that of a reduction of the program, of MINLOC or MAXLOC; copies it. */
+int hc__op_find(unsigned number, hc_user_reduction *);
+/* Checks the reduction of a call that the engine does not have, and its dtype. OK, or a status (error set). */
+int hc__op_check(const hc__call *, hpccoll_dtype);
 
 /* ---- messages.c -------------------------------------------------------------------------------------------- */
 
@@ -369,7 +366,12 @@ void hc__request_drop(hpccoll_request *);
 
 /* ---- user_reductions.c ------------------------------------------------------------------------------------- */
 
-int hc__call_is_users(const hc__call *); /* its reduction is in the table of ops.c */
+/* 1: its reduction is not one of the engine's. */
+static inline int hc__call_is_users(const hc__call *call) {
+    return call->reduction >= HC_REDUCTION_COUNT && call->operation < HC_OPERATION_COUNT &&
+           hc_operation_has(call->operation, HC_OP_REDUCES);
+}
+
 int hc__users_now(const hc__call *, hpccoll_world *);
 int hc__users_async(const hc__call *, hpccoll_world *, hpccoll_request **);
 int hc__users_plan(const hc__call *, hpccoll_world *, hpccoll_plan **);

@@ -33,8 +33,7 @@ static int check_array(const hc__call *call, const hpccoll_array *a) {
         return refuse(call, "HPCCOLL_IN_PLACE is for results of the input's size");
     if (call->args->row < 1 || (!has(call, HC_OP_ELEMENTWISE) && a->count % call->args->row))
         return refuse(call, "count is not a multiple of args.row");
-    return call->reduction >= HC_REDUCTION_COUNT && has(call, HC_OP_REDUCES) ? hc__op_check(call, a->dtype, a->count)
-                                                                             : HC_OK;
+    return call->reduction >= HC_REDUCTION_COUNT && has(call, HC_OP_REDUCES) ? hc__op_check(call, a->dtype) : HC_OK;
 }
 
 static int check_call(const hc__call *call, const hpccoll_world *world) {
@@ -83,6 +82,8 @@ int hc__call_read(const hc__call *call, const hpccoll_world *world, hc__read *re
     hc_arguments *a = &read->arguments;
     *a = hc_arguments_of(call->operation);
     a->reduction = call->reduction < HC_REDUCTION_COUNT ? call->reduction : HC_REDUCTION_COUNT;
+    if (hc__call_is_users(call) && hc__op_find(call->reduction, &read->user))
+        a->user = &read->user;
     if (args->compression != HPCCOLL_NO_COMPRESSION)
         a->wire = (unsigned)args->compression < HC_DTYPE_COUNT ? (uint8_t)args->compression : HC_DTYPE_COUNT;
     a->is_group = call->is_group;
@@ -145,21 +146,6 @@ static int note_memory(const hc__call *call, hc_in_flight *f, const hc__read *re
     return status;
 }
 
-/* The same for the program's arrays, if the call moves the data of another call. */
-static int note_programs(const hc__call *call, const hpccoll_world *world, const hc__read *read, hc_handle *h) {
-    hc__read its;
-    if (!h && hc__nothing_in_flight(world))
-        return HC_OK;
-    if (!call->stands_for)
-        return note_memory(call, &world->base->job->in_flight, read, h);
-    int status = hc__call_read(call->stands_for, world, &its);
-    if (status < 0)
-        return status;
-    status = note_memory(call->stands_for, &world->base->job->in_flight, &its, h);
-    hc__read_free(&its);
-    return status;
-}
-
 /* ---- names ------------------------------------------------------------------------------------------------- */
 
 static int check_name(const char *name) {
@@ -198,30 +184,22 @@ int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
 
 /* ---- the request ------------------------------------------------------------------------------------------- */
 
-static hc_handle *new_request(const hc__call *call, const hc__read *read, const char *name, int length) {
+hc_handle *hc__call_handle(const hc__call *call, const hc__read *read, const char *name, int length) {
     hc_handle *h = hc_arguments_request(&read->arguments, &read->place, name, (size_t)length);
     if (!h)
         hc__error(HC_NO_MEMORY, "%s: no memory for a request; nothing was sent", name_of(call));
     return h;
 }
 
-hc_handle *hc__call_handle(const hc__call *call, const hpccoll_world *world, const char *name, int length, int wire) {
-    hc__read read;
-    if (hc__call_read(call, world, &read) < 0)
-        return NULL;
-    read.arguments.wire = (uint8_t)wire;
-    hc_handle *h = new_request(call, &read, name, length);
-    hc__read_free(&read);
-    return h;
-}
-
-/* Submits a checked call under a name: OK and its handle, or a status (error set). */
-static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const char *name, int length,
-                  int waits, hc_handle **out) {
-    hc_handle *h = new_request(call, read, name, length);
+/* Submits a checked call, or a step of it, under a name: OK and its handle, or a status (error set). */
+static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const hc__read *step,
+                  const char *name, int length, int waits, hc_handle **out) {
+    hc_handle *h = hc__call_handle(call, step, name, length);
     if (!h)
         return HC_NO_MEMORY;
-    int status = note_programs(call, world, read, waits ? NULL : h);
+    int status = HC_OK;
+    if (!waits || !hc__nothing_in_flight(world))
+        status = note_memory(call, &world->base->job->in_flight, read, waits ? NULL : h);
     if (status < 0) {
         hc_handle_release(h);
         return status;
@@ -231,17 +209,18 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
     return HC_OK;
 }
 
-static int begin(const hc__call *call, hpccoll_world *world, const hc__read *read, int waits, hc_handle **out) {
+static int begin(const hc__call *call, hpccoll_world *world, const hc__read *read, const hc__read *step, int waits,
+                 hc_handle **out) {
     char own[HC_ORDER_NAME];
     const char *name = call->args->name;
     int length = name ? check_name(name) : next_name(world, own), status;
     if (length < 0)
         return length;
-    if (waits && !name && hc__shortcut(read, world)) {
+    if (waits && !name && hc__shortcut(step, world)) {
         hc_order_take_back(hc__order(world));
         return HC_OK;
     }
-    status = submit(call, world, read, name ? name : own, length, waits, out);
+    status = submit(call, world, read, step, name ? name : own, length, waits, out);
     if (status < 0 && !name)
         hc_order_take_back(hc__order(world));
     return status;
@@ -253,10 +232,18 @@ int hc__call_begin(const hc__call *given, hpccoll_world *world, int waits, hc_ha
     *out = NULL;
     int status = hc__call_check(&call, world, &read);
     if (status >= 0) {
-        status = begin(&call, world, &read, waits, out);
+        status = begin(&call, world, &read, &read, waits, out);
         hc__read_free(&read);
     }
     return status < 0 ? hc__call_refused(&call, world, status) : status;
+}
+
+int hc__call_step(const hc__call *call, hpccoll_world *world, const hc__read *read, const hc_folding_step *given,
+                  int waits, hc_handle **out) {
+    const hc__read step = {.arguments = given->arguments, .place = read->place};
+    *out = NULL;
+    int status = begin(call, world, read, &step, waits, out);
+    return status < 0 ? hc__call_refused(call, world, status) : status;
 }
 
 int hc__call_now(const hc__call *call, hpccoll_world *world) {

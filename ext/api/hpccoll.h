@@ -275,7 +275,8 @@ static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
  * They may be the `op` of an allreduce, reduce, reducescatter, scan or exscan, in the blocking, the asynchronous and
  * the persistent form, but not of a group, and without factors and compression. A call moves all ranks' arrays to each
  * rank, and each rank combines them in the order of the ranks, so that all have the same bits. A blocking allreduce or
- * reduce of 64 KiB and more divides the work instead. A plan holds memory for all arrays.
+ * reduce of 64 KiB and more divides the work instead: all ranks wait in such a call, or none of them does. A plan holds
+ * memory for all arrays.
  *
  * HPCCOLL_MINLOC and HPCCOLL_MAXLOC find the smallest and the largest value and its index. Their elements are pairs of
  * one type, value and index, as in MPI_2INT and MPI_2DOUBLE_PRECISION, and `count` counts both. The lowest index of
@@ -288,8 +289,8 @@ static inline int64_t hpccoll_share_begin(int64_t rows, int size, int r) {
  * check that. */
 typedef void hpccoll_function(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context);
 /* Makes a reduction. `block`: the function gets multiples of this number of elements (1: any number). A structure is
- * passed as bytes, HPCCOLL_UINT8, with its size as block. A function that needs whole arrays takes their `count` as
- * block: then the work is not divided, and a reducescatter is refused. `name`: for errors, equal on all ranks. */
+ * passed as bytes, HPCCOLL_UINT8, with its size as block. 0: the function gets whole arrays, also in a reducescatter,
+ * and the work is not divided. `name`: for errors, equal on all ranks. */
 HPCCOLL_API int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
                                   hpccoll_reduction *op);
 /* Frees a reduction: new calls must not use it; calls in flight and plans go on. Sets *op to HPCCOLL_OP_NULL. */

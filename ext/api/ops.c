@@ -64,15 +64,18 @@ static void max_loc(const void *in, void *inout, int64_t count, hpccoll_dtype dt
 }
 
 /* The neutral pair: every other pair precedes it. */
-static void last_for_min(void *to, int64_t count, hpccoll_dtype dtype) {
-    hc_host_neutral(to, (int)dtype, HC_MIN, count);
+static int last_for_min(const hc_user_reduction *user, void *to, int64_t count, int dtype) {
+    (void)user;
+    hc_host_neutral(to, dtype, HC_MIN, count);
+    return 1;
 }
 
-static void last_for_max(void *to, int64_t count, hpccoll_dtype dtype) {
-    size_t element = hc_dtype_size((int)dtype);
-    last_for_min(to, count, dtype);
+static int last_for_max(const hc_user_reduction *user, void *to, int64_t count, int dtype) {
+    size_t element = hc_dtype_size(dtype);
+    last_for_min(user, to, count, dtype);
     for (int64_t i = 0; i < count; i += 2)
-        hc_host_neutral((char *)to + (size_t)i * element, (int)dtype, HC_MAX, 1);
+        hc_host_neutral((char *)to + (size_t)i * element, dtype, HC_MAX, 1);
+    return 1;
 }
 
 static int loc_defined(hpccoll_dtype dtype) {
@@ -81,44 +84,36 @@ static int loc_defined(hpccoll_dtype dtype) {
 
 /* ---- the table ------------------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static hc__op table[OPS] = {{.function = min_loc, .neutral = last_for_min, .block = 2, .name = "MINLOC"},
-                            {.function = max_loc, .neutral = last_for_max, .block = 2, .name = "MAXLOC"}};
+static int call_function(const hc_user_reduction *user, const void *in, void *inout, int64_t count, int dtype) {
+    ((hpccoll_function *)user->function)(in, inout, count, (hpccoll_dtype)dtype, user->of);
+    return HC_OK;
+}
 
-int hc__op_find(unsigned number, hc__op *found) {
-    *found = (hc__op){0};
+#define LOC_OP(combine, last, text) \
+    {.fold = call_function, .function = (hc_user_function)(combine), .neutral = (last), .block = 2, .name = text}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static hc_user_reduction table[OPS] = {LOC_OP(min_loc, last_for_min, "MINLOC"),
+                                       LOC_OP(max_loc, last_for_max, "MAXLOC")}; /* no `fold`: a free entry */
+
+int hc__op_find(unsigned number, hc_user_reduction *found) {
+    *found = (hc_user_reduction){0};
     if (number < HPCCOLL_MINLOC || number > HPCCOLL_OP_LAST)
         return 0;
     pthread_mutex_lock(&lock);
     *found = table[number - HPCCOLL_MINLOC];
     pthread_mutex_unlock(&lock);
-    return found->function != NULL;
+    return found->fold != NULL;
 }
 
-static int refuse(const hc__call *call, const hc__op *op, const char *why) {
-    return hc__error(HC_UNSUPPORTED, "%s with %s %s; nothing was sent", hc_operation_name(call->operation), op->name,
-                     why);
-}
-
-int hc__op_check(const hc__call *call, hpccoll_dtype dtype, int64_t count) {
-    hc__op op;
+int hc__op_check(const hc__call *call, hpccoll_dtype dtype) {
+    hc_user_reduction op;
     const char *operation = hc_operation_name(call->operation);
     if (!hc__op_find(call->reduction, &op))
         return hc__error(HC_INVALID, "%s: op is no hpccoll_reduction, or was freed; nothing was sent", operation);
-    if (call->is_group)
-        return refuse(call, &op, "takes one array, not a group");
-    if (call->args->prescale != 1.0 || call->args->postscale != 1.0)
-        return refuse(call, &op, "has no prescale and postscale");
-    if (call->args->compression != HPCCOLL_NO_COMPRESSION)
-        return refuse(call, &op, "has no compression");
     if (call->reduction <= HPCCOLL_MAXLOC && !loc_defined(dtype))
         return hc__error(HC_UNSUPPORTED, "%s: %s of %s is not defined", operation, op.name, hc_dtype_name((int)dtype));
-    int64_t row = hc_operation_has(call->operation, HC_OP_ELEMENTWISE) ? count : call->args->row;
-    return row % op.block
-               ? hc__error(HC_INVALID,
-                           "%s: %s takes multiples of %" PRId64 " elements, not %" PRId64 "; nothing was sent",
-                           operation, op.name, op.block, row)
-               : HC_OK;
+    return HC_OK;
 }
 
 int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, const char *name,
@@ -126,15 +121,17 @@ int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, 
     if (!op || !function)
         return hc__error(HC_INVALID, "%s is NULL", op ? "the function" : "the place for the op");
     *op = HPCCOLL_OP_NULL;
-    if (block < 1 || block > HC_MAX_ELEMENTS)
-        return hc__error(HC_INVALID, "block is %" PRId64 ": the function takes at least one element, at most %" PRId64,
+    if (block < 0 || block > HC_MAX_ELEMENTS)
+        return hc__error(HC_INVALID,
+                         "block is %" PRId64 ": it is a number of elements, at most %" PRId64 ", or 0 for whole arrays",
                          block, HC_MAX_ELEMENTS);
-    hc__op made = {.function = function, .context = context, .block = block};
+    hc_user_reduction made = {
+        .fold = call_function, .function = (hc_user_function)function, .of = context, .block = block};
     snprintf(made.name, sizeof made.name, "%s", name && *name ? name : "the program's op");
     int status = hc__error(HC_NO_MEMORY, "%d ops are in use, which is all that there can be: free some", OPS - 2);
     pthread_mutex_lock(&lock);
     for (int i = HPCCOLL_MAXLOC - HPCCOLL_MINLOC + 1; i < OPS && status < 0; i++) {
-        if (table[i].function)
+        if (table[i].fold)
             continue;
         table[i] = made;
         *op = (hpccoll_reduction)(HPCCOLL_MINLOC + i);
@@ -145,7 +142,7 @@ int hpccoll_op_create(hpccoll_function *function, void *context, int64_t block, 
 }
 
 int hpccoll_op_free(hpccoll_reduction *op) {
-    hc__op found;
+    hc_user_reduction found;
     if (!op)
         return hc__error(HC_INVALID, "the address of the op is NULL");
     if (*op == HPCCOLL_OP_NULL)
@@ -153,7 +150,7 @@ int hpccoll_op_free(hpccoll_reduction *op) {
     if ((unsigned)*op <= HPCCOLL_MAXLOC || !hc__op_find((unsigned)*op, &found))
         return hc__error(HC_INVALID, "op is none that hpccoll_op_create() has made, or was freed");
     pthread_mutex_lock(&lock);
-    table[*op - HPCCOLL_MINLOC] = (hc__op){0};
+    table[*op - HPCCOLL_MINLOC] = (hc_user_reduction){0};
     pthread_mutex_unlock(&lock);
     *op = HPCCOLL_OP_NULL;
     return HC_OK;

@@ -11,20 +11,23 @@
 /* ---- init -------------------------------------------------------------------------------------------------- */
 
 /* Builds this rank's plan after all ranks have agreed. */
-static int build(hpccoll_plan *plan, const hc__call *call, int wire, const hc_members *members,
+static int build(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc_members *members,
                  const hc_plan_terms *terms, hc_segment *segment) {
     char name[32];
     hpccoll_world *world = plan->world;
     const hpccoll_array byte = {plan->byte, plan->byte, 1, HPCCOLL_UINT8};
-    hc__call made = *call;
+    hc__call barrier = *call;
+    hc__read read;
     if (terms->agreed.is_barrier) {
-        made.operation = HC_ALLREDUCE;
-        made.reduction = HC_MAX;
-        made.arrays = &byte;
-        made.n = 1;
+        barrier.operation = HC_ALLREDUCE;
+        barrier.reduction = HC_MAX;
+        barrier.arrays = &byte;
+        barrier.n = 1;
+        hc__call_read(&barrier, world, &read); /* one array needs no memory */
+        given = &read;
     }
     int length = snprintf(name, sizeof name, "plan %u", terms->generation);
-    plan->handle = hc__call_handle(&made, world, name, length, wire);
+    plan->handle = hc__call_handle(call, given, name, length);
     if (!plan->handle)
         return HC_NO_MEMORY;
     int status = world->base->calls.plan_build(world->base->job, members, terms, plan->handle, segment, &plan->c);
@@ -53,7 +56,6 @@ static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
 
 /* All ranks take the same steps, also if one of them fails. */
 static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc__read *whole) {
-    int wire = given->arguments.wire;
     hpccoll_world *world = plan->world;
     hc_members members;
     hc_plan_terms terms = {0};
@@ -65,7 +67,7 @@ static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given,
         status = make_segment(world, &terms, &segment);
     }
     if (status >= 0) {
-        int built = build(plan, call, wire, &members, &terms, &segment);
+        int built = build(plan, call, given, &members, &terms, &segment);
         if (built < 0)
             hc_segment_close(&segment);
         status = hc__agree(world, built, hpccoll_last_error());
@@ -89,8 +91,8 @@ int hc__plan_check(const hpccoll_world *world, hpccoll_plan **plan) {
     return status;
 }
 
-static int one_dtype(const hc__call *call, hpccoll_world *world, const hc__read *given, const hc__read *whole,
-                     hpccoll_plan **plan) {
+int hc__plan_make(const hc__call *call, hpccoll_world *world, const hc__read *given, const hc__read *whole,
+                  hpccoll_plan **plan) {
     hpccoll_plan *made = hc__plan_new(world);
     int status = made ? make(made, call, given, whole) : HC_NO_MEMORY;
     if (status >= 0)
@@ -117,7 +119,7 @@ static int part_of_group(const hc__call *part, hpccoll_world *world, const hc__r
     if (status < 0)
         return hc__plan_refuse(part, world, status);
     given.arguments.wire = whole->arguments.wire;
-    status = one_dtype(part, world, &given, whole, plan);
+    status = hc__plan_make(part, world, &given, whole, plan);
     hc__read_free(&given);
     return status;
 }
@@ -152,7 +154,8 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
     status = hc__call_check(&call, world, &read);
     if (status < 0)
         return call.operation < HC_OPERATION_COUNT ? hc__plan_refuse(&call, world, status) : status;
-    status = call.is_group ? several_dtypes(&call, world, &read, plan) : one_dtype(&call, world, &read, &read, plan);
+    status = call.is_group ? several_dtypes(&call, world, &read, plan)
+                           : hc__plan_make(&call, world, &read, &read, plan);
     hc__read_free(&read);
     return status;
 }

@@ -9,8 +9,8 @@ cdef inline int reduction_of(object op) except -1:
     for code in range(HC_REDUCTION_COUNT):
         if op is MEMBERS[code] and code != HC_ADASUM:
             return code
-    if hasattr(op, "begin"):
-        return HC_REDUCTION_COUNT  # hpccoll.user_reductions handles it
+    if hasattr(op, "fold"):
+        return HC_REDUCTION_COUNT  # a UserReduction
     return reduction_given(op).code
 
 

@@ -60,20 +60,21 @@ cdef class Call:
     cdef list copied             # strided inputs, whose values are already copied; None: empty
     cdef object result           # the result of wait(); None: not known yet
     cdef object name
+    cdef object own              # a UserReduction, or None
 
     cdef inline bint has(self, int trait) noexcept:
         return hc_arguments_has(&self.given, trait)
 
     cdef int read_options(self, str operation, object op, object root, object prescale, object postscale,
                           object compression) except -1:
-        """Read the arguments other than arrays. 1: the reduction is user-defined."""
+        """Read the arguments other than arrays."""
         cdef hc_arguments *given = &self.given
         given[0] = hc_arguments_of(CODES[operation])
         given.wire = wire_of(compression)
         if self.has(HC_OP_REDUCES):
             given.reduction = reduction_of(op)
             if given.reduction == HC_REDUCTION_COUNT:
-                return 1
+                self.own = op
             given.prescale, given.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
         if self.has(HC_OP_ROOTED):
             self.set.check_root(root)
@@ -135,7 +136,10 @@ cdef class Call:
                 f"in {MEMORIES[i.memory]} memory")
         if self.has(HC_OP_REDUCES) and i.dtype == HC_UINT8 and type(array) is ndarray and \
                 not arrays.has_code(array.dtype):
-            raise arrays.refusal(array.dtype, OPERATIONS[self.given.operation])
+            if self.own is None:
+                raise arrays.refusal(array.dtype, OPERATIONS[self.given.operation])
+            if array.ndim == 0 and hc_arguments_by_rows(&self.given):
+                self.make_row(at, array, i)  # raises
         if i.ndim == 0 and hc_arguments_by_rows(&self.given):
             array = self.make_row(at, array, i)
         return self.read_result(at, x, out, array)
@@ -283,10 +287,7 @@ cdef class Call:
         """Submit the request of checked arguments; only the name is still unchecked."""
         cdef bint unnamed = False
         cdef Handle handle
-        if self.copied and not nothing_in_flight(self.set.loop):
-            self.check_copied()
-        if waits and not nothing_in_flight(self.set.loop):
-            self.claim(NULL)
+        self.check_memory(waits)
         cdef hc_handle *h = self.request(name, &unnamed)
         try:
             if not waits:
@@ -328,6 +329,14 @@ cdef class Call:
         claim.extents, claim.operation, claim.handle = extents, self.given.operation, h
         if make_claim(self.set.loop, &claim, "a request"):
             self.refuse_shared(&claim)
+        return 0
+
+    cdef inline int check_memory(self, bint waits) except -1:
+        """Refuse memory that a request in flight uses, if this call does not record its memory."""
+        if self.copied and not nothing_in_flight(self.set.loop):
+            self.check_copied()
+        if waits and not nothing_in_flight(self.set.loop):
+            self.claim(NULL)
         return 0
 
     cdef int check_copied(self) except -1:

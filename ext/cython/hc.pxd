@@ -323,6 +323,10 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_trace_write(hc_loop *, const char *)
 
 
+cdef extern from "world/user_reduction.h" nogil:
+    ctypedef struct hc_user_reduction
+
+
 cdef extern from "world/arguments.h" nogil:
     enum: HC_WHY
     ctypedef struct hc_operand:
@@ -340,6 +344,7 @@ cdef extern from "world/arguments.h" nogil:
         hc_operand *operands
         const int64_t *splits
         int64_t nsplits
+        const hc_user_reduction *user
     ctypedef struct hc_place:
         uint32_t set
         int32_t rank, size
@@ -354,6 +359,35 @@ cdef extern from "world/arguments.h" nogil:
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
     size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
     bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, hc_shortcut_call *)
+
+
+cdef extern from "world/user_reduction.h" nogil:
+    ctypedef struct hc_sample:
+        const char *data
+        int64_t nbytes "bytes"
+    ctypedef void (*hc_function "hc_user_function")() noexcept
+    ctypedef struct hc_user_reduction:
+        int (*fold)(const hc_user_reduction *, const void *, void *, int64_t, int) noexcept
+        int (*neutral)(const hc_user_reduction *, void *, int64_t, int) noexcept
+        int (*check)(const hc_user_reduction *, const hc_sample *, int) noexcept
+        hc_function function
+        void *of
+        int64_t item, block
+        char name[64]
+    enum hc_folding_form: HC_FOLDING_WAITS, HC_FOLDING_ASYNC, HC_FOLDING_PLAN
+    ctypedef struct hc_folding_step:
+        hc_arguments arguments
+        hc_operand two[2]
+    ctypedef struct hc_folding:
+        pass
+    int hc_folding_new(const hc_arguments *, const hc_place *, hc_folding_form, const void *, size_t, hc_folding **)
+    void hc_folding_free(hc_folding *)
+    int hc_folding_next(hc_folding *, hc_folding_step *)
+    int hc_folding_take(hc_folding *, char *, const int64_t *, char *)
+    int hc_folding_leaves(const hc_folding *)
+    int hc_folding_found(const hc_folding *)
+    void hc_folding_plan(hc_folding *, hc_folding_step *)
+    int hc_folding_take_start(hc_folding *, char *)
 
 
 cdef extern from "world/plan_agreement.h" nogil:

@@ -292,8 +292,8 @@ cdef object new_output(Loop loop, object like, const hc_operand *shape, hc_opera
         return new_on_device(loop, <Buffer>like, shape if shape != NULL else &(<Buffer>like).o, o)
     if shape == NULL:
         out = empty_like(like)
-    else:
-        out = empty(tuple([shape.dims[d] for d in range(shape.ndim)]), like.dtype)
+    else:  # the last dimension of elements that move as bytes is those
+        out = empty(tuple([shape.dims[d] for d in range(shape.ndim - (shape.type is not NULL))]), like.dtype)
     if not read_plain(out, o, True):
         read_slowly(out, o, True)
     return out

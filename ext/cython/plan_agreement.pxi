@@ -52,6 +52,9 @@ cdef int agree_on_plan(Plan plan, Plan whole) except -1:
     cdef char why[HC_WHY]
     cdef hc_plans_used used = hc_job_used(&plan.set.loop.job)
     proposal.given = &barrier if plan.is_barrier else &plan.call.given
+    if plan.folding is not None:
+        hc_folding_plan(plan.folding.c, &plan.folding.step)
+        proposal.given = &plan.folding.step.arguments
     proposal.whole = &barrier if plan.is_barrier else &whole.call.given
     proposal.place, proposal.node_of, proposal.used = &plan.set.place, plan.set.where.nodes, &used
     cdef int status = hc_plan_agree(&proposal, &c, &plan.terms, why)

@@ -46,6 +46,7 @@ cdef class Plan:
     cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: empty
     cdef public str name     # for reports and errors
     cdef str kind            # likewise: the operation
+    cdef Folding folding     # its UserReduction, or None
     cdef int number          # of its tags between nodes; -1: no tags
     cdef hc_plan_terms terms # the terms of the agreement, until it is built
     cdef bint is_barrier, receives
@@ -67,10 +68,13 @@ cdef class Plan:
         operation, op, root, splits, prescale, postscale, compression = self.options
         self.call = Call.__new__(Call)
         self.call.set, self.call.name = self.set, self.name
-        if self.call.read_options(operation, op, root, prescale, postscale, compression):
-            raise errors.UnsupportedError(f"a plan with {op!r}: plans have the reductions of hpccoll only")
+        self.call.read_options(operation, op, root, prescale, postscale, compression)
         self.call.read_arrays(self.x, out, splits, self.two)
-        return self.call.check()
+        if self.call.own is None:
+            return self.call.check()
+        self.folding = new_folding(self.call)
+        self.call.check()
+        return self.folding.open("hpccoll.plan of a UserReduction", out, HC_FOLDING_PLAN)
 
     def dtypes(self):
         """The dtypes of its arrays."""
@@ -82,6 +86,8 @@ cdef class Plan:
         :param whole: the plan of the group that has this plan, else the plan itself
         """
         agree_on_plan(self, whole)
+        if self.folding is not None:
+            self.folding.make_steps()
         hc_job_note_generation(&self.set.loop.job, self.terms.generation)
         self.name = f"plan {self.terms.generation}"
 
@@ -135,7 +141,11 @@ cdef class Plan:
         cdef Call call
         self.find_result()
         call = self.call
-        self.h = call.request(self.name, &unnamed)
+        if self.folding is None:
+            self.h = call.request(self.name, &unnamed)
+        else:
+            hc_folding_plan(self.folding.c, &self.folding.step)
+            self.h = self.set.new_request(&self.folding.step.arguments, self.name, &unnamed)
         cdef hc_segment none = hc_segment(NULL, 0, -1)
         cdef hc_segment *taken = &none if segment is None else &segment.c
         cdef int status = hc_plan_build(&self.set.loop.job, &self.set.where, &self.terms, self.h, taken, &self.c)
@@ -275,6 +285,11 @@ cdef class Plan:
             self.set.refuse()
         if self.h.status < 0:
             self.fail(self.h.status, self.h.text)
+        if self.folding is not None:
+            self.folding.take_start()
+            if not hc_folding_found(self.folding.c):  # the exscan of rank 0, or no root
+                self.result = self.out if self.result is not None else None
+                return self.result
         if self.copies is not None:
             for target, stand_in in self.copies:
                 target[...] = stand_in
@@ -299,7 +314,7 @@ cdef class Plan:
         hc_plan_free(c)
         hc_handle_release(self.h)
         self.h = NULL
-        self.held = self.result = self.out = self.fills = self.copies = None
+        self.held = self.result = self.out = self.fills = self.copies = self.folding = None
         hc_job_give_plan_number_back(&loop.job, self.number)
         loop.plans.discard(self)
         return 0

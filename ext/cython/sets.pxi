@@ -192,11 +192,15 @@ cdef class Set:
     cdef Handle submit(self, hc_handle *h, bint unnamed, bint waits, object inputs):
         cdef Handle handle = self.hold(h, inputs)
         handle.unnamed = unnamed
+        self.enqueue(h, unnamed, waits)
+        return handle
+
+    cdef inline int enqueue(self, hc_handle *h, bint unnamed, bint waits) except -1:
         if self.loop.notes_sites:  # for the trace: the line of the program that makes the call
             h.site = strdup(call_site().encode()[:HC_TRACE_SITE - 1])
         if not (unnamed and waits and self.size == 1 and hc_loop_run_alone(self.loop.c, h)):
             hc_loop_submit(self.loop.c, h, waits)
-        return handle
+        return 0
 
     cdef int order_on_device(self, hc_handle *h, Handle handle, object inputs) except -1:
         """Order the request after the work in the streams of its arrays."""
@@ -251,14 +255,13 @@ cdef class Set:
         cdef Call call = Call.__new__(Call)
         cdef hc_operand two[2]
         call.set, call.name = self, name
-        if call.read_options(operation, op, root, prescale, postscale, compression):
-            if prescale != 1 or postscale != 1 or compression is not None:
-                raise errors.UnsupportedError(f"{operation} with {op!r} takes no factors and no compression")
-            return op.begin(self, operation, x, name, out, waits, root)
+        call.read_options(operation, op, root, prescale, postscale, compression)
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, splits, two)
         if type_name is not None:
             two[0].type = type_of(type_name)
+        if call.own is not None:
+            return begin_user(call, name, out, waits)
         call.given.is_last = last
         call.check()
         return call.start(name, out, waits)

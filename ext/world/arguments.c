@@ -4,6 +4,7 @@
  */
 #include "world/arguments.h"
 
+#include "world/user_reduction.h"
 #include "world/why.h"
 
 #include <inttypes.h>
@@ -76,9 +77,30 @@ static int check_operation(const hc_arguments *a, const hc_place *place, char *w
     return HC_OK;
 }
 
-static int check_reduction(const hc_arguments *a, int dtype, char *why) {
+/* Checks a reduction of the program. */
+static int check_user(const hc_arguments *a, const hc_operand *in, char *why) {
+    const hc_user_reduction *user = a->user;
+    int64_t row = has(a, HC_OP_ELEMENTWISE) ? in->count : hc_operand_row(in);
+    if (!user)
+        return refuse(why, HC_INVALID, "op is no reduction");
+    if (a->is_group)
+        return refuse(why, HC_UNSUPPORTED, "%s takes one array, not a group", user->name);
+    if (a->prescale != 1.0 || a->postscale != 1.0)
+        return refuse(why, HC_UNSUPPORTED, "%s has no prescale and postscale", user->name);
+    if (a->wire != HC_WIRE_SAME)
+        return refuse(why, HC_UNSUPPORTED, "%s has no compression", user->name);
+    if (in->memory != HC_MEMORY_HOST)
+        return refuse(why, HC_UNSUPPORTED, "%s takes arrays in host memory", user->name);
+    if (user->block && row % user->block)
+        return refuse(why, HC_INVALID, "%s takes multiples of %" PRId64 " elements, not %" PRId64, user->name,
+                      user->block, row);
+    return HC_OK;
+}
+
+static int check_reduction(const hc_arguments *a, const hc_operand *in, char *why) {
+    int dtype = in->dtype;
     if (a->reduction == HC_REDUCTION_COUNT)
-        return HC_OK;
+        return check_user(a, in, why);
     if (a->reduction > HC_REDUCTION_COUNT || !hc_reduction_defined(a->reduction, dtype))
         return refuse(why, HC_UNSUPPORTED, "%s of %s is not defined", hc_reduction_name(a->reduction),
                       hc_dtype_name(dtype));
@@ -133,7 +155,7 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
                       in->count < 0 ? "in" : "out");
     if (hc_arguments_by_rows(a) && !in->ndim)
         return refuse(why, HC_INVALID, "it needs at least one dimension, the array has none");
-    int status = has(a, HC_OP_REDUCES) ? check_reduction(a, in->dtype, why) : HC_OK;
+    int status = has(a, HC_OP_REDUCES) ? check_reduction(a, in, why) : HC_OK;
     if (status >= 0)
         status = check_wire(a, in->dtype, why);
     if (status < 0)

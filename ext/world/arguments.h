@@ -25,7 +25,7 @@ typedef struct hc_operand {
 typedef struct hc_arguments {
     uint16_t traits;    /* of the operation */
     uint8_t operation;  /* enum hc_operation */
-    uint8_t reduction;  /* enum hc_reduction; HC_REDUCTION_COUNT: a function of the program; the caller checks it */
+    uint8_t reduction;  /* enum hc_reduction; HC_REDUCTION_COUNT: `user`, and world/user_reduction.h makes requests */
     uint8_t wire;       /* dtype between nodes, or HC_WIRE_SAME; after the check HC_WIRE_SAME if the arrays have it */
     uint8_t is_group;   /* the arrays are agreed, fused and done together */
     uint8_t is_last;    /* this rank makes no later request */
@@ -37,7 +37,8 @@ typedef struct hc_arguments {
     hc_operand *operands;  /* of array k: 2k its input, 2k + 1 its result */
     const int64_t *splits; /* rows for each rank; NULL: even, or as even as possible */
     int64_t nsplits;
-    uint32_t calls; /* calls with this name in a compiled program; 0: unknown */
+    uint32_t calls;                       /* calls with this name in a compiled program; 0: unknown */
+    const struct hc_user_reduction *user; /* a reduction of the program; NULL: none */
 } hc_arguments;
 
 /* This rank in the process set of the operation. */

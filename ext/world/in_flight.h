@@ -61,8 +61,8 @@ static inline int hc_in_flight_any(hc_in_flight *f) {
     return atomic_load_explicit(&f->many, memory_order_relaxed) != 0;
 }
 
-/* 1: no request is in flight, so no memory can be: for a caller that waits. `loop` NULL: its World has ended. `pending`:
- * hc_loop_pending() of the library that has made the loop. [any thread] */
+/* 1: no request is in flight, so no memory can be: for a caller that waits. `loop` NULL: its World has ended.
+ * `pending`: hc_loop_pending() of the library that has made the loop. [any thread] */
 static inline int hc_in_flight_none(hc_in_flight *f, hc_loop *loop, int (*pending)(hc_loop *)) {
     if (hc_in_flight_any(f) && loop && !pending(loop))
         hc_in_flight_clear(f); /* the next blocking call finds it empty */

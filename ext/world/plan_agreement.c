@@ -5,6 +5,7 @@
 #include "world/plan_agreement.h"
 
 #include "core/fnv.h"
+#include "world/user_reduction.h"
 #include "world/why.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ typedef struct report {
     uint32_t generation;
     double prescale, postscale;
     hc_plan_part part;
-    uint64_t shapes, types; /* hashes */
+    uint64_t shapes, types, user; /* hashes */
     uint64_t numbers[HC_PLAN_NUMBERS / 64];
     char text[TEXT]; /* as "float64[3] int32[*,4]"; * is a number of rows that may differ */
 } report;
@@ -98,10 +99,13 @@ static void write_report(const hc_plan_proposal *p, report *mine) {
                      .postscale = a->postscale,
                      .part = part_of(p->given, p->place),
                      .shapes = HC_FNV_BASIS,
-                     .types = HC_FNV_BASIS};
+                     .types = HC_FNV_BASIS,
+                     .user = hc_user_reduction_hash(a->user)};
     memcpy(mine->numbers, p->used->numbers, sizeof mine->numbers);
     for (uint32_t at = 0; at < a->n; at++)
         describe_array(mine, &a->operands[2 * at], has(a, HC_OP_ROWS_DIFFER), &length);
+    if (a->user)
+        append(mine, &length, " with %s%s", a->user->name, a->user->block ? "" : " of whole arrays");
 }
 
 /* ---- compare ----------------------------------------------------------------------------------------------- */
@@ -124,6 +128,8 @@ static const char *difference(const report *a, const report *b, char text_a[64],
         return "tensors";
     if (a->types != b->types)
         return "type";
+    if (a->user != b->user)
+        return "reduction";
     DIFFERS("reduction", reduction, "%s", hc_reduction_name(of->reduction))
     DIFFERS("root", root, "root %d", (int)of->root)
     DIFFERS("prescale", prescale, "prescale %.17g", of->prescale)
@@ -190,13 +196,13 @@ static void make_room(const hc_plan_proposal *p, hc_plan_terms *terms, report *m
 static void take(const hc_plan_proposal *p, const report *all, hc_plan_terms *terms) {
     int32_t size = p->place->size;
     hc_plan_part *parts = terms->memory;
-    int is_barrier = all[0].operation == HC_BARRIER;
+    int is_barrier = p->given->operation == HC_BARRIER;
     for (int32_t rank = 0; rank < size; rank++) {
         parts[rank] = all[rank].part;
         if (all[rank].generation >= terms->generation)
             terms->generation = all[rank].generation + 1;
     }
-    terms->agreed = (hc_plan_agreed){.operation = is_barrier ? HC_ALLREDUCE : all[0].operation,
+    terms->agreed = (hc_plan_agreed){.operation = is_barrier ? HC_ALLREDUCE : p->given->operation,
                                      .is_barrier = (uint8_t)is_barrier,
                                      .root = all[0].root,
                                      .rank = p->place->rank,

@@ -291,7 +291,10 @@ def test_in_place_average_and_factors(everywhere):
     ("make", "words"),
     [
         (lambda r, w: w.allreduce_init(np.ones(3 + r)), r"float64\[4\].*\(tensors differs\)"),
-        (lambda r, w: w.allreduce_init([np.array(True)] * (1 + r), hpccoll.MAX), r"bool\[\] bool\[\] \(tensors differs"),
+        (
+            lambda r, w: w.allreduce_init([np.array(True)] * (1 + r), hpccoll.MAX),
+            r"bool\[\] bool\[\] \(tensors differs",
+        ),
         (
             lambda r, w: w.allreduce_init(np.ones(3), hpccoll.MIN if r else hpccoll.SUM),
             "MIN.*reduction differs",

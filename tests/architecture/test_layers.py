@@ -39,6 +39,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "loop/loop.h",
         "world/arguments.h",
         "world/job.h",
+        "world/user_reduction.h",
     },
     "cython": {"core/hc.h"},
     "xla": {"gate/gate.h"},

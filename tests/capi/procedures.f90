@@ -254,7 +254,7 @@ contains
   end subroutine
 
   subroutine own_reductions()
-    integer(c_int) :: op, pairs(2, 3), status
+    integer(c_int) :: op, whole, pairs(2, 3), status
     complex(c_double_complex) :: z(4)
     type(hpccoll_plan) :: plan
     pairs = reshape([rank, rank, -rank, rank, 5, rank], [2, 3])
@@ -269,6 +269,14 @@ contains
     call hpccoll_start(plan)
     call hpccoll_wait(plan)
     call check(all(z == cmplx(ranks - 1, 0, c_double_complex)), "a plan of it")
+    z = cmplx(rank, -rank, c_double_complex)
+    call hpccoll_exscan(z, op, world)
+    call check(all(z == cmplx(max(rank - 1, 0), 0, c_double_complex)), "an exscan with it")
+    call hpccoll_op_create(larger_parts, whole, block=0)
+    z = cmplx(rank, -rank, c_double_complex)
+    call hpccoll_scan(z, whole, world)
+    call check(all(z == cmplx(rank, 0, c_double_complex)), "a scan of whole arrays")
+    call hpccoll_op_free(whole)
     call hpccoll_plan_free(plan)
     call hpccoll_op_free(op)
     call check(op == HPCCOLL_OP_NULL, "an op that was freed")

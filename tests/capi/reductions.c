@@ -215,6 +215,8 @@ static void structures(void) {
     CHECK(hpccoll_op_free(&op) == 0);
 }
 
+#define EXPECT(call, status, words) CHECK((call) == (status) && strstr(hpccoll_last_error(), words))
+
 /* The largest values of two arrays in ascending order, in this order: it needs whole arrays, which are one block. */
 static void keep_largest(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
     static int64_t made[MOST];
@@ -227,11 +229,11 @@ static void keep_largest(const void *in, void *inout, int64_t count, hpccoll_dty
     memcpy(b, made, sizeof made);
 }
 
-static void whole_arrays(void) {
+static void whole_arrays(int64_t block) {
     hpccoll_reduction op;
     hpccoll_request *request;
     hpccoll_plan *plan;
-    CHECK(hpccoll_op_create(keep_largest, NULL, MOST, "largest", &op) == 0);
+    CHECK(hpccoll_op_create(keep_largest, NULL, block, "largest", &op) == 0);
     for (int64_t i = 0; i < MOST; i++)
         x[i] = i * size + rank;
     for (int form = 0; form < 4; form++) {
@@ -249,21 +251,46 @@ static void whole_arrays(void) {
         for (int64_t i = 0; i < MOST && (form < 3 || rank == size - 1); i++)
             CHECK(y[i] == (int64_t)MOST * (size - 1) + i);
     }
+    int64_t first = hpccoll_share_begin(MOST, size, rank), rows = hpccoll_share(MOST, size, rank);
+    if (block)
+        EXPECT(hpccoll_reducescatter(x, y, MOST, HPCCOLL_INT64, op, NULL, world), HPCCOLL_INVALID, "multiples of");
+    else
+        CHECK(hpccoll_reducescatter(x, y, MOST, HPCCOLL_INT64, op, NULL, world) == 0);
+    for (int64_t i = 0; i < rows && !block; i++)
+        CHECK(y[i] == (int64_t)MOST * (size - 1) + first + i);
     CHECK(hpccoll_op_free(&op) == 0);
 }
 
-#define EXPECT(call, status, words) CHECK((call) == (status) && strstr(hpccoll_last_error(), words))
+/* Ranks that differ in a plan, or in the form of a call. */
+static void different_forms(void) {
+    const hpccoll_dtype dtype = HPCCOLL_INT64;
+    hpccoll_request *request;
+    hpccoll_plan *plan;
+    EXPECT(hpccoll_allreduce_init(x, y, 2, rank ? HPCCOLL_INT64 : HPCCOLL_UINT64, compose, NULL, world, &plan),
+           HPCCOLL_MISMATCH, "rank 1 has allreduce int64[2] with compose");
+    CHECK(!plan);
+    EXPECT(hpccoll_allreduce_init(x, y, 2, dtype, rank ? compose : HPCCOLL_MINLOC, NULL, world, &plan),
+           HPCCOLL_MISMATCH, "int64[2] with MINLOC, rank 1 has allreduce int64[2] with compose (reduction differs)");
+    EXPECT(hpccoll_allreduce_init(x, y, rank ? 2 : 3, dtype, compose, NULL, world, &plan),
+           rank ? HPCCOLL_MISMATCH : HPCCOLL_INVALID, "multiples of 2 elements, not 3"); /* rank 0 alone refuses */
+    if (rank) {
+        CHECK(hpccoll_allreduce_async(x, y, MOST, dtype, compose, NULL, world, &request) == 0);
+        EXPECT(hpccoll_wait(&request), HPCCOLL_MISMATCH, "rank 0 waits for it in the call, rank 1 does not");
+    } else {
+        EXPECT(hpccoll_allreduce(x, y, MOST, dtype, compose, NULL, world), HPCCOLL_MISMATCH,
+               "rank 0 waits for it in the call, rank 1 does not");
+    }
+}
 
 static void wrong(void) {
     const hpccoll_dtype dtype = HPCCOLL_INT64;
     hpccoll_reduction op, freed;
     hpccoll_request *request, *other;
-    hpccoll_plan *plan;
     hpccoll_args args = HPCCOLL_ARGS;
     const hpccoll_array arrays[] = {{x, y, 2, dtype}};
     fill(MOST);
     EXPECT(hpccoll_op_create(NULL, NULL, 1, NULL, &op), HPCCOLL_INVALID, "the function is NULL");
-    EXPECT(hpccoll_op_create(join_extremes, NULL, 0, NULL, &op), HPCCOLL_INVALID, "block is 0");
+    EXPECT(hpccoll_op_create(join_extremes, NULL, -1, NULL, &op), HPCCOLL_INVALID, "block is -1");
     EXPECT(hpccoll_allreduce(x, y, 2, dtype, op, NULL, world), HPCCOLL_INVALID, "no hpccoll_reduction");
     EXPECT(hpccoll_allreduce(x, y, 3, dtype, compose, NULL, world), HPCCOLL_INVALID, "multiples of 2 elements, not 3");
     EXPECT(hpccoll_reducescatter(x, y, 4, dtype, compose, NULL, world), HPCCOLL_INVALID, "multiples of 2");
@@ -297,9 +324,6 @@ static void wrong(void) {
                "rank 0 asks for allreduce with compose of int64[");
         EXPECT(hpccoll_reduce(x, y, n, dtype, compose, rank == 1, NULL, world), HPCCOLL_MISMATCH, "to rank 1");
     }
-    EXPECT(hpccoll_allreduce_init(x, y, 2, rank ? HPCCOLL_INT64 : HPCCOLL_UINT64, compose, NULL, world, &plan),
-           HPCCOLL_MISMATCH, "rank 1 for allreduce with compose of int64[2]");
-    CHECK(!plan);
     CHECK(hpccoll_allreduce_async(x, y, 2, dtype, rank ? compose : HPCCOLL_MAXLOC, NULL, world, &request) == 0);
     EXPECT(hpccoll_wait(&request), HPCCOLL_MISMATCH, "rank 0 asks for allreduce with MAXLOC");
     untouched(MOST);
@@ -318,10 +342,13 @@ int main(int argc, char **argv) {
     in_place_and_named(8);
     value_and_index();
     structures();
-    whole_arrays();
+    whole_arrays(MOST);
+    whole_arrays(0);
     wrong();
-    if (size > 1)
+    if (size > 1) {
+        different_forms();
         joined();
+    }
     CHECK(hpccoll_op_free(&compose) == 0);
     CHECK(hpccoll_world_free(&world) == 0);
     MPI_Finalize();

@@ -2,6 +2,7 @@
 """One World from both sides of a program: Python makes it, C uses it."""
 
 import ctypes
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,51 @@ def test_ranks_call_from_different_sides(library: ctypes.CDLL) -> None:
             else:
                 world.allreduce(x, out=x)
             assert (x == world.size * (world.size + 1) / 2).all(), turn
+
+
+FUNCTION = ctypes.CFUNCTYPE(
+    None,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.c_int64,
+    ctypes.c_int,
+    ctypes.c_void_p,
+)
+
+
+@FUNCTION
+def hypot_in_c(given, inout, count, dtype, context) -> None:
+    a, b = np.ctypeslib.as_array(given, (count,)), np.ctypeslib.as_array(inout, (count,))
+    np.hypot(a, b, out=b)
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("n", [3, 30_000])
+def test_ranks_reduce_by_their_own_function_from_different_sides(library: ctypes.CDLL, n: int) -> None:
+    with hpccoll.World(verbose=0) as world:
+        c, op = given_to_c(library, world), ctypes.c_int()
+        assert library.hpccoll_op_create(hypot_in_c, None, ctypes.c_int64(1), b"hypot", ctypes.byref(op)) == 0
+        given = [np.random.default_rng([n, rank]).random(n) for rank in range(world.size)]
+        wanted = reduce(np.hypot, given)
+        for turn in range(4):
+            x = given[world.rank].copy()
+            if (turn + world.rank) % 2:
+                data = ctypes.c_void_p(x.ctypes.data)
+                assert library.hpccoll_allreduce(data, data, ctypes.c_int64(n), FLOAT64, op, None, c) == 0
+            else:
+                world.allreduce(x, hpccoll.UserReduction(np.hypot), out=x)
+            np.testing.assert_array_equal(x, wanted)
+        if world.rank == 0:
+            x = np.ones(n)
+            data = ctypes.c_void_p(x.ctypes.data)
+            status = library.hpccoll_scan(data, data, ctypes.c_int64(n), FLOAT64, op, None, c)
+            assert status == (0 if world.size == 1 else MISMATCH)
+            assert world.size == 1 or b"rank 1 for scan with maximum of float64[" in library.hpccoll_last_error()
+        else:
+            with pytest.raises(hpccoll.MismatchError, match="rank 0 asks for scan with hypot of float64"):
+                world.scan(np.ones(n), hpccoll.UserReduction(np.maximum))
+        assert library.hpccoll_op_free(ctypes.byref(op)) == 0
 
 
 @pytest.mark.mpi(min_size=2)
