@@ -101,7 +101,7 @@ def bound(reduction: str, dtype: str) -> str:
     if dtype in EXACT or reduction not in ("SUM", "AVERAGE", "PRODUCT"):
         return "exact"
     if dtype in ("float16", "bfloat16"):
-        return {"PRODUCT": "(p+1)u + (p-1)v", "AVERAGE": "2u + pv"}.get(reduction, "2u + (p-1)v")
+        return {"PRODUCT": "(p+1)u + (p-1)v", "AVERAGE": "(1+s)u + pv"}.get(reduction, "(1+s)u + (p-1)v")
     return "√5(p-1)u" if dtype.startswith("complex") and reduction == "PRODUCT" else "(p-1)u"
 
 

@@ -118,7 +118,7 @@ class Config(_KnobsOfC):
     )
     algorithm: str = _knob(
         "auto", "allreduce between nodes", agreed=True,
-        choices=("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
+        choices=("auto", "direct", "stages", "ring"),
     )  # fmt: skip
     wire: str = _knob(
         "none",

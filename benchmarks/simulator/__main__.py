@@ -37,7 +37,7 @@ def allreduce(nodes: int, nbytes: int = BATCH, machine: str = "summit", **more: 
     per_node = {"summit": 6, "frontier": 8}[machine]
     dtype = more.get("dtype", "float32")
     between = {"fp16": "float16"}.get(more.get("wire", ""), dtype)
-    cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0))
+    cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth}  # fmt: skip
     return found | more
@@ -59,7 +59,7 @@ def runs(largest: int) -> list[Run]:
     for n in (2, 4, 8, 16, 32, 64):
         found += [allreduce(n), allreduce(n, chunk)]
         found += [allreduce(n, algorithm="ring"), allreduce(n, machine="frontier")]
-    for more in ({"rails": 1}, {"rails": 2}, {"rails": 3}, {"depth": 1}, {"depth": 2}, {"depth": 8}, {"depth": 16},
+    for more in ({"rails": 1}, {"rails": 2}, {"rails": 3}, {"depth": 1}, {"depth": 2}, {"depth": 4}, {"depth": 16},
                  {"dtype": "float16", "nbytes": BATCH // 2}, {"noise": 0.2}, {"slow_node": 5, "slowness": 2},
                  {"slow_link": 5, "slowness": 4}):  # fmt: skip
         found.append(allreduce(64, **more))
@@ -90,19 +90,12 @@ def runs(largest: int) -> list[Run]:
 
 
 def in_stages(chunk: int, few: int) -> list[Run]:
-    """Return runs with stages (stages.cpp): no fold, the nearest members first, FP16 rounded once in each stage."""
-    halves = {64: "2,2,2,2,2,2", 72: "3,3,2,2,2"} | {2**n: ",".join("2" * n) for n in (9, 10, 12)}
-    halves[4608] = "3,3," + halves[512]
+    """Return runs with other numbers of nodes, FP16 between nodes, and other stages than those that are chosen."""
     found = []
-    for nodes, size in ((64, BATCH), (72, BATCH), (1024, few), (4608, chunk)):
-        found += [allreduce(nodes, size, stages=halves[nodes], order=order) for order in ("far", "near")]
-        found += [allreduce(nodes, size, wire="fp16"), allreduce(nodes, size, stages=halves[nodes], wire="fp16")]
-    for nodes, machine in ((4096, "summit"), (512, "frontier")):
-        size = chunk if machine == "summit" else few
-        found += [allreduce(nodes, size, machine, stages=halves[nodes], order=order) for order in ("far", "near")]
-    found += [allreduce(4608, 3 * chunk, stages=halves[4608], order="near")]
-    found += [allreduce(4608, 3 * chunk, stages=halves[4608], wire="fp16")]
-    for nodes, size, stages in ((64, BATCH, "4,4,4"), (72, BATCH, "3,6,4"), (4608, chunk, "18,16,16")):
+    for nodes, size in ((64, BATCH), (72, BATCH), (1000, chunk), (1024, few), (4096, chunk), (4608, chunk)):
+        found += [allreduce(nodes, size, wire=wire) for wire in ("none", "fp16")]
+    for nodes, size, stages in ((64, BATCH, "2,2,2,2,2,2"), (64, BATCH, "8,8"), (72, BATCH, "3,3,2,2,2"),
+                                (1024, chunk, "32,32"), (4608, chunk, "18,16,16")):  # fmt: skip
         found += [allreduce(nodes, size, stages=stages, wire=wire) for wire in ("none", "fp16")]
     return found
 

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <sys/mman.h>
 
@@ -29,6 +30,26 @@ int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
         return hc__even_part_of_c(count, n, i);
     const int64_t part = ((count + n - 1) / n + part_unit - 1) / part_unit * part_unit;
     return std::min(i * part, count);
+}
+
+// stages=16,16,18 leaves no other split but the one of all nodes.
+static std::vector<int32_t> asked_radices;
+void hc__splits_of_c(int32_t n, hc__splits *splits);
+void hc__splits_of(int32_t n, hc__splits *splits) {
+    hc__splits_of_c(n, splits);
+    if (asked_radices.empty())
+        return;
+    hc__stages stages{};
+    int64_t product = 1;
+    for (int32_t radix : asked_radices) {
+        stages.radix[stages.depth++] = radix;
+        product *= radix;
+    }
+    if (product != n)
+        throw std::invalid_argument("stages: their product is " + std::to_string(product) + ", not nodes=" +
+                                    std::to_string(n));
+    splits->stages[1] = stages;
+    splits->count = 2;
 }
 }
 
@@ -286,9 +307,11 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.shard = std::min(shape.shard, shape.count);
     shape.chunks = (shape.count + shape.shard - 1) / shape.shard;
     shape.depth = static_cast<int>(s.number("depth", 4));
-    const std::string stages = s.text("stages", "");
-    const std::string algorithm = s.text("algorithm", stages.empty() ? "auto" : "direct");
-    set_stages(stages, s.text("order", "near"), machine.nodes);
+    std::istringstream words(s.text("stages", ""));
+    asked_radices.clear();
+    for (std::string word; std::getline(words, word, ',');)
+        asked_radices.push_back(std::stoi(word));
+    const std::string algorithm = s.text("algorithm", asked_radices.empty() ? "auto" : "stages");
     part_unit = static_cast<int64_t>(s.number("unit", 0));
     fill_operations();
     std::vector<int32_t> ranks(machine.nodes);

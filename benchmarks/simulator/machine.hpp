@@ -51,7 +51,5 @@ struct Machine {
 
 void simulate_agreement(Machine &, const Settings &);
 void simulate_allreduce(Machine &, const Settings &);
-// Makes "direct" run in these stages from then on (stages.cpp); without stages as in ext/transport.
-void set_stages(const std::string &members, const std::string &order, int nodes);
 
 #endif

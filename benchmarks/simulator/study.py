@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.tools.bench import predecessor, training
-from hpccoll.tools.model import predict
+from hpccoll.tools.model import chunks, predict
 from hpccoll.tools.study import figures
 
 Run = dict[str, Any]
@@ -35,11 +35,18 @@ def select(results: list[Run], **wanted: Any) -> list[Run]:
     return sorted((run for run in found if set(run["asked"]) <= PLAIN | set(wanted)), key=lambda run: run["nodes"])
 
 
+def usual(run: Run) -> bool:
+    """Whether the chunks are those of a job, on these nodes or (until decision 85) on few."""
+    asked, per_node = run["asked"], {"summit": 6, "frontier": 8}[run["asked"]["machine"]]
+    cuts = [chunks.cut(1 << 30, "float32", "float32", per_node, nodes=nodes) for nodes in (2, run["nodes"])]
+    return (asked["rails"], asked["shard"], asked["depth"]) in [(cut.rails, cut.shard, cut.depth) for cut in cuts]
+
+
 def batches(results: list[Run], machine: str = "summit", **more: Any) -> dict[int, Callable[[int], float]]:
     """Return, by nodes, a function from bytes to the seconds of a batch: a line through the simulated sizes."""
     points: dict[int, list[tuple[int, float]]] = {}
     for run in select(results, what="allreduce", machine=machine, **more):
-        if more or (run["asked"]["depth"] == 4 and run["asked"]["rails"] == (6 if machine == "summit" else 8)):
+        if more or usual(run):
             points.setdefault(run["nodes"], []).append((run["bytes"], run["seconds"]))
     found: dict[int, Callable[[int], float]] = {}
     for nodes, several in points.items():
@@ -100,7 +107,7 @@ def allreduce_curves(results: list[Run]) -> Curves:
     """Return the milliseconds of an allreduce of 3 MiB on Summit, and the lower bound of the links."""
     by_lines = {6 * nodes: 1e3 * batch(SIZE) for nodes, batch in batches(results).items()}
     return {
-        "as it is": sorted((by_lines | _simulated(results, rails=6)).items()),
+        "as it is": sorted((by_lines | _simulated(results)).items()),
         "parts of 64 elements": sorted(_simulated(results, unit=64).items()),
         "floor of the links": [(n, 1e3 * 2 * (n // 6 - 1) / (n // 6) * SIZE / INJECTION) for n in sorted(by_lines)],
     }
@@ -108,8 +115,8 @@ def allreduce_curves(results: list[Run]) -> Curves:
 
 def _simulated(results: list[Run], **more: Any) -> dict[int, float]:
     """Return, by GPUs, the milliseconds of an allreduce of 3 MiB where exactly this size was simulated."""
-    several = select(results, what="allreduce", machine="summit", bytes=SIZE, depth=4, **more)
-    return {run["ranks"]: 1e3 * run["seconds"] for run in several}
+    several = select(results, what="allreduce", machine="summit", bytes=SIZE, **more)
+    return {run["ranks"]: 1e3 * run["seconds"] for run in several if usual(run)}
 
 
 def efficiency_curves(results: list[Run]) -> Curves:

@@ -59,7 +59,7 @@ int hc__error(int status, const char *format, ...) __attribute__((format(printf,
 /*    name, default, choices ("": any), agreed */
 #define HC_WORLD_TEXTS(X) \
     X(nodes, "", "", HC_RANKS_AGREE) \
-    X(algorithm, "auto", "auto|recursive_doubling|direct|ring|rabenseifner", HC_RANKS_AGREE) \
+    X(algorithm, "auto", "auto|direct|stages|ring", HC_RANKS_AGREE) \
     X(wire, "none", "none|fp16|bf16", HC_RANKS_AGREE) \
     X(net, "auto", "auto|mpi", HC_RANKS_AGREE) \
     X(simd, "auto", "auto|avx512|avx2|portable", HC_RANKS_MAY_DIFFER) \

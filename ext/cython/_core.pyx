@@ -39,6 +39,7 @@ from hpccoll.text import call_site
 from hc cimport *
 
 include "tables.pxi"
+include "choose.pxi"
 include "knobs.pxi"
 include "devices.pxi"
 include "operands.pxi"

@@ -62,7 +62,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
     "chunk_bytes": (0, 64, 4096, 1 << 16),
     "fanout": (1, 2, 16),
     "rails": (0, 1, 2),
-    "algorithm": ("auto", "recursive_doubling", "direct", "ring", "rabenseifner"),
+    "algorithm": ("auto", "direct", "stages", "ring"),
     "deterministic": (False, True),
     "background": (False, True, True),
     "debug": (False, False, True),

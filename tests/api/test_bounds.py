@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hpccoll
+from hpccoll import testing
 
 PAGE = Path(__file__).parents[2] / "docs" / "reductions.md"
 HALF_UNITS = {
@@ -29,9 +30,9 @@ def bounds() -> dict[tuple[str, str], str]:
     return {(row[0], name): cell for row in rows for name, cell in zip(header[1:], row[1:], strict=True)}
 
 
-def value(bound: str, p: int, u: float) -> float:
+def value(bound: str, p: int, u: float, s: int = 1) -> float:
     formula = re.sub(r"(?<=[\dp)])(?=[(uv])", "*", bound.replace("√5", "5**0.5*"))
-    return float(eval(formula, {"p": p, "u": u, "v": 2.0**-24}))
+    return float(eval(formula, {"p": p, "u": u, "v": 2.0**-24, "s": s}))
 
 
 def inputs(dtype: np.dtype, p: int) -> np.ndarray:
@@ -42,19 +43,33 @@ def inputs(dtype: np.dtype, p: int) -> np.ndarray:
 @pytest.mark.parametrize("op", EXACTLY, ids=lambda op: op.name)
 @pytest.mark.parametrize("name", HALF_UNITS)
 def test_within_the_bound(everywhere, name, op):
+    everywhere(lambda world: check(world, name, op))
+
+
+def check(world, name, op, stages=1):
     dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
     wide = np.clongdouble if dtype.kind == "c" else np.longdouble
+    given = inputs(dtype, world.size)
+    got = world.allreduce(given[world.rank], op).astype(wide)
+    exact = EXACTLY[op](given.astype(wide), world.size)
+    error = np.abs(got - exact) / np.abs(EXACTLY[op](np.abs(given.astype(wide)), world.size))
+    limit = value(bounds()[name, op.name], world.size, HALF_UNITS[name], stages)
+    assert error.max() <= limit, (float(error.max()), limit)
+    assert world.size == 1 or error.max() > limit / 50, "a bound so far from what happens says nothing"
+    return float(error.max() / HALF_UNITS[name])
 
-    def program(world):
-        given = inputs(dtype, world.size)
-        got = world.allreduce(given[world.rank], op).astype(wide)
-        exact = EXACTLY[op](given.astype(wide), world.size)
-        error = np.abs(got - exact) / np.abs(EXACTLY[op](np.abs(given.astype(wide)), world.size))
-        limit = value(bounds()[name, op.name], world.size, HALF_UNITS[name])
-        assert error.max() <= limit, (float(error.max()), limit)
-        assert world.size == 1 or error.max() > limit / 50, "a bound so far from what happens says nothing"
 
-    everywhere(program)
+@pytest.mark.parametrize("op", [hpccoll.SUM, hpccoll.AVERAGE], ids=lambda op: op.name)
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_precision_in_stages(threads, name, op):
+    """Eight nodes in stages of two round once per stage; exact sums round once."""
+
+    def error(**knobs):
+        return testing.run(threads(8, nodes="8", **knobs), lambda world: check(world, name, op, 3))[0]
+
+    in_stages = error(algorithm="stages", latency_bytes=1)
+    exact = error(algorithm="stages", latency_bytes=1, exact_sums=True)
+    assert exact <= 1.1 < in_stages
 
 
 def test_all_else_is_exact():

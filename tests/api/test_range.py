@@ -121,9 +121,9 @@ def test_both_ends_of_the_range_in_chunks(everywhere):
     everywhere(lambda world: check_all(world, 9000, FORMS[::2]))
 
 
-@pytest.mark.parametrize("algorithm", ["direct", "ring", "recursive_doubling", "rabenseifner"])
-def test_algorithms_between_nodes(threads, algorithm):
-    testing.run(threads(4, nodes="1+1+2", algorithm=algorithm), lambda world: check_all(world, 3000, FORMS[:1]))
+@pytest.mark.parametrize(("algorithm", "nodes"), [("direct", "1+1+2"), ("ring", "1+1+2"), ("stages", "1+1+1+1")])
+def test_algorithms_between_nodes(threads, algorithm, nodes):
+    testing.run(threads(4, nodes=nodes, algorithm=algorithm), lambda world: check_all(world, 3000, FORMS[:1]))
 
 
 def test_deterministic_mode(threads):

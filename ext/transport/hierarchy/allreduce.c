@@ -20,6 +20,16 @@
  * enough for several in flight; the benchmark net_chunks.py shows both limits. */
 #define SHARD_BYTES ((int64_t)256 << 10)
 
+/* Among many nodes a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as a shard
+ * is not too small for its messages. The simulator shows both (docs/scaling-to-summit.md). */
+#define FEW_NODES 8
+#define LEAST_SHARD_BYTES ((int64_t)40 << 10)
+
+static int64_t chunk_limit(const hc__hierarchy *h, const hc_batch *b) {
+    int64_t most = h->chunk_most / (int64_t)hc_dtype_size(b->dtype), wire = (int64_t)hc_dtype_size(b->wire_dtype);
+    return h->place.nodes > FEW_NODES && most / 2 * wire >= LEAST_SHARD_BYTES * h->rails ? most / 2 : most;
+}
+
 /* Elements per chunk. All nodes compute it from the same numbers, and it fits the largest node. */
 static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
     int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunk_most / size;
@@ -28,6 +38,8 @@ static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
         return 0; /* the node chooses */
     if (h->chunk_bytes > 0)
         wanted = h->chunk_bytes < size ? 1 : h->chunk_bytes / size;
+    else
+        limit = chunk_limit(h, b);
     return wanted < limit ? wanted : limit;
 }
 
@@ -166,8 +178,8 @@ void hc__pipeline_free(hc__hierarchy *h) {
 
 /* ---- the allreduce ------------------------------------------------------------------------------------- */
 
-int hc__net_algorithm(const hc__hierarchy *h) {
-    return h->batch->deterministic ? HC__DIRECT : h->algorithm;
+hc__means hc__net_means(const hc__hierarchy *h) {
+    return h->batch->deterministic ? (hc__means){.algorithm = HC__DIRECT} : h->means;
 }
 
 hc__reduction hc__net_reduction(const hc_batch *batch) {
@@ -177,7 +189,7 @@ hc__reduction hc__net_reduction(const hc_batch *batch) {
 static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc_batch *b = h->pipeline.batch;
     return hc__allreduce_start(channel, data, h->pipeline.bounds[1], b->wire_dtype, hc__net_reduction(b),
-                               hc__net_algorithm(h));
+                               hc__net_means(h));
 }
 
 static int allreduce_start(hc__hierarchy *h) {

@@ -128,8 +128,8 @@ static void gather_teams(hc__hierarchy *h) {
         if (p->local_rank < h->rails)
             h->rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
     }
-    h->rail = (hc__team){h->net, h->arithmetic, h->rail_peers, p->nodes, p->node};
-    h->leaders = (hc__team){h->net, &hc_host_arithmetic, h->leader_peers, p->nodes, p->node};
+    h->rail = (hc__team){h->net, h->arithmetic, h->rail_peers, p->nodes, p->node, &h->splits};
+    h->leaders = (hc__team){h->net, &hc_host_arithmetic, h->leader_peers, p->nodes, p->node, &h->splits};
 }
 
 static int make_arrays(hc__hierarchy *h) {
@@ -160,7 +160,8 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     int status = hc__placement_new(c, &h->place);
     if (status < 0)
         return status;
-    h->algorithm = hc__algorithm_named(c->algorithm);
+    h->means = (hc__means){hc__algorithm_named(c->algorithm), c->exact_sums};
+    hc__splits_of(h->place.nodes, &h->splits);
     h->arithmetic = c->arithmetic ? c->arithmetic : &hc_host_arithmetic;
     h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->rails = choose_rails(&h->place, c->rails);
@@ -169,7 +170,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     double beta = c->beta > 0 ? c->beta : DEFAULT_BETA;
     double alpha = c->latency_bytes > 0 ? (double)c->latency_bytes * beta : DEFAULT_ALPHA;
     h->model = (hc__net_model){c->alpha > 0 ? c->alpha : alpha, beta, GAMMA};
-    if (h->algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
+    if (h->means.algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)
         return HC_INVALID;

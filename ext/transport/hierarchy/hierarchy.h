@@ -17,7 +17,10 @@
     X(int64_t, chunk_bytes, 0, 0, 1 << 30, "bytes", HC_RANKS_AGREE,                                                    \
       "piece of a batch that moves at once through the stages; 0: chosen")                                             \
     X(int64_t, latency_bytes, 20000, 1, 1 << 30, "bytes", HC_RANKS_AGREE,                                              \
-      "what a rail's link carries in the time of a message: larger values choose algorithms of fewer messages")
+      "what a rail's link carries in the time of a message: larger values choose algorithms of fewer messages")        \
+    X(uint8_t, exact_sums, 0, 0, 1, "", HC_RANKS_AGREE,                                                                \
+      "sums of float16 and bfloat16 between nodes are rounded once: partial sums travel as float32, in twice the "     \
+      "bytes; otherwise in 16 bits, rounded once per stage")
 /* clang-format on */
 
 /* `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
@@ -30,7 +33,7 @@ typedef struct hc_hierarchy_config {
     HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
     double alpha, beta;        /* the net's model: seconds per message, seconds per byte; 0: latency_bytes, defaults */
-    const char *algorithm;     /* "auto", "recursive_doubling", "direct", "ring", "rabenseifner" */
+    const char *algorithm;     /* "auto", "direct", "stages", "ring" */
     hc_arithmetic *arithmetic; /* for the memory of the node's shards; NULL: the host's */
 } hc_hierarchy_config;
 int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc_data **);

@@ -192,7 +192,8 @@ struct hc__hierarchy {
     int32_t rails, tags; /* tags: the set's first */
     int64_t chunk_bytes, chunk_most;
     hc__net_model model;
-    int algorithm;
+    hc__means means;
+    hc__splits splits; /* of the nodes */
 
     hc_batch *batch;       /* in progress, or NULL */
     int late;              /* a status to report when the batch is finished on all ranks */
@@ -226,7 +227,7 @@ HC_OPERATIONS(X)
 
 /* parts NULL: one part. The bounds are borrowed until the end. */
 int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
-int hc__net_algorithm(const hc__hierarchy *); /* of the batch's reduction between nodes */
+hc__means hc__net_means(const hc__hierarchy *); /* of the batch's reduction between nodes */
 hc__reduction hc__net_reduction(const hc_batch *);
 int hc__pipeline_test(hc__hierarchy *);
 void hc__pipeline_abandon(hc__hierarchy *);

@@ -38,7 +38,7 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     hc__pipeline *p = &h->pipeline;
     nodes_bounds(h, p->bounds);
     return hc__reduce_scatter_start(channel, data, p->bounds, p->batch->wire_dtype, hc__net_reduction(p->batch),
-                                    hc__net_algorithm(h));
+                                    hc__net_means(h));
 }
 
 /* The end of the cut that begins with the node's j-th rank; at most `end`. */

@@ -7,13 +7,19 @@
 
 #include "transport/net/channel.h"
 
+/* How an allreduce or a reduce-scatter is done. */
+typedef struct hc__means {
+    int algorithm; /* may be HC__AUTO */
+    int exact;     /* see hc__sum */
+} hc__means;
+
 /* Reduces data (count elements of dtype) in place among the team: adds in the accumulation type, divides there for a
- * mean, and rounds once; all members end with equal bits. algorithm may be HC__AUTO. Do not touch the data until test
- * gives HC_DONE. */
-int hc__allreduce_start(hc__channel *, void *data, int64_t count, int dtype, hc__reduction, int algorithm);
+ * mean, and rounds once, or once per stage. All members end with equal bits. Do not touch the data until test gives
+ * HC_DONE. */
+int hc__allreduce_start(hc__channel *, void *data, int64_t count, int dtype, hc__reduction, hc__means);
 /* The same, but member i gets only the elements [bounds[i], bounds[i + 1]); the rest of its data is undefined. bounds
- * (n + 1 entries, from 0) is copied. "rabenseifner" replaces "recursive_doubling", which has no reduce-scatter. */
-int hc__reduce_scatter_start(hc__channel *, void *data, const int64_t *bounds, int dtype, hc__reduction, int algorithm);
+ * (n + 1 entries, from 0) is copied. */
+int hc__reduce_scatter_start(hc__channel *, void *data, const int64_t *bounds, int dtype, hc__reduction, hc__means);
 /* Broadcasts the data of member `root`. `segments`: the number of segments in the pipeline, of which this is one. */
 int hc__net_broadcast_start(hc__channel *, void *data, int64_t count, int dtype, int32_t root, int64_t segments);
 /* Reduces the data of all members to member `root`; the other members' data is undefined. `segments` as above.
@@ -27,9 +33,11 @@ hc__tree hc__tree_of(int32_t n, int32_t place, double segments);
 
 /* ---- the rounds of an allreduce -------------------------------------------------------------------------- */
 
-hc__round_fn hc__round_recursive_doubling, hc__round_direct, hc__round_ring, hc__round_rabenseifner;
-/* work[at, at + n) = the reduction over all members in their order. My operand is in work, the others' are in scratch,
- * in the order of the members, `stride` elements apart. HC_MOVED, or a status. */
-int hc__sum_in_order(hc__channel *, int64_t at, int64_t n, int64_t stride);
+hc__round_fn hc__round_stages, hc__round_ring;
+/* Elements of scratch that the stages need. */
+int64_t hc__stages_scratch(const hc__channel *);
+/* work = the reduction over all members in their order. My operand is in work, the others' are in scratch, in the order
+ * of the members. HC_MOVED, or a status. */
+int hc__sum_in_order(hc__channel *);
 
 #endif

@@ -9,40 +9,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-static hc__round_fn *const rounds[] = {
-    [HC__RECURSIVE_DOUBLING] = hc__round_recursive_doubling,
-    [HC__DIRECT] = hc__round_direct,
-    [HC__RING] = hc__round_ring,
-    [HC__RABENSEIFNER] = hc__round_rabenseifner,
-};
+/* 1: each stage can divide a mean, so that its partial sums stay in range. Integers are divided once, at the end. */
+static int divides(const hc__channel *a, int dtype, int kind, hc__reduction reduction) {
+    if (reduction.reduction != HC_AVERAGE || !a->partial || !a->stages || dtype < HC_FLOAT16)
+        return 0;
+    if (a->scatters && a->stages->extra > 0)
+        return 0; /* members without a position are added before the first stage */
+    return dtype == HC_FLOAT16 ? kind == HC_FLOAT16 : a->team->arithmetic->keeps_range;
+}
 
-/* Scratch for operands that are received and not yet added. */
-static int64_t scratch_elements(const hc__channel *a, int algorithm) {
-    int32_t n = a->team->n, me = a->team->me;
-    if (a->whole)
-        return a->count * (n - 1);
-    int64_t parts = (hc__part_of(a, me + 1) - hc__part_of(a, me)) * (n - 1);
-    return algorithm == HC__DIRECT || parts > a->count ? parts : a->count;
+static int64_t ring_scratch(const hc__channel *a) {
+    int64_t largest = 0;
+    for (int32_t i = 0; i < a->team->n; i++) {
+        int64_t n = hc__part_of(a, i + 1) - hc__part_of(a, i);
+        largest = n > largest ? n : largest;
+    }
+    return largest;
 }
 
 /* The caller has set `scatters` and the bounds. */
-static int start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
+static int start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, hc__means means) {
+    hc__sum sum = {count, (uint8_t)dtype, (uint8_t)reduction.reduction, means.exact != 0, a->scatters};
+    hc__choice choice = hc__net_choose(&a->model, a->team->splits, means.algorithm, &sum);
     a->count = count;
-    a->partial = algorithm != HC__DIRECT;
-    int kind = a->partial ? hc__accumulation_dtype(dtype) : dtype;
-    a->whole = algorithm == HC__DIRECT && !a->scatters && hc__direct_whole(&a->model, a->team->n, count, dtype);
-    return hc__rounds_start(a, rounds[algorithm], data, count, dtype, kind, reduction, scratch_elements(a, algorithm));
+    a->stages = choice.stages;
+    a->whole = (uint8_t)choice.whole;
+    a->partial = (uint8_t)hc__sends_partials(choice.stages, a->scatters);
+    a->divides = (uint8_t)divides(a, dtype, choice.kind, reduction);
+    hc__round_fn *rounds = choice.stages ? hc__round_stages : hc__round_ring;
+    int64_t scratch = choice.stages ? hc__stages_scratch(a) : ring_scratch(a);
+    return hc__rounds_start(a, rounds, data, count, dtype, choice.kind, reduction, scratch);
 }
 
-int hc__allreduce_start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction, int algorithm) {
+int hc__allreduce_start(hc__channel *a, void *data, int64_t count, int dtype, hc__reduction reduction,
+                        hc__means means) {
     a->scatters = 0;
-    if (algorithm == HC__AUTO)
-        algorithm = hc__net_choose(&a->model, a->team->n, count, dtype);
-    return start(a, data, count, dtype, reduction, algorithm);
+    return start(a, data, count, dtype, reduction, means);
 }
 
 int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, int dtype, hc__reduction reduction,
-                             int algorithm) {
+                             hc__means means) {
     size_t bytes = ((size_t)a->team->n + 1) * sizeof *bounds;
     if (!a->bounds)
         a->bounds = hc_malloc(bytes);
@@ -50,9 +56,5 @@ int hc__reduce_scatter_start(hc__channel *a, void *data, const int64_t *bounds, 
         return HC_NO_MEMORY;
     memcpy(a->bounds, bounds, bytes);
     a->scatters = 1;
-    if (algorithm == HC__AUTO)
-        algorithm = hc__net_choose_scatter(&a->model, a->team->n, bounds[a->team->n], dtype);
-    if (algorithm == HC__RECURSIVE_DOUBLING)
-        algorithm = HC__RABENSEIFNER;
-    return start(a, data, bounds[a->team->n], dtype, reduction, algorithm);
+    return start(a, data, bounds[a->team->n], dtype, reduction, means);
 }

@@ -2,8 +2,8 @@
  *
  * channel.c - the frame of the algorithms: converts the type before and after, and runs the rounds.
  *
- * Sums are formed in the accumulation type, divided there for a mean, and rounded once: at the end, or before the
- * result is sent. So all members hold equal bits, whatever the algorithm.
+ * Sums are formed in the accumulation type, divided there for a mean, and rounded at the end, or before the result is
+ * sent. So all members hold equal bits, whatever the algorithm.
  */
 #include "transport/net/channel.h"
 
@@ -41,11 +41,12 @@ static void convert(hc__channel *a, void *to, int to_dtype, const void *from, in
     note_issued(a, arithmetic->ops->convert(arithmetic, to, to_dtype, from, from_dtype, n));
 }
 
-void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, int64_t n, int last) {
+hc__reduction hc__reduction_of(const hc__channel *a, int last) {
+    return last || a->reduction.reduction != HC_AVERAGE ? a->reduction : (hc__reduction){HC_SUM, 1.0};
+}
+
+void hc__add_up(hc__channel *a, void *to, const void *const *from, int n_from, int64_t n, hc__reduction r) {
     hc_arithmetic *arithmetic = a->team->arithmetic;
-    hc__reduction r = a->reduction;
-    if (!last && r.reduction == HC_AVERAGE)
-        r = (hc__reduction){HC_SUM, 1.0};
     note_issued(a, arithmetic->ops->reduce(arithmetic, to, from, n_from, a->kind, r.reduction, n, r.divisor));
 }
 
@@ -70,19 +71,26 @@ static int reserve(const hc__team *t, void **at, int64_t *room, int64_t bytes) {
 }
 
 /* A partial sum may overflow a type that holds the mean. A member that has all values can repair that (keeps_range). If
- * partial sums are sent, the members divide their values by a power of two first, and the sum by the remaining factor.
- * float16 cannot overflow in float32. */
-static void make_room(hc__channel *a) {
+ * partial sums are sent, each stage divides them, or the members divide their values by a power of two first, and the
+ * sum by the remaining factor. float16 cannot overflow in float32. */
+static int overflows(const hc__channel *a) {
     const hc__team *t = a->team;
     int in_two = t->n == 2 || !a->partial; /* only the members' values are sent */
-    if (a->reduction.reduction != HC_AVERAGE || a->dtype <= HC_FLOAT16 || (in_two && t->arithmetic->keeps_range))
+    if (a->reduction.reduction != HC_AVERAGE || a->dtype < HC_FLOAT16 || a->divides)
+        return 0;
+    return a->dtype == HC_FLOAT16 ? a->partial && a->kind == HC_FLOAT16 : !(in_two && t->arithmetic->keeps_range);
+}
+
+static void make_room(hc__channel *a) {
+    const hc__team *t = a->team;
+    if (!overflows(a))
         return;
     double power = 1.0, all = a->reduction.divisor;
     const void *work = a->work;
     while (power < t->n)
         power *= 2.0;
     a->reduction.divisor = power;
-    hc__add_up(a, a->work, &work, 1, a->count, 1);
+    hc__add_up(a, a->work, &work, 1, a->count, a->reduction);
     a->reduction.divisor = all / power;
 }
 
@@ -186,5 +194,5 @@ void hc__combine(hc__channel *a, int64_t at, int64_t n, int first, int last) {
         return;
     char *mine = a->work + at * (int64_t)hc_dtype_size(a->kind);
     const void *from[2] = {first ? a->scratch : mine, first ? mine : a->scratch};
-    hc__add_up(a, mine, from, 2, n, last);
+    hc__add_up(a, mine, from, 2, n, hc__reduction_of(a, last));
 }

@@ -19,6 +19,7 @@ typedef struct hc__team {
     hc_arithmetic *arithmetic; /* for the memory of the data */
     const int32_t *peers;      /* World rank of member i */
     int32_t n, me;
+    const hc__splits *splits; /* of n, for allreduce and reduce-scatter */
 } hc__team;
 
 /* AVERAGE: a member that has the complete sum divides it by `divisor`, once. */
@@ -58,10 +59,12 @@ typedef struct hc__channel {
     int32_t next_round;
     uint8_t dtype;
     uint8_t kind;  /* the type of the work: dtype, or its accumulation type */
-    uint8_t whole; /* direct: one round */
+    uint8_t whole; /* see hc__choice */
     uint8_t scatters;
     uint8_t partial; /* partial sums are sent */
+    uint8_t divides; /* each stage divides a mean by a power of two */
     uint8_t running;
+    const hc__stages *stages;
     hc__tree tree; /* broadcast, reduce */
     int32_t root;
     int failed;      /* a status of the team's arithmetic */
@@ -83,11 +86,13 @@ int hc__rounds_start(hc__channel *, hc__round_fn *, void *data, int64_t count, i
 /* Where member i's part begins (i == n: where the last one ends). */
 int64_t hc__part_of(const hc__channel *, int32_t i);
 /* Send elements [at, at + n) of work to a member, receive them into work or into scratch, and add scratch to work
- * (`first`: scratch is the left operand). `last`: no other operand follows, so a mean is divided. */
+ * (`first`: scratch is the left operand). `last`: no other operand follows. */
 int hc__send_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_part(hc__channel *, int32_t member, int64_t at, int64_t n);
 int hc__receive_scratch(hc__channel *, int32_t member, int64_t at, int64_t n);
 void hc__combine(hc__channel *, int64_t at, int64_t n, int first, int last);
-void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n, int last);
+void hc__add_up(hc__channel *, void *to, const void *const *from, int n_from, int64_t n, hc__reduction);
+/* The channel's reduction; but a mean is divided only if no other operand follows. */
+hc__reduction hc__reduction_of(const hc__channel *, int last);
 
 #endif

@@ -2,36 +2,34 @@
  *
  * choose.c - chooses the allreduce algorithm by a model: alpha seconds per message, beta seconds per byte.
  *
- * Costs after Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH" (2005). Two
- * things are added. Algorithms that forward partial sums send float16 and bfloat16 as float32, so that the sum is
- * rounded once, which doubles the bytes; "direct" sends only contributions and does not. And links have contention:
- * each further message of a round costs a part of alpha, and bytes from many peers at once, or to far partners, cost a
- * little more than those of a ring.
+ * Costs after Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH" (2005). One
+ * thing is added: links have contention. Each further message of a round costs a part of alpha; bytes from many members
+ * at once, or to far ones, cost a little more than those of a ring.
  */
 #include "transport/net/choose.h"
 
 #include <string.h>
 
 #define PART_ALIGNED 1024 /* elements of a part that begins at a multiple of 64: at most 6 % larger than the mean */
+#define FURTHER 0.2       /* of alpha: a message that is posted together with others */
+#define INCAST 0.01       /* of beta: a further member that sends at the same time */
+#define FAR 1.1           /* of beta: bytes that go to distant members as well */
 
-static const struct {
-    const char *name;
-    int partial;
-} algorithms[] = {
-#define X(name, text, partial) {text, partial},
+static const char *const names[] = {
+#define X(name, text) text,
     HC__ALGORITHMS(X)
 #undef X
 };
 
 const char *hc__algorithm_name(int algorithm) {
-    return algorithm >= 0 && algorithm < HC__ALGORITHM_COUNT ? algorithms[algorithm].name : "auto";
+    return algorithm >= 0 && algorithm < HC__ALGORITHM_COUNT ? names[algorithm] : "auto";
 }
 
 int hc__algorithm_named(const char *name) {
     if (!name || !strcmp(name, "auto"))
         return HC__AUTO;
     for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
-        if (!strcmp(name, algorithms[i].name))
+        if (!strcmp(name, names[i]))
             return i;
     return -1;
 }
@@ -50,82 +48,103 @@ int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
     return i > count / part ? count : (i * part < count ? i * part : count);
 }
 
-/* Rounds of a doubling algorithm. *folded: n is no power of two, so members must be folded first. */
-static int doublings(int32_t n, int *folded) {
-    int rounds = 0;
-    while ((int32_t)1 << (rounds + 1) <= n && rounds < 30)
-        rounds++;
-    *folded = (int32_t)1 << rounds != n;
-    return rounds;
+/* ---- the type that travels ------------------------------------------------------------------------------ */
+
+/* A partial sum of 16-bit floats is rounded each time it is sent as such, and a product may leave their range. Other
+ * reductions give one of the operands. */
+static int kind_of_partials(const hc__sum *sum, int in_float32) {
+    int adds = sum->reduction == HC_SUM || sum->reduction == HC_AVERAGE;
+    if (sum->reduction == HC_PRODUCT || (adds && in_float32))
+        return hc__accumulation_dtype(sum->dtype);
+    return sum->dtype;
 }
 
-/* The cost of n messages posted together: they overlap, but each costs processor time. */
+int hc__sends_partials(const hc__stages *stages, int scatters) {
+    return !stages || stages->depth > 1 || (scatters && stages->extra > 0);
+}
+
+static double bytes_of(const hc__sum *sum, int kind) {
+    return (double)sum->count * (double)hc_dtype_size(kind);
+}
+
+/* ---- costs ------------------------------------------------------------------------------------------------ */
+
+/* n messages posted together: they overlap, but each costs processor time. */
 static double together(const hc__net_model *m, int32_t n) {
-    return n > 0 ? m->alpha * (1.0 + 0.2 * (n - 1)) : 0.0;
+    return n > 0 ? m->alpha * (1.0 + FURTHER * (n - 1)) : 0.0;
 }
 
-static double direct_whole_cost(const hc__net_model *m, int32_t n, double bytes) {
-    return together(m, n - 1) + (n - 1) * bytes * m->beta + n * bytes * m->gamma;
+/* The members from which one receives in a stage. */
+static int32_t senders(const hc__stages *stages, int32_t stage) {
+    return stages->radix[stage] - 1 + (stage == 0 && stages->extra > 0);
 }
 
-static double direct_parts_cost(const hc__net_model *m, int32_t n, double bytes) {
-    double incast = 1.0 + 0.01 * (n - 2);
-    return 2 * together(m, n - 1) + 2.0 * (n - 1) / n * bytes * m->beta * incast + bytes * m->gamma;
-}
-
-int hc__direct_whole(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
-    double bytes = (double)count * (double)hc_dtype_size(dtype);
-    return direct_whole_cost(m, n, bytes) <= direct_parts_cost(m, n, bytes);
-}
-
-double hc__net_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
-    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
-    double bytes = (double)count * (double)hc_dtype_size(kind);
-    int folded, rounds = doublings(n, &folded);
-    double fold = folded ? 2 * (m->alpha + bytes * m->beta) + 2 * bytes * m->gamma : 0.0;
-    double halves = 2.0 * (n - 1) / n * bytes;
-
-    switch (algorithm) {
-    case HC__RECURSIVE_DOUBLING:
-        return fold + rounds * (m->alpha + bytes * m->beta + 2 * bytes * m->gamma);
-    case HC__RING:
-        return 2.0 * (n - 1) * m->alpha + halves * m->beta + halves * m->gamma;
-    case HC__RABENSEIFNER:
-        return fold + 2.0 * rounds * m->alpha + 1.1 * halves * m->beta + halves * m->gamma;
-    default:
-        return hc__direct_whole(m, n, count, dtype) ? direct_whole_cost(m, n, bytes) : direct_parts_cost(m, n, bytes);
+static double whole_cost(const hc__net_model *m, const hc__stages *stages, double bytes) {
+    double seconds = stages->extra > 0 ? m->alpha + bytes * m->beta
+                                       : 0.0; /* the result, to a member without position */
+    for (int32_t stage = 0; stage < stages->depth; stage++) {
+        int32_t n = senders(stages, stage);
+        seconds += together(m, n) + n * bytes * m->beta + (n + 1) * bytes * m->gamma;
     }
+    return seconds;
 }
 
-double hc__net_scatter_cost(const hc__net_model *m, int algorithm, int32_t n, int64_t count, int dtype) {
-    int kind = algorithms[algorithm].partial ? hc__accumulation_dtype(dtype) : dtype;
-    double bytes = (double)count * (double)hc_dtype_size(kind), most = (double)(n - 1) / n * bytes;
-    int folded, rounds = doublings(n, &folded);
-    double fold = folded ? 2 * m->alpha + bytes * m->beta + 2 * bytes * m->gamma : 0.0;
-
-    switch (algorithm) {
-    case HC__RING:
-        return (n - 1) * m->alpha + most * m->beta + most * m->gamma;
-    case HC__DIRECT:
-        return together(m, n - 1) + most * m->beta * (1.0 + 0.01 * (n - 2)) + bytes * m->gamma;
-    default:
-        return fold + rounds * m->alpha + 1.1 * most * m->beta + most * m->gamma;
+/* One direction: the scatter, which adds up, or the gather, which does not (gamma 0). */
+static double parts_cost(const hc__net_model *m, const hc__stages *stages, double bytes, double gamma) {
+    double seconds = 0.0, far = stages->depth > 1 ? FAR : 1.0;
+    for (int32_t stage = 0; stage < stages->depth; stage++) {
+        int32_t n = senders(stages, stage), radix = stages->radix[stage];
+        double incast = 1.0 + INCAST * (n - 1), share = (double)n / radix;
+        seconds += together(m, n) + share * bytes * m->beta * incast * far + (n + 1.0) / radix * bytes * gamma;
+        bytes /= radix;
     }
+    return seconds;
 }
 
-int hc__net_choose_scatter(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
-    int best = HC__DIRECT;
-    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
-        if (i != HC__RECURSIVE_DOUBLING &&
-            hc__net_scatter_cost(m, i, n, count, dtype) < hc__net_scatter_cost(m, best, n, count, dtype))
-            best = i;
-    return best;
+/* In a reduce-scatter the members without position give their data in a round before, and get their part last. */
+static double scatter_cost(const hc__net_model *m, const hc__stages *stages, double bytes) {
+    double fold = together(m, stages->radix[0]) + bytes * m->beta + m->alpha;
+    return parts_cost(m, stages, bytes, m->gamma) + (stages->extra > 0 ? fold : 0.0);
 }
 
-int hc__net_choose(const hc__net_model *m, int32_t n, int64_t count, int dtype) {
-    int best = HC__DIRECT; /* preferred in a tie: its bits do not depend on the position of an element */
-    for (int i = 0; i < HC__ALGORITHM_COUNT; i++)
-        if (hc__net_cost(m, i, n, count, dtype) < hc__net_cost(m, best, n, count, dtype))
-            best = i;
-    return best;
+static double ring_cost(const hc__net_model *m, int32_t n, double bytes, int scatters) {
+    double share = (double)(n - 1) / n * bytes;
+    double way = (n - 1) * m->alpha + share * m->beta;
+    return (scatters ? way : 2 * way) + 2 * share * m->gamma;
+}
+
+/* ---- the choice --------------------------------------------------------------------------------------------- */
+
+static hc__choice in_stages(const hc__net_model *m, const hc__stages *stages, int algorithm, const hc__sum *sum) {
+    int kind = hc__sends_partials(stages, sum->scatters) ? kind_of_partials(sum, sum->exact) : sum->dtype;
+    double bytes = bytes_of(sum, kind);
+    hc__choice found = {algorithm, 0, kind, stages, scatter_cost(m, stages, bytes)};
+    if (sum->scatters)
+        return found;
+    double whole = whole_cost(m, stages, bytes);
+    found.seconds = parts_cost(m, stages, bytes, m->gamma) + parts_cost(m, stages, bytes, 0.0);
+    if (whole <= found.seconds) {
+        found.whole = 1;
+        found.seconds = whole;
+    }
+    return found;
+}
+
+static hc__choice around_ring(const hc__net_model *m, int32_t n, const hc__sum *sum) {
+    int kind = kind_of_partials(sum, 1);
+    return (hc__choice){HC__RING, 0, kind, NULL, ring_cost(m, n, bytes_of(sum, kind), sum->scatters)};
+}
+
+hc__choice hc__net_choose(const hc__net_model *m, const hc__splits *splits, int algorithm, const hc__sum *sum) {
+    if (algorithm == HC__RING)
+        return around_ring(m, splits->n, sum);
+    hc__choice best = in_stages(m, &splits->stages[0], HC__DIRECT, sum); /* preferred in a tie: see stages.c */
+    int must_stage = algorithm == HC__STAGES && splits->count > 1;
+    for (int32_t i = 1; i < splits->count && algorithm != HC__DIRECT; i++) {
+        hc__choice next = in_stages(m, &splits->stages[i], HC__STAGES, sum);
+        if (next.seconds < best.seconds || (i == 1 && must_stage))
+            best = next;
+    }
+    hc__choice ring = around_ring(m, splits->n, sum);
+    return algorithm == HC__AUTO && ring.seconds < best.seconds ? ring : best;
 }

@@ -6,16 +6,16 @@
 #define HC_CHOOSE_H
 
 #include "core/hc.h"
+#include "transport/net/radices.h"
 
-/*    NAME                text                  partials in the accumulation type */
-#define HC__ALGORITHMS(X)                          \
-    X(RECURSIVE_DOUBLING, "recursive_doubling", 1) \
-    X(DIRECT, "direct", 0)                         \
-    X(RING, "ring", 1)                             \
-    X(RABENSEIFNER, "rabenseifner", 1)
+/*    NAME    text */
+#define HC__ALGORITHMS(X) \
+    X(DIRECT, "direct")   \
+    X(STAGES, "stages")   \
+    X(RING, "ring")
 
 enum hc__algorithm {
-#define X(name, text, partial) HC__##name,
+#define X(name, text) HC__##name,
     HC__ALGORITHMS(X)
 #undef X
         HC__ALGORITHM_COUNT,
@@ -30,16 +30,28 @@ typedef struct hc__net_model {
     double gamma; /* seconds per byte that a reduction reads */
 } hc__net_model;
 
-/* Predicted seconds for `count` elements of dtype among n members. */
-double hc__net_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
-/* The cheapest. A pure function of what all members know, so that all choose alike. */
-int hc__net_choose(const hc__net_model *, int32_t n, int64_t count, int dtype);
-/* The same for a reduce-scatter, the first half of an allreduce: "direct", "ring" or "rabenseifner". */
-double hc__net_scatter_cost(const hc__net_model *, int algorithm, int32_t n, int64_t count, int dtype);
-int hc__net_choose_scatter(const hc__net_model *, int32_t n, int64_t count, int dtype);
-/* 1: "direct" sends everything to all members in one round (equal bits, different cost). */
-int hc__direct_whole(const hc__net_model *, int32_t n, int64_t count, int dtype);
+/* What is to be reduced among all members: an allreduce, or (scatters) its first half, a reduce-scatter. */
+typedef struct hc__sum {
+    int64_t count;
+    uint8_t dtype, reduction;
+    uint8_t exact; /* a float16 or bfloat16 sum is rounded once, so partial sums travel as float32 */
+    uint8_t scatters;
+} hc__sum;
 
+typedef struct hc__choice {
+    int algorithm;
+    int whole;                /* all data is exchanged in each stage; otherwise parts are scattered, then gathered */
+    int kind;                 /* the dtype that travels */
+    const hc__stages *stages; /* NULL: a ring */
+    double seconds;           /* predicted */
+} hc__choice;
+
+/* The cheapest form of an algorithm, or of all. It depends only on what all members know, so that all choose alike. If
+ * the members are too few for several stages, "stages" is "direct". */
+hc__choice hc__net_choose(const hc__net_model *, const hc__splits *, int algorithm, const hc__sum *);
+
+/* Members send sums of some operands; otherwise only their own operands, and results. */
+int hc__sends_partials(const hc__stages *, int scatters);
 /* float16, bfloat16 -> float32; others themselves. */
 int hc__accumulation_dtype(int dtype);
 /* First element of part i of n (i == n: count). Parts of 1024 elements and more begin at multiples of 64. */

@@ -31,7 +31,7 @@ static int round_tree(hc__channel *a, int32_t round) {
     for (int32_t i = 0; i < f->nchildren; i++)
         from[1 + i] = a->scratch + i * a->count * (int64_t)hc_dtype_size(a->kind);
     if (f->nchildren > 0)
-        hc__add_up(a, a->work, from, 1 + f->nchildren, a->count, f->parent < 0);
+        hc__add_up(a, a->work, from, 1 + f->nchildren, a->count, hc__reduction_of(a, f->parent < 0));
     if (f->parent < 0)
         return HC_DONE;
     status = hc__send_part(a, member(a, f->parent), 0, a->count);
@@ -47,7 +47,7 @@ static int round_in_order(hc__channel *a, int32_t round) {
         if (q != t->me)
             status = hc__receive_scratch(a, q, a->count * i++, a->count);
     if (t->me == a->root && round == 1)
-        status = hc__sum_in_order(a, 0, a->count, a->count);
+        status = hc__sum_in_order(a);
     return status < 0 ? status : round == 1 ? HC_DONE : HC_MOVED;
 }
 
@@ -55,7 +55,7 @@ int hc__net_reduce_start(hc__channel *a, void *data, int64_t count, int dtype, h
                          int64_t segments, int in_order) {
     int32_t n = a->team->n, me = a->team->me;
     a->root = root;
-    a->scatters = a->whole = 0;
+    a->scatters = a->whole = a->divides = 0;
     a->partial = !in_order && n > 2;
     if (!a->partial)
         return hc__rounds_start(a, round_in_order, data, count, dtype, dtype, reduction,

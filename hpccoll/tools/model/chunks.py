@@ -13,6 +13,8 @@ from hpccoll.tools.model.messages import SIZES, ceil_div
 
 SHARD_BYTES = 256 << 10
 """Bytes on the wire of a rail's shard of a chunk, where the node can hold it."""
+FEW_NODES, LEAST_SHARD_BYTES = 8, 40 << 10
+"""On more nodes a chunk is half as long, if a shard keeps so many bytes on the wire."""
 RAIL_BYTES = 64 << 10
 REGION_MOST, REGIONS_BYTES, PAGE = 2 << 20, 56 << 20, 4096
 LEAST_DEPTH, DEPTH_WITH_NET = 4, 8
@@ -39,7 +41,7 @@ def region_bytes(per_node: int) -> int:
     return min(REGIONS_BYTES // (per_node + 1) // step * step, REGION_MOST)
 
 
-def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0) -> Cut:
+def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0, nodes: int = 2) -> Cut:
     """Cut a batch of `count` elements that goes between nodes.
 
     :param wire: the dtype between nodes, as HPCCOLL_WIRE makes it
@@ -50,7 +52,10 @@ def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_
     most = region // LEAST_DEPTH
     rails = max(1, min(rails or most // RAIL_BYTES, per_node))
     wanted = max(1, chunk_bytes // size) if chunk_bytes else SHARD_BYTES // SIZES[wire] * rails
-    chunk = min(wanted, most // size)
+    limit = most // size
+    if not chunk_bytes and nodes > FEW_NODES and limit // 2 * SIZES[wire] >= LEAST_SHARD_BYTES * rails:
+        limit //= 2
+    chunk = min(wanted, limit)
     stride = max(1, ceil_div(min(chunk, count) * size, PAGE)) * PAGE
     depth = min(region // stride, DEPTH_WITH_NET)
     unit = ALIGNMENT // SIZES[wire]

@@ -15,7 +15,7 @@ from typing import Any
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import files, results, sizes, training
 from hpccoll.tools.bench.results import Results, ResultsError
-from hpccoll.tools.model import fit, predict, startup
+from hpccoll.tools.model import choice, fit, predict, startup
 from hpccoll.tools.model.fit import Fitted
 from hpccoll.tools.model.messages import SIZES
 from hpccoll.tools.model.predict import NAMES, Layout
@@ -59,12 +59,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     predicting.add_argument("--from-size", type=sizes.number, default=0, help="--against: only sizes from this on")
     predicting.add_argument("--json", action="store_true", help="print JSON instead of a table")
     predicting.set_defaults(main=_guarded(predict_nodes))
+    choosing = actions.add_parser("choice", help="what an allreduce does between so many nodes, without measurements")
+    _where(choosing)
+    choosing.add_argument("--sizes", type=sizes.sizes, default="8:64M:8", help="as 8:64M:4 or 4,64K (8:64M:8)")
+    choosing.add_argument("--dtype", default="float32", choices=sorted(SIZES), help="(float32)")
+    choosing.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    choosing.set_defaults(main=_guarded(choose_between_nodes))
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="", metavar="N,N,...", help="numbers of nodes, as 1,16,4608")
-    parser.add_argument("--ranks-per-node", type=int, default=0, help="(those of the measured files)")
+    parser.add_argument("--ranks-per-node", type=int, default=0, help="(those of the measured files, else 1)")
     parser.add_argument("--algorithm", default="auto", help="HPCCOLL_ALGORITHM (auto)")
+    parser.add_argument("--exact-sums", action="store_true", help="HPCCOLL_EXACT_SUMS=1")
     parser.add_argument("--rails", type=int, default=0, help="HPCCOLL_RAILS (0: chosen)")
     parser.add_argument("--chunk-bytes", type=sizes.number, default=0, help="HPCCOLL_CHUNK_BYTES (0: chosen)")
     parser.add_argument("--wire", default="none", choices=["none", "fp16", "bf16"], help="HPCCOLL_WIRE (none)")
@@ -177,13 +184,36 @@ def predict_nodes(arguments: argparse.Namespace) -> int:
     return 3 if off else 0
 
 
+def layouts(arguments: argparse.Namespace, per_node: int) -> list[Layout]:
+    """Return the placements that the options ask for.
+
+    :param per_node: ranks per node, where no option says it
+    """
+    return [
+        Layout(nodes, arguments.ranks_per_node or per_node, arguments.fanout, arguments.algorithm, arguments.rails,
+               arguments.chunk_bytes, arguments.wire, arguments.latency_bytes, arguments.exact_sums)
+        for nodes in [int(word) for word in arguments.nodes.split(",") if word]
+    ]  # fmt: skip
+
+
+def choose_between_nodes(arguments: argparse.Namespace) -> int:
+    """Print what an allreduce does between nodes.
+
+    :returns: the exit status, 0
+    :raises ResultsError: no number of nodes was given
+    """
+    several = [where for where in layouts(arguments, 1) if where.nodes > 1]
+    if not several:
+        raise ResultsError("between how many nodes? --nodes 4,4608")
+    answers = [choice.answer(where, arguments.dtype, size) for where in several for size in arguments.sizes]
+    print(json.dumps([vars(one) for one in answers]) if arguments.json else choice.table(answers))
+    return 0
+
+
 def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
     """Return lines for any numbers of nodes."""
     lines = []
-    per_node = arguments.ranks_per_node or fitted.per_node
-    for nodes in [int(word) for word in arguments.nodes.split(",") if word]:
-        where = Layout(nodes, per_node, arguments.fanout, arguments.algorithm, arguments.rails, arguments.chunk_bytes,
-                       arguments.wire, arguments.latency_bytes)  # fmt: skip
+    for where in layouts(arguments, fitted.per_node):
         lines += _for_layout(fitted, where, arguments)
     return lines
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of an allreduce between nodes: the algorithms of ext/transport/net, member by member.
 
-A test compares the choice with that of the C code (choose.c), and messages and bytes with the counters of real jobs.
+The choice is that of the C code; a test compares messages and bytes with the counters of real jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+
+from hpccoll import _core
 
 ALPHA, BETA, GAMMA = 2e-5, 1e-9, 1e-10
 """The costs that hierarchy.c assumes of every network: seconds per message, per byte, per byte summed."""
@@ -16,9 +18,8 @@ FURTHER = 0.2
 """Share of alpha that each further message costs if several are posted together (choose.c)."""
 INCAST = 0.01
 """Share by which a byte takes longer per further member that sends to the same receiver at once (choose.c)."""
-ALGORITHMS = ("recursive_doubling", "direct", "ring", "rabenseifner")
-"""In the order of choose.h."""
-HALVES = ("float16", "bfloat16")
+LATENCY_BYTES = 20_000
+"""What a link carries in the time of a message: ALPHA as bytes (HPCCOLL_LATENCY_BYTES)."""
 SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, "float16": 2, "bfloat16": 2}
 
 
@@ -49,119 +50,140 @@ def even_part(count: int, members: int, i: int) -> int:
     return min(i * part, count)
 
 
-def travels_as(algorithm: str, dtype: str) -> str:
-    """Return the dtype between nodes: partial sums of 16-bit floats are sent as float32, contributions unconverted."""
-    return "float32" if dtype in HALVES and algorithm != "direct" else dtype
+# ---- the choice of choose.c -----------------------------------------------------------------------------------
 
 
-# ---- the costs of choose.c -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Choice:
+    """How an allreduce between nodes runs."""
+
+    algorithm: str
+    whole: bool
+    """All data is exchanged in each stage; otherwise parts are scattered, then gathered."""
+    dtype: str
+    """What travels: partial sums of 16-bit floats may be float32."""
+    radices: tuple[int, ...]
+    """Members of each stage, the nearest first; a ring has none."""
+    extra: int
+    """Members without a position: one in each of the first groups of the first stage."""
+    seconds: float
+    """By the costs that choose.c assumes."""
+
+    def __str__(self) -> str:
+        """Write the algorithm with its stages, as "stages of 16 x 16 x 9 x 2"."""
+        rest = f" and {self.extra} more" if self.extra else ""
+        return f"stages of {' x '.join(map(str, self.radices))}{rest}" if self.algorithm == "stages" else self.algorithm
 
 
-def _together(members: int, alpha: float) -> float:
-    return alpha * (1 + FURTHER * (members - 1)) if members > 0 else 0.0
+@lru_cache(maxsize=4096)
+def choose(
+    n: int, count: int, dtype: str, algorithm: str = "auto", latency_bytes: int = LATENCY_BYTES, exact: bool = False
+) -> Choice:
+    """Ask the C code how it would sum `count` elements of each of n members.
 
-
-def _direct_costs(n: int, size: float, alpha: float) -> tuple[float, float]:
-    whole = _together(n - 1, alpha) + (n - 1) * size * BETA + n * size * GAMMA
-    incast = 1 + INCAST * (n - 2)
-    parts = 2 * _together(n - 1, alpha) + 2 * (n - 1) / n * size * BETA * incast + size * GAMMA
-    return whole, parts
-
-
-def sends_whole(n: int, count: int, dtype: str, alpha: float = ALPHA) -> bool:
-    """Return whether `direct` sends everything to all members in one round."""
-    whole, parts = _direct_costs(n, count * SIZES[dtype], alpha)
-    return whole <= parts
-
-
-def cost(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> float:
-    """Return the seconds that choose.c assigns to an algorithm among n members."""
-    size = float(count * SIZES[travels_as(algorithm, dtype)])
-    rounds = n.bit_length() - 1
-    fold = 2 * (alpha + size * BETA) + 2 * size * GAMMA if 1 << rounds != n else 0.0
-    halves = 2 * (n - 1) / n * size
-    if algorithm == "recursive_doubling":
-        return fold + rounds * (alpha + size * BETA + 2 * size * GAMMA)
-    if algorithm == "ring":
-        return 2 * (n - 1) * alpha + halves * BETA + halves * GAMMA
-    if algorithm == "rabenseifner":
-        return fold + 2 * rounds * alpha + 1.1 * halves * BETA + halves * GAMMA
-    return min(_direct_costs(n, size, alpha))
-
-
-def choose(n: int, count: int, dtype: str, alpha: float = ALPHA) -> str:
-    """Return the algorithm that runs unless `HPCCOLL_ALGORITHM` names one; `direct` wins a tie.
-
-    :param alpha: HPCCOLL_LATENCY_BYTES times BETA
+    :param algorithm: as HPCCOLL_ALGORITHM
+    :param exact: as HPCCOLL_EXACT_SUMS
     """
-    best = "direct"
-    for algorithm in ALGORITHMS:
-        if cost(algorithm, n, count, dtype, alpha) < cost(best, n, count, dtype, alpha):
-            best = algorithm
-    return best
+    return Choice(*_core.net_choice(n, count, dtype, algorithm, exact, latency_bytes * BETA, BETA, GAMMA))
 
 
 # ---- rounds --------------------------------------------------------------------------------------------------
 
-
-def _recursive_doubling(n: int, me: int, count: int, whole: bool) -> list[Round]:
-    del whole
-    place = _Place(n, me)
-    middle = []
-    for level in range(place.levels if place.position >= 0 else 0):
-        partner = place.member(place.position ^ 1 << level)
-        middle.append(Round(((partner, count),), ((partner, count),), 2 * count))
-    return place.folded(middle, place.levels, count)
+Block = tuple[int, int]
+"""The first element, and the number of elements."""
 
 
-def _rabenseifner(n: int, me: int, count: int, whole: bool) -> list[Round]:
-    del whole
-    place = _Place(n, me)
-    core = 1 << place.levels
+@dataclass(frozen=True)
+class _Stages:
+    """The positions of stages.c: a digit per stage; the members of a stage differ in this digit alone."""
 
-    def block(position: int, size: int) -> int:
-        first = position & ~(size - 1)
-        return even_part(count, core, first + size) - even_part(count, core, first)
-
-    middle = []
-    for half in [core >> out for out in range(1, place.levels + 1)] if place.position >= 0 else []:
-        other = place.position ^ half
-        mine = block(place.position, half)
-        middle.append(Round(((place.member(other), block(other, half)),), ((place.member(other), mine),), 2 * mine))
-    for half in [1 << back for back in range(place.levels)] if place.position >= 0 else []:
-        other = place.position ^ half
-        middle.append(Round(((place.member(other), block(place.position, half)),),
-                            ((place.member(other), block(other, half)),)))  # fmt: skip
-    return place.folded(middle, 2 * place.levels, count)
-
-
-class _Place:
-    """A member's place after the fold of doubling.c: members beyond a power of two are folded into a neighbour."""
-
-    def __init__(self, n: int, me: int) -> None:
-        self.levels = n.bit_length() - 1
-        self.extra = n - (1 << self.levels)
-        self.buddy, self.position = -1, me - self.extra
-        if me < 2 * self.extra:
-            self.buddy, self.position = me ^ 1, me // 2 if me % 2 else -1
+    radices: tuple[int, ...]
+    extra: int
+    count: int
+    whole: bool
 
     def member(self, position: int) -> int:
-        """Return the member at a position of the core."""
-        return 2 * position + 1 if position < self.extra else position + self.extra
+        """Return the member at a position."""
+        return position + min(position // self.radices[0], self.extra)
 
-    def folded(self, middle: list[Round], rounds: int, count: int) -> list[Round]:
-        """Put the core's rounds between the two in which a folded member gives its data and gets the result."""
-        if not self.extra:
-            return middle
-        given = ((self.buddy, count),) if self.buddy >= 0 else ()
-        if self.position < 0:
-            return [Round(sends=given), *[Round()] * rounds, Round(receives=given)]
-        return [Round(receives=given, sums=2 * count if given else 0), *middle, Round(sends=given)]
+    def position(self, me: int) -> int:
+        """Return the position of a member, or -1."""
+        radix = self.radices[0]
+        group, digit = divmod(me, radix + 1)
+        if group >= self.extra:
+            return me - self.extra
+        return group * radix + digit if digit < radix else -1
+
+    def distance(self, stage: int) -> int:
+        """Return how far apart the members of a stage are."""
+        return math.prod(self.radices[:stage])
+
+    def digit(self, stage: int, position: int) -> int:
+        """Return a digit of a position."""
+        return position // self.distance(stage) % self.radices[stage]
+
+    def others(self, stage: int, position: int) -> list[int]:
+        """Return the other positions of a group."""
+        own = self.digit(stage, position)
+        step = self.distance(stage)
+        return [position + (q - own) * step for q in range(self.radices[stage]) if q != own]
+
+    def block(self, position: int, stages: int) -> Block:
+        """Return what a position works on after so many stages."""
+        at, length = 0, self.count
+        for stage in range(0 if self.whole else stages):
+            radix, digit = self.radices[stage], self.digit(stage, position)
+            begin, end = (even_part(length, radix, i) for i in (digit, digit + 1))
+            at, length = at + begin, end - begin
+        return at, length
+
+    def extra_of(self, position: int) -> int:
+        """Return the member without a position in a group of the first stage, or -1."""
+        group = position // self.radices[0]
+        return group * (self.radices[0] + 1) + self.radices[0] if group < self.extra else -1
+
+    def outward(self, stage: int, position: int) -> Round:
+        """All of a group scatter what they work on, or exchange it whole."""
+        mine = self.block(position, stage + 1)[1]
+        sends = [(self.member(q), self.block(q, stage + 1)[1]) for q in self.others(stage, position)]
+        receives = [(self.member(q), mine) for q in self.others(stage, position)]
+        if stage == 0 and self.extra_of(position) >= 0:
+            receives.append((self.extra_of(position), mine))
+        return Round(tuple(sends), tuple(receives), (len(receives) + 1) * mine)
+
+    def back(self, stage: int, position: int) -> Round:
+        """All of a group gather the results."""
+        mine = self.block(position, stage + 1)[1]
+        sends = [(self.member(q), mine) for q in self.others(stage, position)]
+        receives = [(self.member(q), self.block(q, stage + 1)[1]) for q in self.others(stage, position)]
+        if stage == 0 and self.extra_of(position) >= 0:
+            sends.append((self.extra_of(position), mine))
+        return Round(tuple(sends), tuple(receives))
+
+    def returned(self, position: int) -> Round:
+        """Exchanged whole, the last position of a group sends the result to its member without one."""
+        gives = self.extra_of(position) >= 0 and position % self.radices[0] == self.radices[0] - 1
+        return Round(sends=((self.extra_of(position), self.count),) if gives else ())
+
+    def rounds(self, me: int) -> list[Round]:
+        """Return the rounds of a member; those without a position have as many as the others."""
+        depth, position = len(self.radices), self.position(me)
+        if position < 0:
+            return self._extra_rounds(me)
+        outward = [self.outward(stage, position) for stage in range(depth)]
+        if self.whole:
+            return outward + ([self.returned(position)] if self.extra else [])
+        return outward + [self.back(stage, position) for stage in reversed(range(depth))]
+
+    def _extra_rounds(self, me: int) -> list[Round]:
+        first = me // (self.radices[0] + 1) * self.radices[0]
+        group = range(first, first + self.radices[0])
+        blocks = tuple((self.member(q), self.block(q, 1)[1]) for q in group)
+        between = [Round()] * (len(self.radices) - 1 if self.whole else 2 * len(self.radices) - 2)
+        return [Round(sends=blocks), *between, Round(receives=blocks[-1:] if self.whole else blocks)]
 
 
-def _ring(n: int, me: int, count: int, whole: bool) -> list[Round]:
-    del whole
-
+def _ring(n: int, me: int, count: int) -> list[Round]:
     def part(i: int) -> int:
         return even_part(count, n, i % n + 1) - even_part(count, n, i % n)
 
@@ -172,32 +194,14 @@ def _ring(n: int, me: int, count: int, whole: bool) -> list[Round]:
     return found
 
 
-def _direct(n: int, me: int, count: int, whole: bool) -> list[Round]:
-    others = [q for q in range(n) if q != me]
-    if whole:
-        all_of_it = tuple((q, count) for q in others)
-        return [Round(all_of_it, all_of_it, n * count)]
-    parts = [even_part(count, n, i + 1) - even_part(count, n, i) for i in range(n)]
-    others_parts = tuple((q, parts[q]) for q in others)
-    mine = tuple((q, parts[me]) for q in others)
-    return [Round(others_parts, mine, n * parts[me]), Round(mine, others_parts)]
-
-
-_ROUNDS: dict[str, Callable[[int, int, int, bool], list[Round]]] = {
-    "recursive_doubling": _recursive_doubling,
-    "direct": _direct,
-    "ring": _ring,
-    "rabenseifner": _rabenseifner,
-}
-
-
-def rounds(algorithm: str, n: int, me: int, count: int, dtype: str, alpha: float = ALPHA) -> list[Round]:
+def rounds(choice: Choice, n: int, me: int, count: int) -> list[Round]:
     """Return the messages and sums of member `me` of n, round by round. Messages without elements are not sent.
 
-    :param algorithm: one of ALGORITHMS
     :param count: elements that each member has
     """
-    return _ROUNDS[algorithm](n, me, count, algorithm == "direct" and sends_whole(n, count, dtype, alpha))
+    if not choice.radices:
+        return _ring(n, me, count)
+    return _Stages(choice.radices, choice.extra, count, choice.whole).rounds(me)
 
 
 @dataclass(frozen=True)
@@ -214,25 +218,38 @@ class Load:
     """The factor by which a byte takes longer because several members send to one at once."""
 
 
+def _together(messages: int) -> float:
+    return 1 + FURTHER * (messages - 1) if messages > 0 else 0.0
+
+
+def _incast(choice: Choice) -> float:
+    """Return the mean of the stages' factors by the bytes that they move."""
+    left, moved, weighed = 1.0, 0.0, 0.0
+    for radix in choice.radices if not choice.whole else ():
+        share = left * (radix - 1) / radix
+        moved, weighed, left = moved + share, weighed + share * (1 + INCAST * (radix - 2)), left / radix
+    return weighed / moved if moved else 1.0
+
+
 @lru_cache(maxsize=4096)
-def load(algorithm: str, n: int, count: int, dtype: str, alpha: float = ALPHA) -> Load:
-    """Return the busiest member's load. Members of a fold do more than others, the last one less."""
+def load(choice: Choice, n: int, count: int) -> Load:
+    """Return the busiest member's load. A group with a member without a position does more than others."""
     if n == 1 or count == 0:
         return Load(0.0, 0.0, 0.0)
-    size = SIZES[travels_as(algorithm, dtype)]
-    if algorithm == "ring":
+    size = SIZES[choice.dtype]
+    if choice.algorithm == "ring":
         part = even_part(count, n, 1)
         total = min(part * n, 2 * count) * (n - 1) / n
         return Load(2.0 * (n - 1), 2 * total * size, 2 * total * size)
-    members = [rounds(algorithm, n, me, count, dtype, alpha) for me in dict.fromkeys((0, min(1, n - 1), n - 1))]
+    seen = dict.fromkeys((0, 1, n - 1, choice.radices[0] if choice.extra else 0))
+    members = [rounds(choice, n, me, count) for me in seen]
     latencies = nbytes = summed = 0.0
     for together in zip(*members, strict=True):
         messages = max(len([1 for _, elements in member.receives or member.sends if elements]) for member in together)
-        latencies += _together(messages, 1.0)
+        latencies += _together(messages)
         nbytes += size * max(
             max(sum(elements for _, elements in member.sends), sum(elements for _, elements in member.receives))
             for member in together
         )
         summed += size * max(member.sums for member in together)
-    parts = algorithm == "direct" and not sends_whole(n, count, dtype, alpha)
-    return Load(latencies, nbytes, summed, 1 + INCAST * (n - 2) if parts else 1.0)
+    return Load(latencies, nbytes, summed, _incast(choice))

@@ -53,7 +53,8 @@ class Layout:
     rails: int = 0
     chunk_bytes: int = 0
     wire: str = "none"
-    latency_bytes: int = 20_000
+    latency_bytes: int = messages.LATENCY_BYTES
+    exact_sums: bool = False
 
 
 def agree(p: Parameters, where: Layout) -> float:
@@ -100,9 +101,8 @@ def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int)
     size, wire = SIZES[dtype], wire_dtype(dtype, where)
     copied = length * size * (3 - 1 / where.per_node if where.per_node > 1 else 1)
     shard = min(cut.shard, ceil_div(length, cut.rails))
-    alpha = where.latency_bytes * messages.BETA
-    algorithm = messages.choose(where.nodes, shard, wire, alpha) if where.algorithm == "auto" else where.algorithm
-    load = messages.load(algorithm, where.nodes, shard, wire, alpha)
+    choice = messages.choose(where.nodes, shard, wire, where.algorithm, where.latency_bytes, where.exact_sums)
+    load = messages.load(choice, where.nodes, shard)
     return Work(
         p.touch * (copied + load.summed), p.beta * load.incast * load.nbytes * cut.rails, p.alpha * load.latencies
     )
@@ -113,7 +113,9 @@ def reduce_batch(p: Parameters, where: Layout, dtype: str, count: int) -> float:
     if where.nodes == 1:
         g = where.per_node
         return p.batch + p.touch * count * SIZES[dtype] * ((3 - 2 / g) if g > 1 else 1)
-    cut = chunks.cut(count, dtype, wire_dtype(dtype, where), where.per_node, where.rails, where.chunk_bytes)
+    cut = chunks.cut(
+        count, dtype, wire_dtype(dtype, where), where.per_node, where.rails, where.chunk_bytes, where.nodes
+    )
     full = work(p, where, dtype, cut, min(cut.chunk, count))
     rest = count - (cut.chunks - 1) * cut.chunk
     last = full if rest == cut.chunk else work(p, where, dtype, cut, rest)

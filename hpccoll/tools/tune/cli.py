@@ -25,7 +25,7 @@ CANDIDATES: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "raise_bytes": (STEP, (1 << 20, 16 << 20)),
     "raise_window": (STEP, (0.0005, 0.005)),
     "chunk_bytes": (LARGE, (64 << 10, 256 << 10, 1 << 20)),
-    "algorithm": (LARGE, ("recursive_doubling", "ring", "rabenseifner")),
+    "algorithm": (LARGE, ("direct", "stages", "ring")),
     "latency_bytes": (CROSSOVERS, (5_000, 80_000, 320_000)),
     "rails": (LARGE, (1, 2)),
 }

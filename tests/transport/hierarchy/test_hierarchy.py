@@ -11,7 +11,7 @@ OPERATIONS = [
     *("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter"),
     *("scan", "exscan"),
 ]
-ALGORITHMS = ["recursive_doubling", "direct", "ring", "rabenseifner"]
+ALGORITHMS = ["direct", "stages", "ring"]
 
 ROOT = Path(__file__).resolve().parents[3]
 TRANSPORT = ROOT / "ext" / "transport"

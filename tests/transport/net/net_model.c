@@ -9,22 +9,20 @@
 int main(void) {
     static const int32_t members[] = {2, 3, 4, 8, 64, 4608};
     static const int types[] = {HC_FLOAT32, HC_FLOAT16};
+    static const int64_t sizes[] = {64, 4096, 262144, 67108864};
     const hc__net_model model = {2e-5, 1e-9, 1e-10};
-    printf("members type bytes choice whole");
-    for (int a = 0; a < HC__ALGORITHM_COUNT; a++)
-        printf(" %s", hc__algorithm_name(a));
-    printf("   (microseconds)\n");
+    hc__splits splits;
+    printf("members type bytes-of-float32 choice form microseconds\n");
     for (size_t m = 0; m < sizeof members / sizeof *members; m++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-            for (int64_t bytes = 64; bytes <= (int64_t)64 << 20; bytes *= 16) {
-                int64_t shown = bytes > (int64_t)16 << 20 ? (int64_t)64 << 20 : bytes;
-                int64_t count = shown / (int64_t)hc_dtype_size(types[t]);
-                int choice = hc__net_choose(&model, members[m], count, types[t]);
-                printf("%d %s %lld %s %s", members[m], hc_dtype_name(types[t]), (long long)shown,
-                       hc__algorithm_name(choice),
-                       hc__direct_whole(&model, members[m], count, types[t]) ? "whole" : "parts");
-                for (int a = 0; a < HC__ALGORITHM_COUNT; a++)
-                    printf(" %.0f", 1e6 * hc__net_cost(&model, a, members[m], count, types[t]));
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                hc__sum sum = {.count = sizes[i] / 4, .dtype = (uint8_t)types[t], .reduction = HC_SUM};
+                hc__splits_of(members[m], &splits);
+                hc__choice choice = hc__net_choose(&model, &splits, HC__AUTO, &sum);
+                printf("%d %s %lld %s %s %.0f", members[m], hc_dtype_name(types[t]), (long long)sizes[i],
+                       hc__algorithm_name(choice.algorithm), choice.whole ? "whole" : "parts", 1e6 * choice.seconds);
+                for (int32_t stage = 0; choice.stages && stage < choice.stages->depth; stage++)
+                    printf(" %d", choice.stages->radix[stage]);
                 printf("\n");
             }
     return 0;

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stages.c - allreduce and reduce-scatter in stages of few members each; "direct" is the one stage of all members.
+ *
+ *     parts   In each stage the members of a group scatter what they work on: each adds up one part of it, in the order
+ *             of the members. The results come back the other way, unless the operation is a reduce-scatter.
+ *     whole   In each stage all members of a group send everything to each other (short messages).
+ *
+ * With two members in each stage these are Rabenseifner's algorithm (ICCS 2004) and recursive doubling; with more,
+ * recursive multiplying. An allreduce begins with the nearest members, so the largest parts stay near, and nodes that
+ * are numbered along the leaf switches share few links above them. In a reduce-scatter each member keeps its own part,
+ * so it begins with the farthest.
+ *
+ * "direct" sends contributions and results but no partial sums. So float16 travels as float16, the sum is still formed
+ * in float32 with one rounding, and every element is added in the order of the members, whatever the length: the bits
+ * do not depend on fusion ("deterministic"). Several stages send partial sums. Each stage adds in float32, and rounds
+ * its result where float16 travels; a mean is divided by a power of two in each stage, so partial sums stay in range.
+ */
+#include "transport/net/algorithms.h"
+
+#include <stdlib.h>
+
+#define OPERANDS_ON_STACK 64
+
+/* Where a member is. */
+typedef struct place {
+    int32_t position; /* among those with a position, or -1 */
+    int32_t first;    /* the lowest position of my group in the first stage */
+    int32_t extra;    /* the member of that group without a position, or -1 */
+} place;
+
+static int32_t member_at(const hc__stages *s, int32_t position) {
+    int32_t group = position / s->radix[0];
+    return position + (group < s->extra ? group : s->extra);
+}
+
+static place find_place(const hc__channel *a) {
+    const hc__stages *s = a->stages;
+    int32_t me = a->team->me, radix = s->radix[0], group = me / (radix + 1);
+    if (group >= s->extra)
+        return (place){me - s->extra, (me - s->extra) / radix * radix, -1};
+    int32_t digit = me % (radix + 1);
+    return (place){digit < radix ? group * radix + digit : -1, group * radix, group * (radix + 1) + radix};
+}
+
+/* ---- digits ------------------------------------------------------------------------------------------------- */
+
+/* The stage of a step: an allreduce begins with the nearest members, a reduce-scatter with the farthest. */
+static int32_t stage_of(const hc__channel *a, int32_t step) {
+    return a->scatters ? a->stages->depth - 1 - step : step;
+}
+
+static int32_t distance(const hc__stages *s, int32_t stage) {
+    int32_t product = 1;
+    for (int32_t i = 0; i < stage; i++)
+        product *= s->radix[i];
+    return product;
+}
+
+static int32_t digit_of(const hc__stages *s, int32_t stage, int32_t position) {
+    return position / distance(s, stage) % s->radix[stage];
+}
+
+/* The position whose digit of this stage is `value`, and whose others are those of `position`. */
+static int32_t neighbour(const hc__stages *s, int32_t stage, int32_t position, int32_t value) {
+    return position + (value - digit_of(s, stage, position)) * distance(s, stage);
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    int64_t at, n;
+} block;
+
+/* Part i of n of the elements of a block. */
+static block part(block whole, int32_t n, int32_t i) {
+    int64_t begin = hc__even_part(whole.n, n, i);
+    return (block){whole.at + begin, hc__even_part(whole.n, n, i + 1) - begin};
+}
+
+/* The parts of the members from this position on begin here. */
+static int64_t begin_of(const hc__channel *a, int32_t position) {
+    const hc__stages *s = a->stages;
+    return position == distance(s, s->depth) ? a->count : hc__part_of(a, member_at(s, position));
+}
+
+/* What a position works on after this number of steps. */
+static block block_after(const hc__channel *a, int32_t position, int32_t steps) {
+    const hc__stages *s = a->stages;
+    block found = {0, a->count};
+    if (a->scatters) {
+        int32_t positions = distance(s, s->depth - steps), first = position - position % positions;
+        found.at = begin_of(a, first);
+        found.n = begin_of(a, first + positions) - found.at;
+        return found;
+    }
+    for (int32_t step = 0; step < steps; step++)
+        found = part(found, s->radix[step], digit_of(s, step, position));
+    return found;
+}
+
+int64_t hc__stages_scratch(const hc__channel *a) {
+    const hc__stages *s = a->stages;
+    place p = find_place(a);
+    int64_t most = 0;
+    for (int32_t step = 0; p.position >= 0 && step < s->depth; step++) {
+        int64_t n = a->whole ? a->count : block_after(a, p.position, step + 1).n;
+        int64_t senders = s->radix[stage_of(a, step)] - (p.extra < 0);
+        most = n * senders > most ? n * senders : most;
+    }
+    int64_t given = a->scatters && p.extra >= 0 ? part((block){0, a->count}, s->radix[0], 0).n : 0;
+    return given > most ? given : most;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------ */
+
+static int add(hc__channel *a, int64_t at, int64_t n, int32_t operands, int32_t own, hc__reduction reduction) {
+    int64_t size = (int64_t)hc_dtype_size(a->kind);
+    const void *on_stack[OPERANDS_ON_STACK];
+    const void **from = operands <= OPERANDS_ON_STACK ? on_stack : hc_malloc((size_t)operands * sizeof *from);
+    if (!from)
+        return HC_NO_MEMORY;
+    char *mine = a->work + at * size;
+    for (int32_t q = 0, slot = 0; q < operands; q++)
+        from[q] = q == own ? mine : a->scratch + n * size * slot++;
+    if (n > 0)
+        hc__add_up(a, mine, from, operands, n, reduction);
+    if (from != on_stack)
+        hc_free(from);
+    return HC_MOVED;
+}
+
+int hc__sum_in_order(hc__channel *a) {
+    return add(a, 0, a->count, a->team->n, a->team->me, a->reduction);
+}
+
+/* The least power of two that is at least the number of operands of a stage. */
+static double power_of(const hc__stages *s, int32_t stage) {
+    int32_t operands = s->radix[stage] + (stage == 0 && s->extra > 0);
+    double power = 1.0;
+    while (power < operands)
+        power *= 2.0;
+    return power;
+}
+
+/* The reduction of one step: the last one divides a mean by what the others have left. */
+static hc__reduction reduction_of(const hc__channel *a, int32_t step) {
+    const hc__stages *s = a->stages;
+    hc__reduction r = a->reduction;
+    int last = step == s->depth - 1;
+    if (r.reduction != HC_AVERAGE || (last && !a->divides))
+        return r;
+    if (!a->divides)
+        return (hc__reduction){HC_SUM, 1.0};
+    if (!last)
+        return (hc__reduction){HC_AVERAGE, power_of(s, stage_of(a, step))};
+    for (int32_t before = 0; before < step; before++)
+        r.divisor /= power_of(s, stage_of(a, before));
+    return r;
+}
+
+/* Adds what the members of a group have sent in this step: in an allreduce's first step, also the member without a
+ * position. */
+static int add_step(hc__channel *a, const place *p, int32_t step) {
+    int32_t stage = stage_of(a, step), digit = digit_of(a->stages, stage, p->position);
+    int32_t operands = a->stages->radix[stage] + (!a->scatters && step == 0 && p->extra >= 0);
+    block mine = a->whole ? (block){0, a->count} : block_after(a, p->position, step + 1);
+    return add(a, mine.at, mine.n, operands, digit, reduction_of(a, step));
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+/* Sends to the others of my group in this step, and receives from them: into scratch (outward), or where their results
+ * belong. */
+static int exchange(hc__channel *a, const place *p, int32_t step, int outward) {
+    const hc__stages *s = a->stages;
+    int32_t stage = stage_of(a, step), radix = s->radix[stage], digit = digit_of(s, stage, p->position);
+    block all = {0, a->count}, mine = a->whole ? all : block_after(a, p->position, step + 1);
+    int takes_extra = step == 0 && p->extra >= 0 && !a->scatters, status = HC_OK;
+    for (int32_t q = 0, slot = 0; q < radix && status >= 0; q++) {
+        int32_t position = neighbour(s, stage, p->position, q);
+        block theirs = outward || q == digit ? mine : block_after(a, position, step + 1);
+        if (q != digit && outward)
+            status = hc__receive_scratch(a, member_at(s, position), mine.n * slot++, mine.n);
+        else if (q != digit)
+            status = hc__receive_part(a, member_at(s, position), theirs.at, theirs.n);
+    }
+    if (takes_extra && outward && status >= 0)
+        status = hc__receive_scratch(a, p->extra, mine.n * (radix - 1), mine.n);
+    for (int32_t i = 1; i < radix && status >= 0;
+         i++) { /* each begins after itself: not all send to one member first */
+        int32_t position = neighbour(s, stage, p->position, (digit + i) % radix);
+        block given = !outward ? mine : a->whole ? all : block_after(a, position, step + 1);
+        status = hc__send_part(a, member_at(s, position), given.at, given.n);
+    }
+    if (takes_extra && !outward && status >= 0)
+        status = hc__send_part(a, p->extra, mine.at, mine.n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+/* What a member without a position exchanges with position `first + i` of its group: it gives its data, in parts that
+ * the others add up, and gets the result. */
+static block given_to(const hc__channel *a, const place *p, int32_t i) {
+    block all = {0, a->count};
+    if (a->whole)
+        return all;
+    return a->scatters ? part(all, a->stages->radix[0], i) : block_after(a, p->first + i, 1);
+}
+
+static block own_part(const hc__channel *a, int32_t member) {
+    int64_t at = hc__part_of(a, member);
+    return (block){at, hc__part_of(a, member + 1) - at};
+}
+
+/* The position before an extra member: it returns to it what a single member has. */
+static int32_t returner(const hc__channel *a, const place *p) {
+    return p->first + a->stages->radix[0] - 1;
+}
+
+static int extra_round(hc__channel *a, const place *p, int32_t round) {
+    const hc__stages *s = a->stages;
+    int from_one = a->whole || a->scatters, status = HC_OK;
+    if (round == 2)
+        return HC_DONE;
+    for (int32_t i = 0; i < s->radix[0] && status >= 0 && (round == 0 || !from_one); i++) {
+        block b = given_to(a, p, i);
+        int32_t member = member_at(s, p->first + i);
+        status = round == 0 ? hc__send_part(a, member, b.at, b.n) : hc__receive_part(a, member, b.at, b.n);
+    }
+    if (round == 1 && from_one) {
+        block b = a->scatters ? own_part(a, a->team->me) : (block){0, a->count};
+        status = hc__receive_part(a, member_at(s, returner(a, p)), b.at, b.n);
+    }
+    return status < 0 ? status : HC_MOVED;
+}
+
+/* A reduce-scatter's rounds for the members without a position: before the first step, and after the last. */
+static int take_extra(hc__channel *a, const place *p) {
+    block b = given_to(a, p, p->position - p->first);
+    int status = p->extra < 0 ? HC_OK : hc__receive_scratch(a, p->extra, 0, b.n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+static int add_extra(hc__channel *a, const place *p) {
+    hc__reduction r = a->reduction;
+    block b = given_to(a, p, p->position - p->first);
+    if (r.reduction == HC_AVERAGE)
+        r = (hc__reduction){HC_SUM, 1.0};
+    return p->extra < 0 ? HC_MOVED : add(a, b.at, b.n, 2, 0, r);
+}
+
+static int return_extra(hc__channel *a, const place *p) {
+    if (p->extra < 0 || p->position != returner(a, p))
+        return HC_MOVED;
+    block b = a->scatters ? own_part(a, p->extra) : (block){0, a->count};
+    int status = hc__send_part(a, p->extra, b.at, b.n);
+    return status < 0 ? status : HC_MOVED;
+}
+
+int hc__round_stages(hc__channel *a, int32_t round) {
+    const hc__stages *s = a->stages;
+    place p = find_place(a);
+    int folds = a->scatters && s->extra > 0, ends_outward = a->scatters || a->whole, status = HC_MOVED;
+    int32_t step = round - folds, depth = s->depth;
+    if (p.position < 0)
+        return extra_round(a, &p, round);
+    if (folds && round == 0)
+        return take_extra(a, &p);
+    if (step == 0 && folds)
+        status = add_extra(a, &p);
+    if (step > 0 && step <= depth)
+        status = add_step(a, &p, step - 1);
+    if (status < 0)
+        return status;
+    if (step < depth)
+        return exchange(a, &p, step, 1);
+    if (ends_outward)
+        return step == depth && s->extra > 0 ? return_extra(a, &p) : HC_DONE;
+    return step == 2 * depth ? HC_DONE : exchange(a, &p, 2 * depth - 1 - step, 0);
+}
