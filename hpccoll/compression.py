@@ -3,8 +3,8 @@
 
     >>> total = hpccoll.allreduce(np.ones(4, np.float32), compression=hpccoll.compression.FP16)
 
-A node's sum is formed in the arrays' own type and narrowed; the nodes' sums are added up in float32 and rounded once.
-Inside a node nothing is narrowed.
+A node's sum is formed in the arrays' own type and narrowed; the nodes' sums are added up in float32 and rounded
+once per stage. Inside a node nothing is narrowed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def select(results: list[Run], **wanted: Any) -> list[Run]:
 
 
 def usual(run: Run) -> bool:
-    """Whether the chunks are those of a job, on these nodes or (until decision 85) on few."""
+    """Whether the chunks are those of a job, on these nodes or (until decision 86) on few."""
     asked, per_node = run["asked"], {"summit": 6, "frontier": 8}[run["asked"]["machine"]]
     cuts = [chunks.cut(1 << 30, "float32", "float32", per_node, nodes=nodes) for nodes in (2, run["nodes"])]
     return (asked["rails"], asked["shard"], asked["depth"]) in [(cut.rails, cut.shard, cut.depth) for cut in cuts]
