@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Sequence
+from mmap import mmap
 
 ARRIVALS: dict[str, int]
+LINE_BYTES: int
 
+def bounce(shared: mmap | memoryview, place: int, turn: int, first: bool) -> float: ...
+def processor() -> int: ...
 def resnet50() -> list[tuple[str, tuple[int, ...]]]: ...
 
 class Fleet:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_fleet.pyx - many virtual ranks of the real engine in this process, for `hpccoll bench control`."""
+"""_fleet.pyx - for `hpccoll bench`: many virtual ranks of the real engine in one process, and the distance of cores."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -39,7 +39,35 @@ cdef extern from "fleet/resnet50.h" nogil:
     void fleet_close(fleet *)
     int fleet_step(fleet *, fleet_arrival, fleet_cost *)
 
+cdef extern from "fleet/line.h" nogil:
+    ctypedef struct fleet_line:
+        pass
+    double fleet_line_bounce(fleet_line *, uint32_t, int)
+    int fleet_processor()
+
 ARRIVALS = {"in order": FLEET_IN_ORDER, "differing": FLEET_DIFFERING, "one late": FLEET_ONE_LATE}
+
+
+LINE_BYTES = sizeof(fleet_line)
+
+
+def bounce(uint8_t[::1] shared, int place, uint32_t turn, bint first):
+    """The seconds of a line of `shared` from this process to another one that calls this with the same turn.
+
+    In the second process it is 1 after a measurement; 0: the other one did not come.
+    """
+    if place < 0 or (place + 1) * sizeof(fleet_line) > <size_t>shared.shape[0]:
+        raise IndexError(f"line {place} of {shared.shape[0]} bytes")
+    cdef fleet_line *line = <fleet_line *>&shared[place * sizeof(fleet_line)]
+    cdef double seconds
+    with nogil:
+        seconds = fleet_line_bounce(line, turn, first)
+    return seconds
+
+
+def processor():
+    """The processor on which this thread runs."""
+    return fleet_processor()
 
 
 def resnet50():

@@ -15,6 +15,7 @@ from typing import Any
 from hpccoll import config, detect
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import (
+    busy,
     clocks,
     compare,
     control,
@@ -30,11 +31,12 @@ from hpccoll.tools.bench import (
 )
 from hpccoll.tools.bench.bar import Bar
 from hpccoll.tools.bench.collectives import COLLECTIVES
-from hpccoll.tools.bench.libraries import NOT_HERE, PEERS
+from hpccoll.tools.bench.libraries import NAMED, NOT_HERE, PEERS, PLAN, UNNAMED
 from hpccoll.tools.bench.measure import Limits
 from hpccoll.tools.bench.results import Case, Results, ResultsError
 from hpccoll.tools.launch import installed
 
+PLACES = {"out": (False,), "in": (True,)}
 ON_FILES = ("show", "merge", "compare")
 RECORD = "record"
 UNTIL_SAID = 2.0
@@ -92,6 +94,19 @@ def _what(group: Any) -> None:
         "--against", default="", metavar="NAMES",
         help=f"peers in the same run: {','.join(PEERS)}; NAME=FOLDER for one in a virtual environment of its own",
     )  # fmt: skip
+    group.add_argument("--named", action="store_true", help="also calls of hpccoll with a name, beside those without")
+    group.add_argument("--plan", action="store_true", help="also persistent operations of hpccoll")
+    group.add_argument(
+        "--place", choices=("both", *PLACES), default="both",
+        help="results in arrays of their own, in place of the inputs, or both; reductions have the choice (both)",
+    )  # fmt: skip
+    group.add_argument(
+        "--inputs", choices=("written", "kept"), default="written",
+        help="the ranks write their inputs before each call, which takes no part in the time, or never (written)",
+    )  # fmt: skip
+    group.add_argument(
+        "--busy", type=int, default=0, metavar="N", help="other load: N processes per core that compute meanwhile (0)"
+    )
 
 
 def _how(group: Any) -> None:
@@ -176,13 +191,22 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     for word in peers:
         if word in NOT_HERE:
             raise ResultsError(f"--against {word}: {NOT_HERE[word]}")
+    if not 0 <= arguments.busy <= busy.MOST:
+        raise ResultsError(f"--busy {arguments.busy}: from 0 to {busy.MOST} processes per core")
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
         Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup,
-               arguments.synchronise),
+               arguments.inputs == "written", arguments.synchronise),
         arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
-        arguments.model, arguments.compute, read_control(arguments),
+        arguments.model, arguments.compute, read_control(arguments), PLACES.get(arguments.place, (False, True)),
+        read_styles(arguments), arguments.busy,
     )  # fmt: skip
+
+
+def read_styles(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Read how operations of hpccoll are called."""
+    asked = ((NAMED, arguments.named), (PLAN, arguments.plan))
+    return (UNNAMED, *(style for style, chosen in asked if chosen))
 
 
 def read_virtual(arguments: argparse.Namespace) -> tuple[int, ...]:
@@ -273,7 +297,7 @@ def _show_cases(bar: Bar, live: bool, shown: list[Any], cases: list[Case], step:
     for case in cases if live else ():
         if shown != [table.same_table(case.key)]:
             shown[:] = [table.same_table(case.key)]
-            bar.write(table.heading(case.key, {"hpccoll": case.facts["version"]}))
+            bar.write(table.heading(case, {"hpccoll": case.facts["version"]}))
         bar.write(table.line(case))
 
 
@@ -317,8 +341,10 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
     words = [*arguments.words, "--sizes", ",".join(map(str, arguments.sizes)), "--dtype", arguments.dtype]
     words += ["--net", arguments.net] if arguments.net else []
     words += [word for arm in arguments.arm for word in ("--arm", arm)]
-    for name in ("width", "seconds", "most", "least", "warmup", "synchronise", "model", "compute", "tensors"):
+    for name in ("width", "seconds", "most", "least", "warmup", "synchronise", "model", "compute", "tensors",
+                 "place", "inputs", "busy"):  # fmt: skip
         words += [f"--{name}", str(getattr(arguments, name))]
+    words += [f"--{name}" for name in ("named", "plan") if getattr(arguments, name)]
     words += [f"--virtual={arguments.virtual}"]
     words += ["--progress"] if sys.stderr.isatty() else []
     return words + (["--oversubscribed"] if arguments.oversubscribed else [])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ class Collective:
     parts: bool = False
     """The array is divided among the ranks, so that its elements are a multiple of their number."""
     reduces: bool = False
+    places: bool = False
+    """A program can have the result in the array of its input, or in another one."""
 
 
 def _both_ways(n: int) -> float:
@@ -48,16 +51,16 @@ def _once(n: int) -> float:
 COLLECTIVES = {
     c.name: c
     for c in (
-        Collective("allreduce", _both_ways, reduces=True),
+        Collective("allreduce", _both_ways, reduces=True, places=True),
         Collective("allgather", _others, parts=True),
         Collective("reducescatter", _others, parts=True, reduces=True),
         Collective("broadcast", _once),
         Collective("alltoall", _others, parts=True),
-        Collective("reduce", _once, reduces=True),
+        Collective("reduce", _once, reduces=True, places=True),
         Collective("gather", _others, parts=True),
         Collective("scatter", _others, parts=True),
-        Collective("scan", _once, reduces=True),
-        Collective("exscan", _once, reduces=True),
+        Collective("scan", _once, reduces=True, places=True),
+        Collective("exscan", _once, reduces=True, places=True),
         Collective("sendrecv", _once),
         Collective("barrier", _once),
     )
@@ -70,10 +73,15 @@ class Task:
 
     collective: Collective
     x: Array
-    """The input of this rank; for allreduce and broadcast also the result."""
+    """The input of this rank; in place also the result, as always of a broadcast."""
     out: Array
     rank: int
     ranks: int
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the result replaces the input."""
+        return self.out is self.x
 
     @property
     def nbytes(self) -> int:
@@ -88,8 +96,28 @@ class Task:
 
     def quiet(self) -> None:
         """Write zeros if repeated sums in place would overflow."""
-        if self.collective.name == "allreduce":
+        if self.collective.reduces and self.in_place:
             self.x[...] = 0
+
+    def writer(self) -> Callable[[], object] | None:
+        """Return a function that writes the input of this rank again, from other memory; None: it has no input."""
+        if not self.x.size or not self.gives:
+            return None
+        return partial(np.copyto, self.x, _data(self.rank, self.x.size, self.x.dtype))
+
+    @property
+    def gives(self) -> bool:
+        """Whether this rank has an input."""
+        return self.rank == 0 or self.collective.name not in ("broadcast", "scatter")
+
+    @property
+    def gets(self) -> bool:
+        """Whether this rank has a result."""
+        return self.rank == 0 or self.collective.name not in ("reduce", "gather")
+
+    def moved(self) -> Array:
+        """Return the larger of the arrays that this rank gives and gets: it has to be read or written at least once."""
+        return max((x for x, there in ((self.x, self.gives), (self.out, self.gets)) if there), key=lambda x: x.nbytes)
 
     def wrong(self) -> str:
         """Compare the result with the expected one; return "" or a text about the difference."""
@@ -158,8 +186,11 @@ def _concatenated(ranks: int, first: int, count: int) -> NDArray[np.float64]:
     return np.concatenate([piece + rank % KINDS for rank in range(ranks)])
 
 
-def task(name: str, nbytes: int, dtype: Any, rank: int, ranks: int) -> Task:
-    """Make the arrays of a collective whose size is the nearest to `nbytes` that the ranks can share."""
+def task(name: str, nbytes: int, dtype: Any, rank: int, ranks: int, in_place: bool = False) -> Task:
+    """Make the arrays of a collective whose size is the nearest to `nbytes` that the ranks can share.
+
+    :param in_place: the result replaces the input, where the collective has the choice
+    """
     collective, dtype = COLLECTIVES[name], np.dtype(dtype)
     whole = max(1, nbytes // dtype.itemsize) if name != "barrier" else 0
     if collective.parts:
@@ -172,7 +203,7 @@ def task(name: str, nbytes: int, dtype: Any, rank: int, ranks: int) -> Task:
         "scatter": (whole, each),
     }.get(name, (whole, whole))
     x = np.zeros(given, dtype)
-    out = x if name in ("allreduce", "broadcast") else np.zeros(result, dtype)
+    out = x if name == "broadcast" or (in_place and collective.places) else np.zeros(result, dtype)
     return Task(collective, x, out, rank, ranks)
 
 

@@ -165,9 +165,9 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
             library.net, ranks.size, int(launch["nodes"]), 4 * count,
         )  # fmt: skip
         samples = np.array(measured.samples)
-        facts = {"version": library.version, "verified": True, "ended": measured.ended, **measured.facts}
+        facts = {"version": library.version, "verified": True, **measured.described(limits)}
         counts = np.full(len(samples), measured.calls, np.int32)
-        cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, {}, facts))
+        cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, measured.arrays(), facts))
     return cases
 
 

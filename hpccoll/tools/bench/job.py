@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll.tools.bench import collectives, conditions, control, libraries, measure, training
+from hpccoll.tools.bench import busy, collectives, conditions, control, libraries, measure, training
 from hpccoll.tools.bench import ranks as ranks_of
-from hpccoll.tools.bench.libraries import Library
+from hpccoll.tools.bench.libraries import UNNAMED, Hpccoll, Library, Memcpy
 from hpccoll.tools.bench.ranks import Ranks
 from hpccoll.tools.bench.results import Case, Facts, Key, Results, ResultsError
 
@@ -43,6 +43,12 @@ class Request:
     """The trace of `training`, and the seconds of computing in a step of it."""
     compute: float = 0.111
     control: control.Asked = field(default_factory=control.Asked)
+    places: tuple[bool, ...] = (False, True)
+    """Whether the result replaces the input, where a collective has the choice."""
+    styles: tuple[str, ...] = (UNNAMED,)
+    """How hpccoll's operations are called."""
+    busy: int = 0
+    """Processes per core that compute beside the ranks."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +75,14 @@ def run(request: Request, progress: Progress) -> Results | None:
     opened: list[Library] = []
     try:
         launch = describe(request, world, ranks)
-        opened += [libraries.Hpccoll(arm, knobs) for arm, knobs in request.arms.items()]
-        for peer in request.peers:
-            opened.append(_together(ranks, partial(libraries.open_peer, peer, ranks)))
         results = Results([launch])
-        for point in points(request, ranks.size):
-            cases = of_point(point, request, opened, ranks, launch)
-            results.cases.update({case.key: case for case in cases})
-            if ranks.rank == 0:
-                progress(point, cases)
+        open_all(request, ranks, opened)
+        with busy.beside(ranks, request.busy) as launch["busy processes"]:
+            for point in points(request, ranks.size):
+                cases = of_point(point, request, opened, ranks, launch)
+                results.cases.update({case.key: case for case in cases})
+                if ranks.rank == 0:
+                    progress(point, cases)
         fanout = world.base.settings.fanout
         launch["load average after"] = os.getloadavg()[0]
     finally:
@@ -92,17 +97,35 @@ def run(request: Request, progress: Progress) -> Results | None:
     return results
 
 
+def open_all(request: Request, ranks: Ranks, opened: list[Library]) -> None:
+    """Open the contestants, one after the other, so that those that are open can be closed if one fails.
+
+    :raises ResultsError: a peer is not there
+    """
+    for arm, knobs in request.arms.items():
+        first = Hpccoll(arm, knobs, request.styles[0])
+        opened.append(first)
+        opened.extend(Hpccoll(arm, knobs, style, first.world) for style in request.styles[1:])
+    peers = (peer for peer in request.peers if peer != Memcpy.name)
+    opened.extend(_together(ranks, partial(libraries.open_peer, peer, ranks)) for peer in peers)
+    opened.append(Memcpy())
+
+
 def of_point(point: Point, request: Request, opened: list[Library], ranks: Ranks, launch: Facts) -> list[Case]:
     """Verify and time one point with all contestants that support it.
 
     :raises ResultsError: a result is wrong
     """
-    if point.collective == training.NAME:
+    if point.collective in (training.NAME, control.NAME):
+        once = [library for library in opened if not isinstance(library, Memcpy)]
+        once = [
+            library for library in once if not (isinstance(library, Hpccoll) and library.style != request.styles[0])
+        ]
+        if point.collective == control.NAME:
+            return control.real(point.nbytes // 4, once, ranks, launch, request.limits)
         which = training.trace(request.model)
-        return training.measured(which, request.compute, opened, ranks, launch, request.limits)
-    if point.collective == control.NAME:
-        return control.real(point.nbytes // 4, opened, ranks, launch, request.limits)
-    return measured(point, opened, ranks, launch, request.limits)
+        return training.measured(which, request.compute, once, ranks, launch, request.limits)
+    return measured(point, request, opened, ranks, launch)
 
 
 def virtual_ranks(request: Request, fanout: int) -> Iterator[list[Case]]:
@@ -190,31 +213,51 @@ def numpy_type(name: str) -> np.dtype[Any]:
     return found
 
 
-def measured(point: Point, opened: list[Library], ranks: Ranks, launch: Facts, limits: measure.Limits) -> list[Case]:
+def measured(point: Point, request: Request, opened: list[Library], ranks: Ranks, launch: Facts) -> list[Case]:
     """Verify and time one point with all contestants that have it.
 
     :raises ResultsError: a result is wrong
     """
     there = []
-    for library in opened:
-        task = collectives.task(point.collective, point.nbytes, numpy_type(point.dtype), ranks.rank, ranks.size)
+    for library, task in contestants(point, request, opened, ranks):
         call = verified(library, task, ranks, launch)
         if call is not None:
-            task.quiet()
+            if not request.limits.fresh:
+                task.quiet()
             there.append((library, task, call))
-    timed = measure.in_turn([call for _, _, call in there], ranks, limits)
+    limits = request.limits
+    writes = [task.writer() if limits.fresh else None for _, task, _ in there]
+    timed = measure.in_turn([call for _, _, call in there], ranks, limits, writes)
     cases = []
     for (library, task, call), found in zip(there, timed, strict=True):
         check(library, task, ranks, call)
+        choice = task.collective.places and not isinstance(library, Memcpy)
+        arm = " ".join(filter(None, (library.arm, "in place" if choice and task.in_place else "")))
         key = Key(
-            "collective", point.collective, library.name, library.arm, point.dtype, "host", library.net,
+            "collective", point.collective, library.name, arm, point.dtype, "host", library.net,
             ranks.size, int(launch["nodes"]), point.nbytes,
         )  # fmt: skip
         samples = np.array(found.samples)
-        facts = {"version": library.version, "verified": True, "ended": found.ended, **found.facts}
+        facts = {"version": library.version, "verified": True, **found.described(limits)}
+        if isinstance(library, Hpccoll):
+            facts |= {"style": library.style, "knobs of": library.variant}
         numbers = np.zeros(len(samples), np.int32)
-        cases.append(Case(key, samples, numbers, np.full(len(samples), found.calls, np.int32), {}, facts))
+        calls = np.full(len(samples), found.calls, np.int32)
+        cases.append(Case(key, samples, numbers, calls, found.arrays(), facts))
     return cases
+
+
+def contestants(
+    point: Point, request: Request, opened: list[Library], ranks: Ranks
+) -> Iterator[tuple[Library, collectives.Task]]:
+    """Yield each library with arrays of its own, and once more in place, where the collective has the choice."""
+    collective, dtype = collectives.COLLECTIVES[point.collective], numpy_type(point.dtype)
+    for library in opened:
+        several = request.places if collective.places and not isinstance(library, Memcpy) else (False,)
+        for in_place in several:
+            task = collectives.task(point.collective, point.nbytes, dtype, ranks.rank, ranks.size, in_place)
+            if task.nbytes or not isinstance(library, Memcpy):
+                yield library, task
 
 
 def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Facts) -> Callable[[], object] | None:
@@ -228,7 +271,7 @@ def verified(library: Library, task: collectives.Task, ranks: Ranks, launch: Fac
     except (libraries.UnsupportedHereError, NotImplementedError) as error:
         missing = str(error)
     except (RuntimeError, TypeError, AttributeError) as error:
-        if isinstance(library, libraries.Hpccoll):
+        if isinstance(library, Hpccoll):
             raise
         missing = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     without = [text for text in ranks.share(missing) if text]
@@ -251,7 +294,7 @@ def check(library: Library, task: collectives.Task, ranks: Ranks, call: Callable
 
 
 def _compare(library: Library, task: collectives.Task, ranks: Ranks) -> None:
-    wrong = "" if isinstance(library, libraries.Memcpy) else task.wrong()
+    wrong = "" if isinstance(library, Memcpy) else task.wrong()
     found = [text for text in ranks.share(wrong) if text]
     if found:
         what = f"{task.collective.name} of {task.nbytes} bytes of {task.x.dtype.name}"

@@ -8,6 +8,7 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -48,42 +49,69 @@ class Library(Protocol):
         """End the use of the library on all ranks."""
 
 
+UNNAMED, NAMED, PLAN = "unnamed", "named", "plan"
+"""How an operation of hpccoll is called: its ranks meet in the order of their calls, by a name, or in a plan."""
+
+
 class Hpccoll:
-    """A World with the knobs of one arm."""
+    """A World with the knobs of one arm, and one way to call its operations.
+
+    :param world: another contestant's World with the same knobs, which closes it
+    """
 
     name = "hpccoll"
 
-    def __init__(self, arm: str = "", knobs: Mapping[str, Any] | None = None) -> None:
-        self.arm, self.version = arm, hpccoll.__version__
-        self.world = hpccoll.World(**{"verbose": 0, **(knobs or {})})
+    def __init__(
+        self,
+        arm: str = "",
+        knobs: Mapping[str, Any] | None = None,
+        style: str = UNNAMED,
+        world: hpccoll.World | None = None,
+    ) -> None:
+        self.variant, self.style, self.version = arm, style, hpccoll.__version__
+        self.arm = " ".join(filter(None, (arm, "" if style == UNNAMED else style)))
+        self.owner, self.world = world is None, world or hpccoll.World(**{"verbose": 0, **(knobs or {})})
         self.net = str(self.world.base.settings.net)
 
     def call(self, task: Task) -> Call:
         """See Library.call."""
-        world, x, out = self.world, task.x, task.out
-        name = f"bench.{task.collective.name}.{x.dtype.name}.{task.nbytes}"
-        rooted: dict[str, Any] = {"name": name, "out": out if task.rank == 0 else None}
-        named: dict[str, Any] = {"name": name, "out": out}
-        calls: dict[str, Call] = {
-            "allreduce": lambda: world.allreduce(x, **named),
-            "allgather": lambda: world.allgather(x, **named),
-            "reducescatter": lambda: world.reducescatter(x, **named),
-            "broadcast": lambda: world.broadcast(x, **named),
-            "alltoall": lambda: world.alltoall(x, **named),
-            "reduce": lambda: world.reduce(x, **rooted),
-            "gather": lambda: world.gather(x, **rooted),
-            "scatter": lambda: world.scatter(None if task.rank else x, **named),
-            "scan": lambda: world.scan(x, **named),
-            "exscan": lambda: world.exscan(x, **named),
-            "barrier": lambda: world.barrier(name=name),
-            "sendrecv": lambda: self._sendrecv(task),
-        }
-        return calls[task.collective.name]
+        what = task.collective.name
+        if what == "sendrecv":
+            return self._sendrecv(task)
+        given, options = self._arguments(task)
+        if self.style == PLAN:
+            plan: Call = getattr(self.world, f"{what}_init")(*given, **options)
+            return plan
+        if self.style == NAMED:
+            options["name"] = f"bench.{what}.{task.x.dtype.name}.{task.nbytes}.{task.in_place}"
+        return partial(getattr(self.world, what), *given, **options)
 
-    def _sendrecv(self, task: Task) -> None:
-        sent = self.world.send_async(task.x, (task.rank + 1) % task.ranks)
-        self.world.recv(task.out, (task.rank - 1) % task.ranks)
-        sent.wait()
+    def _arguments(self, task: Task) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        what, mine = task.collective.name, task.rank == 0
+        if what == "barrier":
+            return (), {}
+        x = None if what == "scatter" and not mine else task.x
+        return (x,), {"out": task.out if mine or what not in ("reduce", "gather") else None}
+
+    def _sendrecv(self, task: Task) -> Call:
+        world, to, source = self.world, (task.rank + 1) % task.ranks, (task.rank - 1) % task.ranks
+        if self.style == NAMED:
+            raise UnsupportedHereError("messages have no names")
+        if self.style == PLAN:
+            plans = [world.send_init(task.x, to), world.recv_init(task.out, source)]
+
+            def start() -> None:
+                hpccoll.start_all(plans)
+                hpccoll.wait_all(plans)
+
+            return start
+
+        def call() -> None:
+            sent = world.send_async(task.x, to)
+            world.recv(task.out, source)
+            sent.wait()
+
+        return call
 
     def start(self) -> Start | None:
         """See Library.start."""
@@ -92,7 +120,8 @@ class Hpccoll:
 
     def close(self) -> None:
         """See Library.close."""
-        self.world.shutdown()
+        if self.owner:
+            self.world.shutdown()
 
 
 class Mpi:
@@ -116,21 +145,22 @@ class Mpi:
     def call(self, task: Task) -> Call:
         """See Library.call."""
         comm, x, out, size = self.comm, task.x, task.out, task.ranks
+        source = self.mpi.IN_PLACE if task.in_place else x
         if x.dtype.itemsize == 2 and task.collective.reduces:
             raise UnsupportedHereError("MPI has no 16-bit float")
         kind = self.mpi.BYTE if x.dtype.itemsize == 2 else None
         send, receive = ([x, kind], [out, kind]) if kind else (x, out)
         calls: dict[str, Call] = {
-            "allreduce": lambda: comm.Allreduce(self.mpi.IN_PLACE, x),
+            "allreduce": lambda: comm.Allreduce(source, out),
             "allgather": lambda: comm.Allgather(send, receive),
             "reducescatter": lambda: comm.Reduce_scatter_block(x, out),
             "broadcast": lambda: comm.Bcast(send),
             "alltoall": lambda: comm.Alltoall(send, receive),
-            "reduce": lambda: comm.Reduce(x, out),
+            "reduce": lambda: comm.Reduce(source if task.rank == 0 else x, out),
             "gather": lambda: comm.Gather(send, receive),
             "scatter": lambda: comm.Scatter(send, receive),
-            "scan": lambda: comm.Scan(x, out),
-            "exscan": lambda: comm.Exscan(x, out),
+            "scan": lambda: comm.Scan(source, out),
+            "exscan": lambda: comm.Exscan(source, out),
             "barrier": comm.Barrier,
             "sendrecv": lambda: comm.Sendrecv(
                 send, (task.rank + 1) % size, recvbuf=receive, source=(task.rank - 1) % size
@@ -172,15 +202,18 @@ class Torch:
     def call(self, task: Task) -> Call:
         """See Library.call."""
         dist, x, out = self.dist, self.tensor(task.x), self.tensor(task.out)
-        mine = task.rank == 0
-        size = task.ranks
+        mine, size = task.rank == 0, task.ranks
+
+        def reduced() -> Any:  # PyTorch reduces in place only
+            return x if task.in_place else out.copy_(x)
+
         calls: dict[str, Call] = {
-            "allreduce": lambda: dist.all_reduce(x),
+            "allreduce": lambda: dist.all_reduce(reduced()),
             "allgather": lambda: dist.all_gather_into_tensor(out, x),
             "reducescatter": lambda: dist.reduce_scatter_tensor(out, x),
             "broadcast": lambda: dist.broadcast(x, 0),
             "alltoall": lambda: dist.all_to_all_single(out, x),
-            "reduce": lambda: dist.reduce(out.copy_(x), 0),
+            "reduce": lambda: dist.reduce(reduced(), 0),
             "gather": lambda: dist.gather(x, list(out.chunk(size)) if mine else None, 0),
             "scatter": lambda: dist.scatter(out, list(x.chunk(size)) if mine else None, 0),
             "barrier": dist.barrier,
@@ -223,7 +256,9 @@ class Horovod:
         hvd, x, out = self.hvd, self.torch.from_numpy(task.x), self.torch.from_numpy(task.out)
         name = f"bench.{task.collective.name}.{task.x.dtype.name}.{task.nbytes}"
         calls: dict[str, Call] = {
-            "allreduce": lambda: hvd.allreduce_(x, op=hvd.Sum, name=name),
+            "allreduce": (lambda: hvd.allreduce_(x, op=hvd.Sum, name=name))
+            if task.in_place
+            else (lambda: out.copy_(hvd.allreduce(x, op=hvd.Sum, name=name))),
             "allgather": lambda: out.copy_(hvd.allgather(x, name=name)),
             "reducescatter": lambda: out.copy_(hvd.reducescatter(x, op=hvd.Sum, name=name)),
             "broadcast": lambda: hvd.broadcast_(x, 0, name=name),
@@ -282,7 +317,7 @@ class TfDistribute:
         """See Library.call."""
         if task.collective.name != "allreduce":
             raise UnsupportedHereError(f"tf.distribute has no {task.collective.name} of its own")
-        return lambda: self._replace([task.x])
+        return lambda: self._sum_into([task.x], [task.out])
 
     def start(self) -> Start | None:
         """See Library.start."""
@@ -295,30 +330,28 @@ class TfDistribute:
 
     def _finish(self) -> None:
         if self.started:
-            self._replace(self.started)
+            self._sum_into(self.started, self.started)
             self.started.clear()
 
-    def _replace(self, arrays: list[Any]) -> None:
+    def _sum_into(self, arrays: list[Any], results: list[Any]) -> None:
         sums = self.sum(tuple(self.tf.convert_to_tensor(x) for x in arrays))
-        for x, total in zip(arrays, sums, strict=True):
-            np.copyto(x, total.numpy())
+        for out, total in zip(results, sums, strict=True):
+            np.copyto(out, total.numpy())
 
     def close(self) -> None:
         """See Library.close: its server ends with the process."""
 
 
 class Memcpy:
-    """The lower bound of an allreduce inside a node: all ranks copy their array once, at the same time."""
+    """The floor of a collective inside a node: each rank copies the larger array that it gives or gets, at once."""
 
     arm, name, net = "", "memcpy", ""
     version = np.__version__
 
     def call(self, task: Task) -> Call:
         """See Library.call."""
-        if task.collective.name != "allreduce":
-            raise UnsupportedHereError("memcpy is the floor of an allreduce only")
-        copy, x = task.x.copy(), task.x
-        return lambda: np.copyto(copy, x)
+        moved = task.moved()
+        return partial(np.copyto, np.zeros_like(moved), moved)
 
     def start(self) -> Start | None:
         """See Library.start."""

@@ -27,6 +27,9 @@ class Ranks(Protocol):
     def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the maximum over the ranks, element by element, on all of them."""
 
+    def mean(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the mean over the ranks, element by element, on all of them."""
+
     def share(self, value: Any) -> list[Any]:
         """Give the values of all ranks, on all of them."""
 
@@ -53,6 +56,13 @@ class MpiRanks:
         """See Ranks.slowest."""
         found = np.empty_like(seconds)
         self._comm.Allreduce(seconds, found, self._mpi.MAX)
+        return found
+
+    def mean(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See Ranks.mean."""
+        found = np.empty_like(seconds)
+        self._comm.Allreduce(seconds, found, self._mpi.SUM)
+        found /= self.size
         return found
 
     def share(self, value: Any) -> list[Any]:
@@ -84,6 +94,11 @@ class WorldRanks:
     def slowest(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         """See Ranks.slowest."""
         found: NDArray[np.float64] = self._world.allreduce(seconds, hpccoll.MAX)
+        return found
+
+    def mean(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """See Ranks.mean."""
+        found: NDArray[np.float64] = self._world.allreduce(seconds, hpccoll.AVERAGE)
         return found
 
     def share(self, value: Any) -> list[Any]:

@@ -64,7 +64,8 @@ class Case:
     calls: NDArray[np.int32]
     """The calls over which each sample is a mean."""
     parts: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    """Seconds of each part of a step, as long as `samples`: compute, input, communication, ..."""
+    """Seconds of each part of a step, as long as `samples`: compute, input, communication; the mean of the ranks; the
+    latencies of a cache line between their cores."""
     facts: Facts = field(default_factory=dict)
     """`version` of the library, `verified`, `ended` (why the repetition ended), `items` (in a step of all ranks)."""
 

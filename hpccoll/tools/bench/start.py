@@ -143,5 +143,5 @@ def kept(measured: Results, environment: Environment) -> Results:
     """Keep only the peer's results of its environment: hpccoll was measured there, too, but over another MPI."""
     if environment.own:
         return measured
-    cases = {key: case for key, case in measured.cases.items() if key.library != "hpccoll"}
+    cases = {key: case for key, case in measured.cases.items() if key.library not in ("hpccoll", "memcpy")}
     return Results(measured.launches, cases)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.tools.bench import collectives, statistics
+from hpccoll.tools.bench import collectives, distance, statistics
+from hpccoll.tools.bench.measure import FARTHEST, MEAN, NEAREST, TRIES
 from hpccoll.tools.bench.results import Case, Facts, Key, Results, launch_values, warnings
 
 COLUMNS = (
-    f"{'# Size':>11} {'Library':<18} {'Median(us)':>11} {'95% interval':>21} {'Min(us)':>10} {'Max(us)':>11} "
-    f"{'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'Samples':>8}"
+    f"{'# Size':>11} {'Library':<23} {'Median(us)':>11} {'95% interval':>21} {'Avg(us)':>11} {'Min(us)':>10} "
+    f"{'Max(us)':>11} {'algbw(GB/s)':>11} {'busbw(GB/s)':>11} {'Iterations':>10}  Distance"
 )
 
 ENGINE_COLUMNS = (
@@ -30,19 +31,28 @@ START_COLUMNS = (
 )
 
 
-def heading(key: Key, launch: Facts) -> str:
+def heading(case: Case, launch: Facts) -> str:
     """Return the lines above a collective's table."""
+    key = case.key
     where = f"{key.ranks} rank{'s' if key.ranks > 1 else ''} on {key.nodes} node{'s' if key.nodes > 1 else ''}"
     version = f"hpccoll {launch.get('hpccoll', '?')} {launch.get('revision') or launch.get('build', '')}".strip()
     if key.kind == "engine":
         return f"\n# control plane, virtual ranks: {key.what.partition(',')[0]}\n# {version}\n{ENGINE_COLUMNS}"
     if key.kind == "start":
         return f"\n# start-up, one of very many ranks\n# {version}\n{START_COLUMNS}"
+    version += _repeated(case.facts)
     if key.kind == "control":
         return f"\n# control plane: {key.what}, {where}\n# {version}\n{COLUMNS}"
     if key.kind == "step":
         return f"\n# steps of {key.what}, {where}\n# {version}\n{COLUMNS}"
     return f"\n# {key.what}, {key.dtype}, {key.memory} memory, {where}\n# {version}\n{COLUMNS}"
+
+
+def _repeated(facts: Facts) -> str:
+    """Say how the calls were repeated; "" for a file that does not tell."""
+    if "warm-up calls" not in facts:
+        return ""
+    return f"; {facts['warm-up calls']} warm-up calls and up to {TRIES} to try; inputs {facts['inputs']}"
 
 
 def line(case: Case) -> str:
@@ -60,10 +70,47 @@ def line(case: Case) -> str:
     if key.kind == "collective" and key.bytes:
         algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, value / 1e6)
         rates = [f"{algbw / 1e9:.4g}", f"{busbw / 1e9:.4g}"]
+    least, most = case.calls.min(), case.calls.max()
+    iterations = f"{len(micro)}x{least}" if least == most else f"{case.calls.sum()}"
+    average = f"{1e6 * mean:.2f}" if (mean := osu_average(case)) is not None else ""
     return (
-        f"{key.bytes:>11} {key.contestant:<18} {value:>11.2f} {interval:>21} {micro.min():>10.2f} "
-        f"{micro.max():>11.2f} {rates[0]:>11} {rates[1]:>11} {len(micro):>8}"
-    )
+        f"{key.bytes:>11} {key.contestant:<23} {value:>11.2f} {interval:>21} {average:>11} {micro.min():>10.2f} "
+        f"{micro.max():>11.2f} {rates[0]:>11} {rates[1]:>11} {iterations:>10}  {distance_of(case)}"
+    ).rstrip() + "".join(_at_each_distance(case))
+
+
+def osu_average(case: Case) -> float | None:
+    """Return the mean over the iterations and the ranks, in seconds; None: the file does not have it."""
+    if MEAN not in case.parts:
+        return None
+    return float(np.average(case.parts[MEAN], weights=case.calls))
+
+
+def distance_of(case: Case) -> str:
+    """Return how far the ranks' cores were from each other; `m`: the cores moved while batches were measured."""
+    ends = [case.parts[name] for name in (NEAREST, FARTHEST) if name in case.parts]
+    found = distance.text(case.facts.get("distance", ()), np.concatenate(ends) if ends else ())
+    return f"{found} m" if case.facts.get("batches marked") else found
+
+
+def _at_each_distance(case: Case) -> list[str]:
+    """Return a line with the median at each distance, if the cores had several: a median over all of them is none."""
+    lines = []
+    several = at_each_distance(case)
+    for low, samples in several if len(several) > 1 else ():
+        lines.append(f"\n{'':>11} {'  at':>9} {1e9 * low:>5.0f} ns {'':<5} {1e6 * np.median(samples):>11.2f} "
+                     f"{'':>21} {len(samples)} of {len(case.samples)} samples")  # fmt: skip
+    return lines
+
+
+def at_each_distance(case: Case) -> list[tuple[float, Any]]:
+    """Return the samples at each distance of the farthest cores: its smallest latency, and the samples."""
+    if FARTHEST not in case.parts:
+        return []
+    latencies = case.parts[FARTHEST]
+    bounds = distance.classes(latencies)
+    place = np.searchsorted(bounds, latencies, side="right") - 1
+    return [(low, case.samples[place == i]) for i, low in enumerate(bounds)]
 
 
 def _median(case: Case, unit: float = 1e6) -> tuple[float, str]:
@@ -130,7 +177,7 @@ def text(results: Results) -> str:
     for case in cases:
         if same_table(case.key) != before:
             before = same_table(case.key)
-            lines.append(heading(case.key, results.launches[0] if results.launches else {}))
+            lines.append(heading(case, results.launches[0] if results.launches else {}))
         lines.append(line(case))
     lines += ["", *closing(results)]
     return "\n".join(lines).lstrip("\n")
@@ -142,7 +189,31 @@ def closing(results: Results) -> list[str]:
     lines = [f"# {count} launch{'es' if count > 1 else ''}; every result was verified before and after its timing"]
     if any(not case.facts.get("verified") for case in results.cases.values()):
         lines = [f"# {count} launch{'es' if count > 1 else ''}"]
-    return lines + _about_intervals(results) + [f"# warning: {warning}" for warning in warnings(results)]
+    return (
+        lines
+        + _about_columns(results)
+        + _about_intervals(results)
+        + [f"# warning: {warning}" for warning in warnings(results)]
+    )
+
+
+def _about_columns(results: Results) -> list[str]:
+    """Explain the average, the iterations and the distances."""
+    cases = results.cases.values()
+    lines = []
+    if any(MEAN in case.parts for case in cases):
+        lines.append(
+            "# Median, Min, Max: the slowest rank's times; Avg: the mean over iterations and ranks, as in OSU's"
+        )
+        lines.append("# Iterations: samples x calls of each")
+    if any(FARTHEST in case.parts for case in cases):
+        lines.append("# Distance: of the cores of ranks that follow each other, one way of a cache line")
+    left = sum(case.facts.get("batches left out", 0) for case in cases)
+    if left:
+        lines.append(f"# {left} batches are left out, for the cores' distance changed while they were measured")
+    if any(case.facts.get("batches marked") for case in cases):
+        lines.append("# m: the distance changed so often that batches are kept during which it did")
+    return lines
 
 
 def _about_intervals(results: Results) -> list[str]:
@@ -179,6 +250,9 @@ def _record(case: Case) -> Facts:
     found |= {"ranks": key.ranks, "nodes": key.nodes, "bytes": key.bytes, "samples": len(case.samples), **case.facts}
     found |= {"min_s": float(case.samples.min()), "max_s": float(case.samples.max())}
     found |= interval(case)
+    found |= {"mean_of_ranks_s": osu_average(case), "iterations": int(case.calls.sum())}
+    found["distances"] = [{"line_s": low, "samples": len(some), "median_s": float(np.median(some))}
+                          for low, some in at_each_distance(case)]  # fmt: skip
     if key.kind == "collective" and key.bytes:
         algbw, busbw = collectives.bandwidths(key.what, key.bytes, key.ranks, found["median_s"])
         found |= {"algbw_bytes_per_s": algbw, "busbw_bytes_per_s": busbw}

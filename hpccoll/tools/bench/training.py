@@ -150,13 +150,7 @@ def measured(
         )  # fmt: skip
         samples = np.array(timed.samples)
         parts = {"compute": np.full(len(samples), compute), "exposed communication": samples - compute}
-        facts = {
-            "version": library.version,
-            "verified": True,
-            "ended": timed.ended,
-            **timed.facts,
-            "trace": which.source,
-        }
+        facts = {"version": library.version, "verified": True, **timed.described(limits), "trace": which.source}
         counts = np.full(len(samples), timed.calls, np.int32)
         cases.append(Case(key, samples, np.zeros(len(samples), np.int32), counts, parts, facts))
     return cases

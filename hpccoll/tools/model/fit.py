@@ -30,6 +30,8 @@ from hpccoll.tools.model.predict import NAMES, Layout, Parameters
 RESAMPLES = 50
 NEAR = 3
 """Fitted cases whose errors tell how far a prediction may be off."""
+SHORTCUT_BYTES = 1024
+"""Up to this size, calls without a name take the shortcut in a node (decision 41)."""
 FORMAT = "hpccoll model"
 PRIOR = 3.0
 """Standard deviation of the logarithm of a parameter before anything is measured: a factor of 20 either way."""
@@ -111,10 +113,16 @@ def layout(case: Case, knobs: Facts, nodes: int = 0) -> Layout:
 
 def knobs_of(case: Case, results: Results) -> Facts | None:
     """Return the knobs of a case's first launch; None: it is an arm of `hpccoll bench`, whose knobs no file keeps."""
-    if case.key.arm and "scaling" not in case.facts:
+    if case.facts.get("knobs of", case.key.arm) and "scaling" not in case.facts:
         return None
     launch = results.launches[int(case.launch[0])]
     return dict(launch.get("knobs", {}))
+
+
+def _apart(case: Case) -> bool:
+    """Return whether a case is one of calls without an agreement: plans, and short unnamed calls in a node."""
+    style, key = case.facts.get("style", "named"), case.key
+    return style == "plan" or (style == "unnamed" and key.nodes == 1 and key.bytes <= SHORTCUT_BYTES)
 
 
 def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Parameters], float] | None:
@@ -126,7 +134,7 @@ def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Para
     if key.kind == "start" and key.what.startswith("init,"):
         ranks = key.ranks // key.nodes * nodes if nodes else key.ranks
         return lambda p: predict.init_computes(p, ranks)
-    if knobs is None or key.library != "hpccoll" or key.memory != "host" or key.ranks % key.nodes:
+    if knobs is None or key.library != "hpccoll" or key.memory != "host" or key.ranks % key.nodes or _apart(case):
         return None
     where = layout(case, knobs, nodes)
     if key.kind == "collective" and key.what == "barrier":

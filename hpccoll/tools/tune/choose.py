@@ -53,7 +53,8 @@ def judge(results: Results) -> list[Judged]:
     """
     cases: dict[str, dict[str, Case]] = {}
     for key, case in results.cases.items():
-        cases.setdefault(f"{key.what} {key.bytes}", {})[key.arm] = case
+        if key.library == "hpccoll":
+            cases.setdefault(f"{key.what} {key.bytes}", {})[key.arm] = case
     arms = dict.fromkeys(arm for those in cases.values() for arm in those if arm != DEFAULTS)
     return [Judged(arm, {name: _ratio(name, those, arm) for name, those in cases.items()}) for arm in arms]
 

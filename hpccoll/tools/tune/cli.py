@@ -128,7 +128,7 @@ def _measure(arguments: argparse.Namespace) -> Measure:
 
     def measure(words: Sequence[str], arms: Mapping[str, Mapping[str, Any]]) -> Results:
         words_of_bench = [*words, "--seconds", str(arguments.seconds), "--model", arguments.model]
-        words_of_bench += ["--compute", str(arguments.compute)]
+        words_of_bench += ["--compute", str(arguments.compute), "--place", "out"]
         for name, knobs in arms.items():
             words_of_bench += ["--arm", f"{name}:{','.join(f'{knob}={value}' for knob, value in knobs.items())}"]
         words_of_bench += ["--oversubscribed"] if arguments.oversubscribed else []
