@@ -27,6 +27,7 @@ from hpccoll.tools.bench.ranks import Ranks
 FACTOR = 1.8
 SCHEDULED = 2e-6
 """Seconds from which on a latency is that of processes that take turns on a core, and not of a line."""
+TURNS = "turns on a core"
 NAMES = ("", "same core", "same L3", "another L3", "another socket")
 SHARED = Path("/dev/shm")
 PROCESSORS = Path("/sys/devices/system/cpu")
@@ -164,9 +165,11 @@ def _boot() -> str:
 
 def text(names: Sequence[str], latencies: Sequence[float] | Latencies) -> str:
     """Write a distance, as "same L3, 52 ns" or "48..210 ns"; "" where nothing is known."""
-    there = [1e9 * value for value in latencies if value > 0]
-    if not there:
-        return ", ".join(names)
-    low, high = min(there), max(there)
-    span = f"{low:.0f}..{high:.0f} ns" if high > FACTOR * low else f"{float(np.median(there)):.0f} ns"
-    return ", ".join([*names, span])
+    lines = [1e9 * value for value in latencies if 0 < value < SCHEDULED]
+    words = [*names]
+    if lines:
+        low, high = min(lines), max(lines)
+        words.append(f"{low:.0f}..{high:.0f} ns" if high > FACTOR * low else f"{float(np.median(lines)):.0f} ns")
+    if any(value >= SCHEDULED for value in latencies):
+        words.append(TURNS)
+    return ", ".join(words)

@@ -98,8 +98,9 @@ def _at_each_distance(case: Case) -> list[str]:
     lines = []
     several = at_each_distance(case)
     for low, samples in several if len(several) > 1 else ():
-        lines.append(f"\n{'':>11} {'  at':>9} {1e9 * low:>5.0f} ns {'':<5} {1e6 * np.median(samples):>11.2f} "
-                     f"{'':>21} {len(samples)} of {len(case.samples)} samples")  # fmt: skip
+        place = f"  at {distance.text((), [low])}"
+        lines.append(f"\n{'':>11} {place:<23} {1e6 * np.median(samples):>11.2f} {'':>21} {len(samples)} of "
+                     f"{len(case.samples)} samples")  # fmt: skip
     return lines
 
 

@@ -113,7 +113,7 @@ def test_a_figure_for_each_distance() -> None:
     assert [(low, len(some), np.median(some)) for low, some in table.at_each_distance(case)] == [
         (5e-8, 6, 1e-6), (2e-7, 4, 5e-6)
     ]  # fmt: skip
-    assert "at    50 ns" in table.line(case) and "at   200 ns" in table.line(case)
+    assert "at 50 ns " in table.line(case) and "at 200 ns " in table.line(case)
 
 
 def test_distances_are_told_apart() -> None:
@@ -144,6 +144,7 @@ def test_names_of_distances(tmp_path: Path) -> None:
     assert distance.NAMES[distance.named(3, 3, processors=tmp_path, virtual=True)] == "same core"
     assert distance.text(("same L3",), [5.2e-8, 5.4e-8]) == "same L3, 53 ns" and distance.text((), []) == ""
     assert distance.text((), [5e-8, 2e-7]) == "50..200 ns"
+    assert distance.text(("same core",), [5e-8, 1e-3]) == "same core, 50 ns, turns on a core"
 
 
 def test_a_line_between_two_threads() -> None:
