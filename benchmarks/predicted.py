@@ -42,7 +42,20 @@ def measure(hosts: int, launch: int, sizes: str, seconds: float, out: Path) -> P
     where, file = place(hosts), out / f"predicted-{hosts}-hosts-{launch}.h5"
     variables = [f"{name}={value}" for name, value in dict(where.variables).items()]
     hpccoll = [sys.executable, "-P", "-m", "hpccoll"]
-    bench = ["bench", "barrier", "allreduce", "--sizes", sizes, "--seconds", str(seconds), "--least", "7"]
+    bench = [
+        "bench",
+        "barrier",
+        "allreduce",
+        "--named",
+        "--place",
+        "in",
+        "--sizes",
+        sizes,
+        "--seconds",
+        str(seconds),
+        "--least",
+        "7",
+    ]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [*where.prefix, "env", *variables, f"PYTHONPATH={ROOT}", f"PATH={path}"]
     command += [*hpccoll, "run", "-H", where.hosts, "--timeout", "300", "--", *hpccoll, *bench]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import files, results, sizes, training
+from hpccoll.tools.bench import files, results, sizes, statistics, training
 from hpccoll.tools.bench.results import Results, ResultsError
 from hpccoll.tools.model import choice, fit, predict, startup
-from hpccoll.tools.model.fit import Fitted
+from hpccoll.tools.model.fit import Fitted, UndeterminedError
 from hpccoll.tools.model.messages import SIZES
-from hpccoll.tools.model.predict import NAMES, Layout
+from hpccoll.tools.model.predict import NAMES, Layout, Parameters
 
 MEANINGS = {
     "hop": "control message inside a node",
@@ -119,28 +120,33 @@ def as_json(fitted: Fitted) -> str:
     """Return the parameters with their intervals."""
     found: dict[str, Any] = {"cases": fitted.cases, "nodes": fitted.nodes}
     for name in NAMES:
-        low, high = _range(fitted, name)
+        low, high = fitted.range(name)
         value = getattr(fitted.parameters, name)
         found[name] = {"seconds": value, "low": low, "high": high, "unknown": name in fitted.unknown}
+        if name in fitted.unknown:
+            found[name]["measure"] = fit.DETERMINING[name]
     return json.dumps(found)
-
-
-def _range(fitted: Fitted, name: str) -> tuple[float, float]:
-    values = sorted(getattr(parameters, name) for parameters in fitted.drawn)
-    return values[len(values) // 40], values[-1 - len(values) // 40]
 
 
 def text(fitted: Fitted) -> str:
     """Return a table of the parameters."""
     lines = [f"{'parameter':<10} {'seconds':>10} {'95 % interval':>29}  of one"]
     for name in NAMES:
-        low, high = _range(fitted, name)
-        known = "no case depends on it: assumed" if name in fitted.unknown else f"{low:>10.3g} .. {high:<10.3g}"
-        lines.append(f"{name:<10} {getattr(fitted.parameters, name):>10.3g} {known:>29}  {MEANINGS[name]}")
+        low, high = fitted.range(name)
+        value, known = f"{getattr(fitted.parameters, name):.3g}", f"{low:>10.3g} .. {high:<10.3g}"
+        if name in fitted.unknown:
+            value, known = "?", "not determined"
+        lines.append(f"{name:<10} {value:>10} {known:>29}  {MEANINGS[name]}")
+    lines += [f"# {name} is not determined: measure {fit.DETERMINING[name]}" for name in fitted.unknown]
     nodes, sizes_there = ", ".join(map(str, fitted.nodes)), [size for size, _ in fitted.residuals]
     lines.append(f"# fitted to {fitted.cases} cases; nodes: {nodes}; ranks per node: {fitted.per_node}")
     lines += [f"# error of the fit on {fitted.nodes[-1]} nodes at {sizes.short(size)}: {fitted.error(size):.1%}"
               for size in (min(sizes_there), max(sizes_there))]  # fmt: skip
+    if fitted.launches < statistics.ENOUGH:
+        lines.append(
+            f"# the intervals do not know how launches differ: a case has {fitted.launches}, and they need "
+            f"{statistics.ENOUGH}"
+        )
     return "\n".join(lines)
 
 
@@ -160,26 +166,43 @@ class Line:
     high: float
     measured: float | None = None
     efficiency: float | None = None
+    refused: str = ""
+    """Why there is no prediction: what the fitted cases do not determine, and cases that would."""
 
     @property
     def error(self) -> float | None:
         """The prediction's relative error."""
-        return None if self.measured is None else self.seconds / self.measured - 1
+        return None if self.measured is None or self.refused else self.seconds / self.measured - 1
+
+
+Asked = tuple[float, float, float, str]
+
+
+def _asked(fitted: Fitted, seconds: Callable[[Parameters], float], nbytes: int) -> Asked:
+    """Return a prediction with its interval, or the reason why there is none."""
+    try:
+        return *fitted.interval(seconds, nbytes), ""
+    except UndeterminedError as error:
+        return math.nan, math.nan, math.nan, str(error)
+
+
+def _line(what: str, where: Layout, nbytes: int, asked: Asked, **more: Any) -> Line:
+    return Line(what, where.nodes, where.nodes * where.per_node, nbytes, *asked[:3], refused=asked[3], **more)
 
 
 def predict_nodes(arguments: argparse.Namespace) -> int:
     """Predict times, and compare them with measured ones.
 
     :returns: the exit status: 3 if a prediction is off by more than --within
-    :raises ResultsError: nothing was asked for
+    :raises ResultsError: nothing was asked for, or the fitted cases determine none of it
     """
     fitted = fit.read(arguments.model)
     lines = against(fitted, arguments) if arguments.against else predicted(fitted, arguments)
     if not lines:
         raise ResultsError("predict what? --nodes 4,8, or --against FILE.h5 with cases that the model knows")
-    print(
-        json.dumps([vars(line) | {"error": line.error} for line in lines]) if arguments.json else table(lines, fitted)
-    )
+    print(json.dumps(list(map(_record, lines))) if arguments.json else table(lines, fitted))
+    if all(line.refused for line in lines):
+        raise ResultsError("the fitted cases determine none of it, see above")
     off = [line for line in lines if line.error is not None and abs(line.error) > arguments.within]
     return 3 if off else 0
 
@@ -210,6 +233,12 @@ def choose_between_nodes(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _record(line: Line) -> dict[str, Any]:
+    """Return a line as JSON, which has no nan."""
+    values = vars(line) | {"error": line.error}
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
+
+
 def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
     """Return lines for any numbers of nodes."""
     lines = []
@@ -219,29 +248,22 @@ def predicted(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
 
 
 def _for_layout(fitted: Fitted, where: Layout, arguments: argparse.Namespace) -> list[Line]:
-    ranks = where.nodes * where.per_node
     if arguments.trace:
         trace = training.trace(arguments.trace)
         compute = arguments.compute
         gradients = [(n, share * compute) for n, share in zip(trace.elements, trace.ready, strict=True)]
-        found = fitted.interval(
-            lambda p: predict.step(p, where, gradients, compute, arguments.dtype).seconds, trace.nbytes
+        step = _asked(
+            fitted, lambda p: predict.step(p, where, gradients, compute, arguments.dtype).seconds, trace.nbytes
         )
-        return [Line(f"step {trace.model}", where.nodes, ranks, trace.nbytes, *found, efficiency=compute / found[0])]
+        return [_line(f"step {trace.model}", where, trace.nbytes, step, efficiency=compute / step[0])]
     received = startup.start(where.nodes, where.per_node).received
     lines = [
-        Line(
-            f"init(), {received:,} bytes received",
-            where.nodes,
-            ranks,
-            0,
-            *fitted.interval(lambda p: predict.init(p, where), 0),
-        ),
-        Line("agreement", where.nodes, ranks, 0, *fitted.interval(lambda p: predict.agree(p, where), 0)),
+        _line(f"init(), {received:,} bytes received", where, 0, _asked(fitted, lambda p: predict.init(p, where), 0)),
+        _line("agreement", where, 0, _asked(fitted, lambda p: predict.agree(p, where), 0)),
     ]
     for size in arguments.sizes:
         seconds = partial(predict.allreduce, where=where, dtype=arguments.dtype, nbytes=size)
-        lines.append(Line("allreduce", where.nodes, ranks, size, *fitted.interval(seconds, size)))
+        lines.append(_line("allreduce", where, size, _asked(fitted, seconds, size)))
     return lines
 
 
@@ -253,9 +275,9 @@ def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
         nodes = [int(word) for word in arguments.nodes.split(",") if word]
         if seconds is None or case.key.bytes < arguments.from_size or (nodes and case.key.nodes not in nodes):
             continue
-        key, found = case.key, fitted.interval(seconds, case.key.bytes)
-        lines.append(Line(f"{key.what} {key.arm}".strip(), key.nodes, key.ranks, key.bytes, *found,
-                          measured=float(sorted(case.samples)[len(case.samples) // 2])))  # fmt: skip
+        key, found = case.key, _asked(fitted, seconds, case.key.bytes)
+        lines.append(Line(f"{key.what} {key.arm}".strip(), key.nodes, key.ranks, key.bytes, *found[:3],
+                          float(sorted(case.samples)[len(case.samples) // 2]), refused=found[3]))  # fmt: skip
     return sorted(lines, key=lambda line: (line.what, line.nodes, line.bytes))
 
 
@@ -268,6 +290,10 @@ def table(lines: list[Line], fitted: Fitted) -> str:
     """Return the lines as text."""
     found = [f"{'nodes':>6} {'ranks':>7} {'size':>7} {'predicted(us)':>13} {'95 % interval(us)':>27}  what"]
     for line in lines:
+        if line.refused:
+            where = f"{line.nodes:>6} {line.ranks:>7} {sizes.short(line.bytes):>7}"
+            found.append(f"{where} {'?':>13} {'not determined':>27}  {line.what}: {line.refused}")
+            continue
         extra = "" if line.error is None else f"; measured {_micro(line.measured or 0)}, error {line.error:+.1%}"
         extra += "" if line.efficiency is None else f"; computing {line.efficiency:.1%} of it"
         interval = f"{_micro(line.low)} .. {_micro(line.high)}"
@@ -281,6 +307,4 @@ def table(lines: list[Line], fitted: Fitted) -> str:
     )
     if errors:
         found.append(f"# largest error {max(errors):.1%}, mean {sum(errors) / len(errors):.1%}")
-    if fitted.unknown:
-        found.append(f"# assumed, as nothing measured depends on them: {', '.join(fitted.unknown)}")
     return "\n".join(found)

@@ -2,9 +2,13 @@
 """Fits the model's parameters to measured times, with intervals.
 
 Least squares of the logarithms, because times span six decades; a loss that grows slowly beyond 10 % keeps one
-disturbed case from moving all others. Parameters without an influence on any case stay near the start of the search,
-and are marked. Intervals: the launches and samples of each case are resampled, and the fit is repeated (Efron and
-Tibshirani 1993).
+disturbed case from moving all others. Intervals are those of nonlinear regression (Seber and Wild 1989, chapter 5): the
+derivatives at the best parameters and the scatter of the cases around the fit give a covariance of the parameters'
+logarithms. An interval is symmetric on that scale, so it holds its estimate. Launches that are drawn anew (Efron and
+Tibshirani 1993) give a second covariance, as the cases of a launch are disturbed together; the wider interval counts.
+
+What no case determines keeps the wide distribution that it had before anything was measured. So its interval is wide,
+and a prediction that depends on it is refused.
 """
 
 from __future__ import annotations
@@ -27,31 +31,63 @@ from hpccoll.tools.model import predict
 from hpccoll.tools.model.messages import SIZES
 from hpccoll.tools.model.predict import NAMES, Layout, Parameters
 
-RESAMPLES = 50
+DRAWS = 400
+"""Times that the launches are drawn."""
+DETERMINED = 3.0
+"""The largest ratio of the end of an interval to its estimate; what is wider is not determined."""
 NEAR = 3
 """Fitted cases whose errors tell how far a prediction may be off."""
 SHORTCUT_BYTES = 1024
 """Up to this size, calls without a name take the shortcut in a node (decision 41)."""
-FORMAT = "hpccoll model"
+FORMAT, VERSION = "hpccoll model", 2
+NORMAL = 1.96
+"""Quantile of an interval of 95 %."""
 PRIOR = 3.0
 """Standard deviation of the logarithm of a parameter before anything is measured: a factor of 20 either way."""
 LEAST_ERROR = 0.03
 """Relative error below which a measured median is not believed."""
+BELIEVED = 4
+"""Cases that the errors of the medians count for, beside the scatter around the fit."""
+STEP = 0.02
+"""The step of a logarithm for derivatives."""
+MATTERS = 0.02
+"""A prediction depends on a parameter if a factor of e in it changes the prediction by more."""
+DETERMINING = {
+    "hop": "barriers on one node, with two numbers of ranks there (bench barrier --named)",
+    "edge": "a barrier on two nodes (bench barrier --named)",
+    "batch": "barriers on one node, with two numbers of ranks there (bench barrier --named)",
+    "touch": "an allreduce of 1 MiB or more on one node",
+    "alpha": "allreduces of 8 B and 64 KiB on two nodes, and a barrier there",
+    "beta": "an allreduce of 4 MiB or more on two nodes",
+    "start": "bench startup, with two numbers of virtual ranks",
+    "member": "bench startup, with two numbers of virtual ranks",
+}
+"""The cases that determine each parameter."""
 STARTS = [Parameters(edge=latency, alpha=latency, beta=beta, touch=touch)
           for latency in (1e-6, 3e-5, 1e-3) for beta in (1e-11, 1e-9, 1e-7) for touch in (1e-10, 3e-9)]  # fmt: skip
 """The starting points of the search: from supercomputers to emulated networks on one loaded machine."""
 Vector = NDArray[np.float64]
 
 
+class UndeterminedError(ResultsError):
+    """The fitted cases do not determine what was to be predicted; the text names a case that would."""
+
+
 @dataclass(frozen=True)
 class Fitted:
-    """Parameters with their intervals, and the fitted cases."""
+    """Parameters with their uncertainty, and the fitted cases."""
 
     parameters: Parameters
-    drawn: tuple[Parameters, ...]
-    """The parameters of each resampled set."""
-    unknown: tuple[str, ...]
-    """Parameters that no case depends on."""
+    covariance: tuple[tuple[float, ...], ...]
+    """The covariance of the parameters' logarithms, by the scatter of the cases around the fit."""
+    of_launches: tuple[tuple[float, ...], ...]
+    """The same by launches that are drawn anew; zeros with fewer launches than an interval needs."""
+    freedom: float
+    """Degrees of freedom of the first covariance."""
+    free: dict[str, tuple[float, float]]
+    """For parameters that derivatives do not determine, the values between which the cases hardly notice a change."""
+    launches: int
+    """The smallest number of launches of a case."""
     residuals: tuple[tuple[int, float], ...]
     """Bytes, and the logarithm of predicted over measured seconds, of the fitted cases on the most nodes."""
     cases: int
@@ -59,22 +95,71 @@ class Fitted:
     per_node: int
     source: str = ""
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The parameters that the cases do not determine."""
+        return tuple(self.free)
+
+    def factor(self, derivatives: Vector) -> float:
+        """Return the ratio of the end of a 95 % interval to the estimate.
+
+        :param derivatives: of the estimate's logarithm by those of the parameters
+        """
+        from scipy.stats import t
+
+        spread = [math.sqrt(max(0.0, float(derivatives @ np.array(found) @ derivatives)))
+                  for found in (self.covariance, self.of_launches)]  # fmt: skip
+        quantile = float(t.ppf(0.975, self.freedom))
+        return math.exp(min(100.0, max(quantile * spread[0], NORMAL * spread[1])))
+
+    def range(self, name: str) -> tuple[float, float]:
+        """Return the 95 % interval of a parameter."""
+        value, factor = getattr(self.parameters, name), self.factor(_unit(name))
+        return value / factor, value * factor
+
     def error(self, nbytes: int) -> float:
         """Return the relative error of the fitted cases whose sizes are nearest to this one."""
         near = sorted(self.residuals, key=lambda residual: abs(math.log((residual[0] + 1) / (nbytes + 1))))[:NEAR]
         return math.exp(math.sqrt(sum(off * off for _, off in near) / len(near))) - 1
 
     def interval(self, seconds: Callable[[Parameters], float], nbytes: int) -> tuple[float, float, float]:
-        """Return a prediction and its interval: 95 % of the resampled sets, widened by the fit's error at this size."""
-        values = [seconds(parameters) for parameters in self.drawn]
-        low, high = np.quantile(values, [0.025, 0.975])
+        """Return a prediction and its 95 % interval, widened by the fit's error at this size.
+
+        :raises UndeterminedError: the fitted cases do not determine it
+        """
+        slopes = derivatives([seconds], self.parameters)[0]
+        factor, middle = self.factor(slopes), seconds(self.parameters)
+        low, high = middle / factor, middle * factor
+        missing = {name for name in self.unknown if factor > DETERMINED and abs(slopes[NAMES.index(name)]) > MATTERS}
+        for name, ends in self.free.items():
+            there = [seconds(dataclasses.replace(self.parameters, **{name: value})) for value in ends]
+            low, high = min(low, *there), max(high, *there)
+            if min(there) < middle / DETERMINED or max(there) > middle * DETERMINED:
+                missing.add(name)
+        if low < middle / DETERMINED or high > middle * DETERMINED:
+            cases = dict.fromkeys(DETERMINING[name] for name in NAMES if name in missing)
+            names = ", ".join(name for name in NAMES if name in missing) or "what the cases show too inaccurately"
+            raise UndeterminedError(f"it depends on {names}: measure {'; '.join(cases) or 'more launches'}")
         wider = 1 + self.error(nbytes)
-        return seconds(self.parameters), float(low) / wider, float(high) * wider
+        return middle, low / wider, high * wider
 
     def write(self, path: Path) -> None:
         """Write a file of JSON."""
-        values = {"format": FORMAT, "version": 1, **dataclasses.asdict(self)}
+        values = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         durable.write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def _unit(name: str) -> Vector:
+    return np.asarray(np.eye(len(NAMES))[NAMES.index(name)], np.float64)
+
+
+def derivatives(predictors: Sequence[Callable[[Parameters], float]], at: Parameters) -> Vector:
+    """Return the derivatives of the logarithms of predictions by those of the parameters, a row per prediction."""
+    middle, columns = np.log(dataclasses.astuple(at)), []
+    for unit in np.eye(len(NAMES)):
+        two = [Parameters(*np.exp(middle + side * STEP * unit).tolist()) for side in (1, -1)]
+        columns.append([math.log(found(two[0]) / found(two[1])) / (2 * STEP) for found in predictors])
+    return np.asarray(np.array(columns).T, np.float64)
 
 
 def read(path: Path) -> Fitted:
@@ -84,17 +169,23 @@ def read(path: Path) -> Fitted:
     """
     try:
         found = json.loads(path.read_text())
-        if found.pop("format") != FORMAT or found.pop("version") != 1:
+        if found.pop("format") != FORMAT or found.pop("version") != VERSION:
             raise KeyError
         found["parameters"] = Parameters(**found["parameters"])
-        found["drawn"] = tuple(Parameters(**values) for values in found["drawn"])
-        found["unknown"], found["nodes"] = tuple(found["unknown"]), tuple(found["nodes"])
+        found["free"] = {name: (low, high) for name, (low, high) in found["free"].items()}
+        for name in ("covariance", "of_launches"):
+            found[name] = _rows(np.array(found[name]))
+        found["nodes"] = tuple(found["nodes"])
         found["residuals"] = tuple((size, off) for size, off in found["residuals"])
         return Fitted(**found)
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise ResultsError(f"{path}: not a file of `hpccoll model fit`") from None
+        raise ResultsError(f"{path}: not a file of this version's `hpccoll model fit`") from None
+
+
+def _rows(matrix: Vector) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in matrix.tolist())
 
 
 # ---- from a case to its prediction ---------------------------------------------------------------------------
@@ -176,19 +267,82 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
         )
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
-    best, influence, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[2])
-    replicates = [statistics.resampled(case.by_launch(), stream).drawn for stream, case in enumerate(cases)]
-    drawn = [_solve(predictors, np.array([one[i] for one in replicates]), errors, best)[0] for i in range(RESAMPLES)]
+    best, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[1])
+    covariance, gain, freedom = _uncertain(predictors, medians, errors, best)
+    of_launches = _of_launches(cases, medians, gain)
     together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]
     most = max(key.nodes for key in together)
     several = zip(cases, predictors, medians, strict=True)
     off = tuple((case.key.bytes, math.log(found(best) / m))
                 for case, found, m in several if case.key in together and case.key.nodes == most)  # fmt: skip
-    return Fitted(
-        best, tuple(drawn), tuple(name for name, known in zip(NAMES, influence, strict=True) if not known),
-        off, len(cases), tuple(sorted({key.nodes for key in together})),
-        together[-1].ranks // together[-1].nodes, source,
+    fitted = Fitted(
+        best, _rows(covariance), _rows(of_launches), freedom, {},
+        min(len(case.by_launch()) for case in cases), off, len(cases),
+        tuple(sorted({key.nodes for key in together})), together[-1].ranks // together[-1].nodes, source,
     )  # fmt: skip
+    wide = [name for name in NAMES if fitted.factor(_unit(name)) > DETERMINED]
+    return dataclasses.replace(fitted, free={name: _free(name, predictors, medians, errors, best) for name in wide})
+
+
+def _free(
+    name: str, predictors: Sequence[Callable[[Parameters], float]], medians: Vector, errors: Vector, best: Parameters
+) -> tuple[float, float]:
+    """Return the values of a parameter between which the cases hardly notice a change of it alone.
+
+    Derivatives do not show them: the bytes of a fast link cost nothing beside slow copies, those of a slow link much.
+    """
+
+    def minds(factor: float) -> bool:
+        p = dataclasses.replace(best, **{name: getattr(best, name) * factor})
+        off = np.log(np.array([found(p) for found in predictors]) / medians) / errors
+        return float(off @ off) > least + NORMAL**2 * max(1.0, least / len(medians))
+
+    off = np.log(np.array([found(best) for found in predictors]) / medians) / errors
+    least, ends = float(off @ off), list[float]()
+    for side in (-1, 1):
+        inside, outside = 0.0, NORMAL * PRIOR
+        if not minds(math.exp(side * outside)):
+            inside = outside
+        while outside - inside > 0.1:
+            middle = (inside + outside) / 2
+            inside, outside = (inside, middle) if minds(math.exp(side * middle)) else (middle, outside)
+        ends.append(getattr(best, name) * math.exp(side * inside))
+    return ends[0], ends[1]
+
+
+def _uncertain(
+    predictors: Sequence[Callable[[Parameters], float]], medians: Vector, errors: Vector, best: Parameters
+) -> tuple[Vector, Vector, float]:
+    """Return the covariance of the parameters' logarithms, and how each median moves them.
+
+    :returns: the covariance; its product with the logarithms by which medians differ; the degrees of freedom
+    """
+    slopes = derivatives(predictors, best) / errors[:, None]
+    off = np.log(np.array([found(best) for found in predictors]) / medians) / errors
+    before = np.eye(len(NAMES)) / PRIOR**2
+    used = float(np.trace(np.linalg.solve(slopes.T @ slopes + before, slopes.T @ slopes)))
+    freedom = max(0.0, len(medians) - used) + BELIEVED
+    scatter = (float(off @ off) + BELIEVED) / freedom
+    covariance = np.asarray(np.linalg.inv(slopes.T @ slopes / scatter + before), np.float64)
+    return covariance, covariance @ (slopes / errors[:, None]).T / scatter, freedom
+
+
+def _of_launches(cases: Sequence[Case], medians: Vector, gain: Vector) -> Vector:
+    """Return the covariance of the parameters' logarithms over launches that are drawn anew.
+
+    The cases of a launch are drawn together: what disturbs a launch disturbs all of them.
+    """
+    random, drawn = np.random.default_rng(1), dict[tuple[int, ...], Any]()
+    moved = np.zeros((len(cases), DRAWS))
+    for i, (case, middle) in enumerate(zip(cases, medians, strict=True)):
+        launches = tuple(np.unique(case.launch).tolist())
+        if len(launches) < statistics.ENOUGH:
+            continue
+        if launches not in drawn:
+            drawn[launches] = random.integers(0, len(launches), (DRAWS, len(launches)))
+        of_each = np.array([np.median(samples) for samples in case.by_launch()])
+        moved[i] = np.log(np.median(of_each[drawn[launches]], axis=1) / middle)
+    return np.asarray(np.cov(gain @ moved), np.float64)
 
 
 def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
@@ -202,8 +356,8 @@ def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
 
 def _solve(
     predictors: Sequence[Callable[[Parameters], float]], medians: Vector, errors: Vector, start: Parameters
-) -> tuple[Parameters, list[bool], float]:
-    """Return the best parameters near a start, whether any case depends on each, and the residuals."""
+) -> tuple[Parameters, float]:
+    """Return the best parameters near a start, and the sum of the residuals."""
     from scipy.optimize import least_squares
 
     begin, prior = np.log(dataclasses.astuple(start)), np.log(dataclasses.astuple(Parameters()))
@@ -214,5 +368,4 @@ def _solve(
         return np.concatenate([np.log(predicted / medians) / errors, (logarithms - prior) / PRIOR])
 
     found: Any = least_squares(off, begin, loss="soft_l1", f_scale=3.0, x_scale=1.0)
-    influence = np.abs(found.jac[: len(predictors)]).max(axis=0) > 1.0
-    return Parameters(*np.exp(found.x).tolist()), influence.tolist(), float(found.cost)
+    return Parameters(*np.exp(found.x).tolist()), float(found.cost)

@@ -62,7 +62,10 @@ def _beyond(results: Results, cases: list[Case]) -> Beyond | None:
     for n in nodes:
         at = fit.predictor(last, knobs, n)
         assert at and base
-        values = Median(*fitted.interval(at, last.key.bytes))
+        try:
+            values = Median(*fitted.interval(at, last.key.bytes))
+        except fit.UndeterminedError:
+            return None
         ideal = base(fitted.parameters) * (first.key.nodes / n if strong else 1)
         seconds.append(values)
         efficiency.append(Median(ideal / values.middle, ideal / values.high, ideal / values.low))
