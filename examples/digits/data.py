@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-import sklearn
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 SHARDS = 12
 TRAIN_PER_SHARD = 119  # 12 x 119 = 1,428 of the 1,797 samples; the others are for testing
@@ -40,6 +38,9 @@ def write_shards(folder: Path, seed: int = 0) -> None:
     """Shuffle the 1,797 samples into SHARDS files; files that exist already are kept."""
     if all(shard_path(folder, number).exists() for number in range(SHARDS)):
         return
+    import sklearn  # takes longer than an epoch, and only the rank that writes the shards needs it
+    from sklearn.datasets import load_digits
+
     folder.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     images, labels = digits.data.astype(np.uint8), digits.target.astype(np.uint8)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "stemdl"
-SMALL = ("--samples", 24, "--validation", 8, "--batch", 12, "--growth", 4, "--layers", 1, "--epochs", 3)
+SMALL = ("--samples", 12, "--validation", 8, "--batch", 12, "--growth", 4, "--layers", 1, "--epochs", 6)
 STEPS = 6
 PROGRAM = "examples/stemdl/train.py"
 

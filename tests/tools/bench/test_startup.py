@@ -29,7 +29,6 @@ def test_no_rank_reads_the_report_of_every_other(rank: int) -> None:
         assert found["split"]["received"] <= 24 * RANKS
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "start.h5"
     assert main(["bench", "startup", "--virtual", "6", "--least", "6", "--out", str(file)]) == 0
