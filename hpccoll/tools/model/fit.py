@@ -66,6 +66,8 @@ DETERMINING = {
 STARTS = [Parameters(edge=latency, alpha=latency, beta=beta, touch=touch)
           for latency in (1e-6, 3e-5, 1e-3) for beta in (1e-11, 1e-9, 1e-7) for touch in (1e-10, 3e-9)]  # fmt: skip
 """The starting points of the search: from supercomputers to emulated networks on one loaded machine."""
+FIRST_STEPS, GO_ON = 6, 3
+"""The search makes so many steps from each start, and goes on from the best ones."""
 Vector = NDArray[np.float64]
 
 
@@ -267,7 +269,10 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
         )
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
-    best, _ = min((_solve(predictors, medians, errors, start) for start in STARTS), key=lambda one: one[1])
+    begun = sorted(
+        (_solve(predictors, medians, errors, start, FIRST_STEPS) for start in STARTS), key=lambda one: one[1]
+    )
+    best, _ = min((_solve(predictors, medians, errors, found) for found, _ in begun[:GO_ON]), key=lambda one: one[1])
     covariance, gain, freedom = _uncertain(predictors, medians, errors, best)
     of_launches = _of_launches(cases, medians, gain)
     together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]
@@ -355,9 +360,13 @@ def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
 
 
 def _solve(
-    predictors: Sequence[Callable[[Parameters], float]], medians: Vector, errors: Vector, start: Parameters
+    predictors: Sequence[Callable[[Parameters], float]],
+    medians: Vector,
+    errors: Vector,
+    start: Parameters,
+    steps: int | None = None,
 ) -> tuple[Parameters, float]:
-    """Return the best parameters near a start, and the sum of the residuals."""
+    """Return the best parameters near a start, or those after so many steps, and the sum of the residuals."""
     from scipy.optimize import least_squares
 
     begin, prior = np.log(dataclasses.astuple(start)), np.log(dataclasses.astuple(Parameters()))
@@ -367,5 +376,5 @@ def _solve(
         predicted = np.array([found(p) for found in predictors])
         return np.concatenate([np.log(predicted / medians) / errors, (logarithms - prior) / PRIOR])
 
-    found: Any = least_squares(off, begin, loss="soft_l1", f_scale=3.0, x_scale=1.0)
+    found: Any = least_squares(off, begin, loss="soft_l1", f_scale=3.0, x_scale=1.0, max_nfev=steps)
     return Parameters(*np.exp(found.x).tolist()), float(found.cost)
