@@ -215,6 +215,15 @@ class Set:
         postscale: float = 1.0,
         compression: Compression | None = None,
     ) -> Any: ...
+    def blocking_rows(
+        self,
+        operation: str,
+        x: Any,
+        name: str | None,
+        out: Any,
+        root: int | None = None,
+        splits: Sequence[int] | None = None,
+    ) -> Any: ...
     def send(
         self,
         x: Any,

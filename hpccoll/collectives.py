@@ -179,7 +179,7 @@ class Collectives:
         :raises OutOfMemoryError: a rank has no memory for its result: on all ranks; the World goes on
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective("allgather", x, name, out, True).wait()
+        return self.core.blocking_rows("allgather", x, name, out)
 
     @overload
     def allgather_async(
@@ -284,9 +284,7 @@ class Collectives:
         :raises ResultSizeError: `out` does not have the shape of the result
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective(
-            "reducescatter", x, name, out, True, op, prescale=prescale, postscale=postscale
-        ).wait()
+        return self.core.blocking("reducescatter", x, name, out, op, None, prescale, postscale)
 
     @overload
     def reducescatter_async(
@@ -353,7 +351,7 @@ class Collectives:
         :raises OutOfMemoryError: a rank has no memory for a large result: on all ranks; the World goes on
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        result: tuple[Any, np.ndarray] = self.core.collective("alltoall", x, name, out, True, splits=splits).wait()
+        result: tuple[Any, np.ndarray] = self.core.blocking_rows("alltoall", x, name, out, None, splits)
         return result
 
     @overload

@@ -51,6 +51,8 @@ class Outside:
         """Refuse an operation."""
         self.refuse(operation)
 
+    blocking_rows = blocking
+
     def send(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse it."""
         self.refuse("send")

@@ -70,7 +70,7 @@ class Prefix:
         :raises ResultSizeError: `out` does not have the shape of the result
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective("scan", x, name, out, True, op, None, None, prescale, postscale).wait()
+        return self.core.blocking("scan", x, name, out, op, None, prescale, postscale)
 
     @overload
     def scan_async(
@@ -154,7 +154,7 @@ class Prefix:
         :raises ResultSizeError: `out` does not have the shape of the result
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective("exscan", x, name, out, True, op, None, None, prescale, postscale).wait()
+        return self.core.blocking("exscan", x, name, out, op, None, prescale, postscale)
 
     @overload
     def exscan_async(

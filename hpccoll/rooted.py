@@ -171,7 +171,7 @@ class Rooted:
         :raises OutOfMemoryError: the root has no memory for the result; all ranks raise, and the World goes on
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective("gather", x, name, out, True, root=root).wait()
+        return self.core.blocking_rows("gather", x, name, out, root)
 
     @overload
     def gather_async(
@@ -255,7 +255,7 @@ class Rooted:
         :raises OutOfMemoryError: a rank has no memory for its rows; all ranks raise, and the World goes on
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """
-        return self.core.collective("scatter", x, name, out, True, root=root, splits=splits).wait()
+        return self.core.blocking_rows("scatter", x, name, out, root, splits)
 
     @overload
     def scatter_async(

@@ -286,7 +286,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         Requests and batches:
 
         - `requests` (number): operations that this rank has asked for
-        - `shortcuts` (number): of them blocking calls without a name that took one: at most 1 KiB, on one node
+        - `shortcuts` (number): of them small blocking calls without a name, on one node, that took one
         - `batches` (number): batches that were agreed
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch

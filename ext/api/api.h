@@ -344,8 +344,8 @@ void hc__plans_free(hc__base *, const hpccoll_world *);
 /* ---- shortcuts.c ------------------------------------------------------------------------------------------- */
 
 /* 1: all ranks took part, and the result is complete; 0: submit a request. The call must be checked and unnamed, and
- * its caller must wait. */
-int hc__shortcut(const hc__read *, hpccoll_world *);
+ * its caller must wait. `counts`: NULL, or receives the rows of each rank. */
+int hc__shortcut(const hc__read *, hpccoll_world *, int64_t *counts);
 
 /* ---- requests.c -------------------------------------------------------------------------------------------- */
 

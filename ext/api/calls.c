@@ -216,7 +216,8 @@ static int begin(const hc__call *call, hpccoll_world *world, const hc__read *rea
     int length = name ? check_name(name) : next_name(world, own), status;
     if (length < 0)
         return length;
-    if (waits && !name && hc__shortcut(step, world)) {
+    /* A step of a reduction of the program needs a handle. */
+    if (waits && !name && step == read && hc__shortcut(read, world, call->counts)) {
         hc_order_take_back(hc__order(world));
         return HC_OK;
     }

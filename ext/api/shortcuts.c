@@ -5,7 +5,13 @@
  */
 #include "api/api.h"
 
-int hc__shortcut(const hc__read *read, hpccoll_world *world) {
+/* 1: the result has no memory yet, and the caller takes it from the handle of a request. */
+static int must_allocate(const hc__read *read) {
+    const hc_arguments *a = &read->arguments;
+    return hc_arguments_has(a, HC_OP_RESULT_ALLOCATED) && hc_arguments_gets(a, &read->place) && !a->operands[1].data;
+}
+
+int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
     const hc__base *base = world->base;
     hc_shortcut_call call;
     hc_order *order = hc__order(world);
@@ -13,13 +19,15 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world) {
         return 0;
     if (!hc_order_may_shorten(order, 1) || (world->size > 1 && !order->shortcut))
         return 0;
-    if (!hc_arguments_shortcut(&read->arguments, &read->place, &call))
+    if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, &call))
         return 0;
-    int state = hc_loop_shortcut(base->job->loop, world->number, order->shortcut, world->rank, &call);
+    int state = hc_loop_shortcut(base->job->loop, world->number, order->shortcut, &call);
     if (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_shortcut_wait(base->job->loop, order->shortcut);
+        state = hc_loop_shortcut_wait(base->job->loop, order->shortcut, &call);
     if (state != HC_SHORTCUT_TAKEN)
         return 0;
-    hc_loop_shortcut_end(base->job->loop, order->shortcut, world->rank, world->size, &call);
+    if (counts && hc_arguments_gets(&read->arguments, &read->place))
+        hc_loop_shortcut_rows(order->shortcut, &call, counts);
+    hc_loop_shortcut_end(base->job->loop, order->shortcut, &call);
     return 1;
 }

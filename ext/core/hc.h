@@ -50,24 +50,23 @@ enum hc_operation_trait {
     HC_OP_ONLY_EVENT = 512,     /* has its own event and is no request */
     HC_OP_TO_ROOT = 1024,       /* only the root has a result */
     HC_OP_PREFIX = 2048,        /* combines the ranks up to this one; a mean of them is not defined */
-    HC_OP_SHORTENS = 4096       /* a small blocking call without a name needs no request in a node (loop/shortcut.c) */
+    HC_OP_EXCLUSIVE = 4096      /* of the ranks up to this one without this one itself */
 };
 
 /*    NAME           text             traits; bindings/table.toml has their parameters in C, C++ and Fortran */
-#define HC_OPERATIONS(X)                                                                                        \
-    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS | HC_OP_SHORTENS) \
-    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                                       \
-    X(BROADCAST, "broadcast", HC_OP_ROOTED | HC_OP_SHORTENS)                                                    \
-    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                                            \
-    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)                          \
-    X(BARRIER, "barrier", HC_OP_NO_TENSORS | HC_OP_SHORTENS)                                                    \
-    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                                        \
-    X(REDUCE, "reduce",                                                                                         \
-      HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_SHORTENS)          \
-    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)              \
-    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)             \
-    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                             \
-    X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)
+#define HC_OPERATIONS(X)                                                                                \
+    X(ALLREDUCE, "allreduce", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_NARROWS)          \
+    X(ALLGATHER, "allgather", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)                               \
+    X(BROADCAST, "broadcast", HC_OP_ROOTED)                                                             \
+    X(REDUCESCATTER, "reducescatter", HC_OP_REDUCES)                                                    \
+    X(ALLTOALL, "alltoall", HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)                  \
+    X(BARRIER, "barrier", HC_OP_NO_TENSORS)                                                             \
+    X(JOIN, "join", HC_OP_NO_TENSORS | HC_OP_ONLY_EVENT)                                                \
+    X(REDUCE, "reduce", HC_OP_REDUCES | HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ELEMENTWISE | HC_OP_FUSES) \
+    X(GATHER, "gather", HC_OP_ROOTED | HC_OP_TO_ROOT | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED)      \
+    X(SCATTER, "scatter", HC_OP_ROOTED | HC_OP_ROWS_DIFFER | HC_OP_RESULT_ALLOCATED | HC_OP_COUNTS)     \
+    X(SCAN, "scan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX)                     \
+    X(EXSCAN, "exscan", HC_OP_REDUCES | HC_OP_ELEMENTWISE | HC_OP_FUSES | HC_OP_PREFIX | HC_OP_EXCLUSIVE)
 
 /* In the order of Horovod's numbers, which its programs pass. Front ends build ADASUM from several operations; here it
  * is defined for no dtype. */

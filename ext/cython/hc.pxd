@@ -18,9 +18,8 @@ cdef extern from "core/hc.h" nogil:
     enum: HC_AVERAGE, HC_SUM, HC_ADASUM, HC_MIN, HC_MAX, HC_PRODUCT, HC_BAND, HC_BOR, HC_BXOR, HC_LAND, HC_LOR, HC_LXOR
     enum: HC_OK, HC_MISMATCH, HC_DUPLICATE_NAME, HC_SHUT_DOWN, HC_ROOT_JOINED, HC_PEER_LOST, HC_STALLED, HC_TRANSPORT
     enum: HC_INVALID, HC_NO_MEMORY, HC_BAD_MESSAGE, HC_FORKED, HC_BROKEN, HC_UNSUPPORTED, HC_RESULT_SIZE
-    enum: HC_OP_ELEMENTWISE, HC_OP_FUSES, HC_OP_NARROWS, HC_OP_REDUCES, HC_OP_SHORTENS, HC_OP_RESULT_ALLOCATED
-    enum: HC_OP_ROWS_DIFFER, HC_OP_ROOTED, HC_OP_COUNTS, HC_OP_NO_TENSORS, HC_OP_ONLY_EVENT, HC_OP_TO_ROOT
-    enum: HC_OP_PREFIX
+    enum: HC_OP_ELEMENTWISE, HC_OP_FUSES, HC_OP_NARROWS, HC_OP_REDUCES, HC_OP_RESULT_ALLOCATED, HC_OP_ROWS_DIFFER
+    enum: HC_OP_ROOTED, HC_OP_COUNTS, HC_OP_NO_TENSORS, HC_OP_ONLY_EVENT, HC_OP_TO_ROOT, HC_OP_PREFIX, HC_OP_EXCLUSIVE
     # end of generated
     enum: HC_MEMORY_HOST, HC_MEMORY_CUDA
     enum: HC_EV_ADD_SET, HC_EV_REMOVE_SET, HC_EV_ENQUEUE, HC_EV_JOIN, HC_EV_STOP, HC_EV_PREEMPT, HC_EV_TUNE
@@ -80,6 +79,7 @@ cdef extern from "transport/transport.h" nogil:
         void *out
         int64_t offset, bytes
     int64_t hc_share(int64_t, int32_t, int32_t)
+    void *hc_result_new(size_t)
     void hc_result_free(void *)
     int hc_reduction_defined(int, int)
     const char *hc_kernels_name()
@@ -158,8 +158,9 @@ cdef extern from "transport/shm/cores.h" nogil:
     uint32_t hc_cores_quota(const char *, const char *, uint64_t *)
 
 cdef extern from "transport/shm/shortcut.h" nogil:
-    enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF
+    enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
     ctypedef struct hc_shortcut
+    size_t hc_shortcut_bytes(int32_t)
 
 
 cdef extern from "transport/control/control.h" nogil:
@@ -253,21 +254,13 @@ cdef extern from "loop/loop.h" nogil:
     void hc_loop_submit(hc_loop *, hc_handle *, int)
     int hc_loop_run_alone(hc_loop *, hc_handle *)
     void hc_loop_refuse(hc_loop *, uint32_t, const hc_request *)
-    enum: HC_SHORTCUT_DIMS
-    ctypedef struct hc_shortcut_agreed:
-        uint8_t operation, reduction, dtype, ndim
-        int32_t root
-        double prescale, postscale
-        int64_t dims[4]
     ctypedef struct hc_shortcut_call:
-        hc_shortcut_agreed agreed
-        const void *data "in"
         void *out
-        int64_t count
-        size_t nbytes "bytes"
-    int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, int32_t, const hc_shortcut_call *)
-    int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *)
-    void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, int32_t, int32_t, const hc_shortcut_call *)
+        uint8_t is_large
+    int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, const hc_shortcut_call *)
+    int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *)
+    int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *)
+    void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *)
     int hc_loop_wait(hc_loop *, hc_handle **, size_t, uint64_t)
     void hc_loop_progress(hc_loop *)
     int hc_loop_pending(hc_loop *)

@@ -23,6 +23,7 @@ cdef class Set:
     cdef hc_order *order      # of the calls without a name
     cdef bint shortens        # unnamed calls try the shortcut
     cdef bint in_shortcut     # a thread reads the set's memory
+    cdef void *reserve        # memory for a result of a shortcut; NULL: not yet, or it is used
     cdef uint64_t waited     # largest position in the log of calls that the program has waited for
 
     def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
@@ -64,6 +65,7 @@ cdef class Set:
     def __dealloc__(self):
         hc_members_free(&self.where)
         free(self.ranks)
+        hc_result_free(self.reserve)
 
     def stop(self, double timeout):
         """End the set's log on all its members. Returns whether that happened within `timeout` seconds."""
@@ -271,7 +273,7 @@ cdef class Set:
         """Do an operation and return its result; the arguments are those of collective()."""
         if name is None and self.shortens and compression is None:
             try:
-                result = take_shortcut(self, CODES[operation], x, out, op, root, prescale, postscale)
+                result = take_shortcut(self, CODES[operation], x, out, op, root, None, prescale, postscale)
             except Exception as error:
                 announce_refusal(self, operation, name, error)
                 raise
@@ -279,6 +281,18 @@ cdef class Set:
                 return result
         return self.collective(
             operation, x, name, out, True, op, root, None, prescale, postscale, compression).wait()
+
+    def blocking_rows(self, str operation, x, name, out, root=None, splits=None):
+        """The same for an operation that moves rows."""
+        if name is None and self.shortens:
+            try:
+                result = take_shortcut(self, CODES[operation], x, out, None, root, splits, 1.0, 1.0)
+            except Exception as error:
+                announce_refusal(self, operation, name, error)
+                raise
+            if result is not AGREE:
+                return result
+        return self.collective(operation, x, name, out, True, None, root, splits).wait()
 
     def send(self, x, peer, tag=0, bint waits=False, bint library=False, str type_name=None, uint32_t follows=0):
         """See p2p.send. `library`: the message never meets a receive of the program. `type_name`: of collective().

@@ -15,7 +15,8 @@ static int is_alike(const hc_request *request) {
     if (request->operation == HC_BARRIER || request->operation == HC_BROADCAST)
         return 1;
     return hc_operation_has(request->operation, HC_OP_REDUCES) &&
-           hc_operation_has(request->operation, HC_OP_ELEMENTWISE) && request->operation != HC_EXSCAN;
+           hc_operation_has(request->operation, HC_OP_ELEMENTWISE) &&
+           !hc_operation_has(request->operation, HC_OP_EXCLUSIVE);
 }
 
 static int may_run(hc_loop *loop, const hc_handle *handle) {

@@ -165,7 +165,8 @@ void hc_loop_begin(hc_loop *, hc_handle *, uint64_t ns);
 void hc_loop_refuse(hc_loop *, uint32_t set, const hc_request *);
 /* ---- calls of few bytes without a name ---- */
 
-/* The values that must be equal on all ranks; zero for a dtype, shape or factor that the operation does not have. */
+/* The values that must be equal on all ranks; zero for a dtype, shape or factor that the operation does not have, and
+ * for a number of rows that may differ. */
 #define HC_SHORTCUT_DIMS 4
 typedef struct hc_shortcut_agreed {
     uint8_t operation, reduction, dtype, ndim;
@@ -173,21 +174,32 @@ typedef struct hc_shortcut_agreed {
     double prescale, postscale;
     int64_t dims[HC_SHORTCUT_DIMS];
 } hc_shortcut_agreed;
+/* What only this rank knows. */
+typedef struct hc_shortcut_rows {
+    int32_t rows; /* that it gives */
+    int32_t room; /* rows of its `out`; -1: it has none, or the caller allocates it after the call was taken */
+} hc_shortcut_rows;
 typedef struct hc_shortcut_call {
     hc_shortcut_agreed agreed;
+    hc_shortcut_rows own;
+    int32_t rank, size; /* of this rank, of its set */
+    uint16_t traits;    /* of the operation */
     const void *in;
     void *out; /* `in`, or memory that does not overlap it; NULL: no result here */
-    int64_t count;
-    size_t bytes; /* at most HC_SHORTCUT_BYTES */
+    int64_t count, row;
+    size_t bytes;                      /* at most hc_shortcut_bytes(), unless: */
+    uint8_t is_large;                  /* this rank's part is too large, which the others do not know */
+    int32_t counts[HC_SHORTCUT_RANKS]; /* HC_OP_COUNTS: rows for each rank */
 } hc_shortcut_call;
 
-/* Tries a barrier, broadcast, allreduce or reduce, for a caller that waits and has no other unnamed call in flight.
- * `shortcut`: of the node that holds the whole set; NULL: the set has only this rank. Returns enum hc_shortcut_state.
- * OPEN: call hc_loop_shortcut_wait(), which may yield. TAKEN: call hc_loop_shortcut_end() for the result. OFF: submit a
- * request. */
-int hc_loop_shortcut(hc_loop *, uint32_t set, hc_shortcut *, int32_t rank, const hc_shortcut_call *);
-int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *); /* TAKEN or OFF */
-void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, int32_t rank, int32_t size, const hc_shortcut_call *);
+/* Tries a call, for a caller that waits and has no other unnamed call in flight. `shortcut`: of the node that holds the
+ * whole set; NULL: the set has only this rank. Returns enum hc_shortcut_state. OPEN: call hc_loop_shortcut_wait(),
+ * which may yield. TAKEN: call hc_loop_shortcut_end() for the result. OFF: submit a request. */
+int hc_loop_shortcut(hc_loop *, uint32_t set, hc_shortcut *, const hc_shortcut_call *);
+int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *); /* TAKEN or OFF */
+/* TAKEN: the rows of this rank's result. `from` NULL, or room for the rows from each rank. */
+int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *from);
+void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *);
 /* Runs an unnamed call of a set of one rank, for a caller that waits. 1: it is done; 0: submit it. */
 int hc_loop_run_alone(hc_loop *, hc_handle *);
 /* Waits, and drives if it can. 1: all `n` handles are done; 0: `ns` have passed. [any thread] */

@@ -6,6 +6,10 @@
  * Unnamed calls match by their order, so the next call of each rank belongs to this call. If a rank is late, makes a
  * different call, or must learn of a preemption, all ranks submit their calls to the engine, which agrees on them,
  * refuses or reports them like all others.
+ *
+ * What only one rank knows may not decide alone, or some ranks would have a result and others an error. A rank
+ * publishes its rows and the room of its `out`, so that all ranks see whether every result fits. A rank with too large
+ * a part declines the call.
  */
 #include "loop/driver.h"
 
@@ -19,22 +23,107 @@ static int may_take(hc_loop *loop, uint32_t set) {
            !atomic_load_explicit(&loop->forked, memory_order_relaxed) && !loop->config.debug;
 }
 
-int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, int32_t rank, const hc_shortcut_call *call) {
-    uint64_t agreed[HC_SHORTCUT_WORDS];
-    _Static_assert(sizeof agreed == sizeof call->agreed, "the words that the ranks compare are the agreed values");
-    if (!may_take(loop, set))
-        return HC_SHORTCUT_OFF;
+static int has(const hc_shortcut_call *call, int trait) {
+    return (call->traits & trait) != 0;
+}
+
+/* ---- what the ranks have published ------------------------------------------------------------------- */
+
+/* 1: the result uses this rank's values. */
+static int gives(const hc_shortcut_call *call, int32_t rank) {
+    return !has(call, HC_OP_ROOTED) || has(call, HC_OP_TO_ROOT) || call->agreed.root == rank;
+}
+
+static int32_t ncounts(const hc_shortcut_call *call) {
+    return has(call, HC_OP_COUNTS) ? call->size : 0;
+}
+
+static const int32_t *counts_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
+    return shortcut ? hc_shortcut_counts(shortcut, rank) : call->counts;
+}
+
+static hc_shortcut_rows own_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
+    hc_shortcut_rows own = call->own;
+    _Static_assert(sizeof own == sizeof(uint64_t), "a rank publishes it as one word");
+    if (shortcut) {
+        uint64_t word = hc_shortcut_own(shortcut, rank);
+        memcpy(&own, &word, sizeof own);
+    }
+    return own;
+}
+
+static const char *part_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
     if (!shortcut)
-        return HC_SHORTCUT_TAKEN;
-    memcpy(agreed, &call->agreed, sizeof agreed);
-    int gives = call->agreed.operation != HC_BROADCAST || call->agreed.root == rank;
-    int state = hc_shortcut_join(shortcut, agreed, call->in, gives ? call->bytes : 0);
-    for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
-        state = hc_shortcut_look(shortcut);
+        return call->in;
+    size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
+    return hc_shortcut_part(shortcut, rank, ncounts(call), (size_t)own_of(shortcut, call, rank).rows * row);
+}
+
+/* The rows that rank `from` gives to rank `to`. */
+static int32_t rows_between(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t from, int32_t to) {
+    if (!gives(call, from) || (has(call, HC_OP_TO_ROOT) && call->agreed.root != to))
+        return 0;
+    return has(call, HC_OP_COUNTS) ? counts_of(shortcut, call, from)[to] : own_of(shortcut, call, from).rows;
+}
+
+int64_t hc_loop_shortcut_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call, int64_t *from) {
+    int64_t sum = 0;
+    for (int32_t q = 0; q < call->size; q++) {
+        int64_t rows = rows_between(shortcut, call, q, call->rank);
+        if (from)
+            from[q] = rows;
+        sum += rows;
+    }
+    return sum;
+}
+
+/* 1: each rank's `out` has the rows of its result. */
+static int all_fit(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    for (int32_t r = 0; r < call->size; r++) {
+        int32_t room = own_of(shortcut, call, r).room, rows = 0;
+        for (int32_t q = 0; room >= 0 && q < call->size; q++)
+            rows += rows_between(shortcut, call, q, r);
+        if (room >= 0 && room != rows)
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- all take it, or none ---------------------------------------------------------------------------- */
+
+/* All ranks have the same answer. */
+static inline int decide(const hc_shortcut *shortcut, const hc_shortcut_call *call, int state) {
+    if (has(call, HC_OP_RESULT_ALLOCATED) && state == HC_SHORTCUT_TAKEN && !all_fit(shortcut, call))
+        return HC_SHORTCUT_OFF;
     return state;
 }
 
-int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
+int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    hc_shortcut_offer offer;
+    _Static_assert(sizeof call->agreed == HC_SHORTCUT_WORDS * sizeof(uint64_t), "the ranks compare words");
+    if (!may_take(loop, set))
+        return HC_SHORTCUT_OFF;
+    if (call->is_large) {
+        if (shortcut)
+            hc_shortcut_decline(shortcut);
+        return HC_SHORTCUT_OFF;
+    }
+    if (!shortcut)
+        return decide(shortcut, call, HC_SHORTCUT_TAKEN);
+    offer.agreed = &call->agreed;
+    memcpy(&offer.own, &call->own, sizeof offer.own);
+    int offers = gives(call, call->rank);
+    offer.counts = call->counts;
+    offer.ncounts = offers ? ncounts(call) : 0;
+    offer.part = call->in;
+    offer.bytes = offers ? call->bytes : 0;
+    int state = hc_shortcut_join(shortcut, &offer);
+    for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
+        state = hc_shortcut_look(shortcut);
+    return decide(shortcut, call, state);
+}
+
+int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call) {
     int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
     uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES
@@ -44,7 +133,7 @@ int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut) {
         hc__wait_a_moment(loop);
         state = hc_shortcut_look(shortcut);
     }
-    return state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state;
+    return decide(shortcut, call, state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state);
 }
 
 /* ---- the result of a taken shortcut ------------------------------------------------------------------ */
@@ -54,27 +143,69 @@ static int is_logical(int reduction) {
            reduction == HC_LXOR; /* turns even a single value into 0 or 1 */
 }
 
-static void reduce(const hc_shortcut *shortcut, int32_t rank, int32_t size, const hc_shortcut_call *call) {
+static void reduce_parts(const hc_shortcut_call *call, const void *const *parts, int32_t n, int64_t count) {
     const hc_shortcut_agreed *agreed = &call->agreed;
-    const void *parts[HC_SHORTCUT_RANKS];
     double scale = agreed->prescale * agreed->postscale; /* 1.0 for integers */
-    double divisor = agreed->reduction == HC_AVERAGE ? size : 1.0;
-    if (size == 1 && call->out == call->in && scale == 1.0 && !is_logical(agreed->reduction))
+    double divisor = agreed->reduction == HC_AVERAGE ? call->size : 1.0;
+    if (n == 1 && call->out == parts[0] && scale == 1.0 && !is_logical(agreed->reduction))
         return;
-    for (int32_t q = 0; q < size; q++)
-        parts[q] = q == rank ? call->in : hc_shortcut_part(shortcut, q);
-    hc_host_reduce(call->out, agreed->dtype, parts, size, agreed->dtype, agreed->reduction, call->count, scale,
-                   divisor);
+    hc_host_reduce(call->out, agreed->dtype, parts, n, agreed->dtype, agreed->reduction, count, scale, divisor);
 }
 
-void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, int32_t rank, int32_t size,
-                          const hc_shortcut_call *call) {
+/* Reduces the same operands in the same order as the data planes do, so that the bits are the same. */
+static void reduce(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    const void *parts[HC_SHORTCUT_RANKS];
+    int32_t n = has(call, HC_OP_PREFIX) ? call->rank + !has(call, HC_OP_EXCLUSIVE) : call->size;
+    for (int32_t q = 0; q < n; q++)
+        parts[q] = q == call->rank ? call->in : hc_shortcut_part(shortcut, q, 0, call->bytes);
+    if (n == 0)
+        hc_host_neutral(call->out, call->agreed.dtype, call->agreed.reduction, call->count);
+    else
+        reduce_parts(call, parts, n, call->count);
+}
+
+/* The same for this rank's share of the rows, which may replace the beginning of its input: so its part, too, is read
+ * where it is published. */
+static void reduce_share(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    const void *parts[HC_SHORTCUT_RANKS];
+    int64_t row = call->row * (int64_t)hc_dtype_size(call->agreed.dtype);
+    for (int32_t q = 0; q < call->size; q++)
+        parts[q] = part_of(shortcut, call, q) + hc_share_begin(call->own.rows, call->size, call->rank) * row;
+    reduce_parts(call, parts, call->size, hc_share(call->own.rows, call->size, call->rank) * call->row);
+}
+
+static void take_whole(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     int32_t root = call->agreed.root;
+    const void *from = root == call->rank ? call->in : hc_shortcut_part(shortcut, root, 0, call->bytes);
+    if (call->out != from)
+        memcpy(call->out, from, call->bytes);
+}
+
+/* Copies the rows that each rank gives to this one. */
+static void take_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
+    char *to = call->out;
+    for (int32_t q = 0; q < call->size; q++) {
+        const char *from = q == call->rank ? call->in : part_of(shortcut, call, q);
+        size_t bytes = (size_t)rows_between(shortcut, call, q, call->rank) * row;
+        for (int32_t r = 0; bytes && r < call->rank && has(call, HC_OP_COUNTS); r++)
+            from += (size_t)counts_of(shortcut, call, q)[r] * row;
+        if (bytes)
+            memcpy(to, from, bytes);
+        to += bytes;
+    }
+}
+
+void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     atomic_fetch_add_explicit(&loop->shortcuts, 1, memory_order_relaxed);
     if (!call->out)
         return;
-    if (hc_operation_has(call->agreed.operation, HC_OP_REDUCES))
-        reduce(shortcut, rank, size, call);
-    else if (call->agreed.operation == HC_BROADCAST && (root != rank || call->out != call->in))
-        memmove(call->out, root == rank ? call->in : hc_shortcut_part(shortcut, root), call->bytes);
+    if (has(call, HC_OP_REDUCES) && has(call, HC_OP_ELEMENTWISE))
+        reduce(shortcut, call);
+    else if (has(call, HC_OP_REDUCES))
+        reduce_share(shortcut, call);
+    else if (has(call, HC_OP_ROWS_DIFFER))
+        take_rows(shortcut, call);
+    else if (!has(call, HC_OP_NO_TENSORS))
+        take_whole(shortcut, call);
 }

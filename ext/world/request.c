@@ -79,16 +79,42 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
     return h;
 }
 
+/* What only this rank knows of its rows. */
+static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
+    const hc_operand *in = &a->operands[0], *out = in + 1;
+    int gives = hc_arguments_gives(a, place);
+    int64_t rows = gives ? in->dims[0] : 0;
+    call->row = hc_operand_row(in);
+    call->bytes = gives ? (size_t)in->bytes : 0;
+    call->is_large = call->bytes > hc_shortcut_bytes(place->size);
+    if (call->is_large)
+        return;
+    call->own.rows = (int32_t)rows;
+    if (has(a, HC_OP_ROWS_DIFFER))
+        call->agreed.dims[0] = 0;
+    if (has(a, HC_OP_RESULT_ALLOCATED) && call->out)
+        call->own.room = out->dims[0] < INT32_MAX ? (int32_t)out->dims[0] : INT32_MAX;
+    for (int32_t rank = 0; has(a, HC_OP_COUNTS) && gives && rank < place->size; rank++)
+        call->counts[rank] = (int32_t)(a->splits ? a->splits[rank] : hc_share(rows, place->size, rank));
+}
+
+/* 0: its array needs a request: the dtype, the shape, or, where all ranks must have as many, the bytes. */
+static int array_shortens(const hc_arguments *a, const hc_place *place) {
+    const hc_operand *in = &a->operands[0];
+    if (in->ndim > HC_SHORTCUT_DIMS || in->type || in->memory != HC_MEMORY_HOST)
+        return 0;
+    if (has(a, HC_OP_ROWS_DIFFER))
+        return hc_operand_row(in) > 0;
+    return in->count && (size_t)in->bytes <= hc_shortcut_bytes(place->size);
+}
+
 /* Members are written one by one: gcc clears a struct of this size by `rep stos`, which takes as long as the rest. */
 int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
     static const hc_operand none[2];
     const hc_operand *in = a->n ? a->operands : none, *out = in + 1;
     int reduces = has(a, HC_OP_REDUCES);
-    if (!has(a, HC_OP_SHORTENS) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
-        a->reduction == HC_REDUCTION_COUNT)
-        return 0;
-    if (a->n && (!in->count || in->bytes > HC_SHORTCUT_BYTES || in->ndim > HC_SHORTCUT_DIMS || in->type ||
-                 in->memory != HC_MEMORY_HOST))
+    if (has(a, HC_OP_ONLY_EVENT) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
+        a->reduction == HC_REDUCTION_COUNT || place->size > HC_SHORTCUT_RANKS || (a->n && !array_shortens(a, place)))
         return 0;
     call->agreed.operation = a->operation;
     call->agreed.reduction = reduces ? a->reduction : 0;
@@ -99,9 +125,16 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_short
     call->agreed.postscale = reduces ? a->postscale : 1;
     for (int d = 0; d < HC_SHORTCUT_DIMS; d++)
         call->agreed.dims[d] = d < in->ndim ? in->dims[d] : 0;
+    call->own = (hc_shortcut_rows){.rows = 1, .room = -1};
+    call->rank = place->rank;
+    call->size = place->size;
+    call->traits = a->traits;
+    call->is_large = 0;
     call->in = in->data;
     call->out = hc_arguments_gets(a, place) ? out->data : NULL;
-    call->count = in->count;
+    call->count = call->row = in->count;
     call->bytes = (size_t)in->bytes;
+    if (hc_arguments_by_rows(a))
+        put_shortcut_rows(a, place, call);
     return 1;
 }

@@ -3,7 +3,10 @@
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,20 @@ pytestmark = pytest.mark.timeout(200)
 
 def on_one_node(world: hpccoll.World) -> bool:
     return len({world.base.loop.node_of[member] for member in world.core.members}) == 1
+
+
+def until_short(world: hpccoll.World, check: Callable[[], None]) -> None:
+    """Repeat what makes one unnamed call until it took the shortcut, which all ranks see in the same turn.
+
+    Ranks that are threads of one interpreter may always come too late for each other.
+    """
+    are_processes = threading.current_thread() is threading.main_thread()
+    for _ in range(200 if are_processes else 2):
+        before = world.stats()["shortcuts"]
+        check()
+        if world.stats()["shortcuts"] > before or not on_one_node(world):
+            return
+    assert not are_processes, "it never took the shortcut"
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "?"])
@@ -46,9 +63,153 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
     everywhere(program)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i1", "u8", "c8", "?"])
+def test_prefixes_and_shares_have_the_bits_of_named_calls(everywhere, dtype):
+    def program(world):
+        own = np.random.default_rng(world.rank)
+        x = np.asarray(own.standard_normal((2 * world.size + 1, 3)) * 50).astype(dtype)
+        ops = [hpccoll.SUM, hpccoll.PRODUCT, hpccoll.MAX, hpccoll.LXOR, hpccoll.AVERAGE]
+        ops = {"c8": ops[:2], "?": ops[1:4]}.get(dtype, ops)
+
+        def check(operation: str, wanted: np.ndarray, replaces: bool, **more: Any) -> None:
+            given = x.copy()
+            result = getattr(world, operation)(given, out=given if replaces else None, **more)
+            assert result.dtype == dtype and result.shape == wanted.shape and result.tobytes() == wanted.tobytes()
+
+        with np.errstate(all="ignore"):
+            for op in ops:
+                factors = {"prescale": 0.3, "postscale": 3.0} if op == hpccoll.SUM and dtype in ("f8", "f2") else {}
+                for operation in ("scan", "exscan", "reducescatter")[2 * (op == hpccoll.AVERAGE) :]:
+                    wanted = getattr(world, operation)(x, op, name=operation, **factors)
+                    until_short(world, partial(check, operation, wanted, replaces=False, op=op, **factors))
+                    if operation != "reducescatter":
+                        until_short(world, partial(check, operation, wanted, replaces=True, op=op, **factors))
+
+    everywhere(program)
+
+
+def rows_of(rank: int, rows: int, dtype: str) -> np.ndarray:
+    return (np.arange(3.0 * rows).reshape(rows, 3) % 3 + rank % 2).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i1", "u8", "c8", "?"])
+def test_rows_are_where_numpy_puts_them(everywhere, dtype):
+    """Rank r has r rows, so rank 0 has none; and each rank sends (its number + the receiver's) % 3 rows."""
+
+    def program(world):
+        me, size, root = world.rank, world.size, world.size - 1
+        mine, table = rows_of(me, me, dtype), np.concatenate([rows_of(rank, rank, dtype) for rank in range(size)])
+        whole, splits = (
+            rows_of(root, 3 * size - 1, dtype),
+            [[(rank + to) % 3 for to in range(size)] for rank in range(size)],
+        )
+        sent = [rows_of(rank, sum(splits[rank]), dtype) for rank in range(size)]
+        even = [rows_of(rank, size, dtype) for rank in range(size)]
+        uneven = [3] * (size - 1) + [2]
+        cases = {
+            "allgather": (lambda out: world.allgather(mine, out=out), table),
+            "gather": (lambda out: world.gather(mine, root, out=out), table if me == root else None),
+            "scatter": (
+                lambda out: world.scatter(whole if me == root or out is None else None, root, out=out),
+                np.array_split(whole, size)[me],
+            ),
+            "scatter of splits": (
+                lambda out: world.scatter(whole, root, uneven if me == root else None, out=out),
+                np.split(whole, np.cumsum(uneven)[:-1])[me],
+            ),
+            "alltoall": (lambda out: world.alltoall(even[me], out=out), np.stack([x[me] for x in even])),
+            "alltoall of splits": (
+                lambda out: world.alltoall(sent[me], splits[me], out=out),
+                np.concatenate([np.split(x, np.cumsum(s)[:-1])[me] for x, s in zip(sent, splits, strict=True)]),
+            ),
+        }
+        rows = {"alltoall": [1] * size, "alltoall of splits": splits[me]}
+
+        def check(what: str, out: np.ndarray | None) -> None:
+            call, wanted = cases[what]
+            result = call(out)
+            if what in rows:
+                result, from_each = result
+                assert from_each.dtype == np.int64 and from_each.tolist() == rows[what]
+            if wanted is None:
+                assert result is None
+                return
+            assert out is None or result is out
+            assert result.dtype == dtype and result.shape == wanted.shape and (result == wanted).all()
+
+        for what, (_, wanted) in cases.items():
+            until_short(world, partial(check, what, None))
+            until_short(world, partial(check, what, None if wanted is None else np.empty_like(wanted)))
+        until_short(world, lambda: check_equal(world.allgather(np.array(me, dtype)), np.arange(size).astype(dtype)))
+
+    everywhere(program)
+
+
+def check_equal(result: np.ndarray, wanted: np.ndarray) -> None:
+    assert result.dtype == wanted.dtype and result.shape == wanted.shape and (result == wanted).all()
+
+
+@pytest.mark.parametrize("large", [1, 2000], ids=["small", "large on one rank"])
+def test_parts_of_any_size(threads, large):
+    """Only rank 0 knows its rows: no rank waits for the others in vain, and later calls take the shortcut."""
+
+    def program(world):
+        rows = [large, 1, 2]
+        wanted = np.concatenate([np.full((n, 2), rank) for rank, n in enumerate(rows)])
+        for _ in range(20):
+            mine = np.full((rows[world.rank], 2), world.rank)
+            check_equal(world.allgather(mine), wanted)
+            result = world.gather(mine, 1)
+            assert (result is None) == (world.rank != 1)
+            check_equal(wanted if result is None else result, wanted)
+            x = np.arange(9 * large) if world.rank == 0 else np.empty(0, int)
+            check_equal(world.scatter(x, 0), np.arange(3 * large) + 3 * large * world.rank)
+            check_equal(world.alltoall(x, [3 * large] * 3 if world.rank == 0 else [0] * 3)[0], world.scatter(x, 0))
+        until_short(world, world.barrier)
+
+    testing.run(threads(3), program)
+
+
+@pytest.mark.parametrize("operation", ["allgather", "gather", "scatter", "alltoall"])
+def test_an_out_of_wrong_rows_is_one_error_on_all_ranks(everywhere, operation):
+    def program(world):
+        size, root = world.size, world.size - 1
+        x, rooted = np.ones((size, 2)), {"root": root} if operation in ("gather", "scatter") else {}
+        rows = {"scatter": 1, "alltoall": size}.get(operation, size * size)
+
+        def call(rows: int) -> np.ndarray:
+            out = np.full((rows, 2), 7.0)
+            try:
+                getattr(world, operation)(x, out=out, **rooted)
+            except errors.ResultSizeError as error:
+                assert (out == 7).all()
+                assert len(set(world.allgather_object(str(error)))) == 1
+                raise
+            return out
+
+        for wrong in (1, -1, 1):
+            with pytest.raises(errors.ResultSizeError):
+                call(rows + wrong if world.rank == root else rows)
+            gets = operation != "gather" or world.rank == root
+            until_short(world, lambda: check_equal(call(rows), np.full((rows, 2), 1.0 if gets else 7.0)))  # noqa: B023
+
+    everywhere(program)
+
+
 @pytest.mark.parametrize(
     "call",
     [
+        lambda rank, world: world.allgather(np.ones((1, 2 + rank))),
+        lambda rank, world: world.allgather(np.ones(2, "f4" if rank else "f8")),
+        lambda rank, world: world.allgather(np.ones((900 * rank + 1, 1 + rank))),  # one of them too large
+        lambda rank, world: world.gather(np.ones(2), rank),
+        lambda rank, world: world.scatter(np.ones(2), rank),
+        lambda rank, world: world.scatter(np.ones(2 + 9000 * rank, "f4" if rank else "i4"), 1),
+        lambda rank, world: world.alltoall(np.ones((2, 1 + rank))),
+        lambda rank, world: world.alltoall(np.ones(2)) if rank else world.allgather(np.ones(2)),
+        lambda rank, world: world.reducescatter(np.ones(2 + rank)),
+        lambda rank, world: world.scan(np.ones(2), hpccoll.MAX if rank else hpccoll.MIN),
+        lambda rank, world: world.scan(np.ones(2)) if rank else world.exscan(np.ones(2)),
         lambda rank, world: world.allreduce(np.ones(2 + rank)),
         lambda rank, world: world.allreduce(np.ones((2, 1 + rank)[rank:])),
         lambda rank, world: world.allreduce(np.ones(2, "f4" if rank else "f8")),

@@ -304,6 +304,27 @@ static void check_group(hpccoll_world *world) {
     CHECK(a[0] == size * (size - 1) / 2 && a[1] == size && b == size * (size - 1) / 2);
 }
 
+/* Each rank has its number's rest by 3 of rows; each sends one to every rank. */
+static void check_rows(hpccoll_world *world) {
+    enum { RANKS = 64 };
+    int32_t mine[RANKS], all[2 * RANKS], received[RANKS], wrong = -1;
+    int64_t counts[RANKS], total = 0, at = 0;
+    CHECK(size <= RANKS);
+    for (int q = 0; q < size; q++) {
+        mine[q] = rank;
+        total += q % 3;
+    }
+    CHECK(hpccoll_allgather(mine, rank % 3, HPCCOLL_INT32, all, total, counts, NULL, world) == 0);
+    for (int q = 0; q < size; at += q++ % 3)
+        CHECK(counts[q] == q % 3 && (!counts[q] || (all[at] == q && all[at + counts[q] - 1] == q)));
+    CHECK(hpccoll_alltoall(mine, size, NULL, HPCCOLL_INT32, received, size, counts, NULL, world) == 0);
+    for (int q = 0; q < size; q++)
+        CHECK(counts[q] == 1 && received[q] == q);
+    CHECK(hpccoll_allgather(mine, 1, HPCCOLL_INT32, &wrong, size + (rank == 0), counts, NULL, world) ==
+          HPCCOLL_RESULT_SIZE);
+    CHECK(wrong == -1);
+}
+
 /* Small calls beside joins, calls in flight and wrong ones: all ranks take the same shortcuts. */
 static void check_shortcuts(hpccoll_world *world) {
     hpccoll_args most_named = HPCCOLL_ARGS, least_named = HPCCOLL_ARGS;
@@ -323,6 +344,8 @@ static void check_shortcuts(hpccoll_world *world) {
         CHECK(hpccoll_allreduce(HPCCOLL_IN_PLACE, &sum, 1, HPCCOLL_INT32, HPCCOLL_SUM, NULL, world) == 0);
         CHECK(hpccoll_broadcast(&sent, 1, HPCCOLL_INT32, step % size, NULL, world) == 0);
         CHECK(sum == size * (size - 1) / 2 && sent == step);
+        if (kind == 3)
+            check_rows(world);
         CHECK(hpccoll_wait(&request) == 0 && (kind != 1 || y == size - 1 + step));
     }
     CHECK(hpccoll_stat(world, "shortcuts", &taken) == 0);

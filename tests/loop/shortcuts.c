@@ -9,7 +9,7 @@
 
 #define LONGEST 120
 
-enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, KINDS };
+enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, ONE_DECLINES, KINDS };
 
 static int rounds;
 
@@ -20,17 +20,21 @@ static uint64_t next_random(uint64_t *seed) {
     return *seed;
 }
 
-static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n) {
+static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int declines) {
     hc_shortcut_call call = {.in = values, .out = values, .count = n, .bytes = (size_t)n * sizeof *values};
+    call.rank = rank;
+    call.size = w->size;
+    call.traits = hc_operation_traits[HC_ALLREDUCE];
+    call.is_large = (uint8_t)declines;
     call.agreed = (hc_shortcut_agreed){.operation = HC_ALLREDUCE, .dtype = HC_INT64, .ndim = 1, .root = -1};
     call.agreed.reduction = HC_SUM;
     call.agreed.prescale = call.agreed.postscale = 1.0;
     call.agreed.dims[0] = n;
-    int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, rank, &call);
+    int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, &call);
     if (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_shortcut_wait(w->loops[rank], shortcut);
+        state = hc_loop_shortcut_wait(w->loops[rank], shortcut, &call);
     if (state == HC_SHORTCUT_TAKEN)
-        hc_loop_shortcut_end(w->loops[rank], shortcut, rank, w->size, &call);
+        hc_loop_shortcut_end(w->loops[rank], shortcut, &call);
     return state;
 }
 
@@ -60,7 +64,7 @@ static void one_round(worlds *w, int32_t rank, hc_shortcut *shortcut, int round,
         n++;
     int away = (is_odd && kind == ONE_STAYS_AWAY) || next_random(seed) % 32 == 0;
     int status = HC_OK;
-    if (away || come(w, rank, shortcut, values, n) != HC_SHORTCUT_TAKEN)
+    if (away || come(w, rank, shortcut, values, n, is_odd && kind == ONE_DECLINES) != HC_SHORTCUT_TAKEN)
         status = agree(w, rank, shortcut, values, n);
     if (kind == ONE_DIFFERS && size > 1) {
         CHECK(status == HC_MISMATCH);

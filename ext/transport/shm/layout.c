@@ -22,21 +22,28 @@ int64_t hc_node_chunk_bytes(int32_t local_size) {
     return (int64_t)(region_bytes(local_size) / DEPTH_MIN);
 }
 
-static size_t shortcut_at(size_t bytes) {
-    size_t line = sizeof(hc__shortcut_word);
-    return (bytes + line - 1) / line * line;
-}
-
-static size_t head_bytes(int32_t local_size) {
-    size_t bytes = sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small));
-    bytes = shortcut_at(bytes) + 2 * sizeof(hc__shortcut_word);
-    if (local_size <= HC_SHORTCUT_RANKS)
-        bytes += 2 * (size_t)local_size * sizeof(hc__shortcut_slot);
+static size_t whole_pages(size_t bytes) {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-size_t hc_shm_bytes(int32_t local_size) {
+static size_t head_bytes(int32_t local_size) {
+    return whole_pages(sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small)));
+}
+
+static size_t shortcut_bytes(int32_t local_size) {
+    if (local_size < 2 || local_size > HC_SHORTCUT_RANKS)
+        return 0;
+    size_t of_rank = 2 * (sizeof(hc__shortcut_slot) + hc_shortcut_bytes(local_size));
+    return whole_pages(2 * sizeof(hc__shortcut_word) + (size_t)local_size * of_rank);
+}
+
+/* Where the shortcut begins. */
+static size_t before_shortcut(int32_t local_size) {
     return head_bytes(local_size) + ((size_t)local_size + 1) * region_bytes(local_size);
+}
+
+size_t hc_shm_bytes(int32_t local_size) {
+    return before_shortcut(local_size) + shortcut_bytes(local_size);
 }
 
 int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
@@ -71,10 +78,13 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->left = (hc__mark *)base;
     shm->marks = (hc__marks *)(shm->left + 1);
     shm->small = (hc__small *)(shm->marks + size);
-    uint8_t *shortcut = base + shortcut_at((size_t)((uint8_t *)(shm->small + 2 * size) - base));
     shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size};
-    shm->shortcut.words = (hc__shortcut_word *)(void *)shortcut;
-    shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 2);
+    if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
+        shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
+        shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 2);
+        shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * size);
+        shm->shortcut.largest = hc_shortcut_bytes(size);
+    }
     shm->region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
                   (DEPTH_MIN * PAGE);
     if (shm->region > region_bytes(size))

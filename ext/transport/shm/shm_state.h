@@ -3,7 +3,8 @@
  * shm_state.h - the state of a shared-memory node. (Private to ext/transport/shm.)
  *
  * The segment has, in this order: the number of ranks that have left, marks (three counters per rank), small slots (two
- * per rank), slots (a region per rank, with a slot per chunk in flight), results (one region of the same layout).
+ * per rank), slots (a region per rank, with a slot per chunk in flight), results (one region of the same layout), and,
+ * but for a plan's, the shortcut (two words, two slots per rank, two large parts per rank).
  *
  * Chunks have sequence numbers over all batches of the node, from 1, the same on all ranks. Only its owner writes a
  * mark. It holds the newest sequence number for which this is true of the owner:
@@ -52,10 +53,13 @@ typedef struct hc__small {
     _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
 
-/* shortcut.c: a rank's call and part, and the count of arrived ranks. */
+/* shortcut.c: what a rank offers, and the count of arrived ranks. Larger parts lie behind the slots of all ranks: so a
+ * call of few bytes touches few pages, which is 5 % of its time. */
+#define HC__SHORTCUT_NEAR 1024
 typedef struct hc__shortcut_slot {
     _Alignas(HC__LINE) uint64_t agreed[HC_SHORTCUT_WORDS];
-    _Alignas(16) uint8_t part[HC_SHORTCUT_BYTES];
+    uint64_t own;
+    uint8_t data[HC__SHORTCUT_NEAR + HC_SHORTCUT_RANKS * sizeof(int32_t)]; /* the counts, then a part of few bytes */
 } hc__shortcut_slot;
 typedef struct hc__shortcut_word {
     _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | arrived ranks; 255: the call is off */
@@ -65,6 +69,8 @@ struct hc_shortcut {
     int32_t rank, size, misses;
     hc__shortcut_word *words;
     hc__shortcut_slot *slots;
+    uint8_t *far; /* two large parts per rank */
+    size_t largest;
 };
 
 /* The progress of a scan of all ranks' marks, so that a repeated scan costs one load and not one per rank. */

@@ -3,9 +3,10 @@
  * shortcut.c - one exchange of few bytes in which all ranks of a node take part, or none.
  *
  * A rank writes its part and its call into its slot, and adds itself to a word that counts the ranks of this call. The
- * call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, which
- * succeeds only while the count is not full; so all ranks read the same outcome at any time. If all ranks have arrived
- * and one has a different call, every rank sees a difference from its own call.
+ * call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, and one
+ * that cannot take the call by DECLINED; both succeed only while the count is not full, so all ranks read the same
+ * outcome at any time. If all ranks have arrived and one has a different call, every rank sees a difference from its
+ * own.
  *
  * The number of a call is the position of the last call that the engine agreed on, which is the same on all ranks, plus
  * the calls taken since. A rank with a lower number than the word's is late. A rank with a higher number replaces an
@@ -19,7 +20,9 @@
 #include <string.h>
 
 #define OFF UINT64_C(255)
-#define COUNT UINT64_C(255) /* the bits of the word below the number */
+#define DECLINED UINT64_C(254)
+#define COUNT UINT64_C(255)   /* the bits of the word below the number */
+#define ALL_PARTS (64u << 10) /* every rank reads all parts, which above this takes as long as an agreement */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
     return &shortcut->words[shortcut->number % 2].value;
@@ -29,8 +32,21 @@ static hc__shortcut_slot *slot_of(const hc_shortcut *shortcut, int32_t rank, uin
     return &shortcut->slots[2 * rank + (int32_t)(number % 2)];
 }
 
-static int miss(hc_shortcut *shortcut) {
-    shortcut->misses++;
+static uint8_t *place_of_part(const hc_shortcut *shortcut, int32_t rank, uint64_t number, int32_t ncounts,
+                              size_t bytes) {
+    if (bytes > HC__SHORTCUT_NEAR)
+        return shortcut->far + (2 * (size_t)rank + number % 2) * shortcut->largest;
+    return slot_of(shortcut, rank, number)->data + (size_t)ncounts * sizeof(int32_t);
+}
+
+size_t hc_shortcut_bytes(int32_t local_size) {
+    uint32_t size = (uint32_t)local_size;
+    return size <= ALL_PARTS / HC_SHORTCUT_BYTES ? HC_SHORTCUT_BYTES : ALL_PARTS / size / 64 * 64;
+}
+
+/* Only a rank that waited in vain counts it as a miss. */
+static int off(hc_shortcut *shortcut, uint64_t word) {
+    shortcut->misses += (word & COUNT) != DECLINED;
     return HC_SHORTCUT_OFF;
 }
 
@@ -39,33 +55,53 @@ static int compare(hc_shortcut *shortcut) {
     const hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     for (int32_t q = 0; q < shortcut->size; q++)
         if (memcmp(slot_of(shortcut, q, shortcut->number)->agreed, mine->agreed, sizeof mine->agreed) != 0)
-            return miss(shortcut);
+            return off(shortcut, OFF);
     shortcut->misses = 0;
     shortcut->number++;
     return HC_SHORTCUT_TAKEN;
 }
 
+/* 1: this rank's call is not decided; ranks of an earlier one do not come any more. */
+static int is_open(const hc_shortcut *shortcut, uint64_t word) {
+    return word >> 8 < shortcut->number || (word >> 8 == shortcut->number && (word & COUNT) < (uint64_t)shortcut->size);
+}
+
 static int state_of(hc_shortcut *shortcut, uint64_t word) {
     if (word == (shortcut->number << 8 | (uint64_t)shortcut->size))
         return compare(shortcut);
-    return word >> 8 == shortcut->number && (word & COUNT) < (uint64_t)shortcut->size ? HC_SHORTCUT_OPEN
-                                                                                      : miss(shortcut);
+    return word >> 8 == shortcut->number && is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
 }
 
-int hc_shortcut_join(hc_shortcut *shortcut, const uint64_t agreed[HC_SHORTCUT_WORDS], const void *part, size_t bytes) {
+static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
+    size_t counts = (size_t)offer->ncounts * sizeof *offer->counts;
+    memcpy(mine->agreed, offer->agreed, sizeof mine->agreed);
+    mine->own = offer->own;
+    if (counts > 0)
+        memcpy(mine->data, offer->counts, counts);
+    if (offer->bytes > 0)
+        memcpy(place_of_part(shortcut, shortcut->rank, shortcut->number, offer->ncounts, offer->bytes), offer->part,
+               offer->bytes);
+}
+
+int hc_shortcut_join(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     _Atomic uint64_t *word = word_of(shortcut);
-    memcpy(mine->agreed, agreed, sizeof mine->agreed);
-    if (bytes > 0)
-        memcpy(mine->part, part, bytes);
+    publish(shortcut, offer);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), next;
     do {
-        if (seen >> 8 > shortcut->number ||
-            (seen >> 8 == shortcut->number && (seen & COUNT) >= (uint64_t)shortcut->size))
-            return miss(shortcut);
+        if (!is_open(shortcut, seen))
+            return off(shortcut, seen);
         next = seen >> 8 == shortcut->number ? seen + 1 : shortcut->number << 8 | 1;
     } while (!atomic_compare_exchange_weak_explicit(word, &seen, next, memory_order_acq_rel, memory_order_relaxed));
     return state_of(shortcut, next);
+}
+
+void hc_shortcut_decline(hc_shortcut *shortcut) {
+    _Atomic uint64_t *word = word_of(shortcut);
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    while (is_open(shortcut, seen) &&
+           !atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | DECLINED, memory_order_acq_rel,
+                                                  memory_order_relaxed)) {}
 }
 
 int hc_shortcut_look(hc_shortcut *shortcut) {
@@ -78,12 +114,20 @@ int hc_shortcut_give_up(hc_shortcut *shortcut) {
     while (seen >> 8 == shortcut->number && (seen & COUNT) < (uint64_t)shortcut->size)
         if (atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | OFF, memory_order_acq_rel,
                                                   memory_order_acquire))
-            return miss(shortcut);
+            return off(shortcut, OFF);
     return state_of(shortcut, seen);
 }
 
-const void *hc_shortcut_part(const hc_shortcut *shortcut, int32_t local_rank) {
-    return slot_of(shortcut, local_rank, shortcut->number - 1)->part;
+uint64_t hc_shortcut_own(const hc_shortcut *shortcut, int32_t local_rank) {
+    return slot_of(shortcut, local_rank, shortcut->number - 1)->own;
+}
+
+const int32_t *hc_shortcut_counts(const hc_shortcut *shortcut, int32_t local_rank) {
+    return (const int32_t *)(const void *)slot_of(shortcut, local_rank, shortcut->number - 1)->data;
+}
+
+const void *hc_shortcut_part(const hc_shortcut *shortcut, int32_t local_rank, int32_t ncounts, size_t bytes) {
+    return place_of_part(shortcut, local_rank, shortcut->number - 1, ncounts, bytes);
 }
 
 int hc_shortcut_misses(const hc_shortcut *shortcut) {
@@ -100,5 +144,5 @@ void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
 
 hc_shortcut *hc_shm_shortcut(const hc_node *node) {
     hc_shortcut *shortcut = &hc__shm_of((hc_node *)(uintptr_t)node)->shortcut;
-    return node->local_size > 1 && node->local_size <= HC_SHORTCUT_RANKS ? shortcut : NULL;
+    return shortcut->words ? shortcut : NULL;
 }

@@ -10,7 +10,7 @@
 
 #include "transport/node.h"
 
-#define HC_SHORTCUT_BYTES 1024 /* the largest part */
+#define HC_SHORTCUT_BYTES 16384 /* the largest part */
 #define HC_SHORTCUT_WORDS 7
 #define HC_SHORTCUT_RANKS 32
 
@@ -18,15 +18,31 @@ enum hc_shortcut_state { HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF };
 
 typedef struct hc_shortcut hc_shortcut;
 
-/* The shortcut of a node, which owns it; NULL: the node has one rank or too many. One thread at a time may use it. */
+/* What a rank publishes in a call. */
+typedef struct hc_shortcut_offer {
+    const void *agreed; /* HC_SHORTCUT_WORDS, which must be equal on all ranks */
+    uint64_t own;       /* need not be */
+    const int32_t *counts;
+    int32_t ncounts; /* at most one per rank; the same on all ranks with equal words */
+    const void *part;
+    size_t bytes; /* at most hc_shortcut_bytes() */
+} hc_shortcut_offer;
+
+/* The largest part of a rank of a node. */
+size_t hc_shortcut_bytes(int32_t local_size);
+/* The shortcut of a node, which owns it; NULL: the node has one rank or too many, or is a plan's. One thread at a time
+ * may use it. */
 hc_shortcut *hc_shm_shortcut(const hc_node *);
 /* Joins the next call. OPEN: call look() until it is not; TAKEN: all ranks have joined; OFF: use the engine. */
-int hc_shortcut_join(hc_shortcut *, const uint64_t agreed[HC_SHORTCUT_WORDS], const void *part, size_t bytes);
+int hc_shortcut_join(hc_shortcut *, const hc_shortcut_offer *);
 int hc_shortcut_look(hc_shortcut *);
-int hc_shortcut_give_up(hc_shortcut *); /* TAKEN if all ranks have joined meanwhile; else OFF */
-/* After TAKEN: the part of a local rank, valid until this rank's next call. */
-const void *hc_shortcut_part(const hc_shortcut *, int32_t local_rank);
-int hc_shortcut_misses(const hc_shortcut *); /* calls in a row that were off */
+int hc_shortcut_give_up(hc_shortcut *);  /* TAKEN if all ranks have joined meanwhile; else OFF */
+void hc_shortcut_decline(hc_shortcut *); /* instead of join(): OFF for all ranks */
+/* After TAKEN: what a local rank has published, valid until this rank's next call. */
+uint64_t hc_shortcut_own(const hc_shortcut *, int32_t local_rank);
+const int32_t *hc_shortcut_counts(const hc_shortcut *, int32_t local_rank);
+const void *hc_shortcut_part(const hc_shortcut *, int32_t local_rank, int32_t ncounts, size_t bytes);
+int hc_shortcut_misses(const hc_shortcut *); /* calls in a row that were off, without those that a rank declined */
 /* Numbers the next calls from the position of the log at which the engine agreed on a call; it is the same on all
  * ranks. Call it after every agreed call without a name and every join. */
 void hc_shortcut_renumber(hc_shortcut *, uint64_t position);
