@@ -15,7 +15,8 @@
 
 #include <string.h>
 
-#define MISSES 16 /* in a row; after these a rank hardly waits for the others */
+#define MISSES 16 /* in a row; after these a rank hardly waits for the others, */
+#define TRIES 32  /* but in one of so many calls, so that ranks which come together again take the shortcut again */
 
 static int may_take(hc_loop *loop, uint32_t set) {
     return !atomic_load_explicit(&loop->preempted[set], memory_order_acquire) &&
@@ -123,12 +124,16 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
     return decide(shortcut, call, state);
 }
 
+/* All ranks count the same misses, so they wait for each other in the same calls. */
+static int waits_in_vain(const hc_shortcut *shortcut) {
+    int misses = hc_shortcut_misses(shortcut);
+    return misses >= MISSES && misses % TRIES != 0;
+}
+
 int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call) {
     int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
-    uint64_t limit = busy || hc_shortcut_misses(shortcut) >= MISSES
-                         ? 0
-                         : hc__loop_now() + hc__looks_for(loop, HC__SHORTCUT_NS);
+    uint64_t limit = busy || waits_in_vain(shortcut) ? 0 : hc__loop_now() + hc__looks_for(loop, HC__SHORTCUT_NS);
     while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
         hc__wait_a_moment(loop);
         state = hc_shortcut_look(shortcut);
