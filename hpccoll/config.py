@@ -375,7 +375,8 @@ def _validate(field: Any, value: Any) -> None:
     elif fits and kind in (int, float):
         fits = meta["low"] <= value <= meta["high"]
     if not fits:
-        raise errors.InvalidArgumentError(f"{variable(field.name)} ({field.name}) is {value!r}, not {_bounds(field)}")
+        allowed = "True or False" if kind is bool else _bounds(field)
+        raise errors.InvalidArgumentError(f"{variable(field.name)} ({field.name}) is {value!r}, not {allowed}")
 
 
 def _bounds(field: Any) -> str:

@@ -40,7 +40,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc
 
 /* The argument of the maker of a set's data plane for device memory. That is a separate extension, which is not linked
  * with this code; so this struct has pointers to the functions that it needs. */
-#define HC_PLANE_VERSION 2 /* of this struct and all structs it refers to; the extension compares it */
+#define HC_PLANE_VERSION 3 /* of this struct and all structs it refers to; the extension compares it */
 typedef struct hc_plane_parts {
     int version;
     hc_hierarchy_config place; /* as for the host's plane; copied */

@@ -48,7 +48,9 @@ def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
     for case in found.cases.values():
         assert all(len(case.parts[name]) == len(case.samples) for name in (measure.MEAN, measure.NEAREST))
         assert (case.parts[measure.MEAN] <= case.samples * (1 + 1e-9)).all()
-        assert (case.parts[measure.NEAREST] > 1e-9).all() and (case.parts[measure.NEAREST] < 1).all()
+        nearest = case.parts[measure.NEAREST]  # 0: another process had the core
+        assert ((nearest == 0) | (nearest > 1e-9)).all() and (nearest < 1).all()
+    assert any((case.parts[measure.NEAREST] > 0).any() for case in found.cases.values())
     assert "1 warm-up calls and up to 10 to try; inputs written before each call" in out and "as in OSU's" in out
     (launch,) = found.launches
     assert launch["ranks"] == launch["nodes"] == 2 and len(launch["placement"]) == 2
