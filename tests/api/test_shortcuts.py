@@ -149,7 +149,7 @@ def check_equal(result: np.ndarray, wanted: np.ndarray) -> None:
     assert result.dtype == wanted.dtype and result.shape == wanted.shape and (result == wanted).all()
 
 
-@pytest.mark.parametrize("large", [1, 2000], ids=["small", "large on one rank"])
+@pytest.mark.parametrize("large", [1, 4000], ids=["small", "large on one rank"])
 def test_parts_of_any_size(threads, large):
     """Only rank 0 knows its rows: no rank waits for the others in vain, and later calls take the shortcut."""
 

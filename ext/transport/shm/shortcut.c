@@ -21,8 +21,8 @@
 
 #define OFF UINT64_C(255)
 #define DECLINED UINT64_C(254)
-#define COUNT UINT64_C(255)   /* the bits of the word below the number */
-#define ALL_PARTS (64u << 10) /* every rank reads all parts, which above this takes as long as an agreement */
+#define COUNT UINT64_C(255)    /* the bits of the word below the number */
+#define ALL_PARTS (128u << 10) /* every rank reads all parts, which above this takes as long as an agreement */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
     return &shortcut->words[shortcut->number % 2].value;

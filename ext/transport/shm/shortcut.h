@@ -10,7 +10,7 @@
 
 #include "transport/node.h"
 
-#define HC_SHORTCUT_BYTES 16384 /* the largest part */
+#define HC_SHORTCUT_BYTES 65536 /* the largest part */
 #define HC_SHORTCUT_WORDS 7
 #define HC_SHORTCUT_RANKS 32
 
