@@ -6,6 +6,11 @@
 cdef object AGREE = object()  # no shortcut: the ranks agree on the call in the engine
 
 
+def shortcut_bytes(int ranks):
+    """The most bytes that each of so many ranks of a node gives to a call that takes the shortcut; 0: none takes it."""
+    return hc_shortcut_bytes(ranks) if ranks <= HC_SHORTCUT_RANKS else 0
+
+
 cdef object take_shortcut(Set own, int code, object x, object out, object op, object root, object splits,
                           object prescale, object postscale):
     """Return the result if all ranks took the shortcut, or AGREE."""

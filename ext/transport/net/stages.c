@@ -187,8 +187,7 @@ static int exchange(hc__channel *a, const place *p, int32_t step, int outward) {
     }
     if (takes_extra && outward && status >= 0)
         status = hc__receive_scratch(a, p->extra, mine.n * (radix - 1), mine.n);
-    for (int32_t i = 1; i < radix && status >= 0;
-         i++) { /* each begins after itself: not all send to one member first */
+    for (int32_t i = 1; i < radix && status >= 0; i++) { /* each member begins with another one */
         int32_t position = neighbour(s, stage, p->position, (digit + i) % radix);
         block given = !outward ? mine : a->whole ? all : block_after(a, position, step + 1);
         status = hc__send_part(a, member_at(s, position), given.at, given.n);

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll import durable
+from hpccoll import _core, durable
 from hpccoll.tools.bench import statistics, training
 from hpccoll.tools.bench.results import Case, Facts, Results, ResultsError
 from hpccoll.tools.model import predict
@@ -37,8 +37,6 @@ DETERMINED = 3.0
 """The largest ratio of the end of an interval to its estimate; what is wider is not determined."""
 NEAR = 3
 """Fitted cases whose errors tell how far a prediction may be off."""
-SHORTCUT_BYTES = 1024
-"""Up to this size, calls without a name take the shortcut in a node (decision 41)."""
 FORMAT, VERSION = "hpccoll model", 2
 NORMAL = 1.96
 """Quantile of an interval of 95 %."""
@@ -215,7 +213,7 @@ def knobs_of(case: Case, results: Results) -> Facts | None:
 def _apart(case: Case) -> bool:
     """Return whether a case is one of calls without an agreement: plans, and short unnamed calls in a node."""
     style, key = case.facts.get("style", "named"), case.key
-    return style == "plan" or (style == "unnamed" and key.nodes == 1 and key.bytes <= SHORTCUT_BYTES)
+    return style == "plan" or (style == "unnamed" and key.nodes == 1 and key.bytes <= _core.shortcut_bytes(key.ranks))
 
 
 def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Parameters], float] | None:

@@ -331,6 +331,16 @@ def test_refusals(tmp_path: Path) -> None:
         fit.read(tmp_path / "other.json")
 
 
+@pytest.mark.parametrize(("ranks", "nodes", "nbytes", "agrees"), [
+    (2, 1, 64 << 10, False), (2, 1, 128 << 10, True), (4, 1, 64 << 10, True), (2, 2, 8, True), (64, 1, 8, True),
+])  # fmt: skip
+def test_calls_without_an_agreement_are_left_out(ranks: int, nodes: int, nbytes: int, agrees: bool) -> None:
+    """Unnamed ones that take the shortcut of a node: see decision 83."""
+    key = Key("collective", "allreduce", "hpccoll", "", "float32", "host", "mpi", ranks, nodes, nbytes)
+    case = Case(key, np.ones(1), np.zeros(1, np.int32), np.ones(1, np.int32), {}, {"style": "unnamed"})
+    assert (fit.predictor(case, {}) is not None) == agrees
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files.write(tmp_path / "two.h5", made(TRUE))
     files.write(tmp_path / "eight.h5", made(TRUE, (8,)))
