@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sample is: inputs are written before each call, ranks are averaged, and cores that move are left out."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -148,17 +148,21 @@ def test_names_of_distances(tmp_path: Path) -> None:
 
 
 def test_a_line_between_two_threads() -> None:
-    shared, found = bytearray(2 * _fleet.LINE_BYTES), list[list[float]]()
-    with memoryview(shared) as view:
-        for turn in (1, 2):
-            other = threading.Thread(target=lambda: found.append([_fleet.bounce(view, 1, turn, False)]))  # noqa: B023
-            other.start()
+    shared, measured = bytearray(2 * _fleet.LINE_BYTES), 0
+    with memoryview(shared) as view, ThreadPoolExecutor(1) as pool:
+        for turn in range(1, 200):  # on a loaded machine the other thread may come too late
+            other = pool.submit(_fleet.bounce, view, 1, turn, False)
             seconds = _fleet.bounce(view, 1, turn, True)
-            other.join(10)
-            assert 1e-9 < seconds < 1e-2 and found.pop() == [1.0]
+            answered = other.result(10)
+            if seconds:
+                assert 1e-9 < seconds < 1e-2 and answered == 1.0
+                measured += 1
+            if measured == 2:
+                break
+        assert measured == 2
         began = time.monotonic()
-        assert _fleet.bounce(view, 1, 3, True) == 0.0  # nobody comes
-        assert _fleet.bounce(view, 1, 3, False) == 0.0 and time.monotonic() - began < 1
+        assert _fleet.bounce(view, 1, 200, True) == 0.0  # nobody comes
+        assert _fleet.bounce(view, 1, 200, False) == 0.0 and time.monotonic() - began < 2
         with pytest.raises(IndexError):
             _fleet.bounce(view, 2, 1, True)
 
