@@ -5,7 +5,8 @@
  * If nothing else is in flight, and the set's log has no preemption that the caller must learn of, neither order nor
  * name matters. Then the call needs no inbox, engine and batch; all other calls use them.
  */
-#include "loop/driver.h"
+#include "loop/runs.h"
+#include "loop/state.h"
 
 #include <string.h>
 
@@ -26,9 +27,9 @@ static int may_run(hc_loop *loop, const hc_handle *handle) {
         return 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         bytes += (size_t)handle->pieces[i].count * hc_dtype_size(handle->tensors[i].dtype);
-    return bytes <= MOST_BYTES && !atomic_load_explicit(&loop->pending, memory_order_acquire) &&
-           !atomic_load_explicit(&loop->preempted[handle->set], memory_order_acquire) &&
-           !atomic_load_explicit(&loop->broken, memory_order_relaxed) &&
+    return bytes <= MOST_BYTES && !atomic_load_explicit(&loop->handles.pending, memory_order_acquire) &&
+           !atomic_load_explicit(&loop->sets.preempted[handle->set], memory_order_acquire) &&
+           !atomic_load_explicit(&loop->failure.broken, memory_order_relaxed) &&
            !atomic_load_explicit(&loop->forked, memory_order_relaxed);
 }
 
@@ -52,7 +53,7 @@ int hc_loop_run_alone(hc_loop *loop, hc_handle *handle) {
         return 0;
     for (uint32_t i = 0; i < handle->request.ntensors; i++)
         run_tensor(&handle->request, handle->tensors[i].dtype, &handle->pieces[i]);
-    atomic_fetch_add_explicit(&loop->alone, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->calls.alone, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_release);
     return 1;
 }

@@ -5,7 +5,10 @@
  * An item has an agreed signature and a ticket, which is this rank's handle; the handle's pieces have the addresses of
  * the tensors. A rank that has joined has no handle: its pieces have no memory, and sizes from the signature.
  */
-#include "loop/driver.h"
+#include "loop/handles.h"
+#include "loop/runs.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,7 +172,7 @@ hc__run *hc__run_build(hc_loop *loop, hc__set_queue *queue, const hc_action *run
  * stays. */
 static void name_refuser(const hc_loop *loop, hc_piece *piece) {
     char who[HC_WHO], text[HC_WHO + 128];
-    hc_who_in_set(&loop->processes, piece->refused_by, piece->refused_by_world, who);
+    hc_who_in_set(&loop->ranks.processes, piece->refused_by, piece->refused_by_world, who);
     snprintf(text, sizeof text, "%s %s", who, piece->why);
     char *named = hc_strdup(text);
     if (!named)

@@ -2,7 +2,8 @@
  *
  * clock.c - the time of the loop.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/state.h"
 
 #include <time.h>
 

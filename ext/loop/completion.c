@@ -9,7 +9,11 @@
  * The thread also acts for the waiting caller (rule R1). A framework always waits for its operations, but does not call
  * wait. So the thread raises all pending requests when the framework has started no operation for a short time.
  */
-#include "loop/driver.h"
+#include "loop/background.h"
+#include "loop/clock.h"
+#include "loop/completion.h"
+#include "loop/handles.h"
+#include "loop/state.h"
 
 #include <signal.h>
 
@@ -49,8 +53,8 @@ void hc__completion_begun(hc_loop *loop) {
 }
 
 static void flush(hc_loop *loop) {
-    atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
-    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.call_me, 0, memory_order_seq_cst);
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);
 }

@@ -6,7 +6,18 @@
  * us. So a waiter takes the driver's place if it is free. `driving` is a try-lock and never blocks. A waiter that finds
  * it taken sleeps on `epoch`, and wakes when its handle is done or the place is free.
  */
-#include "loop/driver.h"
+#include "loop/background.h"
+#include "loop/clock.h"
+#include "loop/completion.h"
+#include "loop/handles.h"
+#include "loop/inbox.h"
+#include "loop/messages.h"
+#include "loop/place.h"
+#include "loop/progress.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/waiting.h"
+#include "loop/watch.h"
 
 #include <string.h>
 
@@ -33,7 +44,7 @@ static int all_done(awaited *all) {
 /* 1: a caller that does not drive may return: its handles are done, and nothing for other ranks is left without a
  * driver. */
 static int is_over(hc_loop *loop, awaited *all) {
-    return all_done(all) && (!hc__loop_owes(loop) || atomic_load_explicit(&loop->driving, memory_order_relaxed));
+    return all_done(all) && (!hc__loop_owes(loop) || atomic_load_explicit(&loop->place.driving, memory_order_relaxed));
 }
 
 /* Hands the remaining work to the background thread. While it coalesces it checks by itself. Otherwise it sleeps on
@@ -79,18 +90,18 @@ static void drive_until(hc_loop *loop, awaited *all, uint64_t limit) {
 /* Sleeps while another thread drives, or must drive. Wakes a sleeping driver, so that it sees the flush. */
 static void sleep_for_news(hc_loop *loop, awaited *all, int can_drive, uint64_t ns) {
     for (int looks = hc__looks_to_a_turn(loop); looks > 0; looks--) {
-        if (is_over(loop, all) || (can_drive && !atomic_load_explicit(&loop->driving, memory_order_relaxed)))
+        if (is_over(loop, all) || (can_drive && !atomic_load_explicit(&loop->place.driving, memory_order_relaxed)))
             return;
         hc__wait_a_moment(loop);
     }
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
-    uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
-    atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
-    int vacant = can_drive && !atomic_load_explicit(&loop->driving, memory_order_seq_cst);
+    uint32_t seen = atomic_load_explicit(&loop->place.epoch, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&loop->place.sleepers, 1, memory_order_seq_cst);
+    int vacant = can_drive && !atomic_load_explicit(&loop->place.driving, memory_order_seq_cst);
     int done = all->next == all->end || atomic_load_explicit(&(*all->next)->done, memory_order_seq_cst);
     if (!vacant && !done)
-        hc__futex_wait(&loop->epoch, seen, ns < HC__HEARTBEAT_NS ? ns : HC__HEARTBEAT_NS);
-    atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
+        hc__futex_wait(&loop->place.epoch, seen, ns < HC__HEARTBEAT_NS ? ns : HC__HEARTBEAT_NS);
+    atomic_fetch_sub_explicit(&loop->place.sleepers, 1, memory_order_relaxed);
 }
 
 /* Runs at least one progress iteration, so that a caller that only polls (with a past limit) makes progress, too. */
@@ -124,7 +135,8 @@ static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)
         return 0;
-    return op->peer >= 0 ? loop->node_of[op->peer] == loop->node_of[loop->config.engine.rank] : !loop->parts.net;
+    return op->peer >= 0 ? loop->ranks.node_of[op->peer] == loop->ranks.node_of[loop->config.engine.rank]
+                         : !loop->parts.net;
 }
 
 /* Drives for a moment, for messages: they need no flush, and a message that arrives at once needs no trace of a wait.
@@ -155,16 +167,16 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     if (ns)
         note_waiting(&all, start);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
-    atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
     enum hc__left left = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     drive_on(loop, left);
-    atomic_fetch_add_explicit(&loop->waited_ns, hc__loop_now() - start, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->calls.waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return is_over(loop, &all);
 }
 
 static void ring(hc_loop *loop) {
-    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.call_me, 0, memory_order_seq_cst);
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);
 }
@@ -200,7 +212,7 @@ static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     hc_loop_submit(loop, handle, 1);
-    atomic_store_explicit(&loop->flush, 1, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
     enum hc__left left = drive_for(loop, handle, ns);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     if (left != HC__QUIET)
@@ -210,7 +222,7 @@ static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
 }
 
 void hc_loop_begin(hc_loop *loop, hc_handle *handle, uint64_t ns) {
-    if (ns && !atomic_load_explicit(&loop->pending, memory_order_relaxed)) {
+    if (ns && !atomic_load_explicit(&loop->handles.pending, memory_order_relaxed)) {
         begin_alone(loop, handle, ns);
         return;
     }
@@ -231,7 +243,7 @@ void hc_loop_progress(hc_loop *loop) {
 
 static void admit(hc_loop *loop, hc_handle *handle) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->handles.pending, 1, memory_order_relaxed);
 }
 
 int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
@@ -239,7 +251,7 @@ int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {
         !hc__may_drive(loop) || !hc__driver_try(loop))
         return 0;
     enum hc__left before = hc__loop_left(loop);
-    if (atomic_load_explicit(&loop->inbox, memory_order_relaxed))
+    if (atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed))
         hc__progress_in(loop);
     admit(loop, handle);
     handle->bytes = handle->op->bytes;
@@ -271,10 +283,10 @@ void hc_loop_submit(hc_loop *loop, hc_handle *handle, int waits) {
     hc__inbox_push(loop, handle);
     if (waits)
         return;
-    uint64_t before = atomic_fetch_add_explicit(&loop->inbox_bytes, bytes, memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&loop->inbox.bytes, bytes, memory_order_relaxed);
     uint64_t enough = atomic_load_explicit(&loop->tuned.raise_bytes, memory_order_relaxed);
     int full = before < enough && before + bytes >= enough;
-    if ((full || atomic_load_explicit(&loop->call_me, memory_order_seq_cst)) &&
+    if ((full || atomic_load_explicit(&loop->place.call_me, memory_order_seq_cst)) &&
         !atomic_load_explicit(&loop->background.coalescing, memory_order_seq_cst))
         ring(loop);
 }

@@ -2,7 +2,8 @@
  *
  * failure.c - turns a failure on this rank into an event for the engine, which tells the other ranks.
  */
-#include "loop/driver.h"
+#include "loop/failure.h"
+#include "loop/state.h"
 
 #include <stdio.h>
 
@@ -10,7 +11,7 @@
  * counts. */
 void hc__loop_fail(hc_loop *loop, int status, int32_t peer, const char *text) {
     const hc_net *net = loop->parts.net;
-    if (loop->failure.is_next || atomic_load(&loop->broken))
+    if (loop->failure.is_next || atomic_load(&loop->failure.broken))
         return;
     if (status == HC_PEER_LOST && peer < 0 && net && net->lost) {
         hc__loop_lose(loop, (int32_t)net->lost - 1, text);
@@ -29,7 +30,7 @@ void hc__loop_fail_of_memory(hc_loop *loop, const hc_action *run, const hc__run 
     const hc_handle *handle = b ? b->first : (const hc_handle *)(uintptr_t)run->items[0].ticket;
     int operation = b ? b->batch.operation : run->items[0].agreed->operation;
     int shown = !handle ? 0 : handle->request.name_len < 64 ? (int)handle->request.name_len : 64;
-    hc_who(&loop->processes, loop->config.engine.rank, who);
+    hc_who(&loop->ranks.processes, loop->config.engine.rank, who);
     snprintf(text, sizeof text, "%s '%.*s'%s: no memory on %s %s", hc_operation_name(operation), shown,
              handle ? handle->request.name : "", handle ? "" : " of other ranks, while this one has joined", who, what);
     hc__loop_fail(loop, HC_NO_MEMORY, -1, text);
@@ -49,7 +50,7 @@ void hc__loop_fail_to_move(hc_loop *loop, int status, int32_t peer, const char *
 
 void hc__loop_lose(hc_loop *loop, int32_t rank, const char *why) {
     char who[HC_WHO], text[sizeof loop->failure.text];
-    snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->processes, rank, who), why);
+    snprintf(text, sizeof text, "%s was lost: %s", hc_who(&loop->ranks.processes, rank, who), why);
     hc__loop_fail(loop, HC_PEER_LOST, rank, text);
 }
 

@@ -5,7 +5,9 @@
  * Waiters that do not drive sleep on one futex per loop, not one per handle: it also signals that the driver's place is
  * free, and a sleeper must notice both.
  */
-#include "loop/driver.h"
+#include "loop/handles.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
 
 #include "core/fnv.h"
 
@@ -101,7 +103,7 @@ void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char 
     if (status != HC_OK && text)
         handle->text = hc_strdup(text);
     hc__trace_handle(loop, HC_TRACE_COMPLETE, handle, handle->position);
-    atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&loop->handles.pending, 1, memory_order_relaxed);
     atomic_store_explicit(&handle->done, 1, memory_order_seq_cst);
     hc__wake_waiters(loop);
     if (handle->on_done)
@@ -128,10 +130,10 @@ void hc__handle_unlink(hc_handle *handle) {
 /* Pairs with the sleeper in hc_loop_wait(): the sleeper counts itself, then reads `done` and `driving`; here they were
  * written before the count is read. All are sequentially consistent, so one of the two sees the other. */
 void hc__wake_waiters(hc_loop *loop) {
-    if (!atomic_load_explicit(&loop->sleepers, memory_order_seq_cst))
+    if (!atomic_load_explicit(&loop->place.sleepers, memory_order_seq_cst))
         return;
-    atomic_fetch_add_explicit(&loop->epoch, 1, memory_order_seq_cst);
-    hc__futex_wake(&loop->epoch);
+    atomic_fetch_add_explicit(&loop->place.epoch, 1, memory_order_seq_cst);
+    hc__futex_wake(&loop->place.epoch);
 }
 
 void hc__futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t ns) {

@@ -11,7 +11,15 @@
  * A lost leader cuts the tree: the failure that the engine floods ends at its node. So the ranks of its node tell its
  * neighbours on other nodes directly.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/place.h"
+#include "loop/plans.h"
+#include "loop/progress.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +45,7 @@ static hc_child *place_of(const hc_loop *loop, int32_t rank, hc_set_config *plac
     for (int32_t i = 0; members && i < size; i++)
         members[i] = i;
     if (members && children)
-        index = hc_tree_index_new(members, loop->node_of, size, loop->config.fanout);
+        index = hc_tree_index_new(members, loop->ranks.node_of, size, loop->config.fanout);
     if (index)
         hc_tree_place(index, rank, place, children, room);
     else {
@@ -52,13 +60,13 @@ static hc_child *place_of(const hc_loop *loop, int32_t rank, hc_set_config *plac
 static void tell_other_node(hc_loop *loop, int32_t peer, int32_t gone) {
     uint32_t rank = (uint32_t)gone;
     uint8_t bytes[GONE_BYTES] = {IT_IS_GONE, (uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16)};
-    if (peer >= 0 && loop->node_of[peer] != loop->node_of[gone])
+    if (peer >= 0 && loop->ranks.node_of[peer] != loop->ranks.node_of[gone])
         send(loop, peer, bytes, sizeof bytes);
 }
 
 static void tell_its_neighbours(hc_loop *loop, int32_t gone) {
     hc_set_config place;
-    if (!loop->parts.net || !loop->config.fanout || (uint32_t)gone >> 24 || gone != loop->locals[0])
+    if (!loop->parts.net || !loop->config.fanout || (uint32_t)gone >> 24 || gone != loop->ranks.locals[0])
         return;
     hc_child *children = place_of(loop, gone, &place);
     if (!children)
@@ -73,8 +81,8 @@ static void watch_node(hc_loop *loop) {
     int32_t local = hc_node_control_lost(loop->parts.node_control);
     if (local < 0 || local == loop->config.local_rank || loop->failure.is_next)
         return;
-    tell_its_neighbours(loop, loop->locals[local]);
-    hc__loop_lose(loop, loop->locals[local], "its process is gone");
+    tell_its_neighbours(loop, loop->ranks.locals[local]);
+    hc__loop_lose(loop, loop->ranks.locals[local], "its process is gone");
 }
 
 /* ---- questions ------------------------------------------------------------------------------------- */
@@ -124,7 +132,7 @@ static void begin(hc_loop *loop, uint64_t now) {
     }
     loop->watch.watching = loop->watch.pinged = now;
     memset(loop->watch.owed, 0, (size_t)loop->config.engine.size * sizeof *loop->watch.owed);
-    loop->watch.nsilent = 0;
+    loop->watch.silent.count = 0;
     hc__node_begin(loop, now);
 }
 
@@ -134,7 +142,7 @@ static void begin(hc_loop *loop, uint64_t now) {
  * too. */
 static int32_t stand_in(const hc_loop *loop, int32_t rank) {
     for (int32_t other = 0; other < loop->config.engine.size; other++)
-        if (other != rank && loop->node_of[other] == loop->node_of[rank])
+        if (other != rank && loop->ranks.node_of[other] == loop->ranks.node_of[rank])
             return other;
     return -1;
 }
@@ -194,8 +202,8 @@ static void tell(hc_loop *loop, const hc__silent *silent, int32_t peer, uint64_t
 }
 
 static void spread_news(hc_loop *loop, uint64_t now) {
-    for (uint32_t n = 0; n < loop->watch.nsilent; n++) {
-        hc__silent *silent = &loop->watch.silent[n];
+    for (uint32_t n = 0; n < loop->watch.silent.count; n++) {
+        hc__silent *silent = &loop->watch.silent.of[n];
         for (int32_t i = 0; silent->is_new && i < loop->watch.nneighbours; i++)
             tell(loop, silent, loop->watch.neighbours[i].rank, now);
         silent->is_new = 0;
@@ -206,18 +214,18 @@ static void spread_news(hc_loop *loop, uint64_t now) {
 
 /* The engine's reports name the silent ranks. */
 static void tell_engine(hc_loop *loop, uint64_t now) {
-    int had = loop->watch.silent_text[0] != 0;
-    if (loop->watch.nsilent ? now - loop->watch.listed_at < loop->watch.ask_every : !had)
+    int had = loop->watch.silent.text[0] != 0;
+    if (loop->watch.silent.count ? now - loop->watch.silent.listed_at < loop->watch.ask_every : !had)
         return;
-    loop->watch.listed_at = now;
+    loop->watch.silent.listed_at = now;
     hc__silence_describe(loop, now);
     hc__loop_step(loop,
-                  &(hc_event){.kind = HC_EV_SILENT, .text = loop->watch.nsilent ? loop->watch.silent_text : NULL});
+                  &(hc_event){.kind = HC_EV_SILENT, .text = loop->watch.silent.count ? loop->watch.silent.text : NULL});
 }
 
 static void look(hc_loop *loop, uint64_t now) {
     if (!loop->watch.watching)
-        loop->watch.nsilent = 0;
+        loop->watch.silent.count = 0;
     else
         hc__node_look(loop, now);
     if (loop->watch.watching && loop->parts.net) {
@@ -233,11 +241,11 @@ static void look(hc_loop *loop, uint64_t now) {
 }
 
 void hc__heartbeat(hc_loop *loop, uint64_t now) {
-    if (now - loop->watch.watched < HC__HEARTBEAT_NS || atomic_load(&loop->broken))
+    if (now - loop->watch.watched < HC__HEARTBEAT_NS || atomic_load(&loop->failure.broken))
         return;
     loop->watch.watched = now;
     watch_node(loop);
-    int32_t ended = atomic_load_explicit(&loop->ended, memory_order_relaxed);
+    int32_t ended = atomic_load_explicit(&loop->failure.ended, memory_order_relaxed);
     if (ended)
         hc__loop_lose(loop, ended - 1, "its process is gone, its launcher says");
     hc__trace_watch_signal(loop);
@@ -280,8 +288,8 @@ static void take_question(hc_loop *loop, int32_t peer, uint64_t now) {
     loop->watch.asked_at = now;
     if (is_neighbour(loop, peer))
         ask_neighbours(loop, peer, now);
-    for (uint32_t i = 0; i < loop->watch.nsilent; i++)
-        tell(loop, &loop->watch.silent[i], peer, now);
+    for (uint32_t i = 0; i < loop->watch.silent.count; i++)
+        tell(loop, &loop->watch.silent.of[i], peer, now);
 }
 
 static int take_silent(hc_loop *loop, int32_t peer, const uint8_t *bytes, uint64_t now) {

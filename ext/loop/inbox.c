@@ -9,20 +9,21 @@
  * Memory order: the push releases the handle's fields, the exchange acquires them. There is no ABA problem, because the
  * consumer never removes a single element.
  */
-#include "loop/driver.h"
+#include "loop/inbox.h"
+#include "loop/state.h"
 
 void hc__inbox_push(hc_loop *loop, hc_handle *handle) {
-    hc_handle *top = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+    hc_handle *top = atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed);
     do {
         handle->next = top;
-    } while (
-        !atomic_compare_exchange_weak_explicit(&loop->inbox, &top, handle, memory_order_seq_cst, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&loop->inbox.newest, &top, handle, memory_order_seq_cst,
+                                                    memory_order_relaxed));
 }
 
 hc_handle *hc__inbox_take(hc_loop *loop) {
-    if (!atomic_load_explicit(&loop->inbox, memory_order_relaxed))
+    if (!atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed))
         return NULL;
-    hc_handle *newest = atomic_exchange_explicit(&loop->inbox, NULL, memory_order_acquire), *oldest = NULL;
+    hc_handle *newest = atomic_exchange_explicit(&loop->inbox.newest, NULL, memory_order_acquire), *oldest = NULL;
     while (newest) {
         hc_handle *next = newest->next;
         newest->next = oldest;

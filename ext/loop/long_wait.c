@@ -2,7 +2,9 @@
  *
  * long_wait.c - reports long waits for things without agreement: a message, a start of a plan.
  */
-#include "loop/driver.h"
+#include "loop/failure.h"
+#include "loop/state.h"
+#include "loop/watch.h"
 
 #include <stdio.h>
 
@@ -13,13 +15,13 @@ void hc__watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns,
     char what[sizeof loop->failure.text / 2 - 64], text[sizeof loop->failure.text];
     uint64_t warning = loop->config.engine.stall_warning, limit = loop->config.engine.stall_limit;
     int warns = warning && ns >= warning << handle->warnings, ends = limit && ns >= limit;
-    int learns = handle->warnings && !handle->named_silent && loop->watch.silent_text[0];
+    int learns = handle->warnings && !handle->named_silent && loop->watch.silent.text[0];
     if (!warns && !ends && !learns)
         return;
-    handle->named_silent = loop->watch.silent_text[0] != 0;
+    handle->named_silent = loop->watch.silent.text[0] != 0;
     describe(loop, handle, what, sizeof what);
     snprintf(text, sizeof text, "%s has waited %.3g s%s%s", what, (double)ns / 1e9,
-             loop->watch.silent_text[0] ? "; " : "", loop->watch.silent_text);
+             loop->watch.silent.text[0] ? "; " : "", loop->watch.silent.text);
     if (ends) {
         hc__loop_fail(loop, HC_STALLED, -1, text);
         return;

@@ -2,8 +2,18 @@
  *
  * loop.c - creates and ends a loop, and reads its figures.
  */
+#include "loop/background.h"
+#include "loop/clock.h"
+#include "loop/completion.h"
+#include "loop/failure.h"
 #include "loop/loop.h"
-#include "loop/driver.h"
+#include "loop/place.h"
+#include "loop/progress.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/tuning.h"
+#include "loop/waiting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,25 +28,26 @@
 static int allocate(hc_loop *loop, const hc_loop_config *config) {
     size_t size = (size_t)config->engine.size, local_size = (size_t)config->local_size;
     hc_engine_config engine = config->engine;
-    engine.processes = loop->processes.hosts ? &loop->processes : NULL;
+    engine.processes = loop->ranks.processes.hosts ? &loop->ranks.processes : NULL;
     loop->engine = hc_engine_new(&engine);
-    loop->node_of = malloc(size * sizeof(int32_t));
-    loop->locals = malloc(local_size * sizeof(int32_t));
-    loop->unsent = calloc(size, 1);
+    loop->ranks.node_of = malloc(size * sizeof(int32_t));
+    loop->ranks.locals = malloc(local_size * sizeof(int32_t));
+    loop->ranks.unsent = calloc(size, 1);
     loop->watch.owed = calloc(size, sizeof(uint64_t));
     loop->watch.local = calloc(local_size, sizeof *loop->watch.local);
-    if (!loop->engine || !loop->node_of || !loop->locals || !loop->unsent || !loop->watch.owed || !loop->watch.local)
+    if (!loop->engine || !loop->ranks.node_of || !loop->ranks.locals || !loop->ranks.unsent || !loop->watch.owed ||
+        !loop->watch.local)
         return HC_NO_MEMORY;
-    memcpy(loop->node_of, config->node_of, size * sizeof(int32_t));
-    memcpy(loop->locals, config->locals, local_size * sizeof(int32_t));
+    memcpy(loop->ranks.node_of, config->node_of, size * sizeof(int32_t));
+    memcpy(loop->ranks.locals, config->locals, local_size * sizeof(int32_t));
     return HC_OK;
 }
 
 static void deallocate(hc_loop *loop) {
     hc_engine_free(loop->engine);
-    free(loop->node_of);
-    free(loop->locals);
-    free(loop->unsent);
+    free(loop->ranks.node_of);
+    free(loop->ranks.locals);
+    free(loop->ranks.unsent);
     free(loop->watch.owed);
     free(loop->watch.local);
     free(loop->watch.neighbours);
@@ -72,7 +83,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     if (!loop)
         return HC_NO_MEMORY;
     if (config->engine.processes)
-        loop->processes = *config->engine.processes;
+        loop->ranks.processes = *config->engine.processes;
     loop->config = *config;
     if (!config->machine_size)
         loop->config.machine_size = config->local_size;
@@ -115,14 +126,14 @@ static void free_parts(hc_loop_parts *parts) {
 
 /* Makes progress until left() is 0, the World is broken, or the time is over. */
 static void drain(hc_loop *loop, uint64_t limit, int (*left)(const hc_loop *)) {
-    while (left(loop) && !atomic_load(&loop->broken) && hc__loop_now() < limit) {
+    while (left(loop) && !atomic_load(&loop->failure.broken) && hc__loop_now() < limit) {
         if (!hc__progress_once(loop))
             hc__wait_at_end();
     }
 }
 
 static int handles_left(const hc_loop *loop) {
-    return atomic_load(&loop->pending) > 0;
+    return atomic_load(&loop->handles.pending) > 0;
 }
 
 static int words_left(const hc_loop *loop) {
@@ -154,7 +165,7 @@ void hc_loop_describe_stores(hc_loop *loop, char *text, size_t room) {
 }
 
 int hc_loop_pending(hc_loop *loop) {
-    return atomic_load_explicit(&loop->pending, memory_order_acquire);
+    return atomic_load_explicit(&loop->handles.pending, memory_order_acquire);
 }
 
 void hc_loop_free(hc_loop *loop) {
@@ -167,12 +178,12 @@ void hc_loop_free(hc_loop *loop) {
     hc__completion_stop(loop);
     drain(loop, hc__loop_now() + PATIENCE, words_left); /* other ranks need the end of the log */
     if (loop->parts.net) {
-        loop->parts.net->abandoned = atomic_load(&loop->broken) != HC_OK;
+        loop->parts.net->abandoned = atomic_load(&loop->failure.broken) != HC_OK;
         loop->parts.net->dead = loop->failure.lost;
     }
-    for (uint32_t i = 0; i < loop->nqueues; i++)
-        if (loop->queues[i].used)
-            hc__set_queue_remove(loop, &loop->queues[i]);
+    for (uint32_t i = 0; i < loop->sets.nqueues; i++)
+        if (loop->sets.queues[i].used)
+            hc__set_queue_remove(loop, &loop->sets.queues[i]);
     free_parts(&loop->parts);
     deallocate(loop);
 }
@@ -187,7 +198,7 @@ void hc_loop_forked(hc_loop *loop) {
 }
 
 int hc_loop_broken(hc_loop *loop) {
-    return atomic_load(&loop->broken);
+    return atomic_load(&loop->failure.broken);
 }
 
 int hc_loop_has_lost(hc_loop *loop, int32_t rank) {
@@ -196,10 +207,10 @@ int hc_loop_has_lost(hc_loop *loop, int32_t rank) {
 }
 
 void hc_loop_process_ended(hc_loop *loop, const char *host, int32_t pid) {
-    const hc_processes *p = &loop->processes;
+    const hc_processes *p = &loop->ranks.processes;
     for (int32_t rank = 0; p->hosts && rank < loop->config.engine.size; rank++)
         if (p->pids[rank] == pid && !strcmp(p->hosts[p->host_of[rank]], host) && rank != loop->config.engine.rank)
-            atomic_store(&loop->ended, rank + 1);
+            atomic_store(&loop->failure.ended, rank + 1);
 }
 
 const char *hc_loop_broken_text(const hc_loop *loop) {
@@ -207,7 +218,7 @@ const char *hc_loop_broken_text(const hc_loop *loop) {
 }
 
 uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
-    return set < HC_MAX_SETS ? atomic_load(&loop->preempted[set]) : 0;
+    return set < HC_MAX_SETS ? atomic_load(&loop->sets.preempted[set]) : 0;
 }
 
 static void add_net(const hc_loop *loop, hc_loop_stats *stats) {
@@ -230,8 +241,8 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .packed_bytes = hc_counted(&c->packed_bytes),
         .reduced_bytes = hc_counted(&c->reduced_bytes),
         .spread_bytes = hc_counted(&c->spread_bytes),
-        .requests = hc_counted(&c->requests) + atomic_load(&loop->alone) + atomic_load(&loop->shortcuts),
-        .shortcuts = atomic_load(&loop->shortcuts),
+        .requests = hc_counted(&c->requests) + atomic_load(&loop->calls.alone) + atomic_load(&loop->calls.shortcuts),
+        .shortcuts = atomic_load(&loop->calls.shortcuts),
         .batches = hc_counted(&c->batches),
         .cached_batches = hc_counted(&c->cached_batches),
         .fused_requests = hc_counted(&c->fused_requests),
@@ -240,9 +251,9 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .p2p_bytes = hc_counted(&c->p2p_bytes),
         .in_flight_ns = hc_counted(&c->in_flight_ns),
         .sleeps = hc_counted(&c->sleeps),
-        .plan_starts = atomic_load(&loop->plan_starts),
-        .waited_ns = atomic_load(&loop->waited_ns),
-        .wakes = atomic_load(&loop->wakes),
+        .plan_starts = atomic_load(&loop->calls.plan_starts),
+        .waited_ns = atomic_load(&loop->calls.waited_ns),
+        .wakes = atomic_load(&loop->calls.wakes),
     };
     hc_engine_counters(loop->engine, &stats->engine);
     add_net(loop, stats);

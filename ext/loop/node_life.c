@@ -5,14 +5,17 @@
  * Each rank counts its progress iterations in shared memory. If a count does not change, /proc tells whether the
  * process is stopped. Reports show this; a stopped process counts as lost after HPCCOLL_PEER_TIMEOUT.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/state.h"
+#include "loop/watch.h"
 
 #define ALL_SPEAK 64 /* ranks of a World */
 #define FRESH (1000 * HC__MS)
 
 static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
     hc__local *seen = &loop->watch.local[local];
-    int32_t rank = loop->locals[local];
+    int32_t rank = loop->ranks.locals[local];
     hc_local_life life;
     int is_there = hc_node_control_look(loop->parts.node_control, local, &life);
     if (!is_there || life.turns != seen->turns) {
@@ -39,15 +42,15 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
 void hc__node_publish(hc_loop *loop, uint64_t now) {
     uint64_t words[HC_NODE_WORDS] = {0};
     int n = 0;
-    for (uint32_t i = 0; i < loop->watch.nsilent && n < HC_NODE_WORDS; i++) {
-        const hc__silent *silent = &loop->watch.silent[i];
-        if (loop->node_of[silent->rank] != loop->node_of[loop->config.engine.rank])
+    for (uint32_t i = 0; i < loop->watch.silent.count && n < HC_NODE_WORDS; i++) {
+        const hc__silent *silent = &loop->watch.silent.of[i];
+        if (loop->ranks.node_of[silent->rank] != loop->ranks.node_of[loop->config.engine.rank])
             words[n++] = (uint64_t)silent->rank << 40 | (uint64_t)silent->kind << 36 |
                          (silent->since / HC__MS & ((1ull << 36) - 1));
     }
-    if (n || loop->watch.published)
+    if (n || loop->watch.silent.published)
         hc_node_control_publish(loop->parts.node_control, words, now);
-    loop->watch.published = n > 0;
+    loop->watch.silent.published = n > 0;
 }
 
 void hc__node_read(hc_loop *loop, uint64_t now) {
@@ -58,7 +61,7 @@ void hc__node_read(hc_loop *loop, uint64_t now) {
         hc__silent silent = {.rank = (int32_t)(words[i] >> 40),
                              .kind = words[i] >> 36 & 15,
                              .since = (words[i] & ((1ull << 36) - 1)) * HC__MS,
-                             .from = loop->locals[0]};
+                             .from = loop->ranks.locals[0]};
         if (silent.rank < loop->config.engine.size && silent.kind && silent.kind < HC__SILENCES)
             hc__silence_note(loop, &silent, now);
     }

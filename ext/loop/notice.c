@@ -3,7 +3,9 @@
  * notice.c - prints a line unless something ends in time, and later ends the process. It has its own thread and needs
  * no Python lock: a hanging MPI_Init holds that lock.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/handles.h"
+#include "loop/state.h"
 
 #include <signal.h>
 #include <stdio.h>

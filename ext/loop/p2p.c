@@ -6,7 +6,13 @@
  * Messages need no agreement. Like other requests they come through the inbox, finish in a handle, and end with their
  * set's log or with the World.
  */
-#include "loop/driver.h"
+#include "loop/failure.h"
+#include "loop/handles.h"
+#include "loop/plans.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,8 +143,8 @@ static int take_back(hc_loop *loop, hc_p2p_op *op) {
 
 static const char *describe_types(const hc_loop *loop, const hc_p2p_op *op, char *text, size_t room) {
     char who[HC_WHO], came[HC_P2P_TYPE_TEXT], own[HC_P2P_TYPE_TEXT];
-    snprintf(text, room, "%s has sent %s with tag %u, the receive is of %s", hc_who(&loop->processes, op->peer, who),
-             hc_p2p_type_text(op->came, came), op->tag,
+    snprintf(text, room, "%s has sent %s with tag %u, the receive is of %s",
+             hc_who(&loop->ranks.processes, op->peer, who), hc_p2p_type_text(op->came, came), op->tag,
              op->type_name ? op->type_name : hc_p2p_type_text(op->type, own));
     return text;
 }
@@ -162,7 +168,7 @@ static void arrive(hc_loop *loop, hc_handle *handle) {
 
 void hc__p2p_take(hc_loop *loop, hc_handle *handle) {
     const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
-    int status = atomic_load(&loop->broken);
+    int status = atomic_load(&loop->failure.broken);
     char text[HC_PLANE_TEXT] = "";
     hc_count(&loop->counters.p2p_ops, 1);
     hc_count(&loop->counters.p2p_bytes, handle->bytes);
@@ -228,7 +234,7 @@ static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t 
     const hc_p2p_op *op = handle->op;
     char who[HC_WHO] = "any rank", bytes[32] = "", tag[32] = "any tag";
     if (op->peer >= 0)
-        hc_who(&loop->processes, op->peer, who);
+        hc_who(&loop->ranks.processes, op->peer, who);
     if (!(op->flags & (HC_P2P_PROBE | HC_P2P_ALLOCATES)))
         snprintf(bytes, sizeof bytes, " of %llu bytes", (unsigned long long)op->bytes);
     if (!(op->flags & HC_P2P_ANY_TAG))
@@ -242,14 +248,14 @@ static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t 
 
 /* Calls `watch` for each rank on another node that a caller waits for. */
 void hc__p2p_watch(hc_loop *loop, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now)) {
-    int32_t own = loop->node_of[loop->config.engine.rank];
+    int32_t own = loop->ranks.node_of[loop->config.engine.rank];
     for (hc_handle *handle = loop->messages.ops; handle && !loop->failure.is_next; handle = handle->next) {
         uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
         int32_t peer = handle->op->peer;
         if (!since || since > now)
             continue;
         hc__watch_wait(loop, handle, now - since, describe);
-        if (peer >= 0 && loop->node_of[peer] != own)
+        if (peer >= 0 && loop->ranks.node_of[peer] != own)
             watch(loop, peer, now);
     }
 }

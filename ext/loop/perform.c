@@ -2,7 +2,17 @@
  *
  * perform.c - runs a step of the engine and performs its actions.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/handles.h"
+#include "loop/plans.h"
+#include "loop/progress.h"
+#include "loop/runs.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/tuning.h"
+#include "loop/watch.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -12,21 +22,21 @@ static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
 
 static void perform_stalled(hc_loop *loop, const hc_action *action) {
     pthread_mutex_lock(&reporting);
-    snprintf(loop->report, sizeof loop->report, "%s", action->text);
+    snprintf(loop->watch.report, sizeof loop->watch.report, "%s", action->text);
     pthread_mutex_unlock(&reporting);
-    if (action->reporter && (!loop->watch.silent_text[0] || hc__node_reports(loop)))
+    if (action->reporter && (!loop->watch.silent.text[0] || hc__node_reports(loop)))
         fprintf(stderr, "hpccoll: rank %d: %s\n", loop->config.engine.rank, action->text);
 }
 
 void hc_loop_last_report(hc_loop *loop, char *text, size_t room) {
     pthread_mutex_lock(&reporting);
-    snprintf(text, room, "%s", loop->report);
+    snprintf(text, room, "%s", loop->watch.report);
     pthread_mutex_unlock(&reporting);
 }
 
 static void perform_send(hc_loop *loop, const hc_action *action) {
     int32_t peer = action->peer;
-    loop->unsent[peer] = 1;
+    loop->ranks.unsent[peer] = 1;
     hc__trace_message(loop, HC_TRACE_SEND, peer, action->nbytes);
     int status = loop->parts.control->ops->send(loop->parts.control, peer, action->bytes, action->nbytes);
     if (status < 0)
@@ -102,7 +112,7 @@ static void break_world(hc_loop *loop, const hc_action *action) {
              action->text);
     hc__trace_break(loop, action->status, action->text);
     loop->failure.lost = action->status == HC_PEER_LOST && action->peer >= 0 ? (uint32_t)action->peer + 1 : 0;
-    atomic_store(&loop->broken, action->status);
+    atomic_store(&loop->failure.broken, action->status);
 }
 
 /* Performs first what a waiter relies on when its handle ends: it may free its arrays at once, or ask for a
@@ -111,20 +121,20 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
     if (action->kind == HC_AC_FAILED)
         break_world(loop, action);
     else if (action->kind == HC_AC_PREEMPTED)
-        atomic_store(&loop->preempted[action->set], action->position);
+        atomic_store(&loop->sets.preempted[action->set], action->position);
 }
 
 static void break_sets(hc_loop *loop, const hc_action *action) {
     hc__p2p_break(loop, action->status, action->text);
     hc__plans_break(loop, action->status, action->text);
-    while (loop->requests) { /* the engine had no memory to complete them */
-        hc_handle *handle = loop->requests;
+    while (loop->handles.requests) { /* the engine had no memory to complete them */
+        hc_handle *handle = loop->handles.requests;
         hc__handle_unlink(handle);
         hc__handle_finish(loop, handle, action->status, action->text);
     }
-    for (uint32_t i = 0; i < loop->nqueues; i++)
-        if (loop->queues[i].used)
-            stop(loop, &loop->queues[i], action->status, action->text);
+    for (uint32_t i = 0; i < loop->sets.nqueues; i++)
+        if (loop->sets.queues[i].used)
+            stop(loop, &loop->sets.queues[i], action->status, action->text);
 }
 
 int hc__loop_step(hc_loop *loop, hc_event *event) {

@@ -2,16 +2,20 @@
  *
  * place.c - the driver's place: how a thread takes and leaves it, and for how long the driver may sleep.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/handles.h"
+#include "loop/place.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
 
 #define LOOK_NS 20000ull /* a poll that finds nothing costs a tenth of this */
 
 /* ---- idle or not ------------------------------------------------------------------------------------- */
 
 int hc__loop_idle(hc_loop *loop) {
-    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->nrunning &&
+    return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->sets.nrunning &&
            !loop->messages.unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
-           !atomic_load_explicit(&loop->inbox, memory_order_relaxed);
+           !atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed);
 }
 
 int hc__loop_listens(hc_loop *loop) {
@@ -30,22 +34,22 @@ int hc__may_drive(const hc_loop *loop) {
 
 int hc__driver_try(hc_loop *loop) {
     int free_place = 0;
-    if (atomic_load_explicit(&loop->driving, memory_order_relaxed))
+    if (atomic_load_explicit(&loop->place.driving, memory_order_relaxed))
         return 0;
-    if (!atomic_compare_exchange_strong_explicit(&loop->driving, &free_place, 1, memory_order_acquire,
+    if (!atomic_compare_exchange_strong_explicit(&loop->place.driving, &free_place, 1, memory_order_acquire,
                                                  memory_order_relaxed))
         return 0;
-    atomic_store_explicit(&loop->call_me, 0, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.call_me, 0, memory_order_seq_cst);
     return 1;
 }
 
 int hc__look_away(hc_loop *loop) {
-    atomic_store_explicit(&loop->call_me, 1, memory_order_seq_cst);
-    return atomic_load_explicit(&loop->inbox, memory_order_seq_cst) != NULL;
+    atomic_store_explicit(&loop->place.call_me, 1, memory_order_seq_cst);
+    return atomic_load_explicit(&loop->inbox.newest, memory_order_seq_cst) != NULL;
 }
 
 void hc__driver_vacate(hc_loop *loop) {
-    atomic_store_explicit(&loop->driving, 0, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.driving, 0, memory_order_seq_cst);
     hc__wake_waiters(loop);
 }
 
@@ -59,17 +63,17 @@ enum hc__left hc__driver_leave(hc_loop *loop) {
  * hc_loop_free() sends the children what they need. */
 int hc__loop_owes(hc_loop *loop) {
     return !loop->config.background && hc__may_drive(loop) && loop->parts.control->waiting &&
-           !atomic_load_explicit(&loop->queues[0].stopped, memory_order_relaxed) &&
-           atomic_load_explicit(&loop->broken, memory_order_relaxed) == HC_OK;
+           !atomic_load_explicit(&loop->sets.queues[0].stopped, memory_order_relaxed) &&
+           atomic_load_explicit(&loop->failure.broken, memory_order_relaxed) == HC_OK;
 }
 
 /* Pairs with hc__wake_waiters(), as sleep_for_news() does. */
 void hc__driver_await(hc_loop *loop) {
-    uint32_t seen = atomic_load_explicit(&loop->epoch, memory_order_seq_cst);
-    atomic_fetch_add_explicit(&loop->sleepers, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&loop->driving, memory_order_seq_cst))
-        hc__futex_wait(&loop->epoch, seen, HC__HEARTBEAT_NS);
-    atomic_fetch_sub_explicit(&loop->sleepers, 1, memory_order_relaxed);
+    uint32_t seen = atomic_load_explicit(&loop->place.epoch, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&loop->place.sleepers, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&loop->place.driving, memory_order_seq_cst))
+        hc__futex_wait(&loop->place.epoch, seen, HC__HEARTBEAT_NS);
+    atomic_fetch_sub_explicit(&loop->place.sleepers, 1, memory_order_relaxed);
 }
 
 /* ---- asleep ------------------------------------------------------------------------------------------ */
@@ -79,16 +83,16 @@ void hc__driver_await(hc_loop *loop) {
  * the flag. */
 int hc__about_to_sleep(hc_loop *loop, uint64_t now) {
     int timer = loop->wake_at <= now + atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed);
-    atomic_store_explicit(&loop->call_me, !timer, memory_order_seq_cst);
-    return !atomic_load_explicit(&loop->inbox, memory_order_seq_cst) &&
-           !atomic_load_explicit(&loop->flush, memory_order_seq_cst);
+    atomic_store_explicit(&loop->place.call_me, !timer, memory_order_seq_cst);
+    return !atomic_load_explicit(&loop->inbox.newest, memory_order_seq_cst) &&
+           !atomic_load_explicit(&loop->place.flush, memory_order_seq_cst);
 }
 
 /* The shortest time between two polls, where only polls find messages. If nobody waits and nothing moves, only control
  * messages can arrive, and requests without a waiter are held back up to a raise window anyway. Each poll interrupts
  * the computation on this core (35 us, with its effect on the caches). */
 static uint64_t shortest_sleep(hc_loop *loop) {
-    int moves = loop->nrunning || loop->messages.unposted || loop->parts.control->waiting ||
+    int moves = loop->sets.nrunning || loop->messages.unposted || loop->parts.control->waiting ||
                 hc_p2p_is_moving(loop->parts.p2p);
     uint64_t share = atomic_load_explicit(&loop->tuned.raise_window, memory_order_relaxed) / 2;
     int waits = atomic_load_explicit(&loop->trace.header->callers, memory_order_relaxed) > 0;

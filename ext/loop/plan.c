@@ -12,7 +12,12 @@
  * starts its plan, and polled by the waiting thread. Both take the driver's place, but need neither the inbox nor the
  * background thread. All other plans go to the driver at their start.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/messages.h"
+#include "loop/plans.h"
+#include "loop/runs.h"
+#include "loop/state.h"
+#include "loop/waiting.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +43,10 @@ static int compose(hc_plan *plan, int32_t set_size) {
 /* 1: an eager message inside the node, which leaves at once even if its receive is not posted. */
 static int is_small_message(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
-    int32_t own = loop->node_of[loop->config.engine.rank];
+    int32_t own = loop->ranks.node_of[loop->config.engine.rank];
     if (!op || handle->staging || op->bytes > HC_P2P_EAGER_MAX)
         return 0;
-    return op->peer >= 0 ? loop->node_of[op->peer] == own : !loop->parts.net;
+    return op->peer >= 0 ? loop->ranks.node_of[op->peer] == own : !loop->parts.net;
 }
 
 hc_plan *hc_plan_new(hc_loop *loop, hc_handle *handle, int32_t set_size) {
@@ -118,9 +123,9 @@ int hc_plan_start(hc_plan *plan, int waits) {
     hc_loop *loop = plan->loop;
     if (atomic_load_explicit(&loop->forked, memory_order_relaxed))
         return HC_FORKED;
-    if (atomic_load_explicit(&loop->broken, memory_order_relaxed) != HC_OK)
+    if (atomic_load_explicit(&loop->failure.broken, memory_order_relaxed) != HC_OK)
         return HC_BROKEN;
-    atomic_fetch_add_explicit(&loop->plan_starts, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->calls.plan_starts, 1, memory_order_relaxed);
     if (!plan->by_caller || plan->handle->op) {
         hand_over(plan, waits);
         return HC_OK;

@@ -2,14 +2,23 @@
  *
  * progress.c - a progress iteration of the driver: moves everything that can move now, once; never waits.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/handles.h"
+#include "loop/inbox.h"
+#include "loop/plans.h"
+#include "loop/progress.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/watch.h"
 
 static void take_request(hc_loop *loop, hc_handle *handle) {
     hc_event event = {
         .kind = handle->kind, .set = handle->set, .request = &handle->request, .ticket = handle->request.ticket};
     hc_count(&loop->counters.requests, 1);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
-    hc__handle_link(&loop->requests, handle); /* before the step, which may finish it */
+    hc__handle_link(&loop->handles.requests, handle); /* before the step, which may finish it */
     int status = hc__loop_step(loop, &event);
     if (status < 0) {
         hc__handle_unlink(handle);
@@ -19,7 +28,7 @@ static void take_request(hc_loop *loop, hc_handle *handle) {
 
 static void take_stop(hc_loop *loop, hc_handle *handle) {
     hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
-    int status = atomic_load(&loop->broken);
+    int status = atomic_load(&loop->failure.broken);
     if (!queue || (queue->stopped && !queue->head)) {
         hc__handle_finish(loop, handle, status, hc_status_text(status));
         return;
@@ -56,8 +65,8 @@ static void take_add_set(hc_loop *loop, hc_handle *handle) {
 
 /* Keeps the removal until the set's messages have ended. Its log has ended, so they end soon. */
 static void take_remove_set(hc_loop *loop, hc_handle *handle) {
-    handle->next = loop->removals;
-    loop->removals = handle;
+    handle->next = loop->handles.removals;
+    loop->handles.removals = handle;
 }
 
 static void remove_set(hc_loop *loop, hc_handle *handle) {
@@ -74,7 +83,7 @@ static void remove_set(hc_loop *loop, hc_handle *handle) {
  * after everything that may have ended messages, such as the World's failure. */
 static int remove_sets(hc_loop *loop) {
     int moved = 0;
-    for (hc_handle **link = &loop->removals; *link;) {
+    for (hc_handle **link = &loop->handles.removals; *link;) {
         hc_handle *handle = *link;
         if (hc__p2p_borrow(loop, handle->set)) {
             link = &handle->next;
@@ -91,7 +100,7 @@ static int take_inbox(hc_loop *loop) {
     hc_handle *handle = hc__inbox_take(loop);
     if (!handle)
         return 0;
-    atomic_store_explicit(&loop->inbox_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&loop->inbox.bytes, 0, memory_order_relaxed);
     while (handle) {
         hc_handle *next = handle->next;
         switch (handle->kind) {
@@ -130,9 +139,9 @@ static int take_inbox(hc_loop *loop) {
 
 /* A waiting caller submits, then requests the flush; so this reads the flush before the inbox, and flushes after it. */
 static int take_requests(hc_loop *loop) {
-    int flush = atomic_load_explicit(&loop->flush, memory_order_acquire);
+    int flush = atomic_load_explicit(&loop->place.flush, memory_order_acquire);
     if (flush)
-        atomic_store_explicit(&loop->flush, 0, memory_order_seq_cst);
+        atomic_store_explicit(&loop->place.flush, 0, memory_order_seq_cst);
     int moved = take_inbox(loop);
     if (flush)
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
@@ -179,9 +188,9 @@ static int send_queued(hc_loop *loop) {
         if (progress < 0 || peer < 0)
             break;
         moved = 1;
-        if (!loop->unsent[peer])
+        if (!loop->ranks.unsent[peer])
             continue; /* a point-to-point message, or a question of heartbeat.c */
-        loop->unsent[peer] = 0;
+        loop->ranks.unsent[peer] = 0;
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_SENT, .peer = peer});
     }
     return moved;

@@ -2,21 +2,27 @@
  *
  * run_batches.c - adds process sets and runs their batches: one per set at a time, in the order of its log.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/progress.h"
+#include "loop/runs.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Finds the neighbours that heartbeat.c asks for a sign of life. */
 static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
-    int32_t own = loop->node_of[loop->config.engine.rank];
+    int32_t own = loop->ranks.node_of[loop->config.engine.rank];
     loop->watch.neighbours = calloc((size_t)place->nchildren + 1, sizeof *loop->watch.neighbours);
     if (!loop->watch.neighbours)
         return HC_NO_MEMORY;
-    if (place->parent >= 0 && loop->node_of[place->parent] != own)
+    if (place->parent >= 0 && loop->ranks.node_of[place->parent] != own)
         loop->watch.neighbours[loop->watch.nneighbours++].rank = place->parent;
     for (int32_t i = 0; i < place->nchildren; i++)
-        if (loop->node_of[place->children[i].rank] != own)
+        if (loop->ranks.node_of[place->children[i].rank] != own)
             loop->watch.neighbours[loop->watch.nneighbours++].rank = place->children[i].rank;
     return HC_OK;
 }
@@ -24,7 +30,7 @@ static int note_neighbours(hc_loop *loop, const hc_set_config *place) {
 int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
     const hc_set_parts *parts = handle->parts;
     uint32_t number = parts->place->set;
-    if (number >= HC_MAX_SETS || loop->queues[number].used)
+    if (number >= HC_MAX_SETS || loop->sets.queues[number].used)
         return HC_INVALID;
     if (number == 0 && note_neighbours(loop, parts->place) != HC_OK)
         return HC_NO_MEMORY;
@@ -32,7 +38,7 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
     int status = hc__loop_step(loop, &event);
     if (status < 0)
         return status;
-    hc__set_queue *queue = &loop->queues[number];
+    hc__set_queue *queue = &loop->sets.queues[number];
     *queue = (hc__set_queue){.used = 1,
                              .number = number,
                              .wire = hc_set_wire(number, parts->place->generation),
@@ -42,9 +48,9 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
                              .node = parts->node};
     queue->tail = &queue->head;
     hc__trace_set(loop, queue, parts->lead);
-    atomic_store(&loop->preempted[number], 0);
-    if (number >= loop->nqueues)
-        loop->nqueues = number + 1;
+    atomic_store(&loop->sets.preempted[number], 0);
+    if (number >= loop->sets.nqueues)
+        loop->sets.nqueues = number + 1;
     return HC_OK;
 }
 
@@ -86,8 +92,8 @@ static int start(hc_loop *loop, hc__set_queue *queue) {
     }
     queue->running = data;
     b->started = hc__loop_now();
-    if (!loop->nrunning++)
-        loop->in_flight_since = b->started;
+    if (!loop->sets.nrunning++)
+        loop->sets.running_since = b->started;
     hc_count(&loop->counters.batches, 1);
     hc_count(&loop->counters.cached_batches, b->cached);
     hc_count(&loop->counters.fused_requests, b->nitems);
@@ -103,8 +109,8 @@ static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
     if (!queue->head)
         queue->tail = &queue->head;
     queue->running = NULL;
-    if (!--loop->nrunning)
-        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
+    if (!--loop->sets.nrunning)
+        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->sets.running_since);
     count_node(loop, queue);
     hc__trace_batch(loop, HC_TRACE_END, queue->number, b);
     hc__run_deliver(loop, b);
@@ -137,15 +143,15 @@ static int test(hc_loop *loop, hc__set_queue *queue) {
 
 int hc__set_queues_test(hc_loop *loop) {
     int moved = 0;
-    for (uint32_t i = 0; i < loop->nqueues && !loop->failure.is_next; i++)
-        if (loop->queues[i].head)
-            moved |= test(loop, &loop->queues[i]);
+    for (uint32_t i = 0; i < loop->sets.nqueues && !loop->failure.is_next; i++)
+        if (loop->sets.queues[i].head)
+            moved |= test(loop, &loop->sets.queues[i]);
     return moved;
 }
 
 void hc__set_queues_watch(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nqueues * HC_MEMORY_KINDS && !loop->failure.is_next; i++) {
-        hc_data *data = loop->queues[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
+    for (uint32_t i = 0; i < loop->sets.nqueues * HC_MEMORY_KINDS && !loop->failure.is_next; i++) {
+        hc_data *data = loop->sets.queues[i / HC_MEMORY_KINDS].data[i % HC_MEMORY_KINDS];
         int status = data && data->ops->watch ? data->ops->watch(data) : HC_OK;
         if (status < 0)
             fail(loop, data, NULL, status);

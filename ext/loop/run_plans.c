@@ -2,7 +2,14 @@
  *
  * run_plans.c - starts, tests and ends the plans that the driver runs.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/handles.h"
+#include "loop/plans.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +17,8 @@
 
 static void end(hc_loop *loop, hc_handle *handle, int status, const char *text) {
     hc__handle_unlink(handle);
-    if (!--loop->nrunning)
-        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->in_flight_since);
+    if (!--loop->sets.nrunning)
+        hc_count(&loop->counters.in_flight_ns, hc__loop_now() - loop->sets.running_since);
     hc__handle_finish(loop, handle, status, text);
 }
 
@@ -55,10 +62,10 @@ static void fail(hc_loop *loop, const hc_plan *plan, int status) {
 void hc__plan_take(hc_loop *loop, hc_handle *handle) {
     const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
     hc__trace_handle(loop, HC_TRACE_ENQUEUE, handle, 0);
-    hc__handle_link(&loop->plans, handle);
-    if (!loop->nrunning++)
-        loop->in_flight_since = hc__loop_now();
-    int status = atomic_load(&loop->broken);
+    hc__handle_link(&loop->handles.plans, handle);
+    if (!loop->sets.nrunning++)
+        loop->sets.running_since = hc__loop_now();
+    int status = atomic_load(&loop->failure.broken);
     if (status != HC_OK) {
         end(loop, handle, HC_BROKEN, loop->failure.broken_text);
         return;
@@ -74,7 +81,7 @@ void hc__plan_take(hc_loop *loop, hc_handle *handle) {
 
 int hc__plans_test(hc_loop *loop) {
     int moved = 0;
-    for (hc_handle *handle = loop->plans, *next; handle && !loop->failure.is_next; handle = next) {
+    for (hc_handle *handle = loop->handles.plans, *next; handle && !loop->failure.is_next; handle = next) {
         next = handle->next;
         hc_data *data = handle->plan->data;
         int progress = data->ops->test(data);
@@ -91,7 +98,7 @@ int hc__plans_test(hc_loop *loop) {
 void hc__plans_stop(hc_loop *loop, uint32_t set) {
     const hc__set_queue *queue = hc__set_queue_find(loop, set);
     hc__plans_test(loop);
-    for (hc_handle *handle = loop->plans, *next; handle; handle = next) {
+    for (hc_handle *handle = loop->handles.plans, *next; handle; handle = next) {
         next = handle->next;
         if (handle->set != set)
             continue;
@@ -101,13 +108,13 @@ void hc__plans_stop(hc_loop *loop, uint32_t set) {
 }
 
 void hc__plans_abandon(hc_loop *loop) {
-    for (hc_handle *handle = loop->plans; handle; handle = handle->next)
+    for (hc_handle *handle = loop->handles.plans; handle; handle = handle->next)
         handle->plan->data->ops->abandon(handle->plan->data);
 }
 
 void hc__plans_break(hc_loop *loop, int status, const char *text) {
-    while (loop->plans)
-        end(loop, loop->plans, status, text);
+    while (loop->handles.plans)
+        end(loop, loop->handles.plans, status, text);
 }
 
 /* ---- long waits ------------------------------------------------------------------------------------ */
@@ -121,7 +128,7 @@ static size_t put_awaited(hc_loop *loop, const hc_plan *plan, char *text, size_t
     for (int32_t q = 0; q < loop->config.local_size && plan->by_caller; q++)
         if (hc_flat_awaits(plan->data, q) && ++n <= NAMED)
             len += (size_t)snprintf(text + len, room - len, "%s%s", len ? ", " : "",
-                                    hc_who(&loop->processes, loop->locals[q], who));
+                                    hc_who(&loop->ranks.processes, loop->ranks.locals[q], who));
     if (n > NAMED)
         len += (size_t)snprintf(text + len, room - len, " and %d more", n - NAMED);
     return len;
@@ -136,7 +143,7 @@ static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t 
 }
 
 void hc__plans_watch(hc_loop *loop, uint64_t now) {
-    for (hc_handle *handle = loop->plans; handle && !loop->failure.is_next; handle = handle->next) {
+    for (hc_handle *handle = loop->handles.plans; handle && !loop->failure.is_next; handle = handle->next) {
         uint64_t since = atomic_load_explicit(&handle->waited_since, memory_order_relaxed);
         if (since && since <= now)
             hc__watch_wait(loop, handle, now - since, describe);

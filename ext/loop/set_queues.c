@@ -5,18 +5,22 @@
  * A set runs one batch at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for
  * other ranks delays only its own set.
  */
-#include "loop/driver.h"
+#include "loop/handles.h"
+#include "loop/runs.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 hc__set_queue *hc__set_queue_find(hc_loop *loop, uint32_t number) {
-    return number < HC_MAX_SETS && loop->queues[number].used ? &loop->queues[number] : NULL;
+    return number < HC_MAX_SETS && loop->sets.queues[number].used ? &loop->sets.queues[number] : NULL;
 }
 
 static void drop_batches(hc_loop *loop, hc__set_queue *queue) {
     if (queue->running)
-        loop->nrunning--;
+        loop->sets.nrunning--;
     queue->running = NULL;
     while (queue->head) {
         hc__run *next = queue->head->next;
@@ -88,8 +92,8 @@ void hc__set_queue_push(hc__set_queue *queue, hc__run *b) {
 }
 
 void hc__set_queues_abandon(hc_loop *loop) {
-    for (uint32_t i = 0; i < loop->nqueues; i++) {
-        hc__set_queue *queue = &loop->queues[i];
+    for (uint32_t i = 0; i < loop->sets.nqueues; i++) {
+        hc__set_queue *queue = &loop->sets.queues[i];
         if (!queue->used)
             continue;
         abandon_planes(queue);
@@ -98,8 +102,8 @@ void hc__set_queues_abandon(hc_loop *loop) {
 }
 
 int hc__set_queues_need_polling(const hc_loop *loop) {
-    for (uint32_t i = 0; loop->nrunning && i < loop->nqueues; i++)
-        if (loop->queues[i].running && loop->queues[i].running->needs_polling)
+    for (uint32_t i = 0; loop->sets.nrunning && i < loop->sets.nqueues; i++)
+        if (loop->sets.queues[i].running && loop->sets.queues[i].running->needs_polling)
             return 1;
     return 0;
 }

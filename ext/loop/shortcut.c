@@ -11,7 +11,9 @@
  * publishes its rows and the room of its `out`, so that all ranks see whether every result fits. A rank with too large
  * a part declines the call.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/state.h"
+#include "loop/waiting.h"
 
 #include <string.h>
 
@@ -19,8 +21,8 @@
 #define TRIES 32  /* but in one of so many calls, so that ranks which come together again take the shortcut again */
 
 static int may_take(hc_loop *loop, uint32_t set) {
-    return !atomic_load_explicit(&loop->preempted[set], memory_order_acquire) &&
-           !atomic_load_explicit(&loop->broken, memory_order_relaxed) &&
+    return !atomic_load_explicit(&loop->sets.preempted[set], memory_order_acquire) &&
+           !atomic_load_explicit(&loop->failure.broken, memory_order_relaxed) &&
            !atomic_load_explicit(&loop->forked, memory_order_relaxed) && !loop->config.debug;
 }
 
@@ -131,7 +133,8 @@ static int waits_in_vain(const hc_shortcut *shortcut) {
 }
 
 int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call) {
-    int busy = atomic_load_explicit(&loop->pending, memory_order_relaxed) != 0; /* pending requests need a flush (R1) */
+    int busy = atomic_load_explicit(&loop->handles.pending, memory_order_relaxed) !=
+               0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
     uint64_t limit = busy || waits_in_vain(shortcut) ? 0 : hc__loop_now() + hc__looks_for(loop, HC__SHORTCUT_NS);
     while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
@@ -202,7 +205,7 @@ static void take_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call)
 }
 
 void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, const hc_shortcut_call *call) {
-    atomic_fetch_add_explicit(&loop->shortcuts, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
     if (!call->out)
         return;
     if (has(call, HC_OP_REDUCES) && has(call, HC_OP_ELEMENTWISE))

@@ -6,7 +6,8 @@
  * report others. It keeps a reported entry only for a short time and never reports it back to its source. So an entry
  * disappears everywhere soon after the silence ends.
  */
-#include "loop/driver.h"
+#include "loop/state.h"
+#include "loop/watch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,18 +24,18 @@ static const char *const how[HC__SILENCES] = {
 /* ---- the list -------------------------------------------------------------------------------------- */
 
 static hc__silent *find(hc_loop *loop, int32_t rank) {
-    for (uint32_t i = 0; i < loop->watch.nsilent; i++)
-        if (loop->watch.silent[i].rank == rank)
-            return &loop->watch.silent[i];
+    for (uint32_t i = 0; i < loop->watch.silent.count; i++)
+        if (loop->watch.silent.of[i].rank == rank)
+            return &loop->watch.silent.of[i];
     return NULL;
 }
 
 static void drop(hc_loop *loop, hc__silent *silent) {
-    *silent = loop->watch.silent[--loop->watch.nsilent];
+    *silent = loop->watch.silent.of[--loop->watch.silent.count];
 }
 
 void hc__silence_end(hc_loop *loop, int32_t rank) {
-    hc__silent *silent = loop->watch.nsilent ? find(loop, rank) : NULL;
+    hc__silent *silent = loop->watch.silent.count ? find(loop, rank) : NULL;
     if (silent)
         drop(loop, silent);
 }
@@ -48,9 +49,9 @@ void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     if (silent && !is_new && silent->from != news->from && news->from != HC__OWN)
         return;
     if (!silent) {
-        if (loop->watch.nsilent == HC__SILENT_MOST)
+        if (loop->watch.silent.count == HC__SILENT_MOST)
             return;
-        silent = &loop->watch.silent[loop->watch.nsilent++];
+        silent = &loop->watch.silent.of[loop->watch.silent.count++];
         *silent = *news;
     }
     uint64_t since = silent->since < news->since ? silent->since : news->since;
@@ -60,32 +61,32 @@ void hc__silence_note(hc_loop *loop, const hc__silent *news, uint64_t now) {
     silent->since = since;
     silent->at = now;
     if (is_new) {
-        loop->watch.listed_at = 0;
+        loop->watch.silent.listed_at = 0;
         silent->is_new = 1;
     }
 }
 
 void hc__silence_expire(hc_loop *loop, uint64_t now) {
-    for (uint32_t i = loop->watch.nsilent; i-- > 0;)
-        if (now - loop->watch.silent[i].at > 4 * loop->watch.ask_every)
-            drop(loop, &loop->watch.silent[i]);
+    for (uint32_t i = loop->watch.silent.count; i-- > 0;)
+        if (now - loop->watch.silent.of[i].at > 4 * loop->watch.ask_every)
+            drop(loop, &loop->watch.silent.of[i]);
 }
 
 /* ---- the text -------------------------------------------------------------------------------------- */
 
 void hc__silence_describe(hc_loop *loop, uint64_t now) {
     char who[HC_WHO];
-    size_t len = 0, room = sizeof loop->watch.silent_text;
+    size_t len = 0, room = sizeof loop->watch.silent.text;
     uint32_t n = 0;
-    loop->watch.silent_text[0] = 0;
+    loop->watch.silent.text[0] = 0;
     for (int kind = HC__SILENCES; kind-- > HC__SILENT;) /* the most specific kind first */
-        for (uint32_t i = 0; i < loop->watch.nsilent && len < room; i++) {
-            const hc__silent *silent = &loop->watch.silent[i];
+        for (uint32_t i = 0; i < loop->watch.silent.count && len < room; i++) {
+            const hc__silent *silent = &loop->watch.silent.of[i];
             if (silent->kind == kind && ++n <= NAMED)
-                len += (size_t)snprintf(loop->watch.silent_text + len, room - len, "%s%s %s for %llu s",
-                                        len ? "; " : "", hc_who(&loop->processes, silent->rank, who), how[kind],
+                len += (size_t)snprintf(loop->watch.silent.text + len, room - len, "%s%s %s for %llu s",
+                                        len ? "; " : "", hc_who(&loop->ranks.processes, silent->rank, who), how[kind],
                                         (unsigned long long)((now - silent->since) / 1000000000ull));
         }
     if (n > NAMED && len < room)
-        snprintf(loop->watch.silent_text + len, room - len, "; and %u more", n - NAMED);
+        snprintf(loop->watch.silent.text + len, room - len, "; and %u more", n - NAMED);
 }

@@ -10,7 +10,15 @@
  * with work in flight, usually waits next and drives itself; it would find the place taken (30 us instead of 5 for an
  * asynchronous sum of 8 bytes). So the thread first coalesces for a short time, in which nobody has to call it.
  */
-#include "loop/driver.h"
+#include "loop/background.h"
+#include "loop/clock.h"
+#include "loop/handles.h"
+#include "loop/place.h"
+#include "loop/progress.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/waiting.h"
+#include "loop/watch.h"
 
 #include <signal.h>
 
@@ -43,7 +51,7 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
             *idle_since = now;
         if (moved)
             listening = 0;
-        if (moved || (loop->nrunning && now - *idle_since < HC__THREAD_NS))
+        if (moved || (loop->sets.nrunning && now - *idle_since < HC__THREAD_NS))
             continue;
         hc__heartbeat(loop, now);
         *ns = hc__sleep_limit(loop, now, *idle_since, UINT64_MAX);
@@ -134,7 +142,7 @@ void hc__thread_stop(hc_loop *loop) {
 void hc__thread_call(hc_loop *loop) {
     if (!loop->background.has_thread)
         return;
-    atomic_fetch_add_explicit(&loop->wakes, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->calls.wakes, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->background.call, 1, memory_order_seq_cst);
     hc__futex_wake(&loop->background.call);
 }

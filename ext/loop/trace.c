@@ -6,7 +6,9 @@
  * also that of record head - ROOM. A reader copies a record, then reads the head again: if the writer may have used
  * that slot meanwhile, it drops the copy.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
 
 #include <stdio.h>
 #include <string.h>

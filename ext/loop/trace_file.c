@@ -6,7 +6,10 @@
  * A signal handler may write the file, in whatever call the process is stuck. So that code is async-signal-safe: it
  * uses system calls, and texts that were prepared when the loop was created.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/state.h"
+#include "loop/trace_ring.h"
+#include "loop/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>

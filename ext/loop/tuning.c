@@ -3,7 +3,9 @@
  * tuning.c - knobs of the World that change at run time, and the laps of the program that the tuner measures. Laps come
  * from the trace, which is written anyway, so measuring costs the program nothing.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/state.h"
+#include "loop/tuning.h"
 
 #include <string.h>
 

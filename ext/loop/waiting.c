@@ -2,8 +2,8 @@
  *
  * waiting.c - how a thread waits for other ranks: it chooses to spin, yield or sleep between two polls.
  */
+#include "loop/state.h"
 #include "loop/waiting.h"
-#include "loop/driver.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -32,12 +32,12 @@ static int decide(hc_loop *loop) {
             return HC_WAIT_YIELD;
         way = crowd.shared ? HC_WAIT_YIELD : HC_WAIT_SPIN;
     }
-    atomic_store_explicit(&loop->way_to_wait, way, memory_order_relaxed);
+    atomic_store_explicit(&loop->place.way_to_wait, way, memory_order_relaxed);
     return way;
 }
 
 static int way_of(hc_loop *loop) {
-    int way = atomic_load_explicit(&loop->way_to_wait, memory_order_relaxed);
+    int way = atomic_load_explicit(&loop->place.way_to_wait, memory_order_relaxed);
     return way != HC_WAIT_AUTO ? way : decide(loop);
 }
 

@@ -7,7 +7,12 @@
  * Two ranks, both driven by one thread turn by turn, so that nothing depends on time: while one of them is not driven,
  * the other's message cannot move, and every turn must say so. A driver that hears of movement does not yield.
  */
-#include "loop/driver.h"
+#include "loop/clock.h"
+#include "loop/failure.h"
+#include "loop/place.h"
+#include "loop/progress.h"
+#include "loop/set_queues.h"
+#include "loop/state.h"
 #include "worlds.h"
 
 #define BYTES ((size_t)16 << 20) /* far more than is on its way at once */

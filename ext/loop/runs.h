@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runs.h - from agreed items to a batch of the data plane.
+ */
+#ifndef HC_LOOP_RUNS_H
+#define HC_LOOP_RUNS_H
+
+#include "loop/loop.h"
+
+typedef struct hc__run {
+    hc_batch batch; /* first: hc_data sees this */
+    uint64_t number;
+    uint64_t started, bytes;
+    uint8_t cached;
+    uint32_t nitems;
+    const hc_handle *first; /* the batch's first handle, to name it; NULL: this rank has joined */
+    int32_t capacity;       /* pieces that fit */
+    uint32_t room;          /* calls whose events fit */
+    void **events;          /* device memory: batch.ready and batch.finished point into this */
+    hc_piece **origin;      /* the handle's piece that batch.pieces[i] was copied from, NULL when joined */
+    int64_t *zeros;         /* joined: nothing to send; set size entries */
+    int64_t *scratch;       /* joined: in place of received counts */
+    struct hc__run *next;
+} hc__run;
+
+typedef struct hc__set_queue hc__set_queue;
+
+double hc__factor_of(const hc_request *, int dtype); /* prescale and postscale as one factor */
+hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
+hc__run *hc__run_compose(const hc_loop *, hc__set_queue *, const hc_action *run); /* uncounted, untraced */
+void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */
+void hc__run_free(hc__run *);
+
+#endif
