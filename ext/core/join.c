@@ -54,7 +54,7 @@ void hc__join_owed(hc__set *s) {
 }
 
 void hc__join_void(hc__set *s) {
-    for (uint32_t source = 0; source < s->nsources; source++)
+    for (uint32_t source = 0; source < hc__sources(s); source++)
         s->joins.loose[source] = 0;
     s->joins.out_loose = 0;
 }
@@ -65,7 +65,7 @@ void hc__join_again(hc__set *s) {
 }
 
 void hc__join_all(hc__set *s, int32_t last) {
-    for (uint32_t source = 0; source < s->nsources; source++)
+    for (uint32_t source = 0; source < hc__sources(s); source++)
         s->joins.firm[source] = s->joins.loose[source] = 0;
     s->joins.out_firm = s->joins.out_loose = 0;
     s->joins.joined = s->joins.is_loose = 0;

@@ -94,7 +94,7 @@ static uint32_t commit_slots(hc__set *s, const hc__entry *entry, hc__agreed *agr
         row[HC__SENT] &= ~bits; /* T10 */
         row[HC__OUT] &= ~bits;
         row[HC__ROOTED] &= ~bits;
-        for (uint32_t source = 0; source < s->nsources; source++)
+        for (uint32_t source = 0; source < hc__sources(s); source++)
             row[HC__HAVE + source] &= ~bits;
     }
     return n;

@@ -15,7 +15,7 @@
 const uint64_t hc__join_key[2] = {0, 0};
 
 static uint32_t words(const hc__set *s) {
-    return (s->nsources + 63) / 64;
+    return (hc__sources(s) + 63) / 64;
 }
 
 void hc__query_add_asker(hc__query *q, uint32_t source) {

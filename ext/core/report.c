@@ -149,7 +149,7 @@ static void send_report(hc__set *s, const hc__query *q, uint32_t source, const h
 
 void hc__report_down(hc__set *s, const hc__query *q, const hc__report *r) {
     hc__report copy = *r;
-    for (uint32_t source = 0; source < s->nsources; source++) {
+    for (uint32_t source = 0; source < hc__sources(s); source++) {
         if (!hc__query_asks(q, source))
             continue;
         copy.reporter = r->reporter && source == q->first_asker;

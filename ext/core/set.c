@@ -38,8 +38,7 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->set_size = c->set_size;
     s->parent = c->parent;
     s->nchildren = c->nchildren;
-    s->nsources = (uint32_t)c->nchildren + 1;
-    s->slots.stride = HC__HAVE + s->nsources;
+    s->slots.stride = HC__HAVE + hc__sources(s);
     s->names.free_list = HC__NONE;
     s->pending.oldest = s->pending.newest = s->pending.unraised = HC__NONE;
     s->slots.lru_oldest = s->slots.lru_newest = -1;
@@ -91,7 +90,7 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     set_init(e, s, c);
     s->children = (hc_child *)(s + 1);
     s->joins.firm = (uint32_t *)(s->children + c->nchildren);
-    s->joins.loose = s->joins.firm + s->nsources;
+    s->joins.loose = s->joins.firm + hc__sources(s);
     if (c->nchildren)
         memcpy(s->children, c->children, (size_t)c->nchildren * sizeof *s->children);
     e->sets[c->set] = s;

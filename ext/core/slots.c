@@ -106,7 +106,7 @@ void hc__slots_compare(hc__set *s, uint32_t name) {
 int hc__slot_raised(const hc__set *s, int32_t slot) {
     const uint64_t *row = hc__row(&s->slots, (uint32_t)slot / 64);
     uint64_t any = 0;
-    for (uint32_t source = 0; source < s->nsources; source++)
+    for (uint32_t source = 0; source < hc__sources(s); source++)
         any |= row[HC__HAVE + source];
     return any >> (slot % 64) & 1;
 }

@@ -86,7 +86,7 @@ static int is_printed(hc__set *s, const uint64_t key[2]) {
 
 static void conclude(hc__set *s, hc__query *q) {
     char buffer[HC__TEXT];
-    for (uint32_t source = 1; source < s->nsources; source++)
+    for (uint32_t source = 1; source < hc__sources(s); source++)
         if (hc__query_has(hc__query_unanswered(s, q), source)) {
             if (!q->silent)
                 q->silent_rank = s->children[source - 1].rank;
@@ -128,7 +128,7 @@ static void collect(hc__set *s, hc__query *q, uint64_t budget) {
         q->lacking = 1;
         list_rank(q, s->set_rank, s->engine->config.rank);
     }
-    for (uint32_t source = 1; source < s->nsources; source++)
+    for (uint32_t source = 1; source < hc__sources(s); source++)
         if (lacks(s, q->key, source)) {
             hc__query_unanswered(s, q)[source / 64] |= 1ull << (source % 64);
             q->unanswered++;

@@ -29,7 +29,6 @@ struct hc__set {
     uint32_t id, wire; /* number; wire: number with generation, in messages */
     int32_t set_rank, set_size, parent, nchildren;
     hc_child *children;
-    uint32_t nsources; /* source 0: this rank; 1..: the children */
     uint64_t position; /* entries applied */
 
     hc__names names;
@@ -85,6 +84,11 @@ static inline void hc__touch(hc__set *s) {
 /* NULL: there is no such set here. */
 static inline hc__set *hc__set_find(const hc_engine *e, uint32_t id) {
     return id < e->nsets ? e->sets[id] : NULL;
+}
+
+/* The number of sources of requests: 0 is this rank, the others are its children. */
+static inline uint32_t hc__sources(const hc__set *s) {
+    return (uint32_t)s->nchildren + 1;
 }
 
 /* The source number of a child; 0: it is no child. */

@@ -45,7 +45,7 @@ static void compare(hc__set *s, int32_t slot) {
 void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
     for (uint32_t word = from; word < to; word++) {
         uint64_t *row = hc__row(&s->slots, word), all = UINT64_MAX, any = 0;
-        for (uint32_t source = 0; source < s->nsources; source++) { /* T2 */
+        for (uint32_t source = 0; source < hc__sources(s); source++) { /* T2 */
             uint64_t have = row[HC__HAVE + source];
             any |= have;
             all &= have == UINT64_MAX || !hc__tree_all_joined(s, source) ? have : UINT64_MAX;
@@ -64,7 +64,7 @@ void hc__tree_rise(hc__set *s, uint32_t from, uint32_t to) {
 /* ---- first announcements ------------------------------------------------------------------------- */
 
 static hc__first *first_new(hc__set *s, uint32_t name) {
-    size_t words = (s->nsources + 63) / 64;
+    size_t words = (hc__sources(s) + 63) / 64;
     hc__first *first = hc__alloc(s->engine, sizeof *first + words * sizeof(uint64_t));
     if (!first)
         return NULL;
@@ -149,7 +149,7 @@ void hc__first_drop(hc__set *s, hc__first *first) { /* T10 */
     s->names.at[first->name].first = NULL;
     hc__slots_compare(s, first->name);
     uint32_t name = first->name;
-    hc__free(s->engine, first, sizeof *first + (s->nsources + 63) / 64 * sizeof(uint64_t));
+    hc__free(s->engine, first, sizeof *first + (hc__sources(s) + 63) / 64 * sizeof(uint64_t));
     hc__name_forget(s, name);
 }
 
@@ -168,7 +168,7 @@ static int conflicts(hc__set *s, const hc__first *first) {
 static void first_check(hc__set *s, hc__first *first) {
     if (first->sent || conflicts(s, first))
         return;
-    for (uint32_t source = 0; source < s->nsources; source++) /* T2 */
+    for (uint32_t source = 0; source < hc__sources(s); source++) /* T2 */
         if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_all_joined(s, source))
             return;
     first->sent = 1; /* T3 */

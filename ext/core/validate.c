@@ -141,7 +141,7 @@ static const char *check_rivals(const hc__set *s) {
 }
 
 static int is_complete(const hc__set *s, const hc__first *first) {
-    for (uint32_t source = 0; source < s->nsources; source++)
+    for (uint32_t source = 0; source < hc__sources(s); source++)
         if (!(first->have[source / 64] >> (source % 64) & 1) && !hc__tree_all_joined(s, source))
             return 0;
     return 1;
@@ -151,7 +151,7 @@ static const char *check_tree(const hc__set *s) {
     for (uint32_t word = 0; word < s->slots.nwords; word++) {
         const uint64_t *row = hc__row(&s->slots, word);
         uint64_t all = UINT64_MAX, any = 0;
-        for (uint32_t source = 0; source < s->nsources; source++) {
+        for (uint32_t source = 0; source < hc__sources(s); source++) {
             any |= row[HC__HAVE + source];
             all &= hc__tree_all_joined(s, source) ? UINT64_MAX : row[HC__HAVE + source];
         }
@@ -166,7 +166,7 @@ static const char *check_tree(const hc__set *s) {
         if (!first->sent && is_complete(s, first) && !is_held_back(s, first))
             return "T2: a first announcement is complete and has not risen";
     }
-    for (uint32_t source = 0; source < s->nsources; source++) {
+    for (uint32_t source = 0; source < hc__sources(s); source++) {
         uint32_t subtree = source ? (uint32_t)s->children[source - 1].subtree : 1;
         if (s->joins.firm[source] + s->joins.loose[source] > subtree)
             return "more ranks have joined than there are";

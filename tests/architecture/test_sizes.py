@@ -18,7 +18,13 @@ FILES = sorted(
     if f.parent != ROOT / "hpccoll" / "include"
 )  # what the build copies to include/ is no source
 GENERATED = re.compile(r"^ *\S+ generated: .*?^ *\S+ end of generated", re.DOTALL | re.MULTILINE)
-FILE_LINES, FUNCTION_LINES, COLUMNS = 500, 60, 120
+FILE_LINES, FUNCTION_LINES, COLUMNS, MEMBERS = 500, 60, 120, 20
+LARGER = {
+    # records that callers fill or read member by member
+    "hc_handle", "hc_p2p_op", "hc_loop_stats", "hc_trace_record", "hc_trace_header", "hc_gate_call",
+    # the states of a node's segment and of a GPU, which have no parts yet
+    "hc__shm", "hc__plane", "hc__comms", "hc__nccl_node", "hc__staged",
+}  # fmt: skip
 
 
 def name(file: Path) -> str:
@@ -69,6 +75,34 @@ def test_functions_fit(end: str, functions: Callable[[str], Iterator[tuple[str, 
     }
     assert lines
     assert not {function: n for function, n in lines.items() if n > FUNCTION_LINES}
+
+
+def members_of_structs(text: str) -> Iterator[tuple[str, int]]:
+    """Name and number of members of each struct; a struct inside it counts as one member."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    inner = re.compile(r"\([^()]*\)|(?<=struct) \{[^{}]*\}|(?<=union) \{[^{}]*\}")
+    for struct in re.finditer(r"^(?:typedef )?struct (\w+) \{$(.*?)^\}", text, re.DOTALL | re.MULTILINE):
+        body, found = struct[2], 1
+        while found:
+            body, found = inner.subn("", body)
+        yield struct[1], body.count(";") + body.count(",")
+
+
+def test_structs_fit() -> None:
+    members = {
+        (name(file), struct): n
+        for file in FILES
+        if file.suffix in (".c", ".h") and file.is_relative_to(ROOT / "ext")
+        for struct, n in members_of_structs(file.read_text())
+    }
+    larger = {struct for (_, struct), n in members.items() if n > MEMBERS}
+    assert len(members) > 100 and larger <= LARGER, larger - LARGER
+
+
+def test_the_rule_counts_members() -> None:
+    text = "typedef struct t {\n    int x, y[2]; /* a, b */\n    struct {\n        int a, b;\n    } in;\n"
+    text += "    int (*call)(int, void (*)(int, int));\n} t;\nstruct u {\n    char c;\n};\n"
+    assert dict(members_of_structs(text)) == {"t": 4, "u": 1}
 
 
 def test_the_rule_finds_a_long_function() -> None:

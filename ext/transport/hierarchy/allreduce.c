@@ -26,18 +26,18 @@
 #define LEAST_SHARD_BYTES ((int64_t)40 << 10)
 
 static int64_t chunk_limit(const hc__hierarchy *h, const hc_batch *b) {
-    int64_t most = h->chunk_most / (int64_t)hc_dtype_size(b->dtype), wire = (int64_t)hc_dtype_size(b->wire_dtype);
-    return h->place.nodes > FEW_NODES && most / 2 * wire >= LEAST_SHARD_BYTES * h->rails ? most / 2 : most;
+    int64_t most = h->chunks.most / (int64_t)hc_dtype_size(b->dtype), wire = (int64_t)hc_dtype_size(b->wire_dtype);
+    return h->place.nodes > FEW_NODES && most / 2 * wire >= LEAST_SHARD_BYTES * h->between.rails ? most / 2 : most;
 }
 
 /* Elements per chunk. All nodes compute it from the same numbers, and it fits the largest node. */
 static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
-    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunk_most / size;
-    int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->rails;
-    if (h->chunk_bytes == 0 && h->rails == 0)
+    int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunks.most / size;
+    int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->between.rails;
+    if (h->chunks.bytes == 0 && h->between.rails == 0)
         return 0; /* the node chooses */
-    if (h->chunk_bytes > 0)
-        wanted = h->chunk_bytes < size ? 1 : h->chunk_bytes / size;
+    if (h->chunks.bytes > 0)
+        wanted = h->chunks.bytes < size ? 1 : h->chunks.bytes / size;
     else
         limit = chunk_limit(h, b);
     return wanted < limit ? wanted : limit;
@@ -55,7 +55,8 @@ static int make_channels(hc__hierarchy *h, int64_t wanted) {
         return HC_NO_MEMORY;
     p->channels = channels;
     for (; p->nchannels < wanted; p->nchannels++)
-        hc__channel_init(&channels[p->nchannels], &h->rail, &h->model, h->tags + HC__TAG_CHANNELS + p->nchannels);
+        hc__channel_init(&channels[p->nchannels], &h->between.rail, &h->between.model,
+                         h->between.tags + HC__TAG_CHANNELS + p->nchannels);
     return HC_OK;
 }
 
@@ -68,11 +69,11 @@ int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *
         p->bounds = hc_malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
     if (!p->bounds)
         return HC_NO_MEMORY;
-    int status = h->node->ops->open(h->node, batch, parts, h->rails, choose_chunk(h, batch), &p->nchunks);
+    int status = h->node->ops->open(h->node, batch, parts, h->between.rails, choose_chunk(h, batch), &p->nchunks);
     if (status < 0)
         return status;
     p->depth = h->node->ops->depth(h->node);
-    if (h->place.local_rank >= h->rails)
+    if (h->place.local_rank >= h->between.rails)
         return HC_OK;
     return make_channels(h, p->depth < p->nchunks ? p->depth : p->nchunks);
 }
@@ -129,7 +130,7 @@ static int publish_next(hc__hierarchy *h) {
 
 static int spread_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
-    int drives = h->place.local_rank < h->rails;
+    int drives = h->place.local_rank < h->between.rails;
     if (p->spread == (drives ? p->published : p->reduced))
         return HC_IDLE;
     int status = h->node->ops->spread(h->node, p->spread);
@@ -159,7 +160,7 @@ int hc__pipeline_test(hc__hierarchy *h) {
         }
         /* With a net, the driver handles control messages between chunks. A single chunk has few stages, and that would
          * cost more than they do. */
-    } while (again && (h->rails == 0 || p->nchunks == 1));
+    } while (again && (h->between.rails == 0 || p->nchunks == 1));
     return moved ? HC_MOVED : HC_IDLE;
 }
 
@@ -179,7 +180,7 @@ void hc__pipeline_free(hc__hierarchy *h) {
 /* ---- the allreduce ------------------------------------------------------------------------------------- */
 
 hc__means hc__net_means(const hc__hierarchy *h) {
-    return h->batch->deterministic ? (hc__means){.algorithm = HC__DIRECT} : h->means;
+    return h->batch->deterministic ? (hc__means){.algorithm = HC__DIRECT} : h->between.means;
 }
 
 hc__reduction hc__net_reduction(const hc_batch *batch) {

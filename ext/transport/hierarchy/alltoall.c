@@ -158,7 +158,7 @@ static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
     hc__alltoall *a = &h->alltoall;
     int counting = a->stage == COUNT, status = HC_OK;
     int64_t pieces = h->batch->npieces;
-    int32_t tag = h->tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
+    int32_t tag = h->between.tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
     if (!is_local(h, from)) {
         void *in = counting ? (void *)(a->incoming + from * pieces) : a->out + a->to_here[from];
         int64_t bytes = counting ? pieces * (int64_t)sizeof(hc__count) : a->to_here[from + 1] - a->to_here[from];

@@ -103,7 +103,7 @@ static int receive(hc__hierarchy *h) {
     char *at;
     while (b->posted.position < b->bytes && b->nposted < b->narrived + AHEAD) {
         int64_t bytes = segment(h, &b->posted, &at);
-        int status = net->ops->irecv(net, b->parent, h->tags + HC__TAG_BROADCAST, at, (size_t)bytes,
+        int status = net->ops->irecv(net, b->parent, h->between.tags + HC__TAG_BROADCAST, at, (size_t)bytes,
                                      &b->receives[b->nposted % AHEAD]);
         if (status < 0)
             return status;
@@ -132,7 +132,7 @@ static int forward(hc__hierarchy *h) {
         char *at;
         int64_t bytes = segment(h, &b->forwarded, &at);
         for (int32_t i = 0; i < b->nchildren; i++) {
-            int status = hc__bundle_send(&b->sends, b->children[i], h->tags + HC__TAG_BROADCAST, at, bytes);
+            int status = hc__bundle_send(&b->sends, b->children[i], h->between.tags + HC__TAG_BROADCAST, at, bytes);
             if (status < 0)
                 return status;
         }

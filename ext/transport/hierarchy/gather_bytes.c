@@ -56,7 +56,7 @@ static int share(hc__hierarchy *h) {
 static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends) {
     hc__gather *g = &h->gather;
     int32_t ranks = h->place.first[node + 1] - h->place.first[node];
-    int tag = h->tags + HC__TAG_GATHER, status = HC_OK;
+    int tag = h->between.tags + HC__TAG_GATHER, status = HC_OK;
     for (int32_t j = 0; j < ranks && status >= 0;) {
         int32_t r = hc__set_rank(&h->place, node, j), end = r;
         do {
@@ -72,7 +72,7 @@ static int post_block(hc__hierarchy *h, int32_t node, int32_t peer, int sends) {
 }
 
 static int post_all(hc__hierarchy *h) {
-    const hc__team *t = &h->leaders;
+    const hc__team *t = &h->between.leaders;
     int status = HC_OK;
     for (int32_t s = 1; s < t->n && status >= 0; s++) {
         int32_t q = (t->me + t->n - s) % t->n;
@@ -84,7 +84,7 @@ static int post_all(hc__hierarchy *h) {
 }
 
 static int post_ring_step(hc__hierarchy *h, int32_t step) {
-    const hc__team *t = &h->leaders;
+    const hc__team *t = &h->between.leaders;
     int32_t sent = (t->me + t->n - step) % t->n, received = (sent + t->n - 1) % t->n;
     int status = post_block(h, received, t->peers[(t->me + t->n - 1) % t->n], 0);
     return status < 0 ? status : post_block(h, sent, t->peers[(t->me + 1) % t->n], 1);
@@ -95,7 +95,7 @@ static int cross(hc__hierarchy *h) {
     if (!is_leader(h))
         return HC_DONE;
     int at_once = g->offsets[h->place.size] <= AT_ONCE_BYTES;
-    int32_t steps = at_once ? 1 : h->leaders.n - 1;
+    int32_t steps = at_once ? 1 : h->between.leaders.n - 1;
     int moved = 0;
     for (;;) {
         int status = hc__bundle_test(&g->bundle);

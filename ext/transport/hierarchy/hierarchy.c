@@ -102,13 +102,13 @@ static void destroy(hc_data *data) {
     hc__bundle_free(&h->gather.bundle);
     hc__bundle_free(&h->alltoall.bundle);
     hc__bundle_free(&h->rooted.bundle);
-    for (int64_t i = 0; i < h->nreserves; i++)
-        hc_result_free(h->reserves[i]);
-    hc_free(h->reserves);
+    for (int64_t i = 0; i < h->results.nreserves; i++)
+        hc_result_free(h->results.reserves[i]);
+    hc_free(h->results.reserves);
     hc_free(h->gather.lengths);
     hc_free(h->gather.offsets);
-    hc_free(h->rail_peers);
-    hc_free(h->leader_peers);
+    hc_free(h->between.rail_peers);
+    hc_free(h->between.leader_peers);
     hc_free(h->reads);
     hc_free(h->lengths);
     hc__placement_free(&h->place);
@@ -124,23 +124,25 @@ static const struct hc_data_ops hierarchy_ops = {
 static void gather_teams(hc__hierarchy *h) {
     hc__placement *p = &h->place;
     for (int32_t i = 0; i < p->nodes; i++) {
-        h->leader_peers[i] = p->world[hc__set_rank(p, i, 0)];
-        if (p->local_rank < h->rails)
-            h->rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
+        h->between.leader_peers[i] = p->world[hc__set_rank(p, i, 0)];
+        if (p->local_rank < h->between.rails)
+            h->between.rail_peers[i] = p->world[hc__set_rank(p, i, p->local_rank)];
     }
-    h->rail = (hc__team){h->net, h->arithmetic, h->rail_peers, p->nodes, p->node, &h->splits};
-    h->leaders = (hc__team){h->net, &hc_host_arithmetic, h->leader_peers, p->nodes, p->node, &h->splits};
+    h->between.rail = (hc__team){h->net, h->arithmetic, h->between.rail_peers, p->nodes, p->node, &h->between.splits};
+    h->between.leaders = (hc__team){h->net,  &hc_host_arithmetic, h->between.leader_peers, p->nodes,
+                                    p->node, &h->between.splits};
 }
 
 static int make_arrays(hc__hierarchy *h) {
     size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
-    h->rail_peers = hc_malloc(nodes * sizeof *h->rail_peers);
-    h->leader_peers = hc_malloc(nodes * sizeof *h->leader_peers);
+    h->between.rail_peers = hc_malloc(nodes * sizeof *h->between.rail_peers);
+    h->between.leader_peers = hc_malloc(nodes * sizeof *h->between.leader_peers);
     h->reads = hc_malloc((size_t)h->place.local_size * sizeof *h->reads);
     h->lengths = hc_malloc((size + 1) * sizeof *h->lengths);
     h->gather.lengths = hc_malloc(size * sizeof *h->gather.lengths);
     h->gather.offsets = hc_malloc((size + 1) * sizeof *h->gather.offsets);
-    if (!h->rail_peers || !h->leader_peers || !h->reads || !h->lengths || !h->gather.lengths || !h->gather.offsets)
+    if (!h->between.rail_peers || !h->between.leader_peers || !h->reads || !h->lengths || !h->gather.lengths ||
+        !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
 }
@@ -160,21 +162,21 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     int status = hc__placement_new(c, &h->place);
     if (status < 0)
         return status;
-    h->means = (hc__means){hc__algorithm_named(c->algorithm), c->exact_sums};
-    hc__splits_of(h->place.nodes, &h->splits);
+    h->between.means = (hc__means){hc__algorithm_named(c->algorithm), c->exact_sums};
+    hc__splits_of(h->place.nodes, &h->between.splits);
     h->arithmetic = c->arithmetic ? c->arithmetic : &hc_host_arithmetic;
-    h->tags = (int32_t)c->set * HC_TAGS_PER_SET;
-    h->rails = choose_rails(&h->place, c->rails);
-    h->chunk_bytes = c->chunk_bytes;
-    h->chunk_most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
+    h->between.tags = (int32_t)c->set * HC_TAGS_PER_SET;
+    h->between.rails = choose_rails(&h->place, c->rails);
+    h->chunks.bytes = c->chunk_bytes;
+    h->chunks.most = c->chunk_most > 0 ? c->chunk_most : hc_node_chunk_bytes(h->place.largest);
     double beta = c->beta > 0 ? c->beta : DEFAULT_BETA;
     double alpha = c->latency_bytes > 0 ? (double)c->latency_bytes * beta : DEFAULT_ALPHA;
-    h->model = (hc__net_model){c->alpha > 0 ? c->alpha : alpha, beta, GAMMA};
-    if (h->means.algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
+    h->between.model = (hc__net_model){c->alpha > 0 ? c->alpha : alpha, beta, GAMMA};
+    if (h->between.means.algorithm < 0 || c->rails < 0 || c->chunk_bytes < 0)
         return HC_INVALID;
     if (h->node->local_size != h->place.local_size || h->node->local_rank != h->place.local_rank)
         return HC_INVALID;
-    if (h->place.nodes > 1 && (!h->net || h->tags > h->net->max_tag - HC_TAGS_PER_SET + 1))
+    if (h->place.nodes > 1 && (!h->net || h->between.tags > h->net->max_tag - HC_TAGS_PER_SET + 1))
         return HC_INVALID;
     return make_arrays(h);
 }

@@ -144,17 +144,22 @@ typedef struct hc__allgather {
 
 /* scan and exscan */
 #define HC__SCAN_SLOTS 4
+/* Chunks that have finished each stage. */
+typedef struct hc__scan_chunks {
+    int64_t posted, received, added, sent;
+    int64_t passed; /* the slot is free again */
+} hc__scan_chunks;
 typedef struct hc__scan {
     int exclusive, at_once;
-    int kind;                                      /* the type in the chain: the dtype's accumulation type */
-    int64_t count, chunk, nchunks;                 /* elements in all, elements per chunk */
-    int64_t posted, received, added, sent, passed; /* chunks that finished each stage; passed: the slot is free again */
-    int64_t step, steps;                           /* of the node's exchanges */
-    int64_t *starts;                               /* the first element of each piece in the concatenation */
-    char *memory;                                  /* the chain's slots, or all ranks' values */
-    char *own_values;                              /* this rank's values */
-    const void **operands;                         /* room for one per rank */
-    const char **values;                           /* the same */
+    int kind;                      /* the type in the chain: the dtype's accumulation type */
+    int64_t count, chunk, nchunks; /* elements in all, elements per chunk */
+    hc__scan_chunks done;
+    int64_t step, steps;   /* of the node's exchanges */
+    int64_t *starts;       /* the first element of each piece in the concatenation */
+    char *memory;          /* the chain's slots, or all ranks' values */
+    char *own_values;      /* this rank's values */
+    const void **operands; /* room for one per rank */
+    const char **values;   /* the same */
     hc_net_request *receives[HC__SCAN_SLOTS], *sends[HC__SCAN_SLOTS];
     int stuck; /* a request could not be cancelled: memory may still be read or written */
 } hc__scan;
@@ -181,19 +186,37 @@ typedef struct hc__node_scatter {
     hc_batch batch;
 } hc__node_scatter;
 
+/* What it needs between nodes. */
+typedef struct hc__between {
+    hc__team rail, leaders; /* rail: the ranks with my local rank; leaders: local rank 0 of all nodes */
+    int32_t *rail_peers, *leader_peers;
+    int32_t rails, tags; /* tags: the set's first */
+    hc__net_model model;
+    hc__means means;
+    hc__splits splits; /* of the nodes */
+} hc__between;
+
+/* The longest chunks, in bytes: as configured (0: by the model), and at most. */
+typedef struct hc__chunk_limits {
+    int64_t bytes, most;
+} hc__chunk_limits;
+
+/* Memory for results, and the votes on it. */
+typedef struct hc__results {
+    hc__vote *votes; /* of all ranks, during a verdict */
+    void **reserves; /* room for nreserves, at most HC__RESERVES; an element may be NULL */
+    int64_t nreserves;
+    char why[160]; /* base.text, if there was no memory */
+} hc__results;
+
 struct hc__hierarchy {
     hc_data base;
     hc_node *node;
     hc_net *net;
     hc_arithmetic *arithmetic; /* of the node's shards */
     hc__placement place;
-    hc__team rail, leaders; /* rail: the ranks with my local rank; leaders: local rank 0 of all nodes */
-    int32_t *rail_peers, *leader_peers;
-    int32_t rails, tags; /* tags: the set's first */
-    int64_t chunk_bytes, chunk_most;
-    hc__net_model model;
-    hc__means means;
-    hc__splits splits; /* of the nodes */
+    hc__between between;
+    hc__chunk_limits chunks;
 
     hc_batch *batch;       /* in progress, or NULL */
     int late;              /* a status to report when the batch is finished on all ranks */
@@ -207,10 +230,7 @@ struct hc__hierarchy {
     hc__scan scan;
     hc__allgather allgather;
     hc__node_scatter scatter;
-    hc__vote *votes; /* of all ranks, during a verdict */
-    void **reserves; /* room for nreserves, at most HC__RESERVES; an element may be NULL */
-    int64_t nreserves;
-    char why[160]; /* base.text, if there was no memory */
+    hc__results results;
 };
 
 /* ---- operations --------------------------------------------------------------------------------------- */

@@ -8,9 +8,9 @@
 
 static void *take_reserve(hc__hierarchy *h, int64_t bytes) {
     void *reserve = NULL;
-    for (int64_t i = 0; bytes <= HC__ASKED_BYTES && !reserve && i < h->nreserves; i++) {
-        reserve = h->reserves[i];
-        h->reserves[i] = NULL;
+    for (int64_t i = 0; bytes <= HC__ASKED_BYTES && !reserve && i < h->results.nreserves; i++) {
+        reserve = h->results.reserves[i];
+        h->results.reserves[i] = NULL;
     }
     return reserve;
 }
@@ -21,8 +21,8 @@ static int allocate(hc__hierarchy *h, int64_t bytes, void **memory) {
         *memory = take_reserve(h, bytes);
     if (*memory)
         return HC_OK;
-    snprintf(h->why, sizeof h->why, "for its result of %lld bytes", (long long)bytes);
-    h->base.text = h->why;
+    snprintf(h->results.why, sizeof h->results.why, "for its result of %lld bytes", (long long)bytes);
+    h->base.text = h->results.why;
     return HC_NO_MEMORY;
 }
 

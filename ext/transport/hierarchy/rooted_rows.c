@@ -132,7 +132,7 @@ static int move_near(hc__hierarchy *h) {
 /* Posts the message between the root and `rank`; both ends call it. */
 static int post(hc__hierarchy *h, int32_t rank) {
     hc__rooted *g = &h->rooted;
-    int32_t peer = h->place.world[is_root(h) ? rank : h->batch->root], tag = h->tags + HC__TAG_ROOTED;
+    int32_t peer = h->place.world[is_root(h) ? rank : h->batch->root], tag = h->between.tags + HC__TAG_ROOTED;
     char *data = is_root(h) ? g->at_root + g->offsets[rank] : g->here;
     if (g->gathers == is_root(h))
         return hc__bundle_receive(&g->bundle, peer, tag, data, bytes_of(h, rank));

@@ -149,7 +149,7 @@ static int start_chain(hc__hierarchy *h) {
     if (!s->memory)
         return HC_NO_MEMORY;
     s->own_values = s->memory + bytes * SLOTS;
-    s->received = p->rank == 0 ? s->nchunks : 0;
+    s->done.received = p->rank == 0 ? s->nchunks : 0;
     return HC_OK;
 }
 
@@ -173,11 +173,11 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
 
 static int add_next(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
-    if (s->added == s->received || s->added == s->passed + SLOTS)
+    if (s->done.added == s->done.received || s->done.added == s->done.passed + SLOTS)
         return HC_IDLE;
-    add_chunk(h, s->added++);
+    add_chunk(h, s->done.added++);
     if (h->place.rank + 1 == h->place.size)
-        s->passed = s->added;
+        s->done.passed = s->done.added;
     return HC_MOVED;
 }
 
@@ -186,21 +186,22 @@ static int receive_next(hc__hierarchy *h) {
     int32_t from = h->place.rank - 1;
     if (!is_far(h, from))
         return HC_IDLE;
-    for (; s->posted < s->nchunks && s->posted < s->passed + SLOTS; s->posted++) {
-        int status = h->net->ops->irecv(h->net, h->place.world[from], h->tags + HC__TAG_SCAN, slot(s, s->posted),
-                                        (size_t)chunk_bytes(s, s->posted), &s->receives[s->posted % SLOTS]);
+    for (; s->done.posted < s->nchunks && s->done.posted < s->done.passed + SLOTS; s->done.posted++) {
+        int status = h->net->ops->irecv(h->net, h->place.world[from], h->between.tags + HC__TAG_SCAN,
+                                        slot(s, s->done.posted), (size_t)chunk_bytes(s, s->done.posted),
+                                        &s->receives[s->done.posted % SLOTS]);
         if (status < 0)
             return status;
     }
-    if (s->received == s->posted)
+    if (s->done.received == s->done.posted)
         return HC_IDLE;
     size_t bytes;
-    int status = h->net->ops->test(h->net, &s->receives[s->received % SLOTS], &bytes, NULL);
+    int status = h->net->ops->test(h->net, &s->receives[s->done.received % SLOTS], &bytes, NULL);
     if (status != HC_DONE)
         return status;
-    if ((int64_t)bytes != chunk_bytes(s, s->received))
+    if ((int64_t)bytes != chunk_bytes(s, s->done.received))
         return HC_TRANSPORT;
-    s->received++;
+    s->done.received++;
     return HC_MOVED;
 }
 
@@ -209,18 +210,19 @@ static int send_next(hc__hierarchy *h) {
     int32_t to = h->place.rank + 1;
     if (!is_far(h, to))
         return HC_IDLE;
-    for (; s->sent < s->added; s->sent++) {
-        int status = h->net->ops->isend(h->net, h->place.world[to], h->tags + HC__TAG_SCAN, slot(s, s->sent),
-                                        (size_t)chunk_bytes(s, s->sent), &s->sends[s->sent % SLOTS]);
+    for (; s->done.sent < s->done.added; s->done.sent++) {
+        int status = h->net->ops->isend(h->net, h->place.world[to], h->between.tags + HC__TAG_SCAN,
+                                        slot(s, s->done.sent), (size_t)chunk_bytes(s, s->done.sent),
+                                        &s->sends[s->done.sent % SLOTS]);
         if (status < 0)
             return status;
     }
-    if (s->passed == s->sent)
+    if (s->done.passed == s->done.sent)
         return HC_IDLE;
-    int status = h->net->ops->test(h->net, &s->sends[s->passed % SLOTS], NULL, NULL);
+    int status = h->net->ops->test(h->net, &s->sends[s->done.passed % SLOTS], NULL, NULL);
     if (status != HC_DONE)
         return status;
-    s->passed++;
+    s->done.passed++;
     return HC_MOVED;
 }
 
@@ -233,7 +235,7 @@ static int step_next(hc__hierarchy *h) {
     int64_t out = passed_on(h, me, s->step), in = -1;
     if (is_near(h, h->place.rank - 1))
         in = passed_on(h, me - 1, s->step); /* the set's neighbour is also the node's */
-    if (out >= s->added || (in >= 0 && in >= s->passed + SLOTS))
+    if (out >= s->done.added || (in >= 0 && in >= s->done.passed + SLOTS))
         return HC_IDLE;
     memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
     for (int32_t j = 0; j < h->place.local_size; j++) {
@@ -247,8 +249,8 @@ static int step_next(hc__hierarchy *h) {
     if (status != HC_DONE)
         return status;
     s->step++;
-    s->received += in >= 0;
-    s->passed += out >= 0;
+    s->done.received += in >= 0;
+    s->done.passed += out >= 0;
     return HC_MOVED;
 }
 
@@ -265,7 +267,7 @@ static int test_chain(hc__hierarchy *h) {
             again |= status == HC_MOVED;
         }
         moved |= again;
-        if (s->passed == s->nchunks && s->step == s->steps)
+        if (s->done.passed == s->nchunks && s->step == s->steps)
             return HC_DONE;
     }
     return moved ? HC_MOVED : HC_IDLE;

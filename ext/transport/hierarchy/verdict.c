@@ -16,25 +16,26 @@
 #define WHY_BYTES 96
 
 static int make_room(hc__hierarchy *h, int64_t reserves) {
-    void **grown = reserves > HC__RESERVES ? NULL
-                                           : hc_realloc(h->reserves, (size_t)h->nreserves * sizeof *grown,
-                                                        (size_t)reserves * sizeof *grown);
+    void **grown = reserves > HC__RESERVES
+                       ? NULL
+                       : hc_realloc(h->results.reserves, (size_t)h->results.nreserves * sizeof *grown,
+                                    (size_t)reserves * sizeof *grown);
     if (!grown)
         return 0;
-    memset(grown + h->nreserves, 0, (size_t)(reserves - h->nreserves) * sizeof *grown);
-    h->reserves = grown;
-    h->nreserves = reserves;
+    memset(grown + h->results.nreserves, 0, (size_t)(reserves - h->results.nreserves) * sizeof *grown);
+    h->results.reserves = grown;
+    h->results.nreserves = reserves;
     return 1;
 }
 
 /* 1: a small result of this piece will find memory. Untouched pages of a reserve cost no memory. */
 static int has_reserve(hc__hierarchy *h, const hc_piece *piece) {
     int64_t at = piece - h->batch->pieces;
-    if (at >= h->nreserves && !make_room(h, (at | 63) + 1))
+    if (at >= h->results.nreserves && !make_room(h, (at | 63) + 1))
         return 0;
-    if (!h->reserves[at])
-        h->reserves[at] = hc_result_new(HC__ASKED_BYTES);
-    return h->reserves[at] != NULL;
+    if (!h->results.reserves[at])
+        h->results.reserves[at] = hc_result_new(HC__ASKED_BYTES);
+    return h->results.reserves[at] != NULL;
 }
 
 int64_t hc__room_of(hc__hierarchy *h, const hc_piece *piece) {
@@ -63,8 +64,8 @@ void hc__refuse_piece(const hc__hierarchy *h, hc_piece *piece, int32_t rank, con
 int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64_t has) {
     int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     hc__vote vote = {.status = status, .has = has, .needs = piece->out_rows};
-    h->votes = hc_calloc((size_t)h->place.size, sizeof *h->votes);
-    if (!h->votes)
+    h->results.votes = hc_calloc((size_t)h->place.size, sizeof *h->results.votes);
+    if (!h->results.votes)
         return HC_NO_MEMORY;
     if (status == HC_OK && has >= 0 && has != piece->out_rows)
         vote.status = HC_RESULT_SIZE;
@@ -74,22 +75,22 @@ int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64
     }
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = sizeof vote;
-    h->votes[h->place.rank] = vote;
-    return hc__gather_start(h, &h->votes[h->place.rank], h->votes);
+    h->results.votes[h->place.rank] = vote;
+    return hc__gather_start(h, &h->results.votes[h->place.rank], h->results.votes);
 }
 
 int hc__verdict_take(hc__hierarchy *h, hc_piece *piece) {
     int refused = 0;
     for (int32_t r = 0; r < h->place.size && !refused; r++) {
-        refused = h->votes[r].status != HC_OK;
+        refused = h->results.votes[r].status != HC_OK;
         if (refused)
-            hc__refuse_piece(h, piece, r, &h->votes[r]);
+            hc__refuse_piece(h, piece, r, &h->results.votes[r]);
     }
     hc__verdict_end(h);
     return refused;
 }
 
 void hc__verdict_end(hc__hierarchy *h) {
-    hc_free(h->votes);
-    h->votes = NULL;
+    hc_free(h->results.votes);
+    h->results.votes = NULL;
 }

@@ -31,29 +31,30 @@ hc__tree hc__tree_of(int32_t n, int32_t place, double segments) {
     return f;
 }
 
-static int32_t member(const hc__channel *a, int32_t place) {
-    return (a->root + place) % a->team->n;
+static int32_t member(const hc__channel *channel, int32_t place) {
+    return (channel->root + place) % channel->team->n;
 }
 
-static int round_broadcast(hc__channel *a, int32_t round) {
-    const hc__tree *f = &a->tree;
+static int round_broadcast(hc__channel *channel, int32_t round) {
+    const hc__tree *f = &channel->tree;
     int status = HC_MOVED;
     if (round == 0 && f->parent >= 0)
-        status = hc__receive_part(a, member(a, f->parent), 0, a->count);
+        status = hc__receive_part(channel, member(channel, f->parent), 0, channel->count);
     for (int32_t i = 0; round == 1 && i < f->nchildren && status >= 0; i++)
-        status = hc__send_part(a, member(a, f->children[i]), 0, a->count);
+        status = hc__send_part(channel, member(channel, f->children[i]), 0, channel->count);
     return status < 0 ? status : round < 2 ? HC_MOVED : HC_DONE;
 }
 
-int hc__net_broadcast_start(hc__channel *a, void *data, int64_t count, int dtype, int32_t root, int64_t segments) {
-    int32_t n = a->team->n;
-    a->round = round_broadcast;
-    a->data = a->work = data;
-    a->count = count;
-    a->dtype = a->kind = (uint8_t)dtype;
-    a->root = root;
-    a->tree = hc__tree_of(n, (a->team->me - root + n) % n, (double)segments);
-    a->next_round = 0;
-    a->running = n > 1 && count > 0;
+int hc__net_broadcast_start(hc__channel *channel, void *data, int64_t count, int dtype, int32_t root,
+                            int64_t segments) {
+    int32_t n = channel->team->n;
+    channel->rounds.call = round_broadcast;
+    channel->data = channel->work = data;
+    channel->count = count;
+    channel->dtype = channel->kind = (uint8_t)dtype;
+    channel->root = root;
+    channel->tree = hc__tree_of(n, (channel->team->me - root + n) % n, (double)segments);
+    channel->rounds.next = 0;
+    channel->rounds.running = n > 1 && count > 0;
     return HC_OK;
 }

@@ -40,30 +40,44 @@ struct hc__channel;
  * the last round, HC_MOVED when another follows, or a status. */
 typedef int hc__round_fn(struct hc__channel *, int32_t round);
 
+/* Memory that grows as needed and is kept between uses. */
+typedef struct hc__channel_memory {
+    void *work, *scratch;
+    int64_t work_room, scratch_room;
+} hc__channel_memory;
+
+typedef struct hc__rounds {
+    hc__round_fn *call;
+    int32_t next;
+    uint8_t running;
+} hc__rounds;
+
+/* How members add up. */
+typedef struct hc__form {
+    uint8_t whole; /* see hc__choice */
+    uint8_t scatters;
+    uint8_t partial; /* partial sums are sent */
+    uint8_t divides; /* each stage divides a mean by a power of two */
+} hc__form;
+
 typedef struct hc__channel {
     /* set once by init */
     const hc__team *team;
     hc__net_model model;
     int32_t tag;
     hc__bundle bundle;
-    void *work_memory, *scratch_memory; /* grow as needed, kept between uses */
-    int64_t work_room, scratch_room;
+    hc__channel_memory memory;
     int64_t *bounds; /* reduce-scatter: where each member's part begins; n + 1 entries */
     /* set for each use */
-    hc__round_fn *round;
+    hc__rounds rounds;
     void *data;    /* count elements of dtype */
-    char *work;    /* count elements of kind: data itself, or work_memory */
+    char *work;    /* count elements of kind: data itself, or memory.work */
     char *scratch; /* for received operands */
     int64_t count;
     hc__reduction reduction;
-    int32_t next_round;
     uint8_t dtype;
-    uint8_t kind;  /* the type of the work: dtype, or its accumulation type */
-    uint8_t whole; /* see hc__choice */
-    uint8_t scatters;
-    uint8_t partial; /* partial sums are sent */
-    uint8_t divides; /* each stage divides a mean by a power of two */
-    uint8_t running;
+    uint8_t kind; /* the type of the work: dtype, or its accumulation type */
+    hc__form form;
     const hc__stages *stages;
     hc__tree tree; /* broadcast, reduce */
     int32_t root;

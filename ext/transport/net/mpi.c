@@ -55,10 +55,11 @@ typedef struct mpi_net {
     MPI_Status *statuses;
     int32_t alive, room;
     uint32_t sweep;
-    hc_net_request *any; /* the receive from any rank, or NULL */
-    void *any_data;
-    int any_room;
-    int32_t any_tag;
+    struct {
+        hc_net_request *request; /* NULL: there is none */
+        void *data;
+        int32_t room, tag;
+    } any;              /* the receive from any rank */
     uint8_t *addressed; /* a bit per rank: it was sent control messages */
     hc_net_request *unused;
     char text[MPI_MAX_ERROR_STRING + 1];
@@ -248,7 +249,7 @@ static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size
 static int await_any(mpi_net *net, int32_t tag, void *data, size_t room, hc_net_request **req) {
     hc_net_request *r = NULL;
     *req = NULL;
-    if (net->any || room > PIECE) {
+    if (net->any.request || room > PIECE) {
         snprintf(net->text, sizeof net->text, "one receive from any rank at a time, of a GiB");
         return HC_INVALID;
     }
@@ -256,10 +257,10 @@ static int await_any(mpi_net *net, int32_t tag, void *data, size_t room, hc_net_
         return HC_NO_MEMORY;
     r->index = ANY;
     r->receives = 1;
-    net->any_data = data;
-    net->any_room = (int)room;
-    net->any_tag = tag;
-    *req = net->any = r;
+    net->any.data = data;
+    net->any.room = (int32_t)room;
+    net->any.tag = tag;
+    *req = net->any.request = r;
     return HC_OK;
 }
 
@@ -293,20 +294,20 @@ static int match_any(mpi_net *net) {
     MPI_Message message;
     if (net->alive == net->room && grow(net) != HC_OK)
         return HC_NO_MEMORY;
-    int code = MPI_Improbe(MPI_ANY_SOURCE, net->any_tag, net->comm, &there, &message, MPI_STATUS_IGNORE);
+    int code = MPI_Improbe(MPI_ANY_SOURCE, net->any.tag, net->comm, &there, &message, MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS && there)
-        code = MPI_Imrecv(net->any_data, net->any_room, MPI_BYTE, &message, &net->handles[net->alive]);
+        code = MPI_Imrecv(net->any.data, net->any.room, MPI_BYTE, &message, &net->handles[net->alive]);
     if (code != MPI_SUCCESS || !there)
         return translate(net, code, -1);
-    net->owners[net->alive] = net->any;
-    net->any->index = net->alive++;
-    net->any = NULL;
+    net->owners[net->alive] = net->any.request;
+    net->any.request->index = net->alive++;
+    net->any.request = NULL;
     return HC_OK;
 }
 
 /* Tests all active requests once. */
 static int look(mpi_net *net) {
-    int done = 0, status = net->any ? match_any(net) : HC_OK;
+    int done = 0, status = net->any.request ? match_any(net) : HC_OK;
     net->sweep++;
     if (status < 0 || net->alive == 0)
         return status;
@@ -355,7 +356,7 @@ static int cancel(hc_net *base, hc_net_request **req) {
     int done = 1;
     *req = NULL;
     if (i == ANY) {
-        net->any = NULL;
+        net->any.request = NULL;
     } else if (i >= 0) {
         MPI_Request *handle = &net->handles[i];
         void *before = enter(net);
@@ -434,8 +435,8 @@ static void destroy(hc_net *base) {
         hc_net_request *r = net->owners[0];
         cancel(base, &r);
     }
-    if (net->any)
-        give_back(net, net->any);
+    if (net->any.request)
+        give_back(net, net->any.request);
     /* After a failure the other ranks may be gone. */
     if (!finalized && !net->failed && !base->abandoned && drain(net))
         MPI_Comm_free(&net->comm);

@@ -7,31 +7,31 @@
  */
 #include "transport/net/algorithms.h"
 
-static void part(const hc__channel *a, int32_t i, int64_t *at, int64_t *n) {
-    int32_t members = a->team->n;
+static void part(const hc__channel *channel, int32_t i, int64_t *at, int64_t *n) {
+    int32_t members = channel->team->n;
     i = ((i % members) + members) % members;
-    *at = hc__part_of(a, i);
-    *n = hc__part_of(a, i + 1) - *at;
+    *at = hc__part_of(channel, i);
+    *n = hc__part_of(channel, i + 1) - *at;
 }
 
-int hc__round_ring(hc__channel *a, int32_t round) {
-    const hc__team *t = a->team;
+int hc__round_ring(hc__channel *channel, int32_t round) {
+    const hc__team *t = channel->team;
     int32_t right = (t->me + 1) % t->n, left = (t->me + t->n - 1) % t->n;
-    int32_t gathering = round - (t->n - 1); /* >= 0: in the allgather */
-    int32_t first = t->me - a->scatters;    /* the part sent first */
+    int32_t gathering = round - (t->n - 1);         /* >= 0: in the allgather */
+    int32_t first = t->me - channel->form.scatters; /* the part sent first */
     int64_t at, n;
 
     if (round > 0 && gathering <= 0) { /* add the data of the last round, left's sum first */
-        part(a, first - round, &at, &n);
-        hc__combine(a, at, n, 1, gathering == 0);
+        part(channel, first - round, &at, &n);
+        hc__combine(channel, at, n, 1, gathering == 0);
     }
-    if (gathering == (a->scatters ? 0 : t->n - 1))
+    if (gathering == (channel->form.scatters ? 0 : t->n - 1))
         return HC_DONE;
-    part(a, first - round, &at, &n); /* just summed, or (allgather) just received */
-    int status = hc__send_part(a, right, at, n);
+    part(channel, first - round, &at, &n); /* just summed, or (allgather) just received */
+    int status = hc__send_part(channel, right, at, n);
     if (status < 0)
         return status;
-    part(a, first - round - 1, &at, &n);
-    status = gathering < 0 ? hc__receive_scratch(a, left, 0, n) : hc__receive_part(a, left, at, n);
+    part(channel, first - round - 1, &at, &n);
+    status = gathering < 0 ? hc__receive_scratch(channel, left, 0, n) : hc__receive_part(channel, left, at, n);
     return status < 0 ? status : HC_MOVED;
 }

@@ -34,9 +34,9 @@ static int32_t member_at(const hc__stages *s, int32_t position) {
     return position + (group < s->extra ? group : s->extra);
 }
 
-static place find_place(const hc__channel *a) {
-    const hc__stages *s = a->stages;
-    int32_t me = a->team->me, radix = s->radix[0], group = me / (radix + 1);
+static place find_place(const hc__channel *channel) {
+    const hc__stages *s = channel->stages;
+    int32_t me = channel->team->me, radix = s->radix[0], group = me / (radix + 1);
     if (group >= s->extra)
         return (place){me - s->extra, (me - s->extra) / radix * radix, -1};
     int32_t digit = me % (radix + 1);
@@ -46,8 +46,8 @@ static place find_place(const hc__channel *a) {
 /* ---- digits ------------------------------------------------------------------------------------------------- */
 
 /* The stage of a step: an allreduce begins with the nearest members, a reduce-scatter with the farthest. */
-static int32_t stage_of(const hc__channel *a, int32_t step) {
-    return a->scatters ? a->stages->depth - 1 - step : step;
+static int32_t stage_of(const hc__channel *channel, int32_t step) {
+    return channel->form.scatters ? channel->stages->depth - 1 - step : step;
 }
 
 static int32_t distance(const hc__stages *s, int32_t stage) {
@@ -79,19 +79,19 @@ static block part(block whole, int32_t n, int32_t i) {
 }
 
 /* The parts of the members from this position on begin here. */
-static int64_t begin_of(const hc__channel *a, int32_t position) {
-    const hc__stages *s = a->stages;
-    return position == distance(s, s->depth) ? a->count : hc__part_of(a, member_at(s, position));
+static int64_t begin_of(const hc__channel *channel, int32_t position) {
+    const hc__stages *s = channel->stages;
+    return position == distance(s, s->depth) ? channel->count : hc__part_of(channel, member_at(s, position));
 }
 
 /* What a position works on after this number of steps. */
-static block block_after(const hc__channel *a, int32_t position, int32_t steps) {
-    const hc__stages *s = a->stages;
-    block found = {0, a->count};
-    if (a->scatters) {
+static block block_after(const hc__channel *channel, int32_t position, int32_t steps) {
+    const hc__stages *s = channel->stages;
+    block found = {0, channel->count};
+    if (channel->form.scatters) {
         int32_t positions = distance(s, s->depth - steps), first = position - position % positions;
-        found.at = begin_of(a, first);
-        found.n = begin_of(a, first + positions) - found.at;
+        found.at = begin_of(channel, first);
+        found.n = begin_of(channel, first + positions) - found.at;
         return found;
     }
     for (int32_t step = 0; step < steps; step++)
@@ -99,39 +99,39 @@ static block block_after(const hc__channel *a, int32_t position, int32_t steps) 
     return found;
 }
 
-int64_t hc__stages_scratch(const hc__channel *a) {
-    const hc__stages *s = a->stages;
-    place p = find_place(a);
+int64_t hc__stages_scratch(const hc__channel *channel) {
+    const hc__stages *s = channel->stages;
+    place p = find_place(channel);
     int64_t most = 0;
     for (int32_t step = 0; p.position >= 0 && step < s->depth; step++) {
-        int64_t n = a->whole ? a->count : block_after(a, p.position, step + 1).n;
-        int64_t senders = s->radix[stage_of(a, step)] - (p.extra < 0);
+        int64_t n = channel->form.whole ? channel->count : block_after(channel, p.position, step + 1).n;
+        int64_t senders = s->radix[stage_of(channel, step)] - (p.extra < 0);
         most = n * senders > most ? n * senders : most;
     }
-    int64_t given = a->scatters && p.extra >= 0 ? part((block){0, a->count}, s->radix[0], 0).n : 0;
+    int64_t given = channel->form.scatters && p.extra >= 0 ? part((block){0, channel->count}, s->radix[0], 0).n : 0;
     return given > most ? given : most;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------ */
 
-static int add(hc__channel *a, int64_t at, int64_t n, int32_t operands, int32_t own, hc__reduction reduction) {
-    int64_t size = (int64_t)hc_dtype_size(a->kind);
+static int add(hc__channel *channel, int64_t at, int64_t n, int32_t operands, int32_t own, hc__reduction reduction) {
+    int64_t size = (int64_t)hc_dtype_size(channel->kind);
     const void *on_stack[OPERANDS_ON_STACK];
     const void **from = operands <= OPERANDS_ON_STACK ? on_stack : hc_malloc((size_t)operands * sizeof *from);
     if (!from)
         return HC_NO_MEMORY;
-    char *mine = a->work + at * size;
+    char *mine = channel->work + at * size;
     for (int32_t q = 0, slot = 0; q < operands; q++)
-        from[q] = q == own ? mine : a->scratch + n * size * slot++;
+        from[q] = q == own ? mine : channel->scratch + n * size * slot++;
     if (n > 0)
-        hc__add_up(a, mine, from, operands, n, reduction);
+        hc__add_up(channel, mine, from, operands, n, reduction);
     if (from != on_stack)
         hc_free(from);
     return HC_MOVED;
 }
 
-int hc__sum_in_order(hc__channel *a) {
-    return add(a, 0, a->count, a->team->n, a->team->me, a->reduction);
+int hc__sum_in_order(hc__channel *channel) {
+    return add(channel, 0, channel->count, channel->team->n, channel->team->me, channel->reduction);
 }
 
 /* The least power of two that is at least the number of operands of a stage. */
@@ -144,136 +144,137 @@ static double power_of(const hc__stages *s, int32_t stage) {
 }
 
 /* The reduction of one step: the last one divides a mean by what the others have left. */
-static hc__reduction reduction_of(const hc__channel *a, int32_t step) {
-    const hc__stages *s = a->stages;
-    hc__reduction r = a->reduction;
+static hc__reduction reduction_of(const hc__channel *channel, int32_t step) {
+    const hc__stages *s = channel->stages;
+    hc__reduction r = channel->reduction;
     int last = step == s->depth - 1;
-    if (r.reduction != HC_AVERAGE || (last && !a->divides))
+    if (r.reduction != HC_AVERAGE || (last && !channel->form.divides))
         return r;
-    if (!a->divides)
+    if (!channel->form.divides)
         return (hc__reduction){HC_SUM, 1.0};
     if (!last)
-        return (hc__reduction){HC_AVERAGE, power_of(s, stage_of(a, step))};
+        return (hc__reduction){HC_AVERAGE, power_of(s, stage_of(channel, step))};
     for (int32_t before = 0; before < step; before++)
-        r.divisor /= power_of(s, stage_of(a, before));
+        r.divisor /= power_of(s, stage_of(channel, before));
     return r;
 }
 
 /* Adds what the members of a group have sent in this step: in an allreduce's first step, also the member without a
  * position. */
-static int add_step(hc__channel *a, const place *p, int32_t step) {
-    int32_t stage = stage_of(a, step), digit = digit_of(a->stages, stage, p->position);
-    int32_t operands = a->stages->radix[stage] + (!a->scatters && step == 0 && p->extra >= 0);
-    block mine = a->whole ? (block){0, a->count} : block_after(a, p->position, step + 1);
-    return add(a, mine.at, mine.n, operands, digit, reduction_of(a, step));
+static int add_step(hc__channel *channel, const place *p, int32_t step) {
+    int32_t stage = stage_of(channel, step), digit = digit_of(channel->stages, stage, p->position);
+    int32_t operands = channel->stages->radix[stage] + (!channel->form.scatters && step == 0 && p->extra >= 0);
+    block mine = channel->form.whole ? (block){0, channel->count} : block_after(channel, p->position, step + 1);
+    return add(channel, mine.at, mine.n, operands, digit, reduction_of(channel, step));
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
 /* Sends to the others of my group in this step, and receives from them: into scratch (outward), or where their results
  * belong. */
-static int exchange(hc__channel *a, const place *p, int32_t step, int outward) {
-    const hc__stages *s = a->stages;
-    int32_t stage = stage_of(a, step), radix = s->radix[stage], digit = digit_of(s, stage, p->position);
-    block all = {0, a->count}, mine = a->whole ? all : block_after(a, p->position, step + 1);
-    int takes_extra = step == 0 && p->extra >= 0 && !a->scatters, status = HC_OK;
+static int exchange(hc__channel *channel, const place *p, int32_t step, int outward) {
+    const hc__stages *s = channel->stages;
+    int32_t stage = stage_of(channel, step), radix = s->radix[stage], digit = digit_of(s, stage, p->position);
+    block all = {0, channel->count}, mine = channel->form.whole ? all : block_after(channel, p->position, step + 1);
+    int takes_extra = step == 0 && p->extra >= 0 && !channel->form.scatters, status = HC_OK;
     for (int32_t q = 0, slot = 0; q < radix && status >= 0; q++) {
         int32_t position = neighbour(s, stage, p->position, q);
-        block theirs = outward || q == digit ? mine : block_after(a, position, step + 1);
+        block theirs = outward || q == digit ? mine : block_after(channel, position, step + 1);
         if (q != digit && outward)
-            status = hc__receive_scratch(a, member_at(s, position), mine.n * slot++, mine.n);
+            status = hc__receive_scratch(channel, member_at(s, position), mine.n * slot++, mine.n);
         else if (q != digit)
-            status = hc__receive_part(a, member_at(s, position), theirs.at, theirs.n);
+            status = hc__receive_part(channel, member_at(s, position), theirs.at, theirs.n);
     }
     if (takes_extra && outward && status >= 0)
-        status = hc__receive_scratch(a, p->extra, mine.n * (radix - 1), mine.n);
+        status = hc__receive_scratch(channel, p->extra, mine.n * (radix - 1), mine.n);
     for (int32_t i = 1; i < radix && status >= 0; i++) { /* each member begins with another one */
         int32_t position = neighbour(s, stage, p->position, (digit + i) % radix);
-        block given = !outward ? mine : a->whole ? all : block_after(a, position, step + 1);
-        status = hc__send_part(a, member_at(s, position), given.at, given.n);
+        block given = !outward ? mine : channel->form.whole ? all : block_after(channel, position, step + 1);
+        status = hc__send_part(channel, member_at(s, position), given.at, given.n);
     }
     if (takes_extra && !outward && status >= 0)
-        status = hc__send_part(a, p->extra, mine.at, mine.n);
+        status = hc__send_part(channel, p->extra, mine.at, mine.n);
     return status < 0 ? status : HC_MOVED;
 }
 
 /* What a member without a position exchanges with position `first + i` of its group: it gives its data, in parts that
  * the others add up, and gets the result. */
-static block given_to(const hc__channel *a, const place *p, int32_t i) {
-    block all = {0, a->count};
-    if (a->whole)
+static block given_to(const hc__channel *channel, const place *p, int32_t i) {
+    block all = {0, channel->count};
+    if (channel->form.whole)
         return all;
-    return a->scatters ? part(all, a->stages->radix[0], i) : block_after(a, p->first + i, 1);
+    return channel->form.scatters ? part(all, channel->stages->radix[0], i) : block_after(channel, p->first + i, 1);
 }
 
-static block own_part(const hc__channel *a, int32_t member) {
-    int64_t at = hc__part_of(a, member);
-    return (block){at, hc__part_of(a, member + 1) - at};
+static block own_part(const hc__channel *channel, int32_t member) {
+    int64_t at = hc__part_of(channel, member);
+    return (block){at, hc__part_of(channel, member + 1) - at};
 }
 
 /* The position before an extra member: it returns to it what a single member has. */
-static int32_t returner(const hc__channel *a, const place *p) {
-    return p->first + a->stages->radix[0] - 1;
+static int32_t returner(const hc__channel *channel, const place *p) {
+    return p->first + channel->stages->radix[0] - 1;
 }
 
-static int extra_round(hc__channel *a, const place *p, int32_t round) {
-    const hc__stages *s = a->stages;
-    int from_one = a->whole || a->scatters, status = HC_OK;
+static int extra_round(hc__channel *channel, const place *p, int32_t round) {
+    const hc__stages *s = channel->stages;
+    int from_one = channel->form.whole || channel->form.scatters, status = HC_OK;
     if (round == 2)
         return HC_DONE;
     for (int32_t i = 0; i < s->radix[0] && status >= 0 && (round == 0 || !from_one); i++) {
-        block b = given_to(a, p, i);
+        block b = given_to(channel, p, i);
         int32_t member = member_at(s, p->first + i);
-        status = round == 0 ? hc__send_part(a, member, b.at, b.n) : hc__receive_part(a, member, b.at, b.n);
+        status = round == 0 ? hc__send_part(channel, member, b.at, b.n) : hc__receive_part(channel, member, b.at, b.n);
     }
     if (round == 1 && from_one) {
-        block b = a->scatters ? own_part(a, a->team->me) : (block){0, a->count};
-        status = hc__receive_part(a, member_at(s, returner(a, p)), b.at, b.n);
+        block b = channel->form.scatters ? own_part(channel, channel->team->me) : (block){0, channel->count};
+        status = hc__receive_part(channel, member_at(s, returner(channel, p)), b.at, b.n);
     }
     return status < 0 ? status : HC_MOVED;
 }
 
 /* A reduce-scatter's rounds for the members without a position: before the first step, and after the last. */
-static int take_extra(hc__channel *a, const place *p) {
-    block b = given_to(a, p, p->position - p->first);
-    int status = p->extra < 0 ? HC_OK : hc__receive_scratch(a, p->extra, 0, b.n);
+static int take_extra(hc__channel *channel, const place *p) {
+    block b = given_to(channel, p, p->position - p->first);
+    int status = p->extra < 0 ? HC_OK : hc__receive_scratch(channel, p->extra, 0, b.n);
     return status < 0 ? status : HC_MOVED;
 }
 
-static int add_extra(hc__channel *a, const place *p) {
-    hc__reduction r = a->reduction;
-    block b = given_to(a, p, p->position - p->first);
+static int add_extra(hc__channel *channel, const place *p) {
+    hc__reduction r = channel->reduction;
+    block b = given_to(channel, p, p->position - p->first);
     if (r.reduction == HC_AVERAGE)
         r = (hc__reduction){HC_SUM, 1.0};
-    return p->extra < 0 ? HC_MOVED : add(a, b.at, b.n, 2, 0, r);
+    return p->extra < 0 ? HC_MOVED : add(channel, b.at, b.n, 2, 0, r);
 }
 
-static int return_extra(hc__channel *a, const place *p) {
-    if (p->extra < 0 || p->position != returner(a, p))
+static int return_extra(hc__channel *channel, const place *p) {
+    if (p->extra < 0 || p->position != returner(channel, p))
         return HC_MOVED;
-    block b = a->scatters ? own_part(a, p->extra) : (block){0, a->count};
-    int status = hc__send_part(a, p->extra, b.at, b.n);
+    block b = channel->form.scatters ? own_part(channel, p->extra) : (block){0, channel->count};
+    int status = hc__send_part(channel, p->extra, b.at, b.n);
     return status < 0 ? status : HC_MOVED;
 }
 
-int hc__round_stages(hc__channel *a, int32_t round) {
-    const hc__stages *s = a->stages;
-    place p = find_place(a);
-    int folds = a->scatters && s->extra > 0, ends_outward = a->scatters || a->whole, status = HC_MOVED;
+int hc__round_stages(hc__channel *channel, int32_t round) {
+    const hc__stages *s = channel->stages;
+    place p = find_place(channel);
+    int folds = channel->form.scatters && s->extra > 0, ends_outward = channel->form.scatters || channel->form.whole,
+        status = HC_MOVED;
     int32_t step = round - folds, depth = s->depth;
     if (p.position < 0)
-        return extra_round(a, &p, round);
+        return extra_round(channel, &p, round);
     if (folds && round == 0)
-        return take_extra(a, &p);
+        return take_extra(channel, &p);
     if (step == 0 && folds)
-        status = add_extra(a, &p);
+        status = add_extra(channel, &p);
     if (step > 0 && step <= depth)
-        status = add_step(a, &p, step - 1);
+        status = add_step(channel, &p, step - 1);
     if (status < 0)
         return status;
     if (step < depth)
-        return exchange(a, &p, step, 1);
+        return exchange(channel, &p, step, 1);
     if (ends_outward)
-        return step == depth && s->extra > 0 ? return_extra(a, &p) : HC_DONE;
-    return step == 2 * depth ? HC_DONE : exchange(a, &p, 2 * depth - 1 - step, 0);
+        return step == depth && s->extra > 0 ? return_extra(channel, &p) : HC_DONE;
+    return step == 2 * depth ? HC_DONE : exchange(channel, &p, 2 * depth - 1 - step, 0);
 }

@@ -63,7 +63,7 @@ static int pair(hc_p2p *p2p, hc_p2p_op *receive, int32_t peer, const hc__p2p_hea
     memcpy(&source, content, sizeof source);
     receive->source = source.address;
     receive->withdrawn = source.withdrawn;
-    hc__p2p_queue_add(&p2p->receiving, receive);
+    hc__p2p_queue_add(&p2p->queues.receiving, receive);
     int progress = hc__p2p_receive_bytes(p2p, receive);
     return progress < 0 ? progress : HC_OK;
 }
@@ -76,7 +76,7 @@ static int is_match(const hc_p2p_op *receive, int32_t peer, const hc__p2p_header
 
 /* Shows an unmatched message to the matching probes. */
 static void show(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
-    for (hc_p2p_op *probe = p2p->open.first, *next; probe; probe = next) {
+    for (hc_p2p_op *probe = p2p->queues.open.first, *next; probe; probe = next) {
         next = probe->next;
         if (!(probe->flags & HC_P2P_PROBE) || !is_match(probe, peer, header))
             continue;
@@ -101,7 +101,7 @@ static int keep(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const v
 }
 
 int hc__p2p_match(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, const void *content) {
-    for (hc_p2p_op *receive = p2p->open.first; receive; receive = receive->next) {
+    for (hc_p2p_op *receive = p2p->queues.open.first; receive; receive = receive->next) {
         if (receive->flags & HC_P2P_PROBE || !is_match(receive, peer, header))
             continue;
         hc__p2p_queue_remove(receive);
@@ -131,7 +131,7 @@ static int post_probe(hc_p2p *p2p, hc_p2p_op *probe) {
     while (message && !is_match(probe, message->peer, &message->header))
         message = message->next;
     if (!message && !(probe->flags & HC_P2P_PROBE_NOW)) {
-        hc__p2p_queue_add(&p2p->open, probe);
+        hc__p2p_queue_add(&p2p->queues.open, probe);
         return HC_OK;
     }
     if (message)
@@ -153,6 +153,6 @@ int hc__p2p_post_receive(hc_p2p *p2p, hc_p2p_op *receive) {
         hc_free(message);
         return status;
     }
-    hc__p2p_queue_add(&p2p->open, receive);
+    hc__p2p_queue_add(&p2p->queues.open, receive);
     return HC_OK;
 }

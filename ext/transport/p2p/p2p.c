@@ -75,7 +75,7 @@ static int send_whole(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header, uint
     if (sent < 0)
         return sent;
     if (p2p->holds && !is_self)
-        move_to(&p2p->leaving, send);
+        move_to(&p2p->queues.leaving, send);
     else
         hc__p2p_finish(p2p, send, HC_OK);
     return 1;
@@ -89,7 +89,7 @@ static int announce(hc_p2p *p2p, hc_p2p_op *send, hc__p2p_header *header) {
         return room;
     header->kind = HC__P2P_RTS;
     header->from = send->number = ++p2p->numbers;
-    move_to(&p2p->announced, send);
+    move_to(&p2p->queues.announced, send);
     int status = hc__p2p_send_header(p2p, send->peer, header, &source);
     return status < 0 ? status : 1;
 }
@@ -117,16 +117,16 @@ static int is_behind(const hc__p2p_queue *queue, const hc_p2p_op *send) {
 static int post_send(hc_p2p *p2p, hc_p2p_op *send) {
     p2p->serials = p2p->serials < HC_P2P_SERIAL_MAX ? p2p->serials + 1 : 1;
     send->serial = p2p->serials;
-    int started = is_behind(&p2p->held, send) ? 0 : begin_send(p2p, send);
+    int started = is_behind(&p2p->queues.held, send) ? 0 : begin_send(p2p, send);
     if (started == 0)
-        hc__p2p_queue_add(&p2p->held, send);
+        hc__p2p_queue_add(&p2p->queues.held, send);
     return started < 0 ? started : HC_OK;
 }
 
 /* ---- sends that wait for room ---------------------------------------------------------------------------- */
 
 static int move_held(hc_p2p *p2p, hc_p2p_op *send) {
-    if (is_behind(&p2p->held, send))
+    if (is_behind(&p2p->queues.held, send))
         return HC_IDLE;
     int started = begin_send(p2p, send);
     return started < 0 ? started : started ? HC_MOVED : HC_IDLE;
@@ -161,21 +161,21 @@ int hc_p2p_post(hc_p2p *p2p, hc_p2p_op *op) {
 /* ---- headers in ------------------------------------------------------------------------------------ */
 
 static int read_cts(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
-    hc_p2p_op *send = hc__p2p_queue_find(&p2p->announced, peer, header->to);
+    hc_p2p_op *send = hc__p2p_queue_find(&p2p->queues.announced, peer, header->to);
     if (!send)
         return hc__p2p_send_header(p2p, peer, &(hc__p2p_header){.kind = HC__P2P_GONE, .to = header->from}, NULL);
     hc__p2p_queue_remove(send);
     send->peer_number = header->from;
-    hc__p2p_queue_add(&p2p->sending, send);
+    hc__p2p_queue_add(&p2p->queues.sending, send);
     return HC_OK;
 }
 
 static int read_rndv(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header) {
-    hc_p2p_op *receive = hc__p2p_queue_find(&p2p->cleared, peer, header->to);
+    hc_p2p_op *receive = hc__p2p_queue_find(&p2p->queues.cleared, peer, header->to);
     if (!receive || !p2p->net)
         return HC_BAD_MESSAGE;
     hc__p2p_queue_remove(receive);
-    hc__p2p_queue_add(&p2p->receiving, receive);
+    hc__p2p_queue_add(&p2p->queues.receiving, receive);
     return HC_OK;
 }
 
@@ -206,13 +206,13 @@ static int read_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header, 
     case HC__P2P_CTS:
         return read_cts(p2p, peer, header);
     case HC__P2P_FIN:
-        return end(p2p, &p2p->announced, peer, header->to, HC_OK);
+        return end(p2p, &p2p->queues.announced, peer, header->to, HC_OK);
     case HC__P2P_CELL:
-        return hc__p2p_read_cell(p2p, peer, header, hc__p2p_queue_find(&p2p->cleared, peer, header->to));
+        return hc__p2p_read_cell(p2p, peer, header, hc__p2p_queue_find(&p2p->queues.cleared, peer, header->to));
     case HC__P2P_RNDV:
         return read_rndv(p2p, peer, header);
     case HC__P2P_GONE:
-        return end(p2p, &p2p->cleared, peer, header->to, HC_SHUT_DOWN);
+        return end(p2p, &p2p->queues.cleared, peer, header->to, HC_SHUT_DOWN);
     case HC__P2P_IN_CELL:
         return read_in_cell(p2p, peer, header);
     case HC__P2P_CREDIT:
@@ -258,10 +258,10 @@ int hc_p2p_progress(hc_p2p *p2p) {
     const struct {
         hc__p2p_queue *queue;
         int (*move)(hc_p2p *, hc_p2p_op *);
-    } kinds[] = {{&p2p->held, move_held},
-                 {&p2p->leaving, move_leaving},
-                 {&p2p->sending, hc__p2p_send_bytes},
-                 {&p2p->receiving, hc__p2p_receive_bytes}};
+    } kinds[] = {{&p2p->queues.held, move_held},
+                 {&p2p->queues.leaving, move_leaving},
+                 {&p2p->queues.sending, hc__p2p_send_bytes},
+                 {&p2p->queues.receiving, hc__p2p_receive_bytes}};
     int moved = HC_IDLE;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         int progress = kinds[i].queue->first ? move_all(p2p, kinds[i].queue, kinds[i].move) : HC_IDLE;
@@ -273,21 +273,21 @@ int hc_p2p_progress(hc_p2p *p2p) {
 }
 
 hc_p2p_op *hc_p2p_done(hc_p2p *p2p) {
-    hc_p2p_op *op = p2p->done.first;
+    hc_p2p_op *op = p2p->queues.done.first;
     if (op)
         hc__p2p_queue_remove(op);
     return op;
 }
 
 int hc_p2p_is_moving(const hc_p2p *p2p) {
-    return p2p->held.first || p2p->leaving.first || p2p->sending.first || p2p->receiving.first || p2p->cleared.first ||
-           p2p->done.first;
+    return p2p->queues.held.first || p2p->queues.leaving.first || p2p->queues.sending.first ||
+           p2p->queues.receiving.first || p2p->queues.cleared.first || p2p->queues.done.first;
 }
 
 int hc_p2p_withdraw(hc_p2p *p2p, hc_p2p_op *op) {
-    if (op->queue != &p2p->open && op->queue != &p2p->announced && op->queue != &p2p->held)
+    if (op->queue != &p2p->queues.open && op->queue != &p2p->queues.announced && op->queue != &p2p->queues.held)
         return 0;
-    if (op->queue == &p2p->announced)
+    if (op->queue == &p2p->queues.announced)
         hc__node_control_withdraw(p2p->node_control); /* a receiver may be reading its bytes */
     hc__p2p_queue_remove(op);
     return 1;
@@ -320,8 +320,9 @@ static void drop_all(hc__p2p_queue *queue) {
 void hc_p2p_abandon(hc_p2p *p2p) {
     p2p->abandoned = 1;
     hc__node_control_withdraw(p2p->node_control);
-    hc__p2p_queue *queues[] = {&p2p->open,    &p2p->held,      &p2p->leaving, &p2p->announced,
-                               &p2p->cleared, &p2p->receiving, &p2p->sending, &p2p->done};
+    hc__p2p_queue *queues[] = {&p2p->queues.open,      &p2p->queues.held,    &p2p->queues.leaving,
+                               &p2p->queues.announced, &p2p->queues.cleared, &p2p->queues.receiving,
+                               &p2p->queues.sending,   &p2p->queues.done};
     for (size_t i = 0; i < sizeof queues / sizeof *queues; i++)
         drop_all(queues[i]);
     while (p2p->unexpected)

@@ -64,6 +64,17 @@ typedef struct hc__p2p_credit {
     uint64_t owed; /* received from it and not yet reported */
 } hc__p2p_credit;
 
+typedef struct hc__p2p_queues {
+    hc__p2p_queue open;      /* receives without a message */
+    hc__p2p_queue held;      /* sends that wait for room; their peers do not know them */
+    hc__p2p_queue leaving;   /* sends that end when all bytes to their peers have left this process */
+    hc__p2p_queue announced; /* sends whose RTS is sent */
+    hc__p2p_queue cleared;   /* receives whose CTS is sent */
+    hc__p2p_queue receiving; /* receives that read the sender's memory, or receive over the net */
+    hc__p2p_queue sending;   /* sends whose bytes move */
+    hc__p2p_queue done;
+} hc__p2p_queues;
+
 struct hc_p2p {
     hc_node_control *node_control;
     hc_net *net;
@@ -73,14 +84,7 @@ struct hc_p2p {
     uint8_t abandoned, holds;
     hc__p2p_credit *credits; /* by World rank */
     hc__p2p_unexpected *unexpected, **last_unexpected;
-    hc__p2p_queue open;      /* receives without a message */
-    hc__p2p_queue held;      /* sends that wait for room; their peers do not know them */
-    hc__p2p_queue leaving;   /* sends that end when all bytes to their peers have left this process */
-    hc__p2p_queue announced; /* sends whose RTS is sent */
-    hc__p2p_queue cleared;   /* receives whose CTS is sent */
-    hc__p2p_queue receiving; /* receives that read the sender's memory, or receive over the net */
-    hc__p2p_queue sending;   /* sends whose bytes move */
-    hc__p2p_queue done;
+    hc__p2p_queues queues;
     uint8_t *message; /* room for a header and an eager message */
     /* Reads a header that this rank sends to itself. */
     int (*read)(hc_p2p *, int32_t peer, const hc__p2p_header *, const void *content);

@@ -19,7 +19,7 @@ static size_t least(size_t a, uint64_t b) {
 /* ---- inside this rank ------------------------------------------------------------------------------ */
 
 static int copy_to_self(hc_p2p *p2p, hc_p2p_op *send) {
-    hc_p2p_op *receive = hc__p2p_queue_find(&p2p->cleared, p2p->rank, send->peer_number);
+    hc_p2p_op *receive = hc__p2p_queue_find(&p2p->queues.cleared, p2p->rank, send->peer_number);
     if (receive) {
         memmove(receive->data, send->data, (size_t)send->bytes);
         hc__p2p_finish(p2p, receive, HC_OK);
@@ -143,9 +143,9 @@ int hc__p2p_send_bytes(hc_p2p *p2p, hc_p2p_op *send) {
         return copy_to_self(p2p, send);
     if (p2p->local_of[send->peer] >= 0)
         return send_through_cells(p2p, send);
-    return move_over_net(p2p, send, &p2p->sending);
+    return move_over_net(p2p, send, &p2p->queues.sending);
 }
 
 int hc__p2p_receive_bytes(hc_p2p *p2p, hc_p2p_op *receive) {
-    return receive->source ? read_source(p2p, receive) : move_over_net(p2p, receive, &p2p->receiving);
+    return receive->source ? read_source(p2p, receive) : move_over_net(p2p, receive, &p2p->queues.receiving);
 }

@@ -54,7 +54,7 @@ void hc__p2p_finish(hc_p2p *p2p, hc_p2p_op *op, int status) {
         hc__p2p_queue_remove(op);
     hc__p2p_close_path(op);
     op->status = status;
-    hc__p2p_queue_add(&p2p->done, op);
+    hc__p2p_queue_add(&p2p->queues.done, op);
 }
 
 size_t hc__p2p_content_bytes(const hc__p2p_header *header) {
@@ -77,7 +77,7 @@ int hc__p2p_send_header(hc_p2p *p2p, int32_t peer, const hc__p2p_header *header,
 
 int hc__p2p_clear(hc_p2p *p2p, hc_p2p_op *receive) {
     receive->number = ++p2p->numbers;
-    hc__p2p_queue_add(&p2p->cleared, receive);
+    hc__p2p_queue_add(&p2p->queues.cleared, receive);
     hc__p2p_header clear = {.kind = HC__P2P_CTS, .to = receive->peer_number, .from = receive->number};
     return hc__p2p_send_header(p2p, receive->peer, &clear, NULL);
 }
