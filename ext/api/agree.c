@@ -2,7 +2,11 @@
  *
  * agree.c - the ranks of a World agree on a plan (world/plan_agreement.h), by exchanges of that World.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/plans.h"
+#include "api/sets.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,14 @@
  *
  * calls.c - reads the arguments of a public function, and makes a request of them (world/arguments.h).
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/ops.h"
+#include "api/requests.h"
+#include "api/shortcuts.h"
+#include "api/user_reductions.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,9 @@
  *
  * `make bindings` generates the numbers of hpccoll.h from core/hc.h; the build fails if they differ.
  */
-#include "api/api.h"
+#include "api/codes.h"
+#include "api/hpccoll.h"
+#include "core/hc.h"
 
 #include <stdarg.h>
 #include <stdio.h>

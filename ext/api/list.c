@@ -2,7 +2,9 @@
  *
  * list.c - the Worlds of this process. The memory of an ended World stays, so that a call with it is an error.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/list.h"
 
 #include <stdlib.h>
 #include <string.h>

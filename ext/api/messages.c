@@ -2,7 +2,12 @@
  *
  * messages.c - point-to-point messages of hpccoll.h.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/messages.h"
+#include "api/requests.h"
 
 static int check(const void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag,
                  const hpccoll_world *world) {

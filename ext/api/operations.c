@@ -2,7 +2,9 @@
  *
  * operations.c - the collectives of hpccoll.h.
  */
-#include "api/api.h"
+#include "api/calls.h"
+#include "api/requests.h"
+#include "api/user_reductions.h"
 
 #define ONE(input, output, elements)                                            \
     (const hpccoll_array[]) {                                                   \

@@ -2,7 +2,9 @@
  *
  * ops.c - the table of user-defined reductions, with MINLOC and MAXLOC, which are functions, too.
  */
-#include "api/api.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/ops.h"
 #include "transport/arithmetic.h"
 
 #include <inttypes.h>

@@ -2,7 +2,13 @@
  *
  * parts.c - the parts of a World: segments, the loop with its node control segment, process sets.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/parts.h"
+#include "api/plans.h"
+#include "api/python_world.h"
+#include "api/rendezvous.h"
+#include "api/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

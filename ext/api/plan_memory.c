@@ -5,7 +5,9 @@
  * A freed plan's memory is reused for later plans, oldest first, so that a call with a stale pointer is an error and
  * not a crash.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/plans.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,16 @@
  *
  * plans.c - persistent operations of hpccoll.h: init, start, wait, free.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/messages.h"
+#include "api/parts.h"
+#include "api/plans.h"
+#include "api/python_world.h"
+#include "api/requests.h"
+#include "api/sets.h"
 
 #include <stdio.h>
 #include <stdlib.h>

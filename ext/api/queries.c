@@ -2,7 +2,9 @@
  *
  * queries.c - ranks and counters of a World.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/list.h"
 
 #include <string.h>
 

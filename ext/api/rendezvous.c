@@ -6,7 +6,8 @@
  * down a binomial tree. At the limit rank 0 sends the error to all ranks. Ranks other than 0 wait some seconds longer,
  * so that they get this error.
  */
-#include "api/api.h"
+#include "api/hpccoll.h"
+#include "api/rendezvous.h"
 
 #include <sched.h>
 #include <stdio.h>

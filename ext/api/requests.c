@@ -5,7 +5,10 @@
  * A finished request's memory is reused for later requests, oldest first, so that a call with a stale pointer is an
  * error and not a crash.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/requests.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

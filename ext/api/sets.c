@@ -2,7 +2,12 @@
  *
  * sets.c - process sets made of a World's ranks. Operations of that World make the exchanges between the ranks.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/parts.h"
+#include "api/sets.h"
 
 #include <stdio.h>
 #include <stdlib.h>

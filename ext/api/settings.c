@@ -5,7 +5,8 @@
  * It is the only C file that reads the environment, for programs without Python. Variables and bounds are those of
  * hpccoll/config.py.
  */
-#include "api/api.h"
+#include "api/codes.h"
+#include "api/settings.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,10 @@
  * shortcuts.c - unnamed blocking calls of few bytes, without a request, if all ranks of a node call at about the same
  * time (loop/shortcut.c).
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/list.h"
+#include "api/shortcuts.h"
 
 /* 1: the result has no memory yet, and the caller takes it from the handle of a request. */
 static int must_allocate(const hc__read *read) {

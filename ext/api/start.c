@@ -2,7 +2,12 @@
  *
  * start.c - from a rendezvous to a loop: the reports of the ranks, the nodes, the net, the driving threads.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/codes.h"
+#include "api/parts.h"
+#include "api/rendezvous.h"
+#include "api/settings.h"
+#include "api/start.h"
 
 #include "core/fnv.h"
 #include "transport/arithmetic.h"

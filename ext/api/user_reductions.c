@@ -3,7 +3,11 @@
  * user_reductions.c - begins and ends the operations of a call whose reduction is a function of the program, or MINLOC
  * or MAXLOC (world/user_reduction.h).
  */
-#include "api/api.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/plans.h"
+#include "api/requests.h"
+#include "api/user_reductions.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,16 @@
  *
  * worlds.c - creates Worlds from a communicator, from this process alone, or from a World of Python; and ends them.
  */
-#include "api/api.h"
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/list.h"
+#include "api/parts.h"
+#include "api/plans.h"
+#include "api/python_world.h"
+#include "api/requests.h"
+#include "api/settings.h"
+#include "api/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lent.pxi - shares a World with libhpccoll.so, for C code in the same process.
 
-cdef extern from "api/api.h":
+cdef extern from "api/python_world.h":
     """
     static const hc_loop_calls hc__calls_of_python = HC_LOOP_CALLS;
     static void hc__close(hc_python_world *world) { atomic_store(&world->closed, 1); }

@@ -111,8 +111,8 @@ def test_variables_of_python_are_named(
 
 def test_defaults_are_those_of_python() -> None:
     defaults = {field.name: field.default for field in config.dataclasses.fields(config.Config)}
-    rows = re.findall(r"X\(uint\d+_t, (\w+), ([\d.]+),", (ROOT / "ext" / "api" / "api.h").read_text())
-    texts = re.findall(r'X\((\w+), "(\w*)",', (ROOT / "ext" / "api" / "api.h").read_text())
+    rows = re.findall(r"X\(uint\d+_t, (\w+), ([\d.]+),", (ROOT / "ext" / "api" / "settings.h").read_text())
+    texts = re.findall(r'X\((\w+), "(\w*)",', (ROOT / "ext" / "api" / "settings.h").read_text())
     assert len(rows) >= 5
     assert len(texts) >= 6
     assert {name: float(value) for name, value in rows} == {name: float(defaults[name]) for name, _ in rows}

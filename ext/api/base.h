@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base.h - a World, and the state that it shares with all Worlds made from it. The files of the C interface:
+ *
+ *     hpccoll.h     the public interface
+ *     codes.c       texts of statuses, the last error of a thread; the public numbers equal those of core/hc.h
+ *     settings.c    knobs from options and environment
+ *     rendezvous.c  exchanges between the ranks at the start
+ *     parts.c       nodes, segments, the loop, process sets
+ *     start.c       reports of the ranks, nodes, net
+ *     list.c        the Worlds of this process
+ *     worlds.c      creates and ends Worlds
+ *     sets.c        subset and split
+ *     queries.c     ranks and counters
+ *     requests.c    waits, and outcomes of requests
+ *     calls.c       turns arguments into a request
+ *     shortcuts.c   calls of few bytes, without a request
+ *     operations.c  the public functions of the collectives
+ *     ops.c         table of user-defined reductions
+ *     user_reductions.c  operations with user-defined reductions
+ *     messages.c    send and receive
+ *     agree.c       agreement of the ranks on a plan
+ *     plan_memory.c memory and lists of plans
+ *     plans.c       persistent operations: init, start, wait, free
+ */
+#ifndef HC_API_BASE_H
+#define HC_API_BASE_H
+
+#include "api/hpccoll.h"
+#include "api/python_world.h"
+#include "api/settings.h"
+#include "transport/net/mpi_net.h"
+
+#include <pthread.h>
+
+/* The state shared by a World and all Worlds made from it. */
+typedef struct hc__base {
+    hc_job *job, own;       /* `job` is `own`, or the job of a World of Python */
+    hc_job_user python_job; /* registers this base as a user of Python's job */
+    hc_loop_calls calls;
+    uint8_t comm[HC_MPI_COMM_BYTES];
+    const hc_mpi_family *mpi; /* NULL: without MPI */
+    hc_segment segment;       /* of the node control segment */
+    hc__settings settings;
+    hc_processes processes;
+    char *process_memory;
+    int32_t local_rank, local_size, machine_size; /* of a loop of this library */
+    uint8_t background, one_thread, heartbeat;
+    hpccoll_plan *plans;     /* plans that are not freed */
+    hc_python_world *python; /* NULL: the loop belongs to this library */
+    pthread_mutex_t lock;    /* of `plans` */
+} hc__base;
+
+#define HC__WORLD_ALIVE 0x6870636f6c6cull
+
+/* The memory stays after the World has ended, so that a call with a freed World is an error, not a crash. */
+struct hpccoll_world {
+    uint64_t state; /* HC__WORLD_ALIVE, or 0 */
+    const char *ended_by;
+    hc__base *base;
+    uint32_t number;
+    int32_t rank, size;
+    int32_t *members;           /* World rank of each member */
+    struct hpccoll_world *next; /* list of all Worlds */
+};
+
+#endif

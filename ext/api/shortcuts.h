@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shortcuts.h - calls of few bytes, without a request.
+ */
+#ifndef HC_API_SHORTCUTS_H
+#define HC_API_SHORTCUTS_H
+
+#include "api/calls.h"
+
+/* 1: all ranks took part, and the result is complete; 0: submit a request. The call must be checked and unnamed, and
+ * its caller must wait. `counts`: NULL, or receives the rows of each rank. */
+int hc__shortcut(const hc__read *, hpccoll_world *, int64_t *counts);
+
+#endif
