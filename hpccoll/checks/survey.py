@@ -34,7 +34,8 @@ class Survey:
     """Each measurement of a pair of nodes, see hpccoll.tools.doctor.measure."""
     inside: list[Facts] = field(default_factory=list)
     """Each measured allreduce inside a node, and one over all ranks."""
-
+    distances: list[Facts] = field(default_factory=list)
+    """The latencies of a cache line between the ranks of each node, see hpccoll.tools.doctor.distances."""
     strangers: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     """By host: connections that were not of this job, by address, see hpccoll.tools.doctor.listener."""
 

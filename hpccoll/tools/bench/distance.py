@@ -13,9 +13,10 @@ import mmap
 import os
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,31 +43,10 @@ class Distances:
         hosts = ranks.share((platform.node(), _boot()))
         self.mates = [rank for rank, host in enumerate(hosts) if host == hosts[ranks.rank]]
         self.place = self.mates.index(ranks.rank)
-        self.shared = self._attached()
+        nbytes = len(self.mates) * (_fleet.LINE_BYTES + 4)
+        self.shared = share_memory(ranks.share, self.mates, self.place, nbytes)
         self.known = all(ranks.share(self.shared is not None)) and len(set(hosts)) < ranks.size
         self.latencies, self.names = self.measure()
-
-    def _attached(self) -> mmap.mmap | None:
-        """Map memory that the ranks of this host share; None: it cannot be had."""
-        nbytes, made = len(self.mates) * (_fleet.LINE_BYTES + 4), -1
-        path = ""
-        try:
-            if self.place == 0:
-                made, path = tempfile.mkstemp(prefix="hpccoll-bench-", dir=SHARED)
-                os.ftruncate(made, nbytes)
-        except OSError:
-            path = ""
-        try:
-            path = self.ranks.share(path)[self.mates[0]]
-            file = made if self.place == 0 else os.open(path, os.O_RDWR)
-            found = mmap.mmap(file, nbytes)
-            os.close(file)
-        except (OSError, ValueError):
-            found = None
-        self.ranks.barrier()  # all have opened it
-        if self.place == 0 and path:
-            Path(path).unlink(missing_ok=True)
-        return found
 
     def measure(self) -> tuple[Latencies, tuple[str, ...]]:
         """Measure all pairs.
@@ -109,6 +89,35 @@ class Distances:
             self.shared.close()
 
 
+def share_memory(share: Callable[[Any], list[Any]], mates: Sequence[int], place: int, nbytes: int) -> mmap.mmap | None:
+    """Map memory, initially zero, that the ranks of this host share; all ranks of all hosts call it together.
+
+    :param share: an allgather over all ranks
+    :param mates: the ranks of this host, none if this process takes no part; `place`: the place of this rank in it
+    :returns: None where it cannot be had
+    """
+    made, path = -1, ""
+    try:
+        if place == 0 and mates:
+            made, path = tempfile.mkstemp(prefix="hpccoll-bench-", dir=SHARED)
+            os.ftruncate(made, nbytes)
+    except OSError:
+        path = ""
+    found = None
+    paths = share(path)
+    try:
+        if mates:
+            file = made if place == 0 else os.open(paths[mates[0]], os.O_RDWR)
+            found = mmap.mmap(file, nbytes)
+            os.close(file)
+    except (OSError, ValueError, TypeError):
+        found = None
+    share(None)  # all have opened it
+    if path:
+        Path(path).unlink(missing_ok=True)
+    return found
+
+
 def differ(before: Latencies, after: Latencies) -> bool:
     """Return whether a pair of ranks has another distance; a pair without a core of its own has none."""
     both = (before > 0) & (after > 0) & ((before < SCHEDULED) | (after < SCHEDULED))
@@ -133,7 +142,7 @@ def named(first: int, second: int, processors: Path = PROCESSORS, virtual: bool 
     """
     if first == second and first >= 0:
         return NAMES.index("same core")
-    if _virtual() if virtual is None else virtual:
+    if is_virtual() if virtual is None else virtual:
         return 0
     try:
         if second in _ranges(processors / f"cpu{first}/topology/thread_siblings_list"):
@@ -151,7 +160,8 @@ def _ranges(file: Path) -> set[int]:
 
 
 @cache
-def _virtual() -> bool:
+def is_virtual() -> bool:
+    """Whether this is a virtual machine, whose caches and sockets are invented."""
     return any(line.startswith("flags") and " hypervisor" in line for line in Path("/proc/cpuinfo").open())
 
 

@@ -236,7 +236,8 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
         mine.facts[mpi.NAME] = {mpi.ABSENT: absent} if absent else mpi.failed(outcome)
         return without_mpi(mine, process, options, arguments)
     except termination.Terminated:
-        if outcome.report is not None or outcome.stage in stages.LAST:
+        complete = outcome.report is not None and mpi.ABSENT not in outcome.report
+        if complete or outcome.stage in stages.LAST:
             return show(outcome.report, arguments.json)
         mine.facts[mpi.NAME] = mpi.failed(outcome, asked_to_end=True)
         return report_at_once(mine, process, options, arguments)

@@ -20,6 +20,7 @@ from hpccoll.tools.doctor import (
     addresses,
     build,
     clocks,
+    distances,
     gpus,
     inside,
     launcher,
@@ -52,6 +53,7 @@ CHECKS = (
     limits,
     clocks,
     placement,
+    distances,
     load,
     rails,
     gpus,
@@ -75,6 +77,7 @@ def look() -> RankReport:
         memory.NAME: memory.collect(),
         limits.NAME: limits.collect(),
         placement.NAME: placement.collect_more(env),
+        distances.NAME: distances.collect(),
         rails.NAME: rails.collect(),
         gpus.NAME: gpus.collect(env),
     }
@@ -101,6 +104,9 @@ def examine(
         stage("watching the cores of the ranks")
         _watch(exchange, mine, reports)
     survey = Survey(reports, exchange.size)
+    if options["measure"]:
+        stage("measuring the distances of the cores")
+        survey = replace(survey, distances=distances.measure(exchange, survey))
     with reach.listen(survey, exchange.rank, options["interfaces"]) or contextlib.nullcontext() as port:
         stage("trying the addresses of the other hosts")
         tried, opened = reach.probe(exchange, survey, port, options["interfaces"])
@@ -190,6 +196,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
         "system": system(survey.reports[0]),
         "findings": [asdict(finding) for finding in grouped(found)],
         "placement": table(survey),
+        "distances": survey.distances,
         "links": [rounded(link) for link in rounds.best(survey.links).values()],
         "inside": survey.inside,
         "sent": sum(link.get("sent", 0) for link in survey.links),

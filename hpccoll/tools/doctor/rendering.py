@@ -6,11 +6,12 @@ from __future__ import annotations
 import textwrap
 
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts
-from hpccoll.text import byte_size
+from hpccoll.text import byte_size, some_ranks
+from hpccoll.tools.bench.distance import SCHEDULED
 from hpccoll.tools.doctor.network import duration, rate
 
 WIDTH = 100
-MOST_ROWS = 64
+MOST_ROWS, MOST_NODES = 64, 4
 
 
 def render(report: Facts) -> str:
@@ -18,7 +19,9 @@ def render(report: Facts) -> str:
 
     A report of hosts that do not answer has findings and a verdict only.
     """
-    parts = [_head(report), _placement(report["placement"]), _network(report)] if "nodes" in report else []
+    parts = []
+    if "nodes" in report:
+        parts = [_head(report), _placement(report["placement"]), _distances(report["distances"]), _network(report)]
     parts.append(_findings(report["findings"]))
     if report.get("training"):
         parts.append(_wrapped("training", report["training"]["sentence"]))
@@ -47,6 +50,28 @@ def _placement(rows: list[Facts]) -> str:
         shown.append([str(cell) for cell in [*cells, row["threads"] or "unset", gpus, row["rail"] or "-"]])
     more = [f"... and {len(rows) - MOST_ROWS} more ranks"] if len(rows) > MOST_ROWS else []
     return "\n".join([*_columns(shown), *more])
+
+
+def _distances(nodes: list[Facts]) -> str:
+    """Write the latencies between the ranks of a node: of each pair, or of the groups of ranks that are near."""
+    lines = []
+    for node in nodes[:MOST_NODES]:
+        lines.append(f"distances of the cores on {node['host']}: ns that a cache line takes from rank to rank")
+        if node["latencies"]:
+            shown = [["rank", *map(str, node["ranks"])]]
+            for rank, latencies in zip(node["ranks"], node["latencies"], strict=True):
+                shown.append([str(rank), *map(_nanoseconds, latencies)])
+            lines += _columns(shown)
+        else:
+            for kind in node["classes"]:
+                groups = "; ".join(some_ranks(group) for group in kind["groups"] if len(group) > 1)
+                lines.append(f"{_nanoseconds(kind['seconds'])} and more: {groups}")
+    more = len(nodes) - MOST_NODES
+    return "\n".join([*lines, *([f"... and {more} more nodes"] if more > 0 else [])])
+
+
+def _nanoseconds(seconds: float) -> str:
+    return "-" if not seconds else "turns" if seconds >= SCHEDULED else f"{1e9 * seconds:.0f}"
 
 
 def _network(report: Facts) -> str:

@@ -52,6 +52,9 @@ def test_a_job_is_measured_and_the_report_is_json_once() -> None:
     assert inside["large"] > inside["small"] > 0
     assert inside["worst"] >= inside["mean"] > 0
     assert inside["copy"] > 0
+    (near,) = report["distances"]
+    assert near["ranks"] == [0, 1]
+    assert near["latencies"][0][1] == near["latencies"][1][0] < 1e-2  # 0 if a loaded machine kept the ranks apart
     assert 0 < report["training"]["efficiency"] <= 1
     assert "resnet-50 on 1 node (102.2 MB and 111 ms" in report["training"]["sentence"]
 
