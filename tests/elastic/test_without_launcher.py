@@ -29,7 +29,7 @@ def run(folder: Path, plan: list[list[Any]], *arguments: str, **variables: str) 
 
 
 def test_training_goes_on_to_its_end(tmp_path: Path) -> None:
-    ran = run(tmp_path, [KILL_LAUNCHER])
+    ran = run(tmp_path, [KILL_LAUNCHER, [9, 0, "before", "compute", 2]])  # time in which the agent can notice it
     jobs.check(ran, status=-signal.SIGKILL)
     assert ran.sizes == [3] and ran.output.count(SAID) == 1 and ENDS not in ran.output, ran.output
 

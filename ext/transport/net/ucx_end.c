@@ -13,9 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define END_SECONDS 10.0    /* the longest wait for the others at the end */
-#define GOODBYE_SECONDS 0.2 /* for sending a goodbye, and for closing a connection by force */
-#define CLOSE_SECONDS 2.0   /* for all connections to send their last messages */
+#define END_SECONDS 10.0 /* the longest wait for the others at the end */
+/* For sending a goodbye, which waits only for a peer that has not answered yet: a loaded one may take a second, and a
+ * peer without a goodbye counts this rank as lost. */
+#define GOODBYE_SECONDS 2.0
+#define FORCE_SECONDS 0.2 /* for closing a connection by force */
+#define CLOSE_SECONDS 2.0 /* for all connections to send their last messages */
 
 /* ---- goodbyes -------------------------------------------------------------------------------------------- */
 
@@ -50,7 +53,7 @@ int hc__ucx_withdraw(hc__ucx_net *net, hc_net_request *r) {
         send_goodbye(net, r->peer);
         hc__ucx_close_by_force(net, r->peer);
     }
-    for (double limit = hc__ucx_seconds() + GOODBYE_SECONDS; r->handle && hc__ucx_seconds() < limit;)
+    for (double limit = hc__ucx_seconds() + FORCE_SECONDS; r->handle && hc__ucx_seconds() < limit;)
         hc__ucx.ucp_worker_progress(net->worker);
     r->abandoned = 1;
     if (r->handle)
