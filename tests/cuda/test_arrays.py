@@ -167,6 +167,7 @@ def test_messages_from_device_memory(
     assert re.search(f"{SAYS}{way} .HPCCOLL_GPU_AWARE_MPI=yes.; what that lacks is staged", said), said
 
 
+@pytest.mark.slow  # tests/checks/test_proofs.py has every case, without jobs
 def test_a_record_is_believed_where_it_fits(fake_cuda: Path, build_c: Callable[..., Path], tmp_path: Path) -> None:
     """As the doctor writes it, made one of this device; of another launcher or GPU, of a failure, broken."""
     file = tmp_path / "record.json"
