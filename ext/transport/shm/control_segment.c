@@ -9,8 +9,9 @@
  * No wake-up is lost. The publisher publishes, fences, and reads `listening`; the listener sets its bit, fences, and
  * reads the published data. Both fences are sequentially consistent, so one of the two sees the other. A publisher that
  * finds the bit clears it and adds to the counter, so the futex does not sleep on the older count. If the listener sets
- * its bit between these two steps, it acquires the bit that the publisher released and so sees the published data; the
- * late addition then wakes it once without need.
+ * its bit between these two steps, its fence comes after the publisher's, so it sees the published data; the late
+ * addition then wakes it once without need. So the bits themselves order nothing. The counter does: a listener that
+ * reads the addition must see the cleared bit, or it would not set it again.
  *
  * A rank is alive while it holds the lock on its byte of the segment's file. It is a classic POSIX record lock: the
  * kernel releases it when the process ends in any way, and a forked child does not inherit it (an OFD lock lives as
@@ -143,8 +144,9 @@ int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_s
 void hc_node_control_free(hc_node_control *node_control) {
     if (node_control == NULL)
         return;
-    uint32_t present = PRESENT;
-    atomic_compare_exchange_strong(&node_control->head->slots[node_control->rank].presence, &present, LEFT);
+    uint32_t present = PRESENT; /* nothing is read after LEFT, so it orders nothing */
+    atomic_compare_exchange_strong_explicit(&node_control->head->slots[node_control->rank].presence, &present, LEFT,
+                                            memory_order_relaxed, memory_order_relaxed);
     if (node_control->fd >= 0)
         lock_byte(node_control->fd, node_control->rank, F_UNLCK);
     free(node_control->world_ranks);
@@ -178,7 +180,7 @@ uint32_t hc_doorbell_listen(hc_node_control *node_control) {
     /* Read the count first: then any rank that clears the bit adds to the counter after this read. */
     uint32_t seen = atomic_load_explicit(&node_control->head->slots[node_control->rank].doorbell, memory_order_acquire);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) == 0)
-        atomic_fetch_or_explicit(word, bit, memory_order_acq_rel);
+        atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     return seen;
 }
@@ -193,7 +195,7 @@ int hc_doorbell_sleep(hc_node_control *node_control, uint32_t seen, uint64_t ns)
 
 static void wake(hc_node_control *node_control, int32_t rank) {
     uint64_t bit = UINT64_C(1) << (rank % 64);
-    uint64_t before = atomic_fetch_and_explicit(&node_control->head->listening[rank / 64], ~bit, memory_order_acq_rel);
+    uint64_t before = atomic_fetch_and_explicit(&node_control->head->listening[rank / 64], ~bit, memory_order_relaxed);
     if ((before & bit) == 0)
         return; /* another rank was faster and wakes it */
     _Atomic uint32_t *doorbell = &node_control->head->slots[rank].doorbell;
@@ -340,12 +342,13 @@ int hc__node_control_read(hc_node_control *node_control, int32_t local_rank, voi
 }
 
 void hc__node_control_withdraw(hc_node_control *node_control) {
-    atomic_fetch_add_explicit(&node_control->head->slots[node_control->rank].withdrawn, 1, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst); /* before anything is written to that memory */
+    atomic_fetch_add_explicit(&node_control->head->slots[node_control->rank].withdrawn, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* before anything is written to that memory */
 }
 
 uint64_t hc__node_control_withdrawn(hc_node_control *node_control, int32_t local_rank) {
-    atomic_thread_fence(memory_order_seq_cst); /* after the copy */
+    /* After the copy. For C11 it need only acquire, but the kernel may copy with string instructions. */
+    atomic_thread_fence(memory_order_seq_cst);
     return atomic_load_explicit(&node_control->head->slots[local_rank].withdrawn, memory_order_relaxed);
 }
 
@@ -365,7 +368,7 @@ int hc_node_control_look(hc_node_control *node_control, int32_t local_rank, hc_l
     life->turns = hc_counted(&slot->turns);
     life->waits = atomic_load_explicit(&slot->waits, memory_order_relaxed);
     life->answers = atomic_load_explicit(&slot->answers, memory_order_relaxed) != 0;
-    return atomic_load_explicit(&slot->presence, memory_order_acquire) == PRESENT;
+    return atomic_load_explicit(&slot->presence, memory_order_relaxed) == PRESENT;
 }
 
 void hc_node_control_wait(hc_node_control *node_control, uint64_t now) {

@@ -20,7 +20,8 @@ static void shm_release(hc__shm *shm) {
 
 static void shm_free(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
-    int32_t others_left = (int32_t)atomic_fetch_add(&shm->left->value, 1);
+    /* The last one frees what the others have used. */
+    int32_t others_left = (int32_t)atomic_fetch_add_explicit(&shm->left->value, 1, memory_order_acq_rel);
     if (shm->segment.fd >= 0 || others_left + 1 == node->local_size)
         hc_segment_close(&shm->segment);
     shm_release(shm);

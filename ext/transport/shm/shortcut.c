@@ -14,6 +14,9 @@
  *
  * Two words and two slots per rank are enough. A rank writes for call t + 2 after t + 1 was taken, and each rank joined
  * t + 1 after it had read all of t. If t + 1 was off, all ranks have been in a call of the engine since.
+ *
+ * Memory order: a rank that joins releases its slot, and one that finds the count full acquires all slots. No rank
+ * reads a slot of a call that is off, so OFF and DECLINED release nothing.
  */
 #include "transport/shm/shm_state.h"
 
@@ -100,7 +103,7 @@ void hc_shortcut_decline(hc_shortcut *shortcut) {
     _Atomic uint64_t *word = word_of(shortcut);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     while (is_open(shortcut, seen) &&
-           !atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | DECLINED, memory_order_acq_rel,
+           !atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | DECLINED, memory_order_relaxed,
                                                   memory_order_relaxed)) {}
 }
 
@@ -112,7 +115,7 @@ int hc_shortcut_give_up(hc_shortcut *shortcut) {
     _Atomic uint64_t *word = word_of(shortcut);
     uint64_t seen = atomic_load_explicit(word, memory_order_acquire);
     while (seen >> 8 == shortcut->number && (seen & COUNT) < (uint64_t)shortcut->size)
-        if (atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | OFF, memory_order_acq_rel,
+        if (atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | OFF, memory_order_acquire,
                                                   memory_order_acquire))
             return off(shortcut, OFF);
     return state_of(shortcut, seen);
