@@ -71,6 +71,7 @@ test-all: $(VENV)/.tests build
 SECONDS ?= 3600
 soak: $(VENV)/.tests build
 	$(BIN)/python tests/core/soak.py --programs 100000 --fuzz 10000000
+	$(BIN)/python tests/memory_model/soak.py --seconds $(SECONDS)
 	$(BIN)/hpccoll run -np 4 --nodes 2 python tests/api/random_jobs.py --seconds $(SECONDS)
 	$(BIN)/python tests/differential/soak.py --ranks 2 --seconds $(SECONDS)
 	$(BIN)/python tests/differential/soak.py --ranks 4 --nodes 2 --front-ends numpy,c,fortran,torch --seconds $(SECONDS)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that explores the memory model (explorer.h), and its scenarios. `build` is compile_c of conftest.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+EXPLORER = ("choices", "threads", "memory", "plants", "hooks", "main")
+OWN = ("scenarios", "litmus", "stubs", "rings", "nodes", "shortcuts", "doorbells", "flats")
+REAL = (
+    "core/status",
+    "transport/control/control",
+    *(f"transport/shm/{name}" for name in (
+        "allreduce", "byte_ring", "cells", "chunks", "control_segment", "exchange", "flat", "layout", "pieces", "shm",
+        "shortcut", "small", "stores",
+    )),
+)  # fmt: skip
+
+SEEN = "-fsanitize=thread -fno-builtin -fno-inline -fno-optimize-sibling-calls"
+"""Each access calls hooks.c, and each atomic operation of the source is one place in the program."""
+WRAPPED = ("memcpy", "memmove", "memset", "memcmp", "sched_yield", "syscall")
+
+SCENARIOS = (
+    "ring", "messages", "cells-2", "cells-3", "small-2", "small-3", "small-asleep", "chunks-2", "chunks-3",
+    "chunks-asleep", "rails-2", "rails-3", "rounds-2", "rounds-3", "leaving", "shortcut-2", "shortcut-3",
+    "shortcut-off-2", "shortcut-off-3", "doorbells-2", "doorbells-3", "sleeper-3", "control-2", "control-3", "lives",
+    "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep",
+)  # fmt: skip
+
+
+def explorer(build: Callable[..., Path]) -> Path:
+    return build(
+        *(f"tests/memory_model/{name}.c -O2" for name in EXPLORER),
+        *(f"tests/memory_model/{name}.c {SEEN}" for name in OWN),
+        *(f"ext/{name}.c {SEEN}" for name in REAL),
+        flags=tuple(f"-Wl,--wrap={name}" for name in WRAPPED), name="explore",
+    )  # fmt: skip

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nodes.c - scenarios of a node: the small path, chunks with and without rails, rounds.
+ */
+#include "memory_model/nodes.h"
+
+#include <string.h>
+
+#include "memory_model/scenarios.h"
+#include "transport/shm/shm.h"
+
+#define PAGE_INTS 1024
+
+hc_node_control *mm_controls[MM_THREADS];
+const int32_t mm_ranks[MM_THREADS] = {0, 1, 2};
+static hc_node *nodes[MM_THREADS];
+static int size;
+
+void mm_make_controls(int ranks) {
+    hc_segment segment = {mm_shared(hc_node_control_bytes(ranks)), hc_node_control_bytes(ranks), -1};
+    size = ranks;
+    for (int q = 0; q < ranks; q++)
+        mm_check(hc_node_control_new(&segment, q, ranks, mm_ranks, &mm_controls[q]) == HC_OK, "a control segment");
+}
+
+void mm_free_controls(void) {
+    for (int q = 0; q < size; q++)
+        hc_node_control_free(mm_controls[q]);
+}
+
+static void make_nodes(int ranks, size_t bytes) {
+    hc_segment segment = {mm_shared(bytes), bytes, -1};
+    mm_make_controls(ranks);
+    for (int q = 0; q < ranks; q++)
+        mm_check(hc_shm_node_new(segment, mm_controls[q], mm_ranks, q, ranks, &nodes[q]) == HC_OK, "a node");
+}
+
+static void small_node(int ranks, int64_t chunk_bytes) {
+    make_nodes(ranks, hc_shm_bytes_for(ranks, &chunk_bytes));
+}
+
+static void node_of_two(void) {
+    small_node(2, 4096);
+}
+
+static void node_of_three(void) {
+    small_node(3, 4096);
+}
+
+static void tear_down(void) {
+    for (int q = 0; q < size; q++)
+        nodes[q]->ops->free(nodes[q]);
+    mm_free_controls();
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------ */
+
+enum { INTS_MOST = 8 * PAGE_INTS, STEP = 100 };
+
+static int32_t in[MM_THREADS][INTS_MOST], out[MM_THREADS][INTS_MOST];
+
+typedef struct job {
+    int64_t count, chunk;
+    int rails, sleeps;
+} job;
+
+/* Filled once: each call begins elsewhere. */
+static int32_t given(int rank, int call, int64_t i) {
+    return (rank + 1) * 1000000 + call * STEP + (int32_t)i;
+}
+
+static void fill(int32_t *ints, int rank) {
+    for (int64_t i = 0; ints[0] == 0 && i < INTS_MOST; i++)
+        ints[INTS_MOST - 1 - i] = given(rank, 0, INTS_MOST - 1 - i);
+}
+
+static int32_t sum_of(int call, int64_t i) {
+    int32_t sum = 0;
+    for (int q = 0; q < size; q++)
+        sum += given(q, call, i);
+    return sum;
+}
+
+static int test_chunk(hc_node *node, int64_t chunk) {
+    return node->ops->reduce(node, chunk);
+}
+
+/* The net between nodes, of which there is one, so it changes the shard in place and back. */
+static void pass_net(hc_node *node, int64_t chunk) {
+    int64_t bounds[2];
+    void *shard = NULL;
+    mm_check(node->ops->shard(node, chunk, &shard, bounds) == HC_DONE, "a shard");
+    volatile int32_t *first = shard;
+    if (bounds[1] > 0) {
+        *first += 1;
+        *first -= 1;
+    }
+    mm_check(node->ops->publish(node, chunk) == HC_OK, "published");
+}
+
+/* What the stubs of kernels do not copy has no values. */
+static void check_sums(const job *job, int rank, int call) {
+    for (int64_t at = 0; at < job->count; at += job->chunk) {
+        int64_t last = at + job->chunk < job->count ? at + job->chunk : job->count;
+        mm_check(out[rank][at] == sum_of(call, at), "the first sum of a chunk");
+        mm_check(out[rank][last - 1] == sum_of(call, last - 1), "the last sum of a chunk");
+    }
+}
+
+static void allreduce(const job *job, int rank, int call) {
+    hc_node *node = nodes[rank];
+    hc_piece piece = {.in = in[rank] + call * STEP, .out = out[rank], .count = job->count, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_ALLREDUCE,
+                      .reduction = HC_SUM,
+                      .dtype = HC_INT32,
+                      .wire_dtype = HC_INT32,
+                      .divisor = 1,
+                      .node_divisor = 1,
+                      .count = job->count,
+                      .npieces = 1,
+                      .pieces = &piece};
+    int64_t nchunks;
+    fill(in[rank], rank);
+    mm_check(node->ops->open(node, &batch, NULL, job->rails, job->chunk, &nchunks) == HC_OK, "open");
+    for (int64_t chunk = 0; chunk < nchunks; chunk++) {
+        MM_UNTIL_DONE(rank, job->sleeps, test_chunk(node, chunk));
+        if (rank < job->rails)
+            pass_net(node, chunk);
+        MM_UNTIL_DONE(rank, job->sleeps, node->ops->spread(node, chunk));
+    }
+    mm_check(node->ops->close(node) == HC_OK, "close");
+    check_sums(job, rank, call);
+}
+
+static void allreduces(const job *jobs, int n, int rank) {
+    for (int call = 0; call < n; call++)
+        allreduce(&jobs[call], rank, call);
+}
+
+/* Two slots: each is written again, and again. */
+static void run_small(int rank) {
+    static const job jobs[] = {{1, 1, 0, 0}, {2, 2, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}};
+    allreduces(jobs, 5, rank);
+}
+
+static void run_small_asleep(int rank) {
+    static const job jobs[] = {{1, 1, 0, 1}, {1, 1, 0, 1}, {1, 1, 0, 1}, {1, 1, 0, 1}};
+    allreduces(jobs, 4, rank);
+}
+
+/* Three slots, and a second batch with another layout. */
+static void run_chunks(int rank) {
+    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 0}, {4200, 700, 0, 0}};
+    allreduces(jobs, 2, rank);
+}
+
+static void run_chunks_asleep(int rank) {
+    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 1}};
+    allreduces(jobs, 1, rank);
+}
+
+/* Four slots. Two rails of a line each, so both ranks of two drive one. */
+static void run_rails(int rank) {
+    static const job jobs[] = {{6 * 32, 32, 2, 0}, {3 * 16, 16, 1, 0}};
+    allreduces(jobs, 2, rank);
+}
+
+/* ---- streams in rounds -------------------------------------------------------------------------------------- */
+
+enum { ROUND = 256 << 10, STREAM = 5 * ROUND }; /* bytes; three slots */
+
+static uint8_t streams[MM_THREADS][STREAM + 64];
+
+/* Rank q's stream begins elsewhere in each call; its ends and those of each round have values. */
+static uint8_t streamed(int rank, int64_t at) {
+    return (uint8_t)(1 + rank * 50 + at / ROUND * 7 + at % 5);
+}
+
+static void fill_stream(int rank) {
+    for (int64_t at = 0; streams[rank][0] == 0 && at < STREAM; at++)
+        streams[rank][STREAM - 1 - at] = streamed(rank, STREAM - 1 - at);
+}
+
+static void full_node_of_two(void) {
+    make_nodes(2, hc_shm_bytes(2));
+}
+
+static void full_node_of_three(void) {
+    make_nodes(3, hc_shm_bytes(3));
+}
+
+/* Each rank reads all of the next rank's stream. */
+static void run_rounds(int rank) {
+    static uint8_t taken[MM_THREADS][STREAM];
+    int from = (rank + 1) % size;
+    hc_stream stream = {streams[rank], STREAM};
+    hc_stream_read reads[MM_THREADS] = {{NULL, 0, 0}, {NULL, 0, 0}, {NULL, 0, 0}};
+    int64_t lengths[MM_THREADS] = {STREAM, STREAM, STREAM};
+    reads[from] = (hc_stream_read){taken[rank], 0, STREAM};
+    fill_stream(rank);
+    MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, reads, lengths));
+    for (int64_t at = 0; at < STREAM; at += ROUND) {
+        mm_check(taken[rank][at] == streamed(from, at), "the first byte of a round");
+        mm_check(taken[rank][at + ROUND - 1] == streamed(from, at + ROUND - 1), "the last byte of a round");
+    }
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------- */
+
+/* The last one to leave closes the segment. */
+static void run_leaving(int rank) {
+    static const job jobs[] = {{1, 1, 0, 0}};
+    allreduces(jobs, 1, rank);
+    nodes[rank]->ops->free(nodes[rank]);
+}
+
+const mm_scenario mm_rounds_of_two = {"rounds-2", 2, full_node_of_two, run_rounds, tear_down, 1, 1};
+const mm_scenario mm_rounds_of_three = {"rounds-3", 3, full_node_of_three, run_rounds, tear_down, 1, 1};
+const mm_scenario mm_leaving = {"leaving", 3, node_of_three, run_leaving, mm_free_controls, 2, 2};
+
+const mm_scenario mm_small_of_two = {"small-2", 2, node_of_two, run_small, tear_down, 2, 1};
+const mm_scenario mm_small_of_three = {"small-3", 3, node_of_three, run_small, tear_down, 1, 1};
+const mm_scenario mm_small_asleep = {"small-asleep", 2, node_of_two, run_small_asleep, tear_down, 2, 1};
+const mm_scenario mm_chunks_of_two = {"chunks-2", 2, node_of_two, run_chunks, tear_down, 1, 1};
+const mm_scenario mm_chunks_of_three = {"chunks-3", 3, node_of_three, run_chunks, tear_down, 1, 1};
+const mm_scenario mm_chunks_asleep = {"chunks-asleep", 2, node_of_two, run_chunks_asleep, tear_down, 1, 1};
+const mm_scenario mm_rails_of_two = {"rails-2", 2, node_of_two, run_rails, tear_down, 1, 1};
+const mm_scenario mm_rails_of_three = {"rails-3", 3, node_of_three, run_rails, tear_down, 1, 1};

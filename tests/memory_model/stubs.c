@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stubs.c - in place of the kernels and of what reads the machine.
+ *
+ * Of many bytes only the first and the last ones are copied, added and watched: so chunks of a page cost little.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory_model/explorer.h"
+#include "transport/arithmetic.h"
+#include "transport/shm/cores.h"
+#include "transport/shm/segment.h"
+
+#define FREED 4096 /* of a segment, so many bytes are watched when it goes */
+#define ENDS 16    /* bytes at each end, a multiple of all dtypes */
+
+void hc_host_copy(void *to, const void *from, size_t bytes) {
+    if (bytes <= 2 * ENDS) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, ENDS);
+    memcpy((uint8_t *)to + bytes - ENDS, (const uint8_t *)from + bytes - ENDS, ENDS);
+}
+
+void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores stores) {
+    (void)stores;
+    hc_host_copy(to, from, bytes);
+}
+
+void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from, int from_dtype, int reduction,
+                    int64_t n, double scale, double divisor) {
+    (void)reduction, (void)scale, (void)divisor;
+    mm_check(to_dtype == HC_INT32 && from_dtype == HC_INT32, "the scenarios have no such sum");
+    int64_t end = ENDS / (int64_t)sizeof(int32_t);
+    for (int64_t i = 0; i < n; i = i == end - 1 && n > 2 * end ? n - end : i + 1) {
+        int32_t sum = 0;
+        for (int q = 0; q < n_from; q++)
+            sum += ((const int32_t *)from[q])[i];
+        ((int32_t *)to)[i] = sum;
+    }
+}
+
+void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale) {
+    (void)to_dtype, (void)scale;
+    hc_host_copy(to, from, (size_t)n * hc_dtype_size(from_dtype));
+}
+
+void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
+    (void)to, (void)dtype, (void)reduction, (void)n;
+    mm_check(0, "the scenarios have no joined rank");
+}
+
+void *hc_malloc(size_t bytes) {
+    return malloc(bytes);
+}
+
+void *hc_calloc(size_t n, size_t bytes) {
+    return calloc(n, bytes);
+}
+
+void *hc_realloc(void *at, size_t used, size_t bytes) {
+    (void)used;
+    return realloc(at, bytes);
+}
+
+void hc_free(void *at) {
+    free(at);
+}
+
+/* Not in one piece, so that a reader that comes too early finds a race. */
+void hc_cores_read(hc_cores *cores) {
+    cores->word[0] = 3;
+    cores->l3 = 1;
+}
+
+int32_t hc_cores_count(const hc_cores *cores) {
+    return cores->word[0] == 3 ? 2 : -1;
+}
+
+hc_crowd hc_cores_crowd(const hc_cores *const *cores, int32_t n, int32_t machine) {
+    hc_crowd crowd = {.ranks = n, .cores = 0, .shared = machine > n};
+    for (int32_t i = 0; i < n; i++)
+        crowd.cores += hc_cores_count(cores[i]);
+    return crowd;
+}
+
+/* Its memory goes: who has not ended its last access by then finds a race. */
+void hc_segment_close(hc_segment *segment) {
+    mm_writes(segment->base, segment->bytes < FREED ? segment->bytes : FREED);
+}
