@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 EXPLORER = ("choices", "threads", "memory", "plants", "hooks", "main")
-OWN = ("scenarios", "litmus", "stubs", "rings", "nodes", "shortcuts", "doorbells", "flats")
+OWN = ("scenarios", "litmus", "stubs", "rings", "nodes", "shortcuts", "doorbells", "flats", "nets")
 REAL = (
     "core/status",
     "transport/control/control",
@@ -17,13 +17,18 @@ REAL = (
 
 SEEN = "-fsanitize=thread -fno-builtin -fno-inline -fno-optimize-sibling-calls"
 """Each access calls hooks.c, and each atomic operation of the source is one place in the program."""
-WRAPPED = ("memcpy", "memmove", "memset", "memcmp", "sched_yield", "syscall")
+WRAPPED = (
+    "memcpy", "memmove", "memset", "memcmp", "sched_yield", "syscall", "pthread_mutex_lock", "pthread_mutex_unlock",
+)  # fmt: skip
+WATCHED = "-Dcalloc=mm_calloc -Dfree=mm_free"
+"""Memory that the threads share without a segment."""
 
 SCENARIOS = (
     "ring", "messages", "cells-2", "cells-3", "small-2", "small-3", "small-asleep", "chunks-2", "chunks-3",
     "chunks-asleep", "rails-2", "rails-3", "rounds-2", "rounds-3", "leaving", "shortcut-2", "shortcut-3",
     "shortcut-off-2", "shortcut-off-3", "doorbells-2", "doorbells-3", "sleeper-3", "control-2", "control-3", "lives",
-    "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep",
+    "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep", "local-2",
+    "local-3", "cancel",
 )  # fmt: skip
 
 
@@ -32,5 +37,6 @@ def explorer(build: Callable[..., Path]) -> Path:
         *(f"tests/memory_model/{name}.c -O2" for name in EXPLORER),
         *(f"tests/memory_model/{name}.c {SEEN}" for name in OWN),
         *(f"ext/{name}.c {SEEN}" for name in REAL),
+        f"ext/transport/net/local.c {SEEN} {WATCHED}",
         flags=tuple(f"-Wl,--wrap={name}" for name in WRAPPED), name="explore",
     )  # fmt: skip

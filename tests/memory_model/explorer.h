@@ -99,8 +99,6 @@ int mm_compare_exchange(volatile void *, size_t bytes, uint64_t *expected, uint6
                         int is_weak);
 void mm_fence(int order);
 uint64_t mm_newest(const volatile void *, size_t bytes); /* without any order */
-void mm_lock(void *);
-void mm_unlock(void *);
 
 /* ---- plants.c ------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -180,6 +181,21 @@ long __wrap_syscall(long number, ...) {
         return wait_on(word, value);
     mm_point();
     mm_wake(word);
+    return 0;
+}
+
+/* A lock is a word: taken with acquire, given back with release. */
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    while (is_seen(mutex) && mm_update(mutex, sizeof(uint32_t), replace, 1, MM_ACQUIRE) != 0)
+        mm_sleep_on(mutex);
+    return 0;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    if (!is_seen(mutex))
+        return 0;
+    mm_store(mutex, sizeof(uint32_t), 0, MM_RELEASE);
+    mm_wake(mutex);
     return 0;
 }
 

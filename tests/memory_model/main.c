@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCENARIOS_MOST 32
+#define SCENARIOS_MOST 64
 
 extern char __executable_start[];
 

@@ -36,5 +36,8 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_rounds_of_three,
     &mm_leaving,
     &mm_withdrawn,
+    &mm_local_net,
+    &mm_local_net_of_three,
+    &mm_local_cancel,
     NULL,
 };

@@ -52,21 +52,47 @@ void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
     mm_check(0, "the scenarios have no joined rank");
 }
 
+/* ---- memory of threads is watched, so that a late access to what is freed is a race ------------------------- */
+
+typedef union head {
+    size_t bytes;
+    uint8_t whole[16];
+} head;
+
+void *mm_calloc(size_t n, size_t bytes) {
+    head *at = mm_shared(sizeof *at + n * bytes);
+    at->bytes = n * bytes;
+    return at + 1;
+}
+
+void mm_free(void *at) {
+    if (at)
+        mm_writes(at, ((head *)at)[-1].bytes);
+}
+
 void *hc_malloc(size_t bytes) {
-    return malloc(bytes);
+    return mm_me() >= 0 ? mm_calloc(1, bytes) : malloc(bytes);
 }
 
 void *hc_calloc(size_t n, size_t bytes) {
-    return calloc(n, bytes);
-}
-
-void *hc_realloc(void *at, size_t used, size_t bytes) {
-    (void)used;
-    return realloc(at, bytes);
+    return mm_me() >= 0 ? mm_calloc(n, bytes) : calloc(n, bytes);
 }
 
 void hc_free(void *at) {
-    free(at);
+    if (mm_is_watched(at))
+        mm_free(at);
+    else
+        free(at);
+}
+
+void *hc_realloc(void *at, size_t had, size_t bytes) {
+    if (mm_me() < 0)
+        return realloc(at, bytes);
+    void *made = hc_malloc(bytes);
+    if (had > 0)
+        memcpy(made, at, had);
+    hc_free(at);
+    return made;
 }
 
 /* Not in one piece, so that a reader that comes too early finds a race. */
