@@ -23,18 +23,20 @@ void hc__tuning_begin(hc_loop *loop) {
     set(&loop->tuned.raise_window, loop->config.engine.raise_window);
 }
 
-/* A reader that finds `changes` odd, or changed, reads again. The loop uses only the knobs of the World, not of other
- * sets. */
+/* A reader that finds `changes` odd, or changed, reads again. The fence orders the odd number before the knobs, so that
+ * a reader that sees a new knob sees the number, too. (An increment that acquires and releases does not: on ARM and
+ * POWER a later store may be seen before it.) The loop uses only the knobs of the World, not of other sets. */
 void hc__tuning_perform(hc_loop *loop, const hc_action *action) {
     hc__tuned *tuned = &loop->tuned;
     if (action->set != 0)
         return;
-    atomic_fetch_add_explicit(&tuned->changes, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&tuned->changes, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
     set(&tuned->fusion_threshold, action->tuning->fusion_threshold);
     set(&tuned->raise_bytes, action->tuning->raise_bytes);
     set(&tuned->raise_window, action->tuning->raise_window);
     set(&tuned->at, hc__loop_now());
-    atomic_fetch_add_explicit(&tuned->changes, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&tuned->changes, 1, memory_order_release);
 }
 
 void hc_loop_get_tuning(hc_loop *loop, hc_loop_tuning *out) {
