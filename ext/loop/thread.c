@@ -100,8 +100,11 @@ static void *run(void *argument) {
     hc_loop *loop = argument;
     uint32_t seen = 0;
     uint64_t patience = COALESCE_NS;
-    while (!atomic_load(&loop->background.stopping)) {
+    for (;;) {
+        /* Read it before `stopping`: hc__thread_stop() sets that and then calls, so no sleep below misses the call. */
         uint32_t called = atomic_load(&loop->background.call);
+        if (atomic_load(&loop->background.stopping))
+            return NULL;
         int is_called = called != seen;
         if (is_called)
             coalesce(loop, called, patience);
@@ -116,7 +119,6 @@ static void *run(void *argument) {
         hc__futex_wait(&loop->background.call, seen, HC__IDLE_TICK);
         hc__trace_watch_signal(loop);
     }
-    return NULL;
 }
 
 /* The thread blocks all signals: the program's handlers must run in the program's threads. */
