@@ -13,6 +13,7 @@
 #include "loop/clock.h"
 #include "loop/completion.h"
 #include "loop/handles.h"
+#include "loop/place.h"
 #include "loop/state.h"
 
 #include <signal.h>
@@ -53,7 +54,7 @@ void hc__completion_begun(hc_loop *loop) {
 }
 
 static void flush(hc_loop *loop) {
-    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
+    hc__ask_flush(loop);
     atomic_store_explicit(&loop->place.call_me, 0, memory_order_seq_cst);
     hc_doorbell_ring(loop->parts.node_control, loop->config.local_rank);
     hc__thread_call(loop);

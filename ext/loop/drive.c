@@ -167,7 +167,7 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     if (ns)
         note_waiting(&all, start);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
-    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
+    hc__ask_flush(loop);
     enum hc__left left = wait_until(loop, &all, limit);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     drive_on(loop, left);
@@ -212,7 +212,7 @@ static void begin_alone(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     hc_loop_submit(loop, handle, 1);
-    atomic_store_explicit(&loop->place.flush, 1, memory_order_seq_cst);
+    hc__ask_flush(loop);
     enum hc__left left = drive_for(loop, handle, ns);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     if (left != HC__QUIET)

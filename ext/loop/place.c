@@ -43,6 +43,12 @@ int hc__driver_try(hc_loop *loop) {
     return 1;
 }
 
+/* The driver takes the flush and then must see the request of each caller that has asked for it. If this replaces the
+ * flush of another caller, an exchange carries on what that one has released; a store would not. */
+void hc__ask_flush(hc_loop *loop) {
+    atomic_exchange_explicit(&loop->place.flush, 1, memory_order_seq_cst);
+}
+
 int hc__look_away(hc_loop *loop) {
     atomic_store_explicit(&loop->place.call_me, 1, memory_order_seq_cst);
     return atomic_load_explicit(&loop->inbox.newest, memory_order_seq_cst) != NULL;

@@ -33,7 +33,8 @@ void hc__driver_vacate(hc_loop *); /* the background thread leaves */
 void hc__driver_await(hc_loop *);  /* [any thread] sleeps until the place is free, or for a while */
 /* [any thread] 1: there is no background thread, and this process still holds messages that other ranks wait for. */
 int hc__loop_owes(hc_loop *);
-int hc__look_away(hc_loop *); /* from now on submitters must ring; 1: the inbox already has a request */
+void hc__ask_flush(hc_loop *); /* [any thread] a caller waits: raise everything that was submitted before this */
+int hc__look_away(hc_loop *);  /* from now on submitters must ring; 1: the inbox already has a request */
 uint64_t hc__sleep_limit(hc_loop *, uint64_t now, uint64_t idle_since, uint64_t limit); /* ns */
 int hc__about_to_sleep(hc_loop *, uint64_t now); /* 0: a thread has submitted meanwhile, check again */
 

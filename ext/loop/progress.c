@@ -137,11 +137,11 @@ static int take_inbox(hc_loop *loop) {
     return 1;
 }
 
-/* A waiting caller submits, then requests the flush; so this reads the flush before the inbox, and flushes after it. */
+/* A waiting caller submits, then requests the flush; so this reads the flush before the inbox, and flushes after it. It
+ * must exchange the flush: a store of 0 could replace the flush of a caller whose request this does not see yet. */
 static int take_requests(hc_loop *loop) {
-    int flush = atomic_load_explicit(&loop->place.flush, memory_order_acquire);
-    if (flush)
-        atomic_store_explicit(&loop->place.flush, 0, memory_order_seq_cst);
+    int flush = atomic_load_explicit(&loop->place.flush, memory_order_relaxed) &&
+                atomic_exchange_explicit(&loop->place.flush, 0, memory_order_acquire);
     int moved = take_inbox(loop);
     if (flush)
         hc__loop_step(loop, &(hc_event){.kind = HC_EV_FLUSH});
