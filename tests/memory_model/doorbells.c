@@ -49,7 +49,7 @@ static void await_others(int rank, uint32_t number) {
         uint32_t seen = hc_doorbell_listen(mm_controls[rank]);
         if (others_have_shown(rank, number))
             return;
-        hc_doorbell_sleep(mm_controls[rank], seen, 1000);
+        hc_doorbell_sleep(mm_controls[rank], seen, MM_LONG);
     }
 }
 

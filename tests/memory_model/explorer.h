@@ -44,7 +44,11 @@ void *mm_shared(size_t bytes);
 /* The calling thread has looked at everything and found nothing to do: it goes on when there may be something new. */
 void mm_wait(void);
 void mm_check(int is_right, const char *what); /* ends the execution if not */
-void mm_outcome(int number);                   /* of a program whose outcomes are listed: 0 to 9999 */
+/* From now on plain accesses to this memory may race, because who reads it checks afterwards whether it was written
+ * meanwhile. They count as relaxed ones of whole lines, and a read returns the newest bytes. */
+void mm_may_race(const void *, size_t bytes);
+void mm_outcome(int number); /* of a program whose outcomes are listed: 0 to 9999 */
+void mm_run_started(void);   /* the calling thread is the one that the set-up has started by pthread_create() */
 /* For functions that are not instrumented: an access of the calling thread. */
 void mm_reads(const void *, size_t bytes);
 void mm_writes(void *, size_t bytes);
@@ -79,6 +83,7 @@ void mm_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noret
 void mm_give_up(void) __attribute__((noreturn)); /* the execution is too long */
 void mm_changed(void);                           /* the running thread has changed a value */
 void mm_read_stale(void);                        /* the running thread has read an old value */
+void mm_nap(void);                               /* for a short time: others go first */
 void mm_sleep_on(const void *);                  /* until a wake() */
 void mm_wake(const void *);
 void mm_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define HERE __builtin_return_address(0)
 
@@ -156,16 +157,21 @@ void __tsan_atomic_thread_fence(int order) {
 
 /* ---- the system ------------------------------------------------------------------------------------------- */
 
-/* The kernel compares and falls asleep in one step, seen from whoever wakes it. There is no time: a limit never ends a
- * sleep, so a wake-up that is lost is a deadlock. */
-static long wait_on(const uint32_t *word, uint32_t value) {
+#define NAP_NS 10000000 /* the end of a longer sleep is only for what went wrong */
+
+/* The kernel compares and falls asleep in one step, seen from whoever wakes it. There is no time: a long sleep has no
+ * end, so a wake-up that is lost is a deadlock, and a short one ends at any time. */
+static long wait_on(const uint32_t *word, uint32_t value, const struct timespec *limit) {
     mm_point();
-    if (mm_newest(word, sizeof *word) == value) {
-        mm_sleep_on(word);
-        return 0;
+    if (mm_newest(word, sizeof *word) != value) {
+        errno = EAGAIN;
+        return -1;
     }
-    errno = EAGAIN;
-    return -1;
+    if (limit->tv_sec == 0 && limit->tv_nsec < NAP_NS)
+        mm_nap();
+    else
+        mm_sleep_on(word);
+    return 0;
 }
 
 long __wrap_syscall(long number, ...) {
@@ -174,13 +180,39 @@ long __wrap_syscall(long number, ...) {
     const uint32_t *word = va_arg(arguments, const uint32_t *);
     int operation = va_arg(arguments, int);
     uint32_t value = va_arg(arguments, uint32_t);
+    const struct timespec *limit = va_arg(arguments, const struct timespec *);
     va_end(arguments);
     if (number != SYS_futex || mm_me() < 0)
         return 0;
     if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT)
-        return wait_on(word, value);
+        return wait_on(word, value, limit);
     mm_point();
     mm_wake(word);
+    return 0;
+}
+
+/* One thread, which the set-up starts. */
+static void *(*started)(void *);
+static void *argument_of_started;
+static uint32_t *has_ended;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+    (void)thread, (void)attributes;
+    started = run;
+    argument_of_started = argument;
+    has_ended = mm_shared(sizeof *has_ended);
+    return 0;
+}
+
+void mm_run_started(void) {
+    started(argument_of_started);
+    mm_store(has_ended, sizeof *has_ended, 1, MM_RELEASE);
+}
+
+int __wrap_pthread_join(pthread_t thread, void **result) {
+    (void)thread, (void)result;
+    while (!mm_load(has_ended, sizeof *has_ended, MM_ACQUIRE))
+        mm_wait();
     return 0;
 }
 

@@ -57,6 +57,8 @@ void *__real_memset(void *, int, size_t);
 static uint8_t *arena;
 static line_state *lines;
 static size_t given;
+static const uint8_t *racy;
+static size_t racy_bytes;
 static uint32_t execution;
 static location locations[LOCATIONS];
 static store stores[STORES_MOST];
@@ -77,7 +79,7 @@ void mm_memory_begin(int threads) {
         lines = pages(ARENA_BYTES / LINE * sizeof *lines);
     }
     execution++;
-    given = 0;
+    given = racy_bytes = 0;
     nlocations = nstores = 0;
     memset(known, 0, sizeof known);
     memset(fenced, 0, sizeof fenced);
@@ -155,12 +157,23 @@ static void access_word(const uint8_t *at, int writes) {
     }
 }
 
+static void access_line(const uint8_t *at, int writes); /* of memory that may race */
+
+void mm_may_race(const void *at, size_t bytes) {
+    racy = at;
+    racy_bytes = bytes;
+}
+
 static void access_bytes(const void *from, size_t bytes, int writes) {
     const uint8_t *at = from;
     if (!mm_is_watched(at) || bytes == 0)
         return;
-    for (size_t i = 0; i < bytes + (uintptr_t)at % WORD; i += WORD)
-        access_word(at - (uintptr_t)at % WORD + i, writes);
+    int is_racy = mm_me() >= 0 && (uintptr_t)at - (uintptr_t)racy < racy_bytes;
+    size_t step = is_racy ? LINE : WORD, before = (uintptr_t)at % step;
+    if (is_racy)
+        mm_point(); /* but not between the lines, because the bytes move after this */
+    for (size_t i = 0; i < bytes + before; i += step)
+        (is_racy ? access_line : access_word)(at - before + i, writes);
 }
 
 void mm_reads(const void *from, size_t bytes) {
@@ -253,6 +266,19 @@ static void learn(int number, int index, int order) {
 static int oldest_for(int number, int order) {
     int oldest = known[mm_me()].oldest[number], sc = locations[number].sc;
     return (order & MM_SC) && sc > oldest ? sc : oldest;
+}
+
+/* One store more, whose value is in the memory. */
+static void access_line(const uint8_t *at, int writes) {
+    int number = find_location(at, sizeof(uint64_t)), me = mm_me();
+    location *place = &locations[number];
+    if (!writes) {
+        learn(number, newest(place), 0);
+        return;
+    }
+    store *made = add_store(place, 0);
+    made->view = fenced[me];
+    known[me].oldest[number] = made->view.oldest[number] = (uint16_t)newest(place);
 }
 
 uint64_t mm_load(const volatile void *at, size_t bytes, int order) {

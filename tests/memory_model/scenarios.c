@@ -39,5 +39,12 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_local_net,
     &mm_local_net_of_three,
     &mm_local_cancel,
+    &mm_trace_ring,
+    &mm_tuning,
+    &mm_callers_of_two,
+    &mm_callers_of_three,
+    &mm_background,
+    &mm_polls,
+    &mm_callers_and_thread,
     NULL,
 };

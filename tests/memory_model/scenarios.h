@@ -19,5 +19,8 @@ extern const mm_scenario mm_plan_of_two, mm_plan_of_three, mm_plan_from_one; /* 
 extern const mm_scenario mm_plan_to_one, mm_plan_asleep;
 extern const mm_scenario mm_rounds_of_two, mm_rounds_of_three, mm_leaving;     /* nodes.c */
 extern const mm_scenario mm_local_net, mm_local_net_of_three, mm_local_cancel; /* nets.c */
+extern const mm_scenario mm_trace_ring, mm_tuning;                             /* traces.c */
+extern const mm_scenario mm_callers_of_two, mm_callers_of_three;               /* loops.c */
+extern const mm_scenario mm_background, mm_polls, mm_callers_and_thread;
 
 #endif

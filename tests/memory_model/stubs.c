@@ -65,6 +65,10 @@ void *mm_calloc(size_t n, size_t bytes) {
     return at + 1;
 }
 
+void *mm_malloc(size_t bytes) {
+    return mm_calloc(1, bytes);
+}
+
 void mm_free(void *at) {
     if (at)
         mm_writes(at, ((head *)at)[-1].bytes);
@@ -93,6 +97,15 @@ void *hc_realloc(void *at, size_t had, size_t bytes) {
         memcpy(made, at, had);
     hc_free(at);
     return made;
+}
+
+char *hc_strdup(const char *text) {
+    size_t bytes = strlen(text) + 1;
+    return memcpy(hc_malloc(bytes), text, bytes);
+}
+
+void hc_result_free(void *at) {
+    free(at);
 }
 
 /* Not in one piece, so that a reader that comes too early finds a race. */

@@ -15,6 +15,7 @@
 
 #define STACK_BYTES ((size_t)256 << 10)
 #define POINTS_MOST 20000 /* of one execution */
+#define STRETCH_MOST 100  /* then another thread goes on: this one may wait for it without a call */
 
 /* WAITS: in mm_wait(). SLEEPS: until it is woken. */
 enum state { READY, WAITS, SLEEPS, ENDED };
@@ -32,7 +33,7 @@ typedef struct thread {
 
 int mm_is_tracing;
 static thread threads[MM_THREADS];
-static int nthreads, running = -1, points;
+static int nthreads, running = -1, points, stretch;
 static jmp_buf outside;
 static enum mm_end end;
 static char wrong[512];
@@ -97,6 +98,7 @@ static _Noreturn void resume(int next) {
 }
 
 static void go_on(int next) {
+    stretch = next == running ? stretch : 0;
     if (next != running && _setjmp(threads[running].context) == 0)
         resume(next);
 }
@@ -110,14 +112,6 @@ static int find_ready(int first, int *ready) {
             ready[n++] = t;
     }
     return n;
-}
-
-void mm_point(void) {
-    int ready[MM_THREADS];
-    if (++points > POINTS_MOST)
-        mm_give_up();
-    int n = find_ready(running, ready);
-    go_on(ready[mm_choose_dear(mm_preemptions_left(), n)]);
 }
 
 /* The running thread cannot go on, or others go first. */
@@ -139,6 +133,18 @@ static void go_on_with_others(void) {
     go_on(next);
 }
 
+void mm_point(void) {
+    int ready[MM_THREADS];
+    if (++points > POINTS_MOST)
+        mm_give_up();
+    if (++stretch > STRETCH_MOST) {
+        stretch = 0;
+        go_on_with_others();
+    }
+    int n = find_ready(running, ready);
+    go_on(ready[mm_choose_dear(mm_preemptions_left(), n)]);
+}
+
 void mm_wait(void) {
     thread *me = &threads[running];
     me->state = WAITS;
@@ -147,6 +153,11 @@ void mm_wait(void) {
     me->state = READY;
     me->looked_at = me->news;
     me->has_read_stale = 0;
+}
+
+void mm_nap(void) {
+    mm_trace("naps");
+    go_on_with_others();
 }
 
 void mm_sleep_on(const void *word) {
@@ -201,7 +212,7 @@ static void begin(int number) {
 enum mm_end mm_execute(const mm_scenario *what) {
     scenario = what;
     nthreads = what->threads;
-    points = 0;
+    points = stretch = 0;
     mm_choices_begin();
     mm_memory_begin(nthreads);
     what->set_up();

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loops.c - scenarios of the driver's place, the inbox, and threads that sleep, wake and hand over work. The engine is
+ * that of loop_stubs.c.
+ */
+#include "memory_model/loops.h"
+
+#include "memory_model/nodes.h"
+#include "memory_model/scenarios.h"
+
+hc_loop *mm_loop;
+static hc_control control;
+static _Atomic uint32_t *callers_left;
+
+static int no_message(hc_control *base, int32_t *peer, const uint8_t **bytes, size_t *nbytes) {
+    (void)base, (void)peer, (void)bytes, (void)nbytes;
+    return HC_IDLE;
+}
+
+static int nothing_to_send(hc_control *base, int32_t *peer) {
+    (void)base;
+    *peer = -1;
+    return HC_IDLE;
+}
+
+static const struct hc_control_ops no_messages = {.receive = no_message, .progress = nothing_to_send};
+
+static void make_loop(int raises_at_once) {
+    mm_make_controls(1);
+    control = (hc_control){.ops = &no_messages};
+    mm_begin_engine(raises_at_once);
+    mm_loop = mm_shared(sizeof *mm_loop);
+    mm_loop->parts.node_control = mm_controls[0];
+    mm_loop->parts.control = &control;
+    mm_loop->trace.header = mm_shared(sizeof *mm_loop->trace.header);
+    mm_loop->trace.records = mm_shared(HC_TRACE_ROOM * sizeof *mm_loop->trace.records);
+    mm_loop->watch.turns = hc_node_control_turns(mm_controls[0]);
+    mm_loop->wake_at = UINT64_MAX;
+    callers_left = mm_shared(sizeof *callers_left);
+}
+
+void mm_make_loop(void) {
+    make_loop(0);
+}
+
+void mm_free_loop(void) {
+    mm_free_controls();
+}
+
+static void loop_with_thread(void) {
+    make_loop(0);
+    hc__thread_start(mm_loop);
+}
+
+static void eager_loop_with_thread(void) {
+    make_loop(1);
+    hc__thread_start(mm_loop);
+}
+
+/* ---- scenarios ---------------------------------------------------------------------------------------------- */
+
+static hc_handle *request(void) {
+    return hc_handle_new(HC_EV_ENQUEUE, 0, 0, 0, "", 0, 0);
+}
+
+static void submit_and_wait(void) {
+    hc_handle *handle = request();
+    hc_loop_submit(mm_loop, handle, 1);
+    mm_check(hc_loop_wait(mm_loop, &handle, 1, UINT64_MAX), "waited until it was done");
+    mm_check(handle->status == HC_OK, "the status of a request");
+    hc_handle_release(handle);
+}
+
+/* All threads wait, and one of them drives for all. */
+static void run_callers(int thread) {
+    (void)thread;
+    for (int i = 0; i < 2; i++)
+        submit_and_wait();
+}
+
+static void await_done(hc_handle *handle) {
+    while (!hc_handle_done(handle))
+        mm_wait();
+    mm_check(handle->status == HC_OK, "the status of a request");
+    hc_handle_release(handle);
+}
+
+/* Thread 0 is the background thread. The other one submits, and never waits in the library. */
+static void run_background(int thread) {
+    if (thread == 0) {
+        mm_run_started();
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        hc_handle *handle = request();
+        hc_loop_submit(mm_loop, handle, 0);
+        await_done(handle);
+    }
+    hc__thread_stop(mm_loop);
+}
+
+/* The others wait, and drive meanwhile. */
+static void run_callers_and_thread(int thread) {
+    if (thread == 0) {
+        mm_run_started();
+        return;
+    }
+    hc_handle *handle = request();
+    hc_loop_submit(mm_loop, handle, 0);
+    mm_check(hc_loop_wait(mm_loop, &handle, 1, UINT64_MAX), "waited until it was done");
+    await_done(handle);
+    atomic_fetch_add_explicit(callers_left, 1, memory_order_release);
+    while (thread == 1 && atomic_load_explicit(callers_left, memory_order_acquire) < 2)
+        mm_wait();
+    if (thread == 1)
+        hc__thread_stop(mm_loop);
+}
+
+/* A caller looks once now and then, and leaves the rest to the background thread. */
+static void run_polls(int thread) {
+    if (thread == 0) {
+        mm_run_started();
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        hc_handle *handle = request();
+        hc_loop_submit(mm_loop, handle, 0);
+        hc_loop_progress(mm_loop);
+        await_done(handle);
+    }
+    hc__thread_stop(mm_loop);
+}
+
+const mm_scenario mm_callers_of_two = {"callers-2", 2, mm_make_loop, run_callers, mm_free_loop, 2, 1};
+const mm_scenario mm_callers_of_three = {"callers-3", 3, mm_make_loop, run_callers, mm_free_loop, 1, 1};
+const mm_scenario mm_background = {"background-2", 2, eager_loop_with_thread, run_background, mm_free_loop, 2, 1};
+const mm_scenario mm_polls = {"polls-2", 2, eager_loop_with_thread, run_polls, mm_free_loop, 2, 1};
+const mm_scenario mm_callers_and_thread = {
+    "background-3", 3, loop_with_thread, run_callers_and_thread, mm_free_loop, 1, 1};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * never.c - functions that progress.c names and that no scenario calls; so their types do not matter.
+ */
+#include "memory_model/explorer.h"
+
+#define NEVER(name)                       \
+    void name(void);                      \
+    void name(void) {                     \
+        mm_check(0, #name " was called"); \
+    }
+
+NEVER(hc__loop_fail)
+NEVER(hc__loop_fail_to_move)
+NEVER(hc__p2p_borrow)
+NEVER(hc__p2p_take)
+NEVER(hc__plan_take)
+NEVER(hc__set_queue_add)
+NEVER(hc__set_queue_find)
+NEVER(hc__set_queue_remove)
+NEVER(hc_p2p_forget)
+NEVER(hc_p2p_message)
