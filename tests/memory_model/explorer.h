@@ -83,7 +83,7 @@ void mm_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noret
 void mm_give_up(void) __attribute__((noreturn)); /* the execution is too long */
 void mm_changed(void);                           /* the running thread has changed a value */
 void mm_read_stale(void);                        /* the running thread has read an old value */
-void mm_nap(void);                               /* for a short time: others go first */
+void mm_doze(void);                               /* for a short time: others go first */
 void mm_sleep_on(const void *);                  /* until a wake() */
 void mm_wake(const void *);
 void mm_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -157,7 +157,7 @@ void __tsan_atomic_thread_fence(int order) {
 
 /* ---- the system ------------------------------------------------------------------------------------------- */
 
-#define NAP_NS 10000000 /* the end of a longer sleep is only for what went wrong */
+#define SHORT_NS 10000000 /* the end of a longer sleep is only for what went wrong */
 
 /* The kernel compares and falls asleep in one step, seen from whoever wakes it. There is no time: a long sleep has no
  * end, so a wake-up that is lost is a deadlock, and a short one ends at any time. */
@@ -167,8 +167,8 @@ static long wait_on(const uint32_t *word, uint32_t value, const struct timespec 
         errno = EAGAIN;
         return -1;
     }
-    if (limit->tv_sec == 0 && limit->tv_nsec < NAP_NS)
-        mm_nap();
+    if (limit->tv_sec == 0 && limit->tv_nsec < SHORT_NS)
+        mm_doze();
     else
         mm_sleep_on(word);
     return 0;

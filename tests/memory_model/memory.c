@@ -63,7 +63,7 @@ static uint32_t execution;
 static location locations[LOCATIONS];
 static store stores[STORES_MOST];
 static int nlocations, nstores;
-/* Of each thread: what it knows; what a fence would acquire; what a fence has released. */
+/* What each thread knows; what a fence would acquire; what a fence has released. */
 static view known[MM_THREADS], fenced[MM_THREADS], acquirable[MM_THREADS];
 
 static void *pages(size_t bytes) {

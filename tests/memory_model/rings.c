@@ -9,16 +9,16 @@
 #include "transport/shm/byte_ring.h"
 #include "transport/shm/cells.h"
 
-static uint32_t bells[MM_THREADS];
+static uint32_t doorbells[MM_THREADS];
 
-static void ring_bell(int thread) {
-    bells[thread]++;
-    mm_wake(&bells[thread]);
+static void ring_doorbell(int thread) {
+    doorbells[thread]++;
+    mm_wake(&doorbells[thread]);
 }
 
 static void sleep_since(int thread, uint32_t seen) {
-    if (bells[thread] == seen)
-        mm_sleep_on(&bells[thread]);
+    if (doorbells[thread] == seen)
+        mm_sleep_on(&doorbells[thread]);
 }
 
 static void no_tear_down(void) {}
@@ -32,7 +32,7 @@ static hc__ring *rings[MM_THREADS];
 static void write_all(hc__ring *ring, const void *message, size_t n) {
     const uint8_t *bytes = message;
     while (n > 0) {
-        uint32_t seen = bells[0];
+        uint32_t seen = doorbells[0];
         size_t taken = hc__ring_write(ring, ROOM, bytes, n);
         if (taken == 0)
             sleep_since(0, seen);
@@ -48,7 +48,7 @@ static void read_all(hc__ring *ring, void *message, size_t n) {
         if (taken == 0)
             mm_wait();
         else if (hc__ring_writer_waits(ring))
-            ring_bell(0);
+            ring_doorbell(0);
         bytes += taken;
         n -= taken;
     }
@@ -76,10 +76,10 @@ static void run_whole_messages(int thread) {
     for (int m = 0; m < MESSAGES; m++) {
         int32_t words[LENGTH] = {m, m + 1, m + 2}, got[LENGTH];
         if (thread == 0) {
-            uint32_t seen = bells[0];
+            uint32_t seen = doorbells[0];
             while (!hc__ring_has_room(rings[1], ROOM, MESSAGE)) {
                 sleep_since(0, seen);
-                seen = bells[0];
+                seen = doorbells[0];
             }
             mm_check(hc__ring_write(rings[1], ROOM, words, MESSAGE) == MESSAGE, "no room for a whole message");
             continue;
@@ -101,7 +101,7 @@ enum { LOCAL_SIZE = 256, PIECES = 4 }; /* of a large node, so the cells are smal
 
 static hc__cells *cells;
 
-/* Of all cells so many are free. */
+/* So many of all cells are free. */
 static void set_up_cells(int free) {
     cells = mm_shared(hc__cells_bytes(LOCAL_SIZE));
     for (int i = 0; i < MM_THREADS; i++)
@@ -121,7 +121,7 @@ static void set_up_two_cells(void) {
 
 static int take_cell(void) {
     for (;;) {
-        uint32_t seen = bells[0];
+        uint32_t seen = doorbells[0];
         int cell = hc__cell_take(cells, LOCAL_SIZE);
         if (cell >= 0)
             return cell;
@@ -149,7 +149,7 @@ static void receive_pieces(int reader) {
         read_all(rings[reader], &cell, sizeof cell);
         mm_check(*piece_in(cell) == 16 * reader + piece, "a cell has not the bytes of its piece");
         if (hc__cell_give(cells, cell))
-            ring_bell(0);
+            ring_doorbell(0);
     }
 }
 

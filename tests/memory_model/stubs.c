@@ -2,7 +2,7 @@
  *
  * stubs.c - in place of the kernels and of what reads the machine.
  *
- * Of many bytes only the first and the last ones are copied, added and watched: so chunks of a page cost little.
+ * Only the first and the last of many bytes are copied, added and watched: so chunks of a page cost little.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -114,7 +114,7 @@ def test_the_loop(run_c: Callable[..., str], explore: Path, scenario: str) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_orders_of_the_loop(run_c: Callable[..., str], explore: Path) -> None:
-    _, seen = judge(explore, run_c(explore, "plants", 1000, 20000, *IN_LOOP, timeout=500))
+    _, seen = judge(explore, run_c(explore, "plants", 1000, 4000, *IN_LOOP, timeout=500))
     assert seen >= NEEDED_IN_LOOP
 
 

@@ -155,8 +155,8 @@ void mm_wait(void) {
     me->has_read_stale = 0;
 }
 
-void mm_nap(void) {
-    mm_trace("naps");
+void mm_doze(void) {
+    mm_trace("dozes");
     go_on_with_others();
 }
 

@@ -3,7 +3,7 @@
 
 One program per layer, as the layers' own tests build them: engines under random programs, the node's shared memory, the
 hierarchy over it, the loop with its threads. QEMU orders memory like the host, so that a missing barrier would not
-show here; that is argued in the comments of the transports, and checked by the thread sanitizer.
+show here; tests/memory_model explores that.
 """
 
 import shutil
