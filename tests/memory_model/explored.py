@@ -41,7 +41,9 @@ IN_NODE = (
     "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep", "local-2", "local-3", "cancel",
 )  # fmt: skip
 """Each order of the code that they run must be needed."""
-IN_LOOP = ("trace", "tuning", "callers-2", "callers-3", "background-2", "background-3", "polls-2")
+IN_LOOP = (
+    "trace", "tuning", "completions", "callers-2", "callers-3", "background-2", "background-3", "polls-2",
+)  # fmt: skip
 """They run a part of the loop, and need a part of its orders."""
 SCENARIOS = IN_NODE + IN_LOOP
 

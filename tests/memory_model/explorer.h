@@ -48,7 +48,7 @@ void mm_check(int is_right, const char *what); /* ends the execution if not */
  * meanwhile. They count as relaxed ones of whole lines, and a read returns the newest bytes. */
 void mm_may_race(const void *, size_t bytes);
 void mm_outcome(int number); /* of a program whose outcomes are listed: 0 to 9999 */
-void mm_run_started(void);   /* the calling thread is the one that the set-up has started by pthread_create() */
+void mm_run_started(int n);  /* the calling thread is the n-th that the set-up has started by pthread_create() */
 /* For functions that are not instrumented: an access of the calling thread. */
 void mm_reads(const void *, size_t bytes);
 void mm_writes(void *, size_t bytes);
@@ -83,11 +83,15 @@ void mm_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noret
 void mm_give_up(void) __attribute__((noreturn)); /* the execution is too long */
 void mm_changed(void);                           /* the running thread has changed a value */
 void mm_read_stale(void);                        /* the running thread has read an old value */
-void mm_doze(void);                               /* for a short time: others go first */
+void mm_doze(void);                              /* for a short time: others go first */
 void mm_sleep_on(const void *);                  /* until a wake() */
 void mm_wake(const void *);
 void mm_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern int mm_is_tracing;
+
+/* ---- hooks.c -------------------------------------------------------------------------------------------- */
+
+void mm_hooks_begin(void); /* of an execution */
 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
 

@@ -191,27 +191,35 @@ long __wrap_syscall(long number, ...) {
     return 0;
 }
 
-/* One thread, which the set-up starts. */
-static void *(*started)(void *);
-static void *argument_of_started;
-static uint32_t *has_ended;
+/* Threads that the set-up of a scenario starts; one of the scenario's threads does what such a thread is to do. */
+static struct {
+    void *(*run)(void *);
+    void *argument;
+    uint32_t *has_ended;
+} started[MM_THREADS];
+static int nstarted;
+
+void mm_hooks_begin(void) {
+    nstarted = 0;
+}
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
-    (void)thread, (void)attributes;
-    started = run;
-    argument_of_started = argument;
-    has_ended = mm_shared(sizeof *has_ended);
+    (void)attributes;
+    *thread = (pthread_t)nstarted;
+    started[nstarted].run = run;
+    started[nstarted].argument = argument;
+    started[nstarted++].has_ended = mm_shared(sizeof(uint32_t));
     return 0;
 }
 
-void mm_run_started(void) {
-    started(argument_of_started);
-    mm_store(has_ended, sizeof *has_ended, 1, MM_RELEASE);
+void mm_run_started(int n) {
+    started[n].run(started[n].argument);
+    mm_store(started[n].has_ended, sizeof(uint32_t), 1, MM_RELEASE);
 }
 
 int __wrap_pthread_join(pthread_t thread, void **result) {
-    (void)thread, (void)result;
-    while (!mm_load(has_ended, sizeof *has_ended, MM_ACQUIRE))
+    (void)result;
+    while (!mm_load(started[thread].has_ended, sizeof(uint32_t), MM_ACQUIRE))
         mm_wait();
     return 0;
 }

@@ -10,7 +10,7 @@
 
 hc_loop *mm_loop;
 static hc_control control;
-static _Atomic uint32_t *callers_left;
+static _Atomic uint32_t *counted;
 
 static int no_message(hc_control *base, int32_t *peer, const uint8_t **bytes, size_t *nbytes) {
     (void)base, (void)peer, (void)bytes, (void)nbytes;
@@ -36,7 +36,7 @@ static void make_loop(int raises_at_once) {
     mm_loop->trace.records = mm_shared(HC_TRACE_ROOM * sizeof *mm_loop->trace.records);
     mm_loop->watch.turns = hc_node_control_turns(mm_controls[0]);
     mm_loop->wake_at = UINT64_MAX;
-    callers_left = mm_shared(sizeof *callers_left);
+    counted = mm_shared(sizeof *counted);
 }
 
 void mm_make_loop(void) {
@@ -88,7 +88,7 @@ static void await_done(hc_handle *handle) {
 /* Thread 0 is the background thread. The other one submits, and never waits in the library. */
 static void run_background(int thread) {
     if (thread == 0) {
-        mm_run_started();
+        mm_run_started(0);
         return;
     }
     for (int i = 0; i < 3; i++) {
@@ -102,15 +102,15 @@ static void run_background(int thread) {
 /* The others wait, and drive meanwhile. */
 static void run_callers_and_thread(int thread) {
     if (thread == 0) {
-        mm_run_started();
+        mm_run_started(0);
         return;
     }
     hc_handle *handle = request();
     hc_loop_submit(mm_loop, handle, 0);
     mm_check(hc_loop_wait(mm_loop, &handle, 1, UINT64_MAX), "waited until it was done");
     await_done(handle);
-    atomic_fetch_add_explicit(callers_left, 1, memory_order_release);
-    while (thread == 1 && atomic_load_explicit(callers_left, memory_order_acquire) < 2)
+    atomic_fetch_add_explicit(counted, 1, memory_order_release);
+    while (thread == 1 && atomic_load_explicit(counted, memory_order_acquire) < 2)
         mm_wait();
     if (thread == 1)
         hc__thread_stop(mm_loop);
@@ -119,7 +119,7 @@ static void run_callers_and_thread(int thread) {
 /* A caller looks once now and then, and leaves the rest to the background thread. */
 static void run_polls(int thread) {
     if (thread == 0) {
-        mm_run_started();
+        mm_run_started(0);
         return;
     }
     for (int i = 0; i < 2; i++) {
@@ -131,9 +131,41 @@ static void run_polls(int thread) {
     hc__thread_stop(mm_loop);
 }
 
+static void loop_with_completions(void) {
+    make_loop(0);
+    mm_loop->config.background = 1;
+    hc__thread_start(mm_loop);
+    hc_loop_start_completions(mm_loop);
+}
+
+static void note_done(hc_handle *handle, void *called) {
+    mm_check(handle->status == HC_OK, "the status of a request");
+    atomic_fetch_add_explicit((_Atomic uint32_t *)called, 1, memory_order_release);
+}
+
+/* Thread 1 calls functions for handles that are done. The program, thread 2, only starts requests. */
+static void run_completions(int thread) {
+    if (thread < 2) {
+        mm_run_started(thread);
+        return;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        hc_handle *handle = request();
+        handle->on_done = note_done;
+        handle->context = (void *)counted;
+        hc_loop_begin(mm_loop, handle, 0);
+        while (atomic_load_explicit(counted, memory_order_acquire) <= i)
+            mm_wait();
+        hc_handle_release(handle);
+    }
+    hc__thread_stop(mm_loop);
+    hc__completion_stop(mm_loop);
+}
+
 const mm_scenario mm_callers_of_two = {"callers-2", 2, mm_make_loop, run_callers, mm_free_loop, 2, 1};
 const mm_scenario mm_callers_of_three = {"callers-3", 3, mm_make_loop, run_callers, mm_free_loop, 1, 1};
 const mm_scenario mm_background = {"background-2", 2, eager_loop_with_thread, run_background, mm_free_loop, 2, 1};
 const mm_scenario mm_polls = {"polls-2", 2, eager_loop_with_thread, run_polls, mm_free_loop, 2, 1};
 const mm_scenario mm_callers_and_thread = {
     "background-3", 3, loop_with_thread, run_callers_and_thread, mm_free_loop, 1, 1};
+const mm_scenario mm_completions = {"completions", 3, loop_with_completions, run_completions, mm_free_loop, 1, 1};

@@ -46,5 +46,6 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_background,
     &mm_polls,
     &mm_callers_and_thread,
+    &mm_completions,
     NULL,
 };

@@ -215,6 +215,7 @@ enum mm_end mm_execute(const mm_scenario *what) {
     points = stretch = 0;
     mm_choices_begin();
     mm_memory_begin(nthreads);
+    mm_hooks_begin();
     what->set_up();
     for (int i = 0; i < nthreads; i++)
         begin(i);
