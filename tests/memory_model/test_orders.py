@@ -124,5 +124,5 @@ def test_orders_of_the_loop(run_c: Callable[..., str], explore: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_more_executions(run_c: Callable[..., str], explore: Path, scenario: str) -> None:
-    run_c(explore, "all", scenario, 2, 2, 100000, timeout=300)
-    run_c(explore, "random", scenario, 7, 20000, timeout=300)
+    run_c(explore, "all", scenario, 2, 2, 30000, timeout=300)
+    run_c(explore, "random", scenario, 7, 10000, timeout=300)
