@@ -72,7 +72,7 @@ def measure(exchange: Exchange, survey: Survey) -> list[Facts]:
 class Lines:
     """Memory that the ranks of this host share: a cache line and a latency for each pair. All ranks make it together.
 
-    Behind the latencies is a number per rank, that of the last meeting to which it has come.
+    Behind the latencies is a number per rank, that of the last barrier which it has reached.
 
     :param mates: the ranks of this host; none: this rank measures nothing
     :param place: the place of this rank among them
@@ -95,16 +95,16 @@ class Lines:
         if self.shared is None:
             return
         found = self._table()
-        self._meet(2 * attempt + 1)
+        self._barrier(2 * attempt + 1)
         for partner in rounds(self.count)[self.place]:
             low, high = sorted((self.place, partner))
             if found[low, high] == 0:
                 seconds = _fleet.bounce(self.shared, low * self.count + high, attempt + 1, low == self.place)
                 if low == self.place:
                     found[low, high] = found[high, low] = seconds
-        self._meet(2 * attempt + 2)
+        self._barrier(2 * attempt + 2)
 
-    def _meet(self, turn: int) -> None:
+    def _barrier(self, turn: int) -> None:
         """Wait for the other ranks of the host, but not for ever; an exchange would let them go too far apart."""
         turns, limit = self._numbers()[-self.count :], time.monotonic() + PATIENCE
         turns[self.place] = turn

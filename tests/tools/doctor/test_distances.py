@@ -11,7 +11,7 @@ from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.tools.doctor import distances, rendering
 
 NEAR, FAR, SOCKET = 25e-9, 110e-9, 210e-9
-"""Of a Zen 3 of two sockets, as published."""
+"""Seconds, as published for a Zen 3 of two sockets."""
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 129])
