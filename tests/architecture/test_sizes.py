@@ -22,8 +22,8 @@ FILE_LINES, FUNCTION_LINES, COLUMNS, MEMBERS = 500, 60, 120, 20
 LARGER = {
     # records that callers fill or read member by member
     "hc_handle", "hc_p2p_op", "hc_loop_stats", "hc_trace_record", "hc_trace_header", "hc_gate_call",
-    # the states of a node's segment and of a GPU, which have no parts yet
-    "hc__shm", "hc__plane", "hc__comms", "hc__nccl_node", "hc__staged",
+    # the states of a GPU, which have no parts yet
+    "hc__plane", "hc__comms", "hc__nccl_node", "hc__staged",
 }  # fmt: skip
 
 

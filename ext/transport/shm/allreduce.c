@@ -19,11 +19,11 @@ static uint64_t sequence_of(const hc__shm *shm, int64_t chunk) {
 
 /* The address of a place of a chunk in a rank's slot, and in the result. */
 static uint8_t *slot_at(const hc__shm *shm, int32_t rank, int64_t chunk, int64_t place) {
-    return hc__shm_slot(shm, rank, chunk) + (size_t)place * shm->size;
+    return hc__shm_slot(shm, rank, chunk) + (size_t)place * shm->open.size;
 }
 
 static uint8_t *result_at(const hc__shm *shm, int64_t chunk, int64_t place) {
-    return hc__shm_result(shm, chunk) + (size_t)place * shm->result_size;
+    return hc__shm_result(shm, chunk) + (size_t)place * shm->open.result_size;
 }
 
 static int64_t least(int64_t a, int64_t b) {
@@ -39,28 +39,28 @@ static int is_alone(const hc__shm *shm) {
 /* Large enough that marks cost little, small enough that the chunks in flight fit a core's cache. */
 static int64_t choose_chunk(const hc__shm *shm) {
     int64_t bytes = least((int64_t)256 << 10, hc_node_chunk_bytes(shm->base.local_size));
-    return bytes / (int64_t)shm->size;
+    return bytes / (int64_t)shm->open.size;
 }
 
 /* Sets the parts, and the elements of each part in a chunk of about `chunk` elements; returns the length of the longest
  * part. */
 static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
     int64_t longest = 0;
-    shm->whole[0] = 0;
-    shm->whole[1] = shm->batch->count;
-    shm->nparts = parts != NULL ? parts->n : 1;
-    shm->own_from = parts != NULL ? parts->own : 0;
-    shm->own_end = parts != NULL ? parts->own_end : 1;
-    shm->bounds = parts != NULL ? parts->bounds : shm->whole;
-    for (int32_t i = 0; i < shm->nparts; i++) {
-        int64_t length = shm->bounds[i + 1] - shm->bounds[i];
+    shm->parts.whole[0] = 0;
+    shm->parts.whole[1] = shm->open.batch->count;
+    shm->parts.count = parts != NULL ? parts->n : 1;
+    shm->parts.own_from = parts != NULL ? parts->own : 0;
+    shm->parts.own_end = parts != NULL ? parts->own_end : 1;
+    shm->parts.bounds = parts != NULL ? parts->bounds : shm->parts.whole;
+    for (int32_t i = 0; i < shm->parts.count; i++) {
+        int64_t length = shm->parts.bounds[i + 1] - shm->parts.bounds[i];
         longest = length > longest ? length : longest;
     }
-    shm->window = chunk / shm->nparts;
-    if (parts != NULL && shm->window > HC__ALIGNMENT)
-        shm->window -= shm->window % HC__ALIGNMENT;
-    if (shm->window == 0)
-        shm->window = 1;
+    shm->parts.window = chunk / shm->parts.count;
+    if (parts != NULL && shm->parts.window > HC__ALIGNMENT)
+        shm->parts.window -= shm->parts.window % HC__ALIGNMENT;
+    if (shm->parts.window == 0)
+        shm->parts.window = 1;
     return longest;
 }
 
@@ -72,36 +72,36 @@ int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, in
     int status = hc__take_batch(shm, batch, rails > 0 ? batch->wire_dtype : batch->dtype);
     if (status != HC_OK)
         return status;
-    shm->rails = rails;
-    shm->is_small = rails == 0 && !is_alone(shm) &&
-                    (size_t)batch->count <= hc__small_limit(node->local_size) / shm->size;
+    shm->parts.rails = rails;
+    shm->open.is_small = rails == 0 && !is_alone(shm) &&
+                         (size_t)batch->count <= hc__small_limit(node->local_size) / shm->open.size;
     int64_t chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
-    if (shm->is_small)
+    if (shm->open.is_small)
         chunk = batch->count;
     int64_t longest = take_parts(shm, parts, chunk);
-    status = hc__cut_regions(shm, (size_t)least(shm->window * shm->nparts, batch->count) * shm->size,
+    status = hc__cut_regions(shm, (size_t)least(shm->parts.window * shm->parts.count, batch->count) * shm->open.size,
                              rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
     if (status != HC_OK)
         return status;
-    shm->nchunks = (longest + shm->window - 1) / shm->window;
-    shm->npacked = shm->nreduced = shm->nspread = 0;
-    shm->my_share_done = 0;
-    shm->spread_next = 0;
-    *nchunks = shm->nchunks;
+    shm->chunks.count = (longest + shm->parts.window - 1) / shm->parts.window;
+    shm->chunks.packed = shm->chunks.reduced = shm->chunks.spread = 0;
+    shm->chunks.share_done = 0;
+    shm->chunks.spread_next = 0;
+    *nchunks = shm->chunks.count;
     return HC_OK;
 }
 
 int hc__shm_depth(hc_node *node) {
-    return hc__shm_of(node)->depth;
+    return hc__shm_of(node)->chunks.depth;
 }
 
 int hc__shm_close(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
-    if (shm->nspread != shm->nchunks)
+    if (shm->chunks.spread != shm->chunks.count)
         return HC_INVALID;
-    if (!shm->is_small)
-        shm->sequence += (uint64_t)shm->nchunks;
-    shm->batch = NULL;
+    if (!shm->open.is_small)
+        shm->sequence += (uint64_t)shm->chunks.count;
+    shm->open.batch = NULL;
     return HC_OK;
 }
 
@@ -117,27 +117,27 @@ static void pack(hc__shm *shm, int64_t chunk, hc__range places) {
 
 /* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_state.h. */
 static int pack_next(hc__shm *shm) {
-    int64_t chunk = shm->npacked;
-    if (chunk >= shm->nchunks || chunk >= shm->nspread + shm->depth)
+    int64_t chunk = shm->chunks.packed;
+    if (chunk >= shm->chunks.count || chunk >= shm->chunks.spread + shm->chunks.depth)
         return 0;
-    if (!hc__marks_reached(shm, &shm->freed, 0, 1, HC__REDUCED, shm->sequence))
+    if (!hc__marks_reached(shm, &shm->scans.freed, 0, 1, HC__REDUCED, shm->sequence))
         return 0;
     hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
     pack(shm, chunk, (hc__range){all.from, mine.from});
     pack(shm, chunk, (hc__range){mine.to, all.to});
-    shm->npacked++;
+    shm->chunks.packed++;
     hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
     return 1;
 }
 
 static void reduce_share(hc__shm *shm, int64_t chunk) {
-    int targets = shm->rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
+    int targets = shm->parts.rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
     hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, shm->base.local_rank));
     hc__range elements;
     int64_t place;
     while (hc__runs_next(&runs, &elements, &place)) {
         for (int32_t q = 0; q < shm->base.local_size; q++)
-            shm->inputs[q] = slot_at(shm, q, chunk, place);
+            shm->operands.inputs[q] = slot_at(shm, q, chunk, place);
         hc__reduce(shm, elements, result_at(shm, chunk, place), targets);
     }
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
@@ -145,61 +145,61 @@ static void reduce_share(hc__shm *shm, int64_t chunk) {
 
 /* The tensor in which a node of one rank can form its result; NULL: it must use the segment. */
 static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
-    if (shm->nparts > 1)
+    if (shm->parts.count > 1)
         return NULL;
     hc__range range = hc__rail_elements(shm, chunk, 0, 0);
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     hc__spans_next(&spans, &span);
-    return shm->result_dtype != shm->batch->dtype || span.n < range.to - range.from ? NULL : span.out;
+    return shm->open.result_dtype != shm->open.batch->dtype || span.n < range.to - range.from ? NULL : span.out;
 }
 
 static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
-    int in_segment = to == NULL && shm->rails > 0; /* the net needs it in one piece */
+    int in_segment = to == NULL && shm->parts.rails > 0; /* the net needs it in one piece */
     hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
     hc__range elements;
     int64_t place;
     while (hc__runs_next(&runs, &elements, &place))
         hc__reduce_alone(shm, elements, in_segment ? result_at(shm, chunk, place) : to);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
-    shm->nreduced++;
+    shm->chunks.reduced++;
     return HC_DONE;
 }
 
 int hc__shm_reduce(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
     int32_t me = node->local_rank;
-    if (chunk != shm->nreduced || chunk >= shm->nchunks)
+    if (chunk != shm->chunks.reduced || chunk >= shm->chunks.count)
         return HC_INVALID;
-    if (chunk >= shm->nspread + shm->depth)
+    if (chunk >= shm->chunks.spread + shm->chunks.depth)
         return HC_IDLE;
     if (is_alone(shm))
         return reduce_alone(shm, chunk);
     int moved = 0;
-    if (shm->is_small) {
+    if (shm->open.is_small) {
         moved = hc__small_reduce(shm);
         if (moved == HC_DONE)
-            shm->nreduced++;
+            shm->chunks.reduced++;
         return moved;
     }
-    if (shm->npacked == chunk) {
+    if (shm->chunks.packed == chunk) {
         moved = pack_next(shm);
         if (!moved)
             return HC_IDLE;
     }
-    if (!shm->my_share_done) {
+    if (!shm->chunks.share_done) {
         /* While the other ranks are late, pack the next chunk. */
-        if (!hc__marks_reached(shm, &shm->arrived, 0, 1, HC__PACKED, sequence_of(shm, chunk)))
+        if (!hc__marks_reached(shm, &shm->scans.arrived, 0, 1, HC__PACKED, sequence_of(shm, chunk)))
             return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
         reduce_share(shm, chunk);
-        shm->my_share_done = moved = 1;
+        shm->chunks.share_done = moved = 1;
     }
-    if (me < shm->rails &&
-        !hc__marks_reached(shm, &shm->rail_reduced, me, shm->rails, HC__REDUCED, sequence_of(shm, chunk)))
+    if (me < shm->parts.rails &&
+        !hc__marks_reached(shm, &shm->scans.rail_reduced, me, shm->parts.rails, HC__REDUCED, sequence_of(shm, chunk)))
         return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
-    shm->my_share_done = 0;
-    shm->nreduced++;
+    shm->chunks.share_done = 0;
+    shm->chunks.reduced++;
     return HC_DONE;
 }
 
@@ -207,13 +207,13 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
 
 int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+    if (node->local_rank >= shm->parts.rails || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
         return HC_INVALID;
     uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
     int64_t begin = hc__rail_places(shm, chunk, node->local_rank).from;
     *data = direct != NULL ? direct : result_at(shm, chunk, begin);
     bounds[0] = 0;
-    for (int32_t i = 0; i < shm->nparts; i++) {
+    for (int32_t i = 0; i < shm->parts.count; i++) {
         hc__range elements = hc__rail_elements(shm, chunk, node->local_rank, i);
         bounds[i + 1] = bounds[i] + elements.to - elements.from;
     }
@@ -222,7 +222,7 @@ int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
 
 int hc__shm_publish(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->rails || chunk >= shm->nreduced || chunk < shm->nspread)
+    if (node->local_rank >= shm->parts.rails || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
         return HC_INVALID;
     hc__mark_set(shm, HC__PUBLISHED, sequence_of(shm, chunk));
     return HC_OK;
@@ -241,9 +241,9 @@ static void unpack_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 /* Unpacks this node's parts of a rail after the net's reducescatter. */
 static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
     int64_t place = hc__rail_places(shm, chunk, rail).from;
-    for (int32_t i = 0; i < shm->own_end; i++) {
+    for (int32_t i = 0; i < shm->parts.own_end; i++) {
         hc__range elements = hc__rail_elements(shm, chunk, rail, i);
-        if (i >= shm->own_from)
+        if (i >= shm->parts.own_from)
             hc__unpack(shm, elements, result_at(shm, chunk, place));
         place += elements.to - elements.from;
     }
@@ -251,10 +251,10 @@ static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
 
 /* Copies the share of `owner` to the tensors; 0: it is not final yet. */
 static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
-    enum hc__mark_kind kind = shm->rails > 0 ? HC__PUBLISHED : HC__REDUCED;
+    enum hc__mark_kind kind = shm->parts.rails > 0 ? HC__PUBLISHED : HC__REDUCED;
     if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))
         return 0;
-    if (shm->rails > 0)
+    if (shm->parts.rails > 0)
         unpack_rail(shm, chunk, owner);
     else if (owner != shm->base.local_rank)
         unpack_share(shm, chunk, owner);
@@ -262,28 +262,28 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 }
 
 static int spread_alone(hc__shm *shm, int64_t chunk) {
-    if (shm->rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
+    if (shm->parts.rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    if (shm->rails > 0 && place_in_tensor(shm, chunk) == NULL)
+    if (shm->parts.rails > 0 && place_in_tensor(shm, chunk) == NULL)
         unpack_rail(shm, chunk, 0);
     return 1;
 }
 
 int hc__shm_spread(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    if (chunk != shm->nspread || chunk >= shm->nreduced)
+    if (chunk != shm->chunks.spread || chunk >= shm->chunks.reduced)
         return HC_INVALID;
     int moved = HC_IDLE;
-    int32_t size = node->local_size, owners = shm->rails > 0 ? shm->rails : size;
+    int32_t size = node->local_size, owners = shm->parts.rails > 0 ? shm->parts.rails : size;
     if (is_alone(shm)) {
         if (!spread_alone(shm, chunk))
             return HC_IDLE;
-    } else if (!shm->is_small) {
-        for (; shm->spread_next < owners; shm->spread_next++, moved = HC_MOVED)
-            if (!spread_share(shm, chunk, (node->local_rank + shm->spread_next) % owners))
+    } else if (!shm->open.is_small) {
+        for (; shm->chunks.spread_next < owners; shm->chunks.spread_next++, moved = HC_MOVED)
+            if (!spread_share(shm, chunk, (node->local_rank + shm->chunks.spread_next) % owners))
                 return moved;
     }
-    shm->spread_next = 0;
-    shm->nspread++;
+    shm->chunks.spread_next = 0;
+    shm->chunks.spread++;
     return HC_DONE;
 }

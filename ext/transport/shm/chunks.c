@@ -27,20 +27,21 @@ static hc__range cut(hc__range range, int64_t parts, int64_t i, int64_t unit) {
 }
 
 static int32_t rails_of(const hc__shm *shm) {
-    return shm->rails > 0 ? shm->rails : 1;
+    return shm->parts.rails > 0 ? shm->parts.rails : 1;
 }
 
 hc__range hc__rail_elements(const hc__shm *shm, int64_t chunk, int32_t rail, int32_t part) {
-    int64_t end = shm->bounds[part + 1], from = least(shm->bounds[part] + chunk * shm->window, end);
-    hc__range window = {from, least(from + shm->window, end)};
-    return shm->rails <= 1 ? window : cut(window, shm->rails, rail, HC__ALIGNMENT / (int64_t)shm->result_size);
+    int64_t end = shm->parts.bounds[part + 1], from = least(shm->parts.bounds[part] + chunk * shm->parts.window, end);
+    hc__range window = {from, least(from + shm->parts.window, end)};
+    return shm->parts.rails <= 1 ? window
+                                 : cut(window, shm->parts.rails, rail, HC__ALIGNMENT / (int64_t)shm->open.result_size);
 }
 
 hc__range hc__rail_places(const hc__shm *shm, int64_t chunk, int32_t rail) {
     hc__range places = {0, 0};
     for (int32_t j = 0; j <= rail; j++) {
         places.from = places.to;
-        for (int32_t i = 0; i < shm->nparts; i++) {
+        for (int32_t i = 0; i < shm->parts.count; i++) {
             hc__range elements = hc__rail_elements(shm, chunk, j, i);
             places.to += elements.to - elements.from;
         }
@@ -56,9 +57,9 @@ hc__range hc__share_places(const hc__shm *shm, int64_t chunk, int32_t rank) {
     int32_t rails = rails_of(shm), rail = rank % rails;
     int32_t owners = (shm->base.local_size - rail + rails - 1) / rails;
     hc__range range = hc__rail_places(shm, chunk, rail);
-    int64_t bytes = (range.to - range.from) * (int64_t)shm->size;
+    int64_t bytes = (range.to - range.from) * (int64_t)shm->open.size;
     int64_t unit = bytes < owners * SHARE_MIN ? SHARE_MIN : HC__ALIGNMENT;
-    return cut(range, owners, rank / rails, unit / (int64_t)shm->result_size);
+    return cut(range, owners, rank / rails, unit / (int64_t)shm->open.result_size);
 }
 
 hc__runs hc__runs_of(const hc__shm *shm, int64_t chunk, hc__range places) {
@@ -71,7 +72,7 @@ int hc__runs_next(hc__runs *runs, hc__range *elements, int64_t *place) {
         hc__range all = hc__rail_elements(shm, runs->chunk, runs->rail, runs->part);
         int64_t begin = runs->place, skipped = runs->places.from - begin;
         runs->place += all.to - all.from;
-        if (++runs->part == shm->nparts) {
+        if (++runs->part == shm->parts.count) {
             runs->part = 0;
             runs->rail++;
         }

@@ -40,9 +40,9 @@ static void rounds_begin(hc__shm *shm, int64_t count) {
 static int pack_next(hc__shm *shm, const round_ops *ops) {
     hc__rounds *rounds = &shm->rounds;
     int64_t round = rounds->packed;
-    if (round >= rounds->count || round >= rounds->taken + shm->depth)
+    if (round >= rounds->count || round >= rounds->taken + shm->chunks.depth)
         return 0;
-    uint64_t before = shm->sequence + (uint64_t)most(0, round + 1 - shm->depth);
+    uint64_t before = shm->sequence + (uint64_t)most(0, round + 1 - shm->chunks.depth);
     if (!hc__marks_reached(shm, &rounds->freed, 0, 1, HC__REDUCED, before))
         return 0;
     ops->pack(shm, round);
@@ -72,7 +72,7 @@ static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
 /* The bytes of rank q's stream in a round. Streams start at different places, so that in an alltoall the bytes for one
  * rank do not all come in the same round. */
 static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
-    int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->stride;
+    int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->chunks.stride;
     int64_t steps = (length + step - 1) / step;
     if (round >= steps)
         return (hc__range){0, 0};
@@ -137,7 +137,7 @@ int hc__shm_exchange(hc_node *node, const hc_stream *stream, const hc_stream_rea
         int status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
         if (status != HC_OK)
             return status;
-        rounds_begin(shm, (longest + (int64_t)shm->stride - 1) / (int64_t)shm->stride);
+        rounds_begin(shm, (longest + (int64_t)shm->chunks.stride - 1) / (int64_t)shm->chunks.stride);
     }
     return rounds_go_on(shm, &exchange_ops);
 }
@@ -146,15 +146,15 @@ int hc__shm_exchange(hc_node *node, const hc_stream *stream, const hc_stream_rea
 
 /* A slot holds `chunk` elements for each rank. */
 static hc__range passing_to(const hc__shm *shm, int32_t q, int64_t round) {
-    int64_t from = shm->rounds.bounds[q] + round * shm->chunk, end = shm->rounds.bounds[q + 1];
-    return (hc__range){least(from, end), least(from + shm->chunk, end)};
+    int64_t from = shm->rounds.bounds[q] + round * shm->chunks.scattered, end = shm->rounds.bounds[q + 1];
+    return (hc__range){least(from, end), least(from + shm->chunks.scattered, end)};
 }
 
 static void scatter_pack(hc__shm *shm, int64_t round) {
     uint8_t *slot = hc__shm_slot(shm, shm->base.local_rank, round);
     for (int32_t q = 0; q < shm->base.local_size; q++)
         if (q != shm->base.local_rank)
-            hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunk) * shm->size);
+            hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunks.scattered) * shm->open.size);
 }
 
 static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
@@ -164,9 +164,9 @@ static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
         return 1;
     if (!hc__marks_reached(shm, &shm->rounds.arrived, 0, 1, HC__PACKED, sequence_of(shm, round)))
         return 0;
-    size_t place = (size_t)(shm->base.local_rank * shm->chunk) * shm->size;
+    size_t place = (size_t)(shm->base.local_rank * shm->chunks.scattered) * shm->open.size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = hc__shm_slot(shm, q, round) + place;
+        shm->operands.inputs[q] = hc__shm_slot(shm, q, round) + place;
     hc__reduce(shm, mine, NULL, HC__TO_OUT);
     return 1;
 }
@@ -178,18 +178,18 @@ static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bou
     int status = hc__take_batch(shm, batch, batch->dtype);
     if (status != HC_OK)
         return status;
-    if (shm->starts[batch->npieces] < bounds[size])
+    if (shm->open.starts[batch->npieces] < bounds[size])
         return HC_INVALID;
     size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(size));
     status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
     if (status != HC_OK)
         return status;
-    shm->chunk = (int64_t)(slot / (size_t)size / 64 * 64 / shm->size);
-    shm->out_from = bounds[shm->base.local_rank];
+    shm->chunks.scattered = (int64_t)(slot / (size_t)size / 64 * 64 / shm->open.size);
+    shm->open.out_from = bounds[shm->base.local_rank];
     int64_t longest = 0;
     for (int32_t q = 0; q < size; q++)
         longest = most(longest, bounds[q + 1] - bounds[q]);
-    rounds_begin(shm, (longest + shm->chunk - 1) / shm->chunk);
+    rounds_begin(shm, (longest + shm->chunks.scattered - 1) / shm->chunks.scattered);
     return HC_OK;
 }
 

@@ -70,7 +70,7 @@ static void give(hc__flat *flat) {
     hc__shm *shm = &flat->shm;
     flat_slot *mine = slot(flat, shm->base.local_rank, flat->sequence);
     if (flat->gives)
-        hc__pack(shm, (hc__range){0, shm->batch->count}, mine->data);
+        hc__pack(shm, (hc__range){0, shm->open.batch->count}, mine->data);
     atomic_store_explicit(&mine->sequence, flat->sequence, memory_order_release);
     hc__doorbells_ring(shm->node_control, &shm->peers);
 }
@@ -85,7 +85,7 @@ static int all_gave(hc__flat *flat) {
 /* Reads this rank's part from its tensor, the others' from their slots. */
 static void take_rows(hc__flat *flat) {
     hc__shm *shm = &flat->shm;
-    const hc_piece *piece = &shm->batch->pieces[0];
+    const hc_piece *piece = &shm->open.batch->pieces[0];
     for (int32_t q = 0; q < shm->base.local_size; q++) {
         const hc_stream_read *read = &flat->reads[q];
         int own = q == shm->base.local_rank;
@@ -108,13 +108,13 @@ static void take_sum(hc__flat *flat) {
         return;
     }
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = slot(flat, q, flat->sequence)->data + (size_t)flat->range.from * shm->size;
+        shm->operands.inputs[q] = slot(flat, q, flat->sequence)->data + (size_t)flat->range.from * shm->open.size;
     hc__reduce(shm, flat->range, NULL, HC__TO_OUT);
 }
 
 static int start(hc_data *data, hc_batch *batch) {
     hc__flat *flat = (hc__flat *)data;
-    if (batch != flat->shm.batch)
+    if (batch != flat->shm.open.batch)
         return HC_INVALID;
     flat->sequence++;
     flat->is_sent = 0;
@@ -160,11 +160,11 @@ static void abandon(hc_data *data) {
 static void destroy(hc_data *data) {
     hc__flat *flat = (hc__flat *)data;
     hc_segment_close(&flat->shm.segment);
-    free(flat->shm.inputs);
-    free(flat->shm.blocks);
-    free(flat->shm.scratch);
-    free(flat->shm.block);
-    hc_free(flat->shm.starts);
+    free(flat->shm.operands.inputs);
+    free(flat->shm.operands.blocks);
+    free(flat->shm.operands.scratch);
+    free(flat->shm.operands.block);
+    hc_free(flat->shm.open.starts);
     free(flat->locals);
     free(flat->reads);
     free(flat);
@@ -190,14 +190,14 @@ static void find_partners(hc__flat *flat, const hc_flat_config *config) {
 static int allocate(hc__flat *flat, const hc_flat_config *config, const int32_t *locals) {
     hc__shm *shm = &flat->shm;
     size_t size = (size_t)shm->base.local_size;
-    shm->inputs = calloc(size, sizeof *shm->inputs);
-    shm->blocks = calloc(size, sizeof *shm->blocks);
-    shm->scratch = aligned_alloc(64, HC__SCRATCH);
-    shm->block = aligned_alloc(64, HC__SCRATCH);
+    shm->operands.inputs = calloc(size, sizeof *shm->operands.inputs);
+    shm->operands.blocks = calloc(size, sizeof *shm->operands.blocks);
+    shm->operands.scratch = aligned_alloc(64, HC__SCRATCH);
+    shm->operands.block = aligned_alloc(64, HC__SCRATCH);
     flat->locals = malloc(3 * size * sizeof *flat->locals);
     flat->reads = config->reads ? malloc(size * sizeof *flat->reads) : NULL;
-    if (!shm->inputs || !shm->blocks || !shm->scratch || !shm->block || !flat->locals ||
-        (config->reads && !flat->reads))
+    if (!shm->operands.inputs || !shm->operands.blocks || !shm->operands.scratch || !shm->operands.block ||
+        !flat->locals || (config->reads && !flat->reads))
         return HC_NO_MEMORY;
     flat->givers = flat->locals + size;
     flat->readers = flat->givers + size;
@@ -231,7 +231,7 @@ int hc_flat_new(const hc_flat_config *config, hc_segment segment, hc_node_contro
     flat->slots = segment.base;
     flat->stride = stride_of(config->slot_bytes);
     flat->range = (hc__range){config->from, config->to};
-    flat->shm.out_from = config->from;
+    flat->shm.open.out_from = config->from;
     hc__shm_set_peers(&flat->shm, locals);
     find_partners(flat, config);
     *data = &flat->base;

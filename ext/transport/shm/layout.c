@@ -50,11 +50,11 @@ int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
     size_t stride = (bytes + PAGE - 1) / PAGE * PAGE;
     if (stride == 0)
         stride = PAGE;
-    size_t depth = shm->region / stride;
+    size_t depth = shm->places.region / stride;
     if (depth < DEPTH_MIN)
         return HC_INVALID;
-    shm->stride = stride;
-    shm->depth = (int)(depth < most ? depth : most);
+    shm->chunks.stride = stride;
+    shm->chunks.depth = (int)(depth < most ? depth : most);
     return HC_OK;
 }
 
@@ -65,19 +65,20 @@ size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk) {
 }
 
 uint8_t *hc__shm_slot(const hc__shm *shm, int32_t rank, int64_t chunk) {
-    return shm->slots + (size_t)rank * shm->region + (size_t)(chunk % shm->depth) * shm->stride;
+    return shm->places.slots + (size_t)rank * shm->places.region +
+           (size_t)(chunk % shm->chunks.depth) * shm->chunks.stride;
 }
 
 uint8_t *hc__shm_result(const hc__shm *shm, int64_t chunk) {
-    return shm->results + (size_t)(chunk % shm->depth) * shm->stride;
+    return shm->places.results + (size_t)(chunk % shm->chunks.depth) * shm->chunks.stride;
 }
 
 void hc__shm_lay_out(hc__shm *shm) {
     uint8_t *base = shm->segment.base;
     int32_t size = shm->base.local_size;
-    shm->left = (hc__mark *)base;
-    shm->marks = (hc__marks *)(shm->left + 1);
-    shm->small = (hc__small *)(shm->marks + size);
+    shm->places.left = (hc__mark *)base;
+    shm->places.marks = (hc__marks *)(shm->places.left + 1);
+    shm->places.small = (hc__small *)(shm->places.marks + size);
     shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size};
     if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
         shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
@@ -85,12 +86,12 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * size);
         shm->shortcut.largest = hc_shortcut_bytes(size);
     }
-    shm->region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
-                  (DEPTH_MIN * PAGE);
-    if (shm->region > region_bytes(size))
-        shm->region = region_bytes(size);
-    shm->slots = base + head_bytes(size);
-    shm->results = shm->slots + (size_t)size * shm->region;
+    shm->places.region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
+                         (DEPTH_MIN * PAGE);
+    if (shm->places.region > region_bytes(size))
+        shm->places.region = region_bytes(size);
+    shm->places.slots = base + head_bytes(size);
+    shm->places.results = shm->places.slots + (size_t)size * shm->places.region;
 }
 
 /* ---- peers --------------------------------------------------------------------------------------- */
@@ -137,12 +138,12 @@ void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
 /* ---- marks --------------------------------------------------------------------------------------- */
 
 void hc__mark_set(hc__shm *shm, enum hc__mark_kind kind, uint64_t value) {
-    atomic_store_explicit(&shm->marks[shm->base.local_rank].of[kind].value, value, memory_order_release);
+    atomic_store_explicit(&shm->places.marks[shm->base.local_rank].of[kind].value, value, memory_order_release);
     hc__doorbells_ring(shm->node_control, &shm->peers);
 }
 
 int hc__mark_reached(const hc__shm *shm, int32_t rank, enum hc__mark_kind kind, uint64_t value) {
-    return atomic_load_explicit(&shm->marks[rank].of[kind].value, memory_order_acquire) >= value;
+    return atomic_load_explicit(&shm->places.marks[rank].of[kind].value, memory_order_acquire) >= value;
 }
 
 int hc__marks_reached(const hc__shm *shm, hc__mark_scan *watch, int32_t first, int32_t step, enum hc__mark_kind kind,

@@ -10,18 +10,18 @@
 /* ---- create and free ----------------------------------------------------------------------------- */
 
 static void shm_release(hc__shm *shm) {
-    free(shm->inputs);
-    free(shm->blocks);
-    free(shm->scratch);
-    free(shm->block);
-    hc_free(shm->starts);
+    free(shm->operands.inputs);
+    free(shm->operands.blocks);
+    free(shm->operands.scratch);
+    free(shm->operands.block);
+    hc_free(shm->open.starts);
     free(shm);
 }
 
 static void shm_free(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
     /* The last one frees what the others have used. */
-    int32_t others_left = (int32_t)atomic_fetch_add_explicit(&shm->left->value, 1, memory_order_acq_rel);
+    int32_t others_left = (int32_t)atomic_fetch_add_explicit(&shm->places.left->value, 1, memory_order_acq_rel);
     if (shm->segment.fd >= 0 || others_left + 1 == node->local_size)
         hc_segment_close(&shm->segment);
     shm_release(shm);
@@ -54,11 +54,12 @@ int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int
     shm->node_control = node_control;
     hc__shm_set_peers(shm, locals);
     hc__shm_lay_out(shm);
-    shm->inputs = calloc((size_t)local_size, sizeof *shm->inputs);
-    shm->blocks = calloc((size_t)local_size, sizeof *shm->blocks);
-    shm->scratch = aligned_alloc(64, HC__SCRATCH);
-    shm->block = aligned_alloc(64, HC__SCRATCH);
-    if (shm->inputs == NULL || shm->blocks == NULL || shm->scratch == NULL || shm->block == NULL) {
+    shm->operands.inputs = calloc((size_t)local_size, sizeof *shm->operands.inputs);
+    shm->operands.blocks = calloc((size_t)local_size, sizeof *shm->operands.blocks);
+    shm->operands.scratch = aligned_alloc(64, HC__SCRATCH);
+    shm->operands.block = aligned_alloc(64, HC__SCRATCH);
+    if (shm->operands.inputs == NULL || shm->operands.blocks == NULL || shm->operands.scratch == NULL ||
+        shm->operands.block == NULL) {
         shm_release(shm);
         return HC_NO_MEMORY;
     }

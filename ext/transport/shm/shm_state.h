@@ -94,27 +94,28 @@ typedef struct hc__rounds {
     const int64_t *lengths, *bounds;
 } hc__rounds;
 
-typedef struct hc__shm {
-    hc_node base;
-    hc_segment segment;
-    hc_node_control *node_control;
-    hc__mask peers; /* the other ranks, by local rank in the node control segment */
-    hc__choice choice;
+/* Where the parts of the segment are. */
+typedef struct hc__places {
     hc__mark *left; /* number of nodes that were freed */
     hc__marks *marks;
     hc__small *small;
-    hc_shortcut shortcut;
     uint8_t *slots, *results;
-    size_t region;
-    const uint8_t **inputs;   /* local_size entries: the operands of a reduction */
+    size_t region; /* bytes of the slots of a rank */
+} hc__places;
+
+/* Room for the operands of a reduction. */
+typedef struct hc__operands {
+    const uint8_t **inputs;   /* local_size entries */
     const void **blocks;      /* the same within one block of it */
     uint8_t *scratch, *block; /* HC__SCRATCH bytes of private memory each */
+} hc__operands;
 
-    uint64_t sequence;       /* chunks of all closed batches */
-    uint64_t small_sequence; /* the same for the small path */
-    int small_sent;
+typedef struct hc__small_path {
+    uint64_t sequence; /* of the newest batch */
+    int sent;
+} hc__small_path;
 
-    /* The open batch. */
+typedef struct hc__open_batch {
     const hc_batch *batch;
     int64_t *starts; /* npieces + 1: where each piece begins in the concatenation */
     int32_t starts_room;
@@ -122,17 +123,47 @@ typedef struct hc__shm {
     int result_dtype; /* the wire type if a net stage follows; else the batch's */
     size_t result_size;
     int64_t out_from; /* scatter: where this rank's share begins; else 0 */
-    int is_small, rails, depth;
+    int is_small;
+} hc__open_batch;
+
+/* The parts of the open batch, and the ranks that carry them between nodes. */
+typedef struct hc__batch_parts {
+    const int64_t *bounds; /* where the parts begin: count + 1 */
     int64_t whole[2];      /* the bounds of an allreduce's one part */
-    const int64_t *bounds; /* where the parts begin: nparts + 1 */
-    int32_t nparts, own_from, own_end;
-    int64_t window, nchunks; /* window: elements of each part per chunk, at most */
-    int64_t chunk;           /* scatter: elements per rank and round */
-    size_t stride;           /* bytes from slot to slot */
-    int64_t npacked, nreduced, nspread;
-    int my_share_done;   /* of chunk nreduced: waits for the other ranks of my rail */
-    int32_t spread_next; /* shares of chunk nspread that are copied */
+    int32_t count, own_from, own_end;
+    int32_t rails;
+    int64_t window; /* elements of each part per chunk, at most */
+} hc__batch_parts;
+
+/* The chunks of the open batch, and how many have passed each stage here. */
+typedef struct hc__chunks {
+    int64_t count, packed, reduced, spread;
+    int share_done;      /* of chunk `reduced`: waits for the other ranks of my rail */
+    int32_t spread_next; /* shares of chunk `spread` that are copied */
+    int depth;           /* slots of a rank */
+    size_t stride;       /* bytes from slot to slot */
+    int64_t scattered;   /* scatter: elements per rank and round */
+} hc__chunks;
+
+typedef struct hc__scans {
     hc__mark_scan freed, arrived, rail_reduced;
+} hc__scans;
+
+typedef struct hc__shm {
+    hc_node base;
+    hc_segment segment;
+    hc_node_control *node_control;
+    hc__mask peers; /* the other ranks, by local rank in the node control segment */
+    hc__choice choice;
+    hc__places places;
+    hc_shortcut shortcut;
+    hc__operands operands;
+    uint64_t sequence; /* chunks of all closed batches */
+    hc__small_path small;
+    hc__open_batch open;
+    hc__batch_parts parts;
+    hc__chunks chunks;
+    hc__scans scans;
     hc__rounds rounds;
 } hc__shm;
 
@@ -188,7 +219,7 @@ enum hc__target {
     HC__TO_RESULT = 1, /* to `to`, as result_dtype */
     HC__TO_OUT = 2     /* to the tensors */
 };
-/* Reduces a range: the other ranks' elements are at shm->inputs[q], mine in my tensors. */
+/* Reduces a range: the other ranks' elements are at shm->operands.inputs[q], mine in my tensors. */
 void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
 /* Copies a final range of the result to the tensors; it is result_dtype at `from` (NULL: already in the tensors). */
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);

@@ -20,35 +20,35 @@ size_t hc__small_limit(int32_t local_size) {
 }
 
 static hc__small *slot(hc__shm *shm, int32_t rank) {
-    return &shm->small[2 * rank + (int32_t)((shm->small_sequence + 1) % 2)];
+    return &shm->places.small[2 * rank + (int32_t)((shm->small.sequence + 1) % 2)];
 }
 
 static void send(hc__shm *shm) {
     hc__small *mine = slot(shm, shm->base.local_rank);
-    atomic_store_explicit(&mine->sequence, shm->small_sequence + 1, memory_order_release);
+    atomic_store_explicit(&mine->sequence, shm->small.sequence + 1, memory_order_release);
     hc__doorbells_ring(shm->node_control, &shm->peers);
-    shm->small_sent = 1;
-    shm->arrived = (hc__mark_scan){0, 0};
+    shm->small.sent = 1;
+    shm->scans.arrived = (hc__mark_scan){0, 0};
 }
 
 static int all_arrived(hc__shm *shm) {
-    for (; shm->arrived.next < shm->base.local_size; shm->arrived.next++) {
-        hc__small *theirs = slot(shm, shm->arrived.next);
-        if (atomic_load_explicit(&theirs->sequence, memory_order_acquire) != shm->small_sequence + 1)
+    for (; shm->scans.arrived.next < shm->base.local_size; shm->scans.arrived.next++) {
+        hc__small *theirs = slot(shm, shm->scans.arrived.next);
+        if (atomic_load_explicit(&theirs->sequence, memory_order_acquire) != shm->small.sequence + 1)
             return 0;
     }
     return 1;
 }
 
 static void finish(hc__shm *shm) {
-    shm->small_sequence++;
-    shm->small_sent = 0;
+    shm->small.sequence++;
+    shm->small.sent = 0;
 }
 
 int hc__small_reduce(hc__shm *shm) {
-    hc__range all = {0, shm->batch->count};
+    hc__range all = {0, shm->open.batch->count};
     int moved = HC_IDLE;
-    if (!shm->small_sent) {
+    if (!shm->small.sent) {
         hc__pack(shm, all, slot(shm, shm->base.local_rank)->data);
         send(shm);
         moved = HC_MOVED;
@@ -56,7 +56,7 @@ int hc__small_reduce(hc__shm *shm) {
     if (!all_arrived(shm))
         return moved;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->inputs[q] = slot(shm, q)->data;
+        shm->operands.inputs[q] = slot(shm, q)->data;
     hc__reduce(shm, all, NULL, HC__TO_OUT);
     finish(shm);
     return HC_DONE;
