@@ -17,6 +17,7 @@
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,14 +31,19 @@ static size_t dtype_size(const hc__hierarchy *h) {
     return hc_dtype_size(h->batch->dtype);
 }
 
-/* The values of all ranks are scaled after they are added. The chain adds scaled values, because a partial sum may
- * overflow its type where the scaled one does not. */
+/* A factor is applied to the sum. But the chain's partial sums may overflow where their product with a small factor does
+ * not; so the power of two in that factor is applied to the values, which rounds nothing, and the bits stay the same. */
 static double own_scale(const hc__hierarchy *h, int32_t piece) {
-    return h->scan.at_once ? 1.0 : h->batch->pieces[piece].scale;
+    double scale = h->batch->pieces[piece].scale;
+    int exponent;
+    if (h->scan.at_once || !(fabs(scale) < 1.0) || scale == 0.0)
+        return 1.0;
+    frexp(scale, &exponent);
+    return ldexp(1.0, exponent - 1);
 }
 
 static double result_scale(const hc__hierarchy *h, int32_t piece) {
-    return h->scan.at_once ? h->batch->pieces[piece].scale : 1.0;
+    return h->batch->pieces[piece].scale / own_scale(h, piece);
 }
 
 /* Copies this rank's elements [from, to) of the batch, as `kind`. */
