@@ -90,10 +90,15 @@ def calls(world, x, op, before, after):
         plan.start()
         yield plan.wait(), where, size
         plan.free()
+
+
+def scans(world, x, op, before, after):
+    """The same of prefix reductions: the number of ranks that a result is of, is that of the ranks up to this one."""
+    me, factors = world.rank, {"op": op, "prescale": before, "postscale": after}
     if op is SUM:
-        yield world.scan(x, **factors), whole, me + 1
+        yield world.scan(x, **factors), slice(None), me + 1
         before_me = world.exscan(x, **factors)
-        yield (before_me if me else None), whole, me
+        yield (before_me if me else None), slice(None), me
 
 
 FORMS = [(AVERAGE, 1.0, 1.0), (AVERAGE, 0.5, 1.0), (SUM, None, 1.0), (SUM, 0.25, None)]
@@ -106,11 +111,11 @@ def check_all(world, n, forms=FORMS):
         operands = [operand(name, rank, n) for rank in range(size)]
         for op, before, after in forms:
             before, after = (1 / size if factor is None else factor for factor in (before, after))
-            smallest = smallest_units(world, op, before * after)
             factor = before * after / (size if op is AVERAGE else 1)
-            for got, where, ranks in calls(world, operands[world.rank], op, before, after):
-                if got is not None:
-                    check(got, [x[where] for x in operands[:ranks]], factor, size + 2, smallest)
+            for form, smallest in ((calls, smallest_units(world, op, before * after)), (scans, size + 0.5)):
+                for got, where, ranks in form(world, operands[world.rank], op, before, after):
+                    if got is not None:
+                        check(got, [x[where] for x in operands[:ranks]], factor, size + 2, smallest)
 
 
 def test_both_ends_of_the_range(everywhere):
