@@ -27,6 +27,14 @@ KNOBS: tuple[dict[str, Any], ...]
 WIRE_VERSION: int
 gate: object
 
+XNAME_FILE: str
+ADDRESSES: tuple[tuple[str, str, str], ...]
+
+def node_address(
+    host: str, file: str = "", slurm: str = "", slurm_pattern: str = "", xname: str = ""
+) -> tuple[int, str]: ...
+def nodes_order(addresses: list[str]) -> tuple[list[int], list[int]]: ...
+def order_nodes(loop: Loop, addresses: list[str]) -> int: ...
 def reduction_defined(reduction: int, dtype: int) -> bool: ...
 def net_choice(
     members: int, count: int, dtype: str, algorithm: str, exact: bool, alpha: float, beta: float, gamma: float

@@ -12,7 +12,7 @@ from functools import partial
 from importlib import metadata
 from typing import TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, launched, net, start_report
+from hpccoll import _core, config, cuda, detect, errors, launched, net, node_order, start_report
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -74,6 +74,8 @@ class Base:
     """A word that no other World has, for names of shared memory."""
     net: net.Choice | None
     """The net between the nodes; None without a net."""
+    ordered: str = ""
+    """What orders the nodes, in words; "" where there is nothing to order."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None
@@ -144,12 +146,26 @@ def make(
     )
     base = Base(rendezvous, settings, loop, ranks.nonce, choice)
     try:
+        _order_nodes(base, ranks)
         first = _first_set(base, ranks, opens_device=bool(gpu.get("named")))
     except BaseException:
         loop.close()
         raise
     launched.world_begins(config.environment(), loop.process_ended)
     return base, first
+
+
+def _order_nodes(base: Base, ranks: Ranks) -> None:
+    """Order the nodes along the network; a deterministic sum is added in the order of the ranks, on any nodes."""
+    rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
+    found = node_order.order(ranks.addresses, ranks.hosts, loop.node_of, settings.node_file)
+    if settings.deterministic:
+        found = node_order.NodeOrder(None, "ranks (HPCCOLL_DETERMINISTIC)" if found.said else "")
+    if found.addresses is not None:
+        _core.order_nodes(loop, found.addresses)
+    if found.warning and rendezvous.rank == 0 and settings.verbose:
+        print(f"hpccoll: {found.warning}", file=sys.stderr, flush=True)
+    base.ordered = found.said
 
 
 def _trace_folder(settings: config.Config, nonce: str) -> str:
@@ -361,13 +377,14 @@ def _start_line(base: Base) -> str:
     ranks_of_nodes = "+".join(map(str, counts[:16])) + "+..." * (len(counts) > 16)
     nodes = f"{len(counts)} node{'s' if len(counts) > 1 else ''} ({ranks_of_nodes})"
     emulated = f", emulated by HPCCOLL_NODES={settings.nodes}" if settings.nodes else ""
+    ordered = f", ordered by {base.ordered}" if base.ordered else ""
     between = f", between nodes {base.net.provider.describe()} ({base.net.why})" if base.net else ""
     driver = "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
     started, met = detect.started_by(config.environment()), base.rendezvous.describe()
     return (
-        f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}; inside a node shared memory "
+        f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}{ordered}; inside a node shared memory "
         f"({_core.kernels()}){between}{device}; {driver}; waits: {loop.waiting()}; stores: {loop.stores()}"
         f"{'; ' if started else ''}{started}{'; ' if met else ''}{met}"
     )

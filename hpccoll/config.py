@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         stall_warning: float
         stall_limit: float
         peer_timeout: float
+        deterministic: bool
 
 else:
     _KnobsOfC = dataclasses.make_dataclass(
@@ -104,6 +105,11 @@ class Config(_KnobsOfC):
     nodes: str = _knob(
         "", 'lets the ranks of one machine act as several nodes: how many ("2"), or the ranks of each ("3+1")',
         agreed=True, allowed='a number of nodes ("2") or ranks per node ("3+1")', fits=_is_nodes,
+    )  # fmt: skip
+    node_file: str = _knob(
+        "", "file that says where the nodes stand in the network: a line for each host, with its name and its switches "
+        "from the top down (`n17 pod2 leaf5`); empty: Slurm's topology, Cray's xname, or the order of host names",
+        agreed=True,
     )  # fmt: skip
     net: str = _knob(
         "auto", "what carries data between nodes: auto (the first that can: MPI where the ranks met through it, UCX, "

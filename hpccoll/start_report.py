@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import config, errors
+from hpccoll import config, errors, node_order
 from hpccoll.checks import gpus, proofs
 from hpccoll.compared import Compared
 from hpccoll.rendezvous import Machine, Rendezvous
@@ -35,6 +35,8 @@ class Ranks:
     uses_gpu: Compared[bool]
     machines: Compared[Machine]
     hosts: Compared[str]
+    addresses: Compared[node_order.Address]
+    """Where the node of each rank stands in the network."""
     pids: np.ndarray
     """The pid of each rank, int32."""
     nonce: str
@@ -50,7 +52,8 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
     """
     told = rendezvous.compare({"settings": dataclasses.asdict(settings), "uses_gpu": gpus.wanted(settings)})
     leads = {"nonce": secrets.token_hex(8), "proofs": _proofs(settings)} if rendezvous.rank == 0 else {}
-    place = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
+    address = list(node_order.address_here(settings, config.environment()))
+    place = {"machine": rendezvous.machine(), "host": platform.node(), "address": address, "leads": leads}
     places = rendezvous.compare(place)
     pids = rendezvous.numbers([os.getpid()])[:, 0]
     if not ((pids > 0) & (pids < 1 << 31)).all():
@@ -58,7 +61,8 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
         raise _unreadable(rank, ValueError(f"pid is {int(pids[rank])!r}"))
     settings_of_all, uses_gpu = read_settings(told)
     machines, hosts, nonce, found = read_leads(places)
-    return Ranks(settings_of_all, uses_gpu, machines, hosts, pids.astype(np.int32), nonce, found)
+    addresses = read_addresses(places)
+    return Ranks(settings_of_all, uses_gpu, machines, hosts, addresses, pids.astype(np.int32), nonce, found)
 
 
 def read_settings(told: Compared[dict[str, Any]]) -> tuple[Compared[config.Config], Compared[bool]]:
@@ -89,6 +93,23 @@ def read_leads(places: Compared[dict[str, Any]]) -> tuple[Compared[Machine], Com
         raise _unreadable(0, error) from None
     machines, hosts = places.map(lambda sent: sent["machine"]), places.map(lambda sent: sent["host"])
     return machines, hosts, nonce, found
+
+
+def read_addresses(places: Compared[dict[str, Any]]) -> Compared[node_order.Address]:
+    """Read where the nodes of the ranks stand in the network.
+
+    :raises StartError: a rank sent something else
+    """
+    try:
+        return places.map(lambda sent: node_order.read(sent["address"]))
+    except (KeyError, TypeError, ValueError):
+        pass
+    for i, sent in enumerate(places.values):
+        try:
+            node_order.read(sent["address"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(places.first(i), error) from None
+    raise AssertionError  # one of them has failed before
 
 
 def _check_types(places: Compared[dict[str, Any]], name: str, kinds: set[type]) -> None:

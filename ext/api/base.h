@@ -46,6 +46,7 @@ typedef struct hc__base {
     char *process_memory;
     int32_t local_rank, local_size, machine_size; /* of a loop of this library */
     uint8_t background, one_thread, heartbeat;
+    char ordered[128];       /* what orders the nodes, for the line at the start */
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */
     pthread_mutex_t lock;    /* of `plans` */

@@ -158,6 +158,10 @@ static int read_options(hc__settings *settings, const char *options) {
     return HC_OK;
 }
 
+const char *hc__settings_variable(const char *name) {
+    return getenv(name);
+}
+
 int hc__settings_read(hc__settings *settings, const char *options) {
     memset(settings, 0, sizeof *settings);
     for (const knob *k = knobs; k->name; k++) {

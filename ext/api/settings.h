@@ -22,6 +22,7 @@
 /*    name, default, choices ("": any), agreed */
 #define HC_WORLD_TEXTS(X) \
     X(nodes, "", "", HC_RANKS_AGREE) \
+    X(node_file, "", "", HC_RANKS_AGREE) \
     X(algorithm, "auto", "auto|direct|stages|ring", HC_RANKS_AGREE) \
     X(wire, "none", "none|fp16|bf16", HC_RANKS_AGREE) \
     X(net, "auto", "auto|mpi", HC_RANKS_AGREE) \
@@ -46,6 +47,8 @@ typedef struct hc__settings {
 
 #define HC__AGREED_BYTES 2048 /* text of the knobs that must be equal on all ranks */
 
+/* A variable of a scheduler, or NULL. */
+const char *hc__settings_variable(const char *name);
 /* Reads the environment and `options` (or NULL). OK, or INVALID (error set). */
 int hc__settings_read(hc__settings *, const char *options);
 /* Writes the knobs that must be equal on all ranks: "rails=0 fanout=16 ...". */

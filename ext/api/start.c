@@ -29,6 +29,7 @@ typedef struct hello {
     uint64_t shared_memory; /* device of /dev/shm; containers on one host may have different ones */
     int32_t pid, thread_level;
     uint8_t background;
+    hc_address address;
 } hello;
 
 static void read_line(const char *file, char *text, size_t room) {
@@ -50,6 +51,16 @@ static void draw_nonce(char nonce[17]) {
     snprintf(nonce, 17, "%016llx", (unsigned long long)number);
 }
 
+static hc_address find_address(const hc__base *base, const char *host) {
+    char xname[64];
+    read_line(HC_XNAME_FILE, xname, sizeof xname);
+    return hc_address_of(&(hc_address_facts){.host = host,
+                                             .file = base->settings.node_file,
+                                             .slurm = hc__settings_variable("SLURM_TOPOLOGY_ADDR"),
+                                             .slurm_pattern = hc__settings_variable("SLURM_TOPOLOGY_ADDR_PATTERN"),
+                                             .xname = xname});
+}
+
 static void fill_in_hello(const hc__base *base, hello *h) {
     struct stat shm = {0};
     char agreed[HC__AGREED_BYTES];
@@ -62,6 +73,7 @@ static void fill_in_hello(const hc__base *base, hello *h) {
     h->thread_level = base->mpi ? base->mpi->thread_level() : 3;
     h->background = base->settings.background;
     draw_nonce(h->nonce);
+    h->address = find_address(base, h->host);
     hc__settings_agreed(&base->settings, agreed);
     h->agreed = hc_fnv(agreed, strlen(agreed));
 }
@@ -162,6 +174,87 @@ static int place(hc__base *base, const hello *hellos) {
     return status;
 }
 
+/* ---- the order of the nodes ---------------------------------------------------------------------------------- */
+
+typedef struct ordering {
+    const hello **of;   /* of the lowest rank of each node */
+    const char **texts; /* by which the nodes are ordered */
+    int32_t *by_place;  /* the nodes along the network */
+    int32_t nodes, kind, groups;
+    char why[512]; /* why the nodes are ordered by host names, where a rank knows more; "": they are not */
+} ordering;
+
+static int make_places(hc__base *base, ordering *o) {
+    for (int32_t i = 0; i < o->nodes; i++)
+        o->texts[i] = o->kind == HC_ADDRESS_HOST ? o->of[i]->host : o->of[i]->address.text;
+    o->groups = hc_nodes_order(o->texts, o->nodes, base->job->places);
+    for (int32_t i = 0; i < o->nodes && o->groups > 0; i++)
+        o->by_place[base->job->places[i].position] = i;
+    return o->groups;
+}
+
+/* Finds an address that two hosts have: some launchers give all ranks the environment of the first host. */
+static void find_twins(ordering *o) {
+    for (int32_t i = 1; i < o->nodes && o->kind != HC_ADDRESS_HOST; i++) {
+        const hello *a = o->of[o->by_place[i - 1]], *b = o->of[o->by_place[i]];
+        if (strcmp(a->address.text, b->address.text) == 0 && strcmp(a->host, b->host) != 0)
+            snprintf(o->why, sizeof o->why, "%s says %s on %s and on %s", hc_address_called(o->kind), a->address.text,
+                     a->host, b->host);
+    }
+}
+
+static void compare_kinds(const hc__base *base, const hello *hellos, ordering *o) {
+    o->kind = hellos[0].address.kind;
+    if (*base->settings.node_file && o->kind == HC_ADDRESS_HOST)
+        snprintf(o->why, sizeof o->why, "HPCCOLL_NODE_FILE=%.200s cannot be read or has no line for these hosts",
+                 base->settings.node_file);
+    for (int32_t r = 0; r < base->job->size; r++) {
+        if (hellos[r].address.kind != hellos[0].address.kind)
+            snprintf(o->why, sizeof o->why, "%s on rank 0; %s on rank %d", hc_address_called(hellos[0].address.kind),
+                     hc_address_called(hellos[r].address.kind), (int)r);
+        if (base->job->node_of[r] == o->nodes)
+            o->of[o->nodes++] = &hellos[r];
+    }
+    o->kind = *o->why ? HC_ADDRESS_HOST : o->kind;
+}
+
+static void say_order(hc__base *base, ordering *o) {
+    int differ = 0;
+    for (int32_t i = 1; i < o->nodes; i++)
+        differ |= strcmp(o->texts[0], o->texts[i]) != 0;
+    if (*o->why && base->job->rank == 0 && base->settings.verbose)
+        fprintf(stderr, "hpccoll (C): the nodes are ordered by host names: %s\n", o->why);
+    if (differ && o->kind == HC_ADDRESS_HOST)
+        snprintf(base->ordered, sizeof base->ordered, ", ordered by host names");
+    else if (differ)
+        snprintf(base->ordered, sizeof base->ordered, ", ordered by %s (%d %s)", hc_address_called(o->kind),
+                 (int)o->groups, hc_address_group(o->kind, o->groups > 1));
+}
+
+/* Orders the nodes along the network. A deterministic sum is added in the order of the ranks, on any nodes. */
+static int order_nodes(hc__base *base, const hello *hellos, int32_t nodes) {
+    size_t n = (size_t)nodes;
+    ordering o = {.of = malloc(n * sizeof *o.of), .texts = malloc(n * sizeof *o.texts)};
+    o.by_place = malloc(n * sizeof *o.by_place);
+    base->job->places = malloc(n * sizeof *base->job->places);
+    int made = o.of && o.texts && o.by_place && base->job->places;
+    if (made) {
+        compare_kinds(base, hellos, &o);
+        made = make_places(base, &o) > 0;
+        find_twins(&o);
+    }
+    if (made && *o.why && o.kind != HC_ADDRESS_HOST) {
+        o.kind = HC_ADDRESS_HOST;
+        made = make_places(base, &o) > 0;
+    }
+    if (made)
+        say_order(base, &o);
+    free(o.of);
+    free(o.texts);
+    free(o.by_place);
+    return made ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+}
+
 /* Stores the process of each rank, for texts. All in one allocation. */
 static int note_processes(hc__base *base, const hello *hellos) {
     size_t n = (size_t)base->job->size;
@@ -235,14 +328,15 @@ static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
     char waiting[128], stores[128];
     hc_loop_describe_stores(base->job->loop, stores, sizeof stores);
     hc_loop_describe_waiting(base->job->loop, waiting, sizeof waiting);
-    fprintf(
-        stderr,
-        "hpccoll %s (C): %d rank%s on %d node%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; stores: %s\n",
-        HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
-        *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, hc_kernels_name(),
-        base->job->net ? ", between nodes MPI of the family of " : "", base->job->net ? base->mpi->name : "",
-        base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
-        stores);
+    fprintf(stderr,
+            "hpccoll %s (C): %d rank%s on %d node%s%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; "
+            "stores: %s\n",
+            HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
+            *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->ordered,
+            hc_kernels_name(), base->job->net ? ", between nodes MPI of the family of " : "",
+            base->job->net ? base->mpi->name : "",
+            base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
+            stores);
     if (*base->settings.ignored)
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
@@ -260,6 +354,8 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *hel
     int32_t nodes = place(base, hellos);
     if (nodes < 0)
         return nodes;
+    if (nodes > 1 && !base->settings.loop.deterministic && (status = order_nodes(base, hellos, nodes)) < 0)
+        return status;
     if (nodes > 1 && (status = make_net(base, r, comm, hellos)) < 0)
         return status;
     choose_driver(base, hellos, nodes > 1);

@@ -27,6 +27,7 @@ static void free_base(hc__base *base) {
     pthread_mutex_destroy(&base->own.lock);
     free(base->process_memory);
     free(base->own.node_of);
+    free(base->own.places);
     free(base);
 }
 

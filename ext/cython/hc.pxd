@@ -440,12 +440,18 @@ cdef extern from "world/order.h" nogil:
     int hc_order_may_shorten(hc_order *, int)
 
 
+cdef extern from "world/node_order.h" nogil:
+    ctypedef struct hc_node_place:
+        int32_t position, group
+
+
 cdef extern from "world/job.h" nogil:
     ctypedef struct hc_job:
         hc_loop *loop
         hc_net *net
         hc_node_control *node_control
         int32_t *node_of
+        hc_node_place *places
         int32_t rank, size, fanout
         hc_hierarchy_config hierarchy
         char nonce[17]

@@ -268,6 +268,7 @@ cdef class Loop:
             hc_job_end_users(&self.job)
         free(self.process_memory)
         free(self.job.node_of)
+        free(self.job.places)
 
     def mark_forked(self):
         """Call it in the child of a fork: later calls fail, and the child frees none of the parent's objects."""

@@ -11,6 +11,7 @@
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/shm/shm.h"
 #include "world/in_flight.h"
+#include "world/node_order.h"
 #include "world/order.h"
 #include "world/plan_agreement.h"
 
@@ -32,7 +33,8 @@ typedef struct hc_job {
     hc_loop *loop;
     hc_net *net; /* NULL: one node holds all ranks */
     hc_node_control *node_control;
-    int32_t *node_of; /* of each rank */
+    int32_t *node_of;      /* of each rank; numbered by first appearance */
+    hc_node_place *places; /* of each node; NULL: the nodes stand in the order of their numbers */
     int32_t rank, size, fanout;
     hc_hierarchy_config hierarchy; /* knobs and algorithm for all data planes; each plane sets the rest */
     char nonce[17];                /* unique to the job, for names of shared memory */
@@ -59,7 +61,7 @@ void hc_job_give_plan_number_back(hc_job *, int);
 typedef struct hc_members {
     const int32_t *ranks; /* borrowed */
     int32_t size, own;    /* own: this rank's index in `ranks` */
-    int32_t *nodes;       /* of each member; numbered by first appearance */
+    int32_t *nodes;       /* of each member; numbered by the nodes' places, or by first appearance */
     int32_t *locals;      /* local ranks, in the node control segment, of the members on this node */
     int32_t nlocals, own_local;
 } hc_members;

@@ -6,16 +6,28 @@
 
 #include <stdlib.h>
 
-/* Numbers the nodes of the members by first appearance. `numbers`: scratch for a number per node of the job. */
+/* Where the node of a member stands among the nodes of the job. */
+static int32_t position_of(const hc_job *job, const hc_members *m, int32_t i) {
+    int32_t node = job->node_of[m->ranks[i]];
+    return job->places ? job->places[node].position : node;
+}
+
+/* Numbers the nodes of the members: along the network if their places are known, else by first appearance. `numbers`:
+ * scratch for a number per node of the job. */
 static void number_nodes(const hc_job *job, hc_members *m, int32_t *numbers) {
     int32_t n = 0;
     for (int32_t node = 0; node < job->size; node++)
         numbers[node] = -1;
     for (int32_t i = 0; i < m->size; i++) {
-        int32_t *number = &numbers[job->node_of[m->ranks[i]]];
-        *number = *number < 0 ? n++ : *number;
-        m->nodes[i] = *number;
+        int32_t *number = &numbers[position_of(job, m, i)];
+        if (*number < 0)
+            *number = job->places ? 0 : n++;
     }
+    for (int32_t node = 0; job->places && node < job->size; node++)
+        if (numbers[node] == 0)
+            numbers[node] = n++;
+    for (int32_t i = 0; i < m->size; i++)
+        m->nodes[i] = numbers[position_of(job, m, i)];
 }
 
 /* Finds the local ranks of the members. `local_of`: scratch for a number per rank of the job. */

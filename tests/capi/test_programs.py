@@ -52,6 +52,13 @@ def test_reductions_of_the_programs_own(mpicc, compiled, job, ranks: int, nodes:
 
 
 @pytest.mark.timeout(200)
+def test_stages_follow_the_network(mpicc, compiled, job) -> None:
+    printed = job(4, compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/order.c"), nodes=4)
+    assert "fine\n" in printed and "HPCCOLL_NODES=4, ordered by Slurm's topology (2 switches); " in printed
+    assert printed.count("ordered by host names: Slurm's topology on rank 0; host names on rank 2") == 1
+
+
+@pytest.mark.timeout(200)
 def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/memory.c")
     assert "fine\n" in job(3, program, nodes=2)

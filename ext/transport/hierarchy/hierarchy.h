@@ -24,7 +24,8 @@
 /* clang-format on */
 
 /* `node` (owned) covers the set's ranks of this node; `net` (borrowed) may be NULL when
- * the set lies inside one node. node_of[i]: node of set rank i, numbered from 0 by first appearance. */
+ * the set lies inside one node. node_of[i]: node of set rank i. The nodes have the numbers from 0 on, the nearest ones
+ * next to each other. */
 typedef struct hc_hierarchy_config {
     uint32_t set;
     int32_t set_rank, set_size;

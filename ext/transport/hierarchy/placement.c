@@ -11,19 +11,27 @@ static int check(const hc_hierarchy_config *c, int32_t *nodes) {
     *nodes = 0;
     if (c->set_size < 1 || c->set_rank < 0 || c->set_rank >= c->set_size || !c->members || !c->node_of)
         return HC_INVALID;
-    for (int32_t r = 0; r < c->set_size; r++) { /* numbered from 0 by first appearance */
-        if (c->node_of[r] < 0 || c->node_of[r] > *nodes)
+    for (int32_t r = 0; r < c->set_size; r++) {
+        if (c->node_of[r] < 0 || c->node_of[r] >= c->set_size)
             return HC_INVALID;
-        *nodes += c->node_of[r] == *nodes;
+        *nodes = c->node_of[r] >= *nodes ? c->node_of[r] + 1 : *nodes;
     }
     return HC_OK;
 }
 
-static void fill(hc__placement *p) {
+/* 0: a node has no ranks. */
+static int count(hc__placement *p) {
+    int full = 1;
     for (int32_t r = 0; r < p->size; r++)
         p->first[p->node_of[r] + 1]++;
-    for (int32_t i = 0; i < p->nodes; i++)
+    for (int32_t i = 0; i < p->nodes; i++) {
+        full &= p->first[i + 1] > 0;
         p->first[i + 1] += p->first[i];
+    }
+    return full;
+}
+
+static void fill(hc__placement *p) {
     for (int32_t r = p->size - 1; r >= 0; r--) /* backwards, so that `first` ends as the first rank of each node */
         p->by_node[--p->first[p->node_of[r] + 1]] = r;
     memmove(p->first, p->first + 1, (size_t)p->nodes * sizeof *p->first);
@@ -58,6 +66,10 @@ int hc__placement_new(const hc_hierarchy_config *c, hc__placement *p) {
     }
     memcpy(p->world, c->members, n * sizeof *p->world);
     memcpy(p->node_of, c->node_of, n * sizeof *p->node_of);
+    if (!count(p)) {
+        hc__placement_free(p);
+        return HC_INVALID;
+    }
     fill(p);
     return HC_OK;
 }

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_order.c - reads where a node stands in the network, and orders nodes along it.
+ *
+ * Slurm gives each task the switches above its node, from the top down, and the node, separated by periods; a second
+ * variable says what each part is: "switch.switch.node" (topology/tree), "block.node" (topology/block), or "node" where
+ * no topology is configured (srun(1), and get_node_addr() of these plugins). A switch may have no name, and a host may
+ * have periods. HPE Cray EX names a node x1000c0s3b0n1: cabinet, chassis, slot, board, node ("Component Names
+ * (xnames)", HPE Cray System Management); a cabinet is usually one group of the dragonfly. Summit's a01n05 is row,
+ * cabinet and node, so the natural order of LSF's hosts keeps cabinets together, and with them their leaf switches.
+ */
+#include "world/node_order.h"
+
+#include "core/hc.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- addresses --------------------------------------------------------------------------------------------- */
+
+static const struct row {
+    const char *called, *group, *groups;
+} rows[] = {
+#define X(name, called, group, groups) {called, group, groups},
+    HC_ADDRESSES(X)
+#undef X
+};
+
+const char *hc_address_called(int kind) {
+    return kind >= 0 && kind < HC_ADDRESS_KINDS ? rows[kind].called : "?";
+}
+
+const char *hc_address_group(int kind, int many) {
+    return kind < 0 || kind >= HC_ADDRESS_KINDS ? "?" : many ? rows[kind].groups : rows[kind].group;
+}
+
+/* Writes the address; 0: it is too long. */
+static int write_address(hc_address *to, int kind, const char *text) {
+    to->kind = kind;
+    return snprintf(to->text, sizeof to->text, "%s", text) < (int)sizeof to->text;
+}
+
+/* The parts of Slurm's address that the pattern counts; the last one is the node. */
+static int from_slurm(const hc_address_facts *facts, hc_address *to) {
+    const char *pattern = facts->slurm_pattern;
+    if (!facts->slurm || !*facts->slurm || !pattern || !strchr(pattern, '.'))
+        return 0;
+    const char *last = strrchr(pattern, '.');
+    int is_block = last - pattern >= 5 && strncmp(last - 5, "block", 5) == 0;
+    if (!write_address(to, is_block ? HC_ADDRESS_BLOCK : HC_ADDRESS_SWITCH, facts->slurm))
+        return 0;
+    char *at = to->text;
+    for (; (pattern = strchr(pattern, '.')); pattern++) {
+        if (!(at = strchr(at, '.')))
+            return 0;
+        *at++ = '/';
+    }
+    return 1;
+}
+
+/* x1000c0s3b0n1 -> x1000/c0s3b0n1 */
+static int from_xname(const hc_address_facts *facts, hc_address *to) {
+    char form[6] = "", word[64] = "", text[80];
+    int cabinet = 0;
+    if (!facts->xname || sscanf(facts->xname, "%63s", word) != 1)
+        return 0;
+    size_t letters = 0;
+    for (const char *at = word; *at; letters++) {
+        if (letters == 5 || !isalpha((unsigned char)at[0]) || !isdigit((unsigned char)at[1]))
+            return 0;
+        form[letters] = *at++;
+        at += strspn(at, "0123456789");
+        cabinet = letters == 0 ? (int)(at - word) : cabinet;
+    }
+    snprintf(text, sizeof text, "%.*s/%s", cabinet, word, word + cabinet);
+    return strcmp(form, "xcsbn") == 0 && write_address(to, HC_ADDRESS_XNAME, text);
+}
+
+static int names_host(const char *name, const char *host) {
+    size_t n = strlen(name);
+    return strncmp(name, host, n) == 0 && (!host[n] || host[n] == '.');
+}
+
+/* A line of the file: "host level level". 1: it is that of the host. */
+static int read_line(char *line, const char *host, hc_address *to) {
+    char *rest, text[HC_ADDRESS_BYTES] = "";
+    line[strcspn(line, "#\n")] = 0;
+    const char *name = strtok_r(line, " \t\r", &rest);
+    if (!name || !names_host(name, host))
+        return 0;
+    size_t at = 0;
+    for (const char *level; at < sizeof text && (level = strtok_r(NULL, " \t\r", &rest));)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s/", level);
+    if (at < sizeof text)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s", name);
+    return at < sizeof text && write_address(to, HC_ADDRESS_FILE, text);
+}
+
+static int from_file(const hc_address_facts *facts, hc_address *to) {
+    FILE *file = fopen(facts->file, "re");
+    char line[512];
+    int found = 0;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = read_line(line, facts->host, to);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+hc_address hc_address_of(const hc_address_facts *facts) {
+    hc_address found;
+    int given = facts->file && *facts->file;
+    if (given ? from_file(facts, &found) : from_slurm(facts, &found) || from_xname(facts, &found))
+        return found;
+    write_address(&found, HC_ADDRESS_HOST, facts->host);
+    return found;
+}
+
+/* ---- the order --------------------------------------------------------------------------------------------- */
+
+typedef struct node {
+    const char *text;
+    int32_t number;
+} node;
+
+/* "/" comes first, so that the nodes of a group follow each other. */
+static int weight(char c) {
+    return c == '/' ? 1 : c ? (unsigned char)c + 1 : 0;
+}
+
+/* The first digit of a number that counts, and the number of those that follow it. */
+static const char *number_at(const char **at, size_t *digits) {
+    const char *first = *at + strspn(*at, "0");
+    *digits = strspn(first, "0123456789");
+    *at = first + *digits;
+    return first;
+}
+
+static int compare_texts(const char *a, const char *b) {
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            size_t na, nb;
+            const char *first_a = number_at(&a, &na), *first_b = number_at(&b, &nb);
+            int order = na != nb ? (na > nb) - (na < nb) : memcmp(first_a, first_b, na);
+            if (order)
+                return order;
+        } else if (*a != *b) {
+            break;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return weight(*a) - weight(*b);
+}
+
+static int compare(const void *left, const void *right) {
+    const node *a = left, *b = right;
+    int order = compare_texts(a->text, b->text);
+    order = order ? order : strcmp(a->text, b->text);
+    return order ? order : (a->number > b->number) - (a->number < b->number);
+}
+
+static int same_group(const char *a, const char *b) {
+    const char *end_a = strrchr(a, '/'), *end_b = strrchr(b, '/');
+    size_t n = end_a ? (size_t)(end_a - a) : 0;
+    return n == (end_b ? (size_t)(end_b - b) : 0) && strncmp(a, b, n) == 0;
+}
+
+int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *places) {
+    node *nodes = malloc((size_t)n * sizeof *nodes + 1);
+    int32_t group = 0;
+    if (!nodes)
+        return HC_NO_MEMORY;
+    for (int32_t i = 0; i < n; i++)
+        nodes[i] = (node){texts[i], i};
+    qsort(nodes, (size_t)n, sizeof *nodes, compare);
+    for (int32_t i = 0; i < n; i++) {
+        group += i > 0 && !same_group(nodes[i - 1].text, nodes[i].text);
+        places[nodes[i].number] = (hc_node_place){i, group};
+    }
+    free(nodes);
+    return n ? group + 1 : 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * node_order.h - where the nodes of a job stand in the network, and their order along it.
+ *
+ * The stages of a sum between nodes begin with the nearest numbers (net/stages.c), so the order decides which bytes
+ * cross the links between switches. It changes no rank: it only numbers the nodes inside the data planes.
+ */
+#ifndef HC_NODE_ORDER_H
+#define HC_NODE_ORDER_H
+
+#include <stdint.h>
+
+/* Where an address comes from. If all ranks have one of one kind, the nodes are ordered by it; else by HOST.
+ *    NAME   how it is called              a group       groups */
+#define HC_ADDRESSES(X)                                      \
+    X(HOST, "host names", "", "")                            \
+    X(FILE, "the file HPCCOLL_NODE_FILE", "group", "groups") \
+    X(SWITCH, "Slurm's topology", "switch", "switches")      \
+    X(BLOCK, "Slurm's topology", "block", "blocks")          \
+    X(XNAME, "Cray's xnames", "cabinet", "cabinets")
+
+enum hc_address_kind {
+#define X(name, ...) HC_ADDRESS_##name,
+    HC_ADDRESSES(X)
+#undef X
+        HC_ADDRESS_KINDS
+};
+
+/* The levels of a node from the top of the network down, and the node: "core/leaf3/n12". Its group is what stands
+ * before the last "/": the nodes of a group share a leaf switch, or are as near. */
+#define HC_ADDRESS_BYTES 128
+typedef struct hc_address {
+    int32_t kind;
+    char text[HC_ADDRESS_BYTES];
+} hc_address;
+
+/* What a process knows about its node; any may be NULL or empty. */
+typedef struct hc_address_facts {
+    const char *host;                  /* never NULL */
+    const char *file;                  /* lines of a host and its levels from the top down; "#" begins a comment */
+    const char *slurm, *slurm_pattern; /* SLURM_TOPOLOGY_ADDR, SLURM_TOPOLOGY_ADDR_PATTERN */
+    const char *xname;                 /* the contents of HC_XNAME_FILE */
+} hc_address_facts;
+#define HC_XNAME_FILE "/etc/cray/xname"
+
+/* The best address: that of the file, if one is given, else Slurm's, else Cray's, else the host's name. */
+hc_address hc_address_of(const hc_address_facts *);
+const char *hc_address_called(int kind); /* "Slurm's topology" */
+const char *hc_address_group(int kind, int many);
+
+/* ---- the order --------------------------------------------------------------------------------------------- */
+
+/* Of one node. */
+typedef struct hc_node_place {
+    int32_t position; /* along the network, from 0 */
+    int32_t group;    /* from 0, along the network */
+} hc_node_place;
+
+/* The places of n nodes by the texts of their addresses, with numbers in natural order ("n2" before "n10"). Equal texts
+ * keep the order of the nodes. Returns the number of groups, or NO_MEMORY. */
+int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *places);
+
+#endif

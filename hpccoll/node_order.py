@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the nodes stand in the network, and their order along it.
+
+The stages of a sum between nodes begin with the nearest numbers, so nodes of one switch should have numbers that follow
+each other. Ranks keep their numbers, whatever the order of their nodes.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpccoll import _core, config
+from hpccoll.compared import Compared
+from hpccoll.text import some_ranks
+
+__all__ = ["HOST", "Address", "NodeOrder", "address_here", "called", "counted", "order", "read"]
+
+HOST = 0
+"""The kind of an address that is only the name of the host."""
+Address = tuple[int, str]
+"""A kind, an index of `_core.ADDRESSES`, and the levels from the top of the network down: "core/leaf3/n12"."""
+
+
+class NodeOrder(NamedTuple):
+    """The order of the nodes of a World."""
+
+    addresses: list[str] | None
+    """What orders the nodes; None: the lowest ranks on them do."""
+    said: str
+    """What orders the nodes, in words; "" where there is nothing to order."""
+    warning: str = ""
+    """Why the nodes are not ordered by what some ranks know; "" if they are."""
+
+
+def address_here(settings: config.Config, env: Mapping[str, str]) -> Address:
+    """Find where this node stands in the network, by the best that this process can know."""
+    try:
+        xname = Path(_core.XNAME_FILE).read_text()
+    except (OSError, UnicodeDecodeError):
+        xname = ""
+    slurm, pattern = (env.get(f"SLURM_TOPOLOGY_ADDR{part}", "") for part in ("", "_PATTERN"))
+    return _core.node_address(platform.node(), settings.node_file, slurm, pattern, xname)
+
+
+def read(sent: Any) -> Address:
+    """Read the address of another rank.
+
+    :raises ValueError: it is none
+    """
+    kind, text = sent
+    if type(kind) is not int or not 0 <= kind < len(_core.ADDRESSES) or type(text) is not str:
+        raise ValueError(f"address is {sent!r}")
+    return kind, text
+
+
+def order(addresses: Compared[Address], hosts: Compared[str], node_of: tuple[int, ...], node_file: str) -> NodeOrder:
+    """Choose what orders the nodes of a World: the addresses, if all ranks have one of one kind, else the hosts.
+
+    :param addresses: of the ranks
+    :param node_of: node of each rank; a node stands where its lowest rank says
+    :param node_file: HPCCOLL_NODE_FILE
+    """
+    if max(node_of) == 0:
+        return NodeOrder(None, "")
+    kinds = addresses.map(lambda address: address[0])
+    warning = "" if kinds.alike else _differing(kinds)
+    if kinds.alike and node_file and kinds[0] == HOST:
+        warning = f"HPCCOLL_NODE_FILE={node_file} cannot be read or has no line for these hosts"
+    firsts = np.unique(node_of, return_index=True)[1].tolist()
+    texts, names = [addresses[rank][1] for rank in firsts], [hosts[rank] for rank in firsts]
+    if not warning and (shared := _shared(texts, names)):
+        warning = f"{called(kinds[0])} says {shared[0]} on {shared[1]} and on {shared[2]}"
+    warning = f"the nodes are ordered by host names: {warning}" if warning else ""
+    kind = HOST if warning else kinds[0]
+    texts = names if kind == HOST else texts
+    if len(set(texts)) == 1:
+        return NodeOrder(None, "", warning)
+    groups = len({text.rpartition("/")[0] for text in texts})
+    return NodeOrder(texts, called(kind) + (f" ({counted(kind, groups)})" if kind != HOST else ""), warning)
+
+
+def called(kind: int) -> str:
+    """Name a kind of addresses in words."""
+    return _core.ADDRESSES[kind][0]
+
+
+def counted(kind: int, groups: int) -> str:
+    """Count the groups of nodes in words: "3 switches"."""
+    return f"{groups} {_core.ADDRESSES[kind][1 if groups == 1 else 2]}"
+
+
+def _shared(texts: list[str], names: list[str]) -> tuple[str, str, str] | None:
+    """Find an address that two hosts have: some launchers give all ranks the environment of the first host."""
+    seen: dict[str, str] = {}
+    pairs = zip(texts, names, strict=True)
+    return next(((text, seen[text], name) for text, name in pairs if seen.setdefault(text, name) != name), None)
+
+
+def _differing(kinds: Compared[int]) -> str:
+    return "; ".join(f"{called(kind)} on {some_ranks(kinds.ranks(i))}" for i, kind in enumerate(kinds.values))
