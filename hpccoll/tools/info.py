@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from hpccoll import _core, config, cuda, detect, errors, net, rendezvous
+from hpccoll import _core, config, cuda, detect, errors, net, node_order, rendezvous
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.launch import installed
@@ -278,12 +278,25 @@ def node() -> Facts:
     memory = shutil.disk_usage("/dev/shm")
     return {
         "host": socket.gethostname(),
+        "in the network": place_in_network(),
         "machine": f"{platform.machine()}, Linux {platform.release()}",
         "cores for this process": installed.cores(),
         "waiting ranks": waits(),
         "stores for other ranks": stores(),
         "shared memory free": f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB (/dev/shm)",
     }
+
+
+def place_in_network() -> str:
+    """Say where this node stands in the network, and how that is known."""
+    settings = knobs()
+    if isinstance(settings, dict):
+        return "see knobs"
+    kind, address = node_order.address_here(settings, config.environment())
+    if kind != node_order.HOST:
+        return f"{address} (by {node_order.called(kind)})"
+    wanted = f"HPCCOLL_NODE_FILE={settings.node_file} cannot be read or has no line for this host: "
+    return f"{wanted if settings.node_file else ''}not known, so nodes are ordered by host names"
 
 
 def waits() -> str:

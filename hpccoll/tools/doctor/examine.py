@@ -30,6 +30,7 @@ from hpccoll.tools.doctor import (
     measure,
     mpi,
     network,
+    order,
     rails,
     reach,
     rounds,
@@ -57,6 +58,7 @@ CHECKS = (
     load,
     rails,
     gpus,
+    order,
     network,
     inside,
 )
@@ -80,6 +82,7 @@ def look() -> RankReport:
         distances.NAME: distances.collect(),
         rails.NAME: rails.collect(),
         gpus.NAME: gpus.collect(env),
+        order.NAME: order.collect(env),
     }
     node = f"{facts[names.NAME]['network']} {os.stat('/dev/shm').st_dev}"
     return RankReport(facts[launcher.NAME]["rank"], socket.gethostname(), node, facts)
@@ -193,6 +196,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
         "ranks": len(survey.reports),
         "of": survey.size,
         "nodes": [{"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()],
+        "ordered by": order.describe(survey),
         "system": system(survey.reports[0]),
         "findings": [asdict(finding) for finding in grouped(found)],
         "placement": table(survey),

@@ -32,10 +32,12 @@ def _head(report: Facts) -> str:
     ranks, nodes, what = report["ranks"], report["nodes"], report["system"]
     shown = ", ".join(f"{n['host']} ({len(n['ranks'])})" for n in nodes[:8])
     more = f" and {len(nodes) - 8} more" if len(nodes) > 8 else ""
+    ordered = [f"nodes ordered by {report['ordered by']}"] if report["ordered by"] else []
     software = ", ".join(f"{name} {value}" for name, value in what.items() if name not in ("hpccoll", "MPI", "UCX"))
     return "\n".join([
         f"hpccoll {report['hpccoll']} doctor: {ranks} of {report['of']} rank{'s' if report['of'] > 1 else ''} "
         f"on {len(nodes)} node{'s' if len(nodes) > 1 else ''}: {shown}{more}",
+        *ordered,
         f"MPI: {what['MPI']}",
         f"UCX: {what['UCX']}",
         software,

@@ -36,6 +36,7 @@ def report(rank: int = 0, node: int = 0, **changes: dict[str, Any]) -> RankRepor
             "numa": [(rank % 16) // 8], "numa nodes": 2, "quota": None,
         },
         "rails": {"devices": []},
+        "node order": {"address": [0, f"h{node + 1}"], "file": ""},
         "gpus": {"present": [], "visible": [], "why none": "no driver", "hidden by": {}},
     }  # fmt: skip
     for name, change in changes.items():

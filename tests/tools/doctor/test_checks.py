@@ -466,6 +466,16 @@ def test_findings_of_many_nodes_become_one() -> None:
     assert merged[0].seen.endswith("and 47 more like these")
 
 
+def test_what_orders_the_nodes_is_said() -> None:
+    """Kinds 2 and 0: Slurm's switches, host names."""
+    along = [report(r, r, **{"node order": {"address": [2, f"s{r // 2}/h{r + 1}"]}}) for r in range(4)]
+    options = {"measure": False, "interfaces": [], "required": {}, "training": None}
+    lines = rendering.render(examine.summarize(Survey(along, 4), options)).splitlines()
+    assert lines[1] == "nodes ordered by Slurm's topology (2 switches)"
+    found = only([*along[:3], report(3, 3)])
+    says(found, WARNING, "ordered by host names: Slurm's topology on ranks 0-2; host names on rank 3")
+
+
 def test_the_text_has_every_finding_with_its_reason_and_remedy() -> None:
     options = {
         "measure": True,
