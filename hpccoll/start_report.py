@@ -52,8 +52,10 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
     """
     told = rendezvous.compare({"settings": dataclasses.asdict(settings), "uses_gpu": gpus.wanted(settings)})
     leads = {"nonce": secrets.token_hex(8), "proofs": _proofs(settings)} if rendezvous.rank == 0 else {}
-    address = list(node_order.address_here(settings, config.environment()))
-    place = {"machine": rendezvous.machine(), "host": platform.node(), "address": address, "leads": leads}
+    place = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
+    address = node_order.address_here(settings, config.environment())
+    if address[0] != node_order.HOST:
+        place["address"] = list(address)
     places = rendezvous.compare(place)
     pids = rendezvous.numbers([os.getpid()])[:, 0]
     if not ((pids > 0) & (pids < 1 << 31)).all():
@@ -96,20 +98,17 @@ def read_leads(places: Compared[dict[str, Any]]) -> tuple[Compared[Machine], Com
 
 
 def read_addresses(places: Compared[dict[str, Any]]) -> Compared[node_order.Address]:
-    """Read where the nodes of the ranks stand in the network.
+    """Read where the nodes of the ranks stand in the network; a rank that only knows its host does not say so.
 
     :raises StartError: a rank sent something else
     """
-    try:
-        return places.map(lambda sent: node_order.read(sent["address"]))
-    except (KeyError, TypeError, ValueError):
-        pass
+    found = dict[int, node_order.Address]()
     for i, sent in enumerate(places.values):
         try:
-            node_order.read(sent["address"])
+            found[id(sent)] = node_order.read(sent.get("address", (node_order.HOST, sent["host"])))
         except (KeyError, TypeError, ValueError) as error:
             raise _unreadable(places.first(i), error) from None
-    raise AssertionError  # one of them has failed before
+    return places.map(lambda sent: found[id(sent)])
 
 
 def _check_types(places: Compared[dict[str, Any]], name: str, kinds: set[type]) -> None:

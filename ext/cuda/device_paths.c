@@ -170,6 +170,7 @@ static int open_fast(hc__plane *p) {
     hc_hierarchy_config place = p->parts.place;
     int32_t all = place.set_size; /* the hierarchy limits it to the ranks of the smallest node */
     place.node_of = p->group_of;
+    place.group = p->groups == p->nodes ? place.group : 0;
     place.rails = place.rails > 0 ? place.rails : all;
     place.chunk_most = CHUNK_MOST;
     int32_t most = p->comms.alone ? 1 : p->largest;

@@ -30,6 +30,29 @@ static void number_nodes(const hc_job *job, hc_members *m, int32_t *numbers) {
         m->nodes[i] = numbers[position_of(job, m, i)];
 }
 
+static int32_t common_divisor(int32_t a, int32_t b) {
+    for (int32_t rest; b; a = b, b = rest)
+        rest = a % b;
+    return a;
+}
+
+/* Finds the largest size of equal groups of nodes, none of which lies on two switches. `group_of`: scratch. */
+static int32_t find_group(const hc_job *job, const hc_members *m, int32_t *group_of) {
+    int32_t nodes = 0, found = 0, run = 0;
+    for (int32_t i = 0; i < m->size; i++) {
+        group_of[m->nodes[i]] = job->places[job->node_of[m->ranks[i]]].group;
+        nodes = m->nodes[i] >= nodes ? m->nodes[i] + 1 : nodes;
+    }
+    for (int32_t node = 0; node < nodes; node++) {
+        run++;
+        if (node == nodes - 1 || group_of[node] != group_of[node + 1]) {
+            found = common_divisor(found, run);
+            run = 0;
+        }
+    }
+    return found < nodes ? found : 0;
+}
+
 /* Finds the local ranks of the members. `local_of`: scratch for a number per rank of the job. */
 static void find_locals(const hc_job *job, hc_members *m, int32_t *local_of) {
     int32_t n = 0, mine = job->node_of[job->rank];
@@ -53,6 +76,7 @@ int hc_members_find(const hc_job *job, const int32_t *ranks, int32_t size, hc_me
     if (scratch && m->nodes) {
         m->locals = m->nodes + size;
         number_nodes(job, m, scratch);
+        m->group = job->places ? find_group(job, m, scratch) : 0;
         find_locals(job, m, scratch);
     }
     free(scratch);

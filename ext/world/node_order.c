@@ -5,7 +5,7 @@
  * Slurm gives each task the switches above its node, from the top down, and the node, separated by periods; a second
  * variable says what each part is: "switch.switch.node" (topology/tree), "block.node" (topology/block), or "node" where
  * no topology is configured (srun(1), and get_node_addr() of these plugins). A switch may have no name, and a host may
- * have periods. HPE Cray EX names a node x1000c0s3b0n1: cabinet, chassis, slot, board, node ("Component Names
+ * have periods. On HPE Cray EX a node is x1000c0s3b0n1: cabinet, chassis, slot, board, node ("Component Names
  * (xnames)", HPE Cray System Management); a cabinet is usually one group of the dragonfly. Summit's a01n05 is row,
  * cabinet and node, so the natural order of LSF's hosts keeps cabinets together, and with them their leaf switches.
  */
@@ -66,13 +66,13 @@ static int from_xname(const hc_address_facts *facts, hc_address *to) {
     int cabinet = 0;
     if (!facts->xname || sscanf(facts->xname, "%63s", word) != 1)
         return 0;
-    size_t letters = 0;
-    for (const char *at = word; *at; letters++) {
-        if (letters == 5 || !isalpha((unsigned char)at[0]) || !isdigit((unsigned char)at[1]))
+    size_t parts = 0;
+    for (const char *at = word; *at; parts++) {
+        if (parts == 5 || !isalpha((unsigned char)at[0]) || !isdigit((unsigned char)at[1]))
             return 0;
-        form[letters] = *at++;
+        form[parts] = *at++;
         at += strspn(at, "0123456789");
-        cabinet = letters == 0 ? (int)(at - word) : cabinet;
+        cabinet = parts == 0 ? (int)(at - word) : cabinet;
     }
     snprintf(text, sizeof text, "%.*s/%s", cabinet, word, word + cabinet);
     return strcmp(form, "xcsbn") == 0 && write_address(to, HC_ADDRESS_XNAME, text);

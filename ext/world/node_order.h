@@ -50,7 +50,7 @@ const char *hc_address_group(int kind, int many);
 
 /* ---- the order --------------------------------------------------------------------------------------------- */
 
-/* Of one node. */
+/* The place of a node. */
 typedef struct hc_node_place {
     int32_t position; /* along the network, from 0 */
     int32_t group;    /* from 0, along the network */

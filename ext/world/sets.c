@@ -37,6 +37,7 @@ int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64
     place->set_size = m->size;
     place->members = m->ranks;
     place->node_of = m->nodes;
+    place->group = m->group;
     place->chunk_most = chunk_most;
     status = hc_hierarchy_new(place, *node, job->net, data);
     if (status < 0)

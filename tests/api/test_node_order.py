@@ -5,6 +5,7 @@ The addresses are those of real jobs and manuals: Sherlock and a cluster of thre
 topology/block, HPE Cray EX, Summit.
 """
 
+import math
 import random
 import subprocess
 import sys
@@ -114,6 +115,14 @@ def test_the_environment_of_the_first_host_on_all():
 
 def test_a_file_without_these_hosts():
     assert "HPCCOLL_NODE_FILE=f cannot be read or has no line" in ordered([(HOST, "a"), (HOST, "b")], "ab", file="f")[2]
+
+
+@pytest.mark.parametrize(("nodes", "group"), [(4608, 18), (72, 18), (1024, 16), (36, 9)])
+def test_the_first_stages_of_a_large_sum_stay_in_a_group(nodes, group):
+    """On a network of 23 GB/s: some of the first stages are together one group of nodes."""
+    radices = _core.net_choice(nodes, 1 << 24, "float32", "auto", False, 2e-6, 1 / 23e9, 1e-10, group)[3]
+    assert math.prod(radices) == nodes
+    assert group in [math.prod(radices[:stages]) for stages in range(len(radices))]
 
 
 JOB = """

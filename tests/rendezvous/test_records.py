@@ -177,12 +177,13 @@ def mangled(rng: random.Random, data: bytes) -> bytes:
 def reports() -> list[dict[str, Any]]:
     settings = {"settings": dataclasses.asdict(config.read()), "uses_gpu": False}
     leads = {"nonce": "0123456789abcdef", "proofs": [[], ""]}
-    return [settings, {"machine": "machine", "host": "host", "leads": leads}]
+    return [settings, {"machine": "machine", "host": "host", "address": [2, "s1/host"], "leads": leads}]
 
 
 def read(sent: list[dict[str, Any]]) -> config.Config:
     settings, _ = start_report.read_settings(Compared([sent[0]], 2))
     start_report.read_leads(Compared([sent[1]], 2))
+    start_report.read_addresses(Compared([sent[1]], 2))
     return settings[1]
 
 

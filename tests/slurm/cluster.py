@@ -41,6 +41,7 @@ AuthInfo=socket={folder}/munge.sock,cred_expire=12
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+TopologyPlugin=topology/tree
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,sched_interval=1,bf_interval=5
@@ -69,6 +70,12 @@ NodeName=f[1-64] CPUs=56 Sockets=1 CoresPerSocket=56 ThreadsPerCore=1 Gres=gpu:8
 NodeName=p[1-64] CPUs=128 Sockets=1 CoresPerSocket=64 ThreadsPerCore=2 Gres=gpu:4 Feature=gpu State=CLOUD
 PartitionName=frontier Nodes=f[1-64] State=UP
 PartitionName=perlmutter Nodes=p[1-64] State=UP
+"""
+SWITCHES = """
+SwitchName=leaf1 Nodes=h[1-2]
+SwitchName=leaf2 Nodes=h[3-4]
+SwitchName=leaf3 Nodes=f[1-64],p[1-64]
+SwitchName=core Switches=leaf[1-3]
 """
 NODE = (
     "NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 Boards=1 SocketsPerBoard=2 "
@@ -175,6 +182,7 @@ class Cluster:
         )
         names = "".join(f"\n127.0.0.1 {name}" for name in NODES)
         (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "topology.conf").write_text(SWITCHES)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-3]\n")
         for i in range(4):
             (self.folder / f"gpu{i}").touch()

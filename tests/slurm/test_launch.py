@@ -70,7 +70,7 @@ def test_nodes_with_different_numbers_of_tasks(slurm: Cluster, program: str, sru
     plugin, _ = srun
     command = ["srun", f"--mpi={plugin}", "--kill-on-bad-exit", "-N2", "-n3", "--distribution=block"]
     _, output = slurm.run(*command, sys.executable, "-P", program)
-    assert "3 ranks on 2 nodes (2+1)" in output
+    assert "3 ranks on 2 nodes (2+1), ordered by Slurm's topology (1 switch); " in output
     assert output.count("<3 ranks") == output.count(", 6>") == 3
 
 

@@ -29,7 +29,7 @@ def test_main_job(slurm: Cluster, tmp_path: Path, wheel: str) -> None:
     settings = ["-u", "PYTHONPATH", "OMP_NUM_THREADS=1"]
     settings += ["MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "FI_TCP_IFACE=lo"]
     _, output = slurm.run(*step, "env", *settings, *train, timeout=300)
-    assert "4 ranks on 4 nodes (1+1+1+1)" in output
+    assert "4 ranks on 4 nodes (1+1+1+1), ordered by Slurm's topology (2 switches); " in output
     assert re.search(rf"between nodes MPI \({library}", output)
     assert f"started by srun (--mpi={plugin})" in output
     assert "ranks 4, nodes 4: 14 steps" in output

@@ -163,7 +163,7 @@ static int configure(hc__hierarchy *h, const hc_hierarchy_config *c) {
     if (status < 0)
         return status;
     h->between.means = (hc__means){hc__algorithm_named(c->algorithm), c->exact_sums};
-    hc__splits_of(h->place.nodes, &h->between.splits);
+    hc__splits_of(h->place.nodes, c->group, &h->between.splits);
     h->arithmetic = c->arithmetic ? c->arithmetic : &hc_host_arithmetic;
     h->between.tags = (int32_t)c->set * HC_TAGS_PER_SET;
     h->between.rails = choose_rails(&h->place, c->rails);

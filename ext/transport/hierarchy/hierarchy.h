@@ -31,6 +31,7 @@ typedef struct hc_hierarchy_config {
     int32_t set_rank, set_size;
     const int32_t *members; /* World rank of each set rank; copied */
     const int32_t *node_of; /* copied */
+    int32_t group;          /* every so many nodes, from the first on, share a switch; 0: not known */
     HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
     double alpha, beta;        /* the net's model: seconds per message, seconds per byte; 0: latency_bytes, defaults */
@@ -41,7 +42,7 @@ int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *node, hc_net *net, hc
 
 /* The argument of the maker of a set's data plane for device memory. That is a separate extension, which is not linked
  * with this code; so this struct has pointers to the functions that it needs. */
-#define HC_PLANE_VERSION 3 /* of this struct and all structs it refers to; the extension compares it */
+#define HC_PLANE_VERSION 4 /* of this struct and all structs it refers to; the extension compares it */
 typedef struct hc_plane_parts {
     int version;
     hc_hierarchy_config place; /* as for the host's plane; copied */

@@ -13,7 +13,7 @@
 #define PART_ALIGNED 1024 /* elements of a part that begins at a multiple of 64: at most 6 % larger than the mean */
 #define FURTHER 0.2       /* of alpha: a message that is posted together with others */
 #define INCAST 0.01       /* of beta: a further member that sends at the same time */
-#define FAR 1.1           /* of beta: bytes that go to distant members as well */
+#define FAR 1.1           /* of beta: bytes that go to distant members as well, or may do so */
 
 static const char *const names[] = {
 #define X(name, text) text,
@@ -89,10 +89,11 @@ static double whole_cost(const hc__net_model *m, const hc__stages *stages, doubl
     return seconds;
 }
 
-/* One direction: the scatter, which adds up, or the gather, which does not (gamma 0). */
-static double parts_cost(const hc__net_model *m, const hc__stages *stages, double bytes, double gamma) {
-    double seconds = 0.0, far = stages->depth > 1 ? FAR : 1.0;
+/* One direction: the scatter, which adds up, or the gather, which does not (gamma 0). `near`: so many stages are. */
+static double parts_cost(const hc__net_model *m, const hc__stages *stages, int32_t near, double bytes, double gamma) {
+    double seconds = 0.0;
     for (int32_t stage = 0; stage < stages->depth; stage++) {
+        double far = stages->depth > 1 && stage >= near ? FAR : 1.0;
         int32_t n = senders(stages, stage), radix = stages->radix[stage];
         double incast = 1.0 + INCAST * (n - 1), share = (double)n / radix;
         seconds += together(m, n) + share * bytes * m->beta * incast * far + (n + 1.0) / radix * bytes * gamma;
@@ -101,10 +102,11 @@ static double parts_cost(const hc__net_model *m, const hc__stages *stages, doubl
     return seconds;
 }
 
-/* In a reduce-scatter the members without position give their data in a round before, and get their part last. */
+/* In a reduce-scatter the members without position give their data in a round before, and get their part last. It
+ * begins with the farthest members, so little is left for the near ones. */
 static double scatter_cost(const hc__net_model *m, const hc__stages *stages, double bytes) {
     double fold = together(m, stages->radix[0]) + bytes * m->beta + m->alpha;
-    return parts_cost(m, stages, bytes, m->gamma) + (stages->extra > 0 ? fold : 0.0);
+    return parts_cost(m, stages, 0, bytes, m->gamma) + (stages->extra > 0 ? fold : 0.0);
 }
 
 static double ring_cost(const hc__net_model *m, int32_t n, double bytes, int scatters) {
@@ -122,7 +124,8 @@ static hc__choice in_stages(const hc__net_model *m, const hc__stages *stages, in
     if (sum->scatters)
         return found;
     double whole = whole_cost(m, stages, bytes);
-    found.seconds = parts_cost(m, stages, bytes, m->gamma) + parts_cost(m, stages, bytes, 0.0);
+    int32_t near = stages->near;
+    found.seconds = parts_cost(m, stages, near, bytes, m->gamma) + parts_cost(m, stages, near, bytes, 0.0);
     if (whole <= found.seconds) {
         found.whole = 1;
         found.seconds = whole;

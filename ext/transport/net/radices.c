@@ -6,6 +6,9 @@
  * work of two. Rabenseifner and Traff ("More Efficient Reduction Algorithms for Non-Power-of-Two Number of Processors",
  * EuroPVM/MPI 2004) eliminate the fold by stages of 3 and 2. A number with a large prime factor keeps a small fold: a
  * member without a position gives each member of its group the part of its data that this member adds up anyhow.
+ *
+ * Where every so many members share a switch, the first stages split these: 18 nodes per leaf switch and 256 of these
+ * are 6 x 3 x 4 x 4 x 4 x 4, so that the largest parts stay below their switch.
  */
 #include "transport/net/radices.h"
 
@@ -48,6 +51,19 @@ static int split(hc__stages *stages, int32_t n, int32_t most) {
     return 0;
 }
 
+/* The same, where the first stages split the members of a group; 0: the sizes do not allow it. */
+static int split_groups(hc__stages *stages, int32_t n, int32_t group, int32_t most) {
+    *stages = (hc__stages){0};
+    return group > 1 && group < n && n % group == 0 && factor(stages, group, most) && factor(stages, n / group, most);
+}
+
+static int32_t count_near(const hc__stages *stages, int32_t group) {
+    int32_t near = 0, members = 1;
+    while (group > 1 && near < stages->depth && stages->extra == 0 && group % (members * stages->radix[near]) == 0)
+        members *= stages->radix[near++];
+    return near;
+}
+
 static int is_known(const hc__splits *splits, const hc__stages *stages) {
     for (int32_t i = 0; i < splits->count; i++)
         if (!memcmp(&splits->stages[i], stages, sizeof *stages))
@@ -55,11 +71,20 @@ static int is_known(const hc__splits *splits, const hc__stages *stages) {
     return 0;
 }
 
-void hc__splits_of(int32_t n, hc__splits *splits) {
+static void add(hc__splits *splits, hc__stages stages, int32_t group) {
+    stages.near = count_near(&stages, group);
+    if (!is_known(splits, &stages))
+        splits->stages[splits->count++] = stages;
+}
+
+void hc__splits_of(int32_t n, int32_t group, hc__splits *splits) {
     *splits = (hc__splits){.n = n, .count = 1, .stages = {{.depth = 1, .radix = {n}}}};
     for (size_t i = 0; i < sizeof largest_radices / sizeof *largest_radices; i++) {
         hc__stages stages;
-        if (largest_radices[i] < n && split(&stages, n, largest_radices[i]) && !is_known(splits, &stages))
-            splits->stages[splits->count++] = stages;
+        int32_t most = largest_radices[i];
+        if (most < n && split(&stages, n, most))
+            add(splits, stages, group);
+        if (most < n && split_groups(&stages, n, group, most))
+            add(splits, stages, group);
     }
 }

@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 #define HC__STAGES_MOST 31 /* of 2 members each: 2^31 */
-#define HC__SPLITS_MOST 12
+#define HC__SPLITS_MOST 23
 
 /* The product of the radices is the number of positions. If it is less than n, the members beyond it have none: each of
- * the first `extra` groups of the first stage has one such member, its last. */
+ * the first `extra` groups of the first stage has one such member, its last. `near`: the first stages whose members are
+ * known to share a switch. */
 typedef struct hc__stages {
-    int32_t depth, extra;
+    int32_t depth, extra, near;
     int32_t radix[HC__STAGES_MOST];
 } hc__stages;
 
@@ -26,6 +27,7 @@ typedef struct hc__splits {
     hc__stages stages[HC__SPLITS_MOST];
 } hc__splits;
 
-void hc__splits_of(int32_t n, hc__splits *);
+/* `group`: every so many members, from the first on, are near each other; 0: not known. */
+void hc__splits_of(int32_t n, int32_t group, hc__splits *);
 
 #endif

@@ -18,7 +18,8 @@ EXCHANGES, WITH_NET = 13, 14
 GATHERS = 5
 """Two exchanges bring digests and values, one brings the process numbers."""
 VALUE_PER_NODE, VALUES = 112, 434
-"""Bytes about a node (host, machine), for names of 10 characters; bytes about the job: settings, processors."""
+"""Bytes about a node (host, machine; no address in the network), for names of 10 characters; bytes about the job:
+settings, processors."""
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ static void choose_means(uint64_t *random) {
     static const double alphas[] = {1e-9, 2e-5, 1.0}; /* bytes count, both do, messages count */
     now.means = (hc__means){(int)below(random, HC__ALGORITHM_COUNT + 1), (int)below(random, 2)};
     now.model = (hc__net_model){alphas[below(random, 3)], 1e-9, 1e-10};
-    hc__splits_of(now.n, &now.splits);
+    hc__splits_of(now.n, below(random, 2) ? 0 : 4 + (int32_t)below(random, 7), &now.splits);
     if (now.means.algorithm == HC__STAGES && now.splits.count > 1) {
         now.splits.stages[1] = now.splits.stages[1 + below(random, now.splits.count - 1)];
         now.splits.count = 2;

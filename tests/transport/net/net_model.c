@@ -17,7 +17,7 @@ int main(void) {
         for (size_t t = 0; t < sizeof types / sizeof *types; t++)
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 hc__sum sum = {.count = sizes[i] / 4, .dtype = (uint8_t)types[t], .reduction = HC_SUM};
-                hc__splits_of(members[m], &splits);
+                hc__splits_of(members[m], 0, &splits);
                 hc__choice choice = hc__net_choose(&model, &splits, HC__AUTO, &sum);
                 printf("%d %s %lld %s %s %.0f", members[m], hc_dtype_name(types[t]), (long long)sizes[i],
                        hc__algorithm_name(choice.algorithm), choice.whole ? "whole" : "parts", 1e6 * choice.seconds);
