@@ -25,7 +25,7 @@ SOURCES = [
     "ext/core/reserve.c",
     "ext/core/status.c",
 ]
-LAYOUTS = ["0", "0,0", "0,0,1,1", "0,1,2,2"]
+LAYOUTS = ["0", "0,0", "0,0,1,1", "1,1,0,0", "0,1,2,2"]
 ORDERS = ["eager", "lazy", "3"]
 
 
@@ -73,7 +73,7 @@ def test_what_only_the_host_does_in_many_chunks(run: Run, operation: str, layout
 @parametrize_pairs(
     operation=["allreduce", "broadcast", "reducescatter"],
     order=ORDERS,
-    layout=["0,0", "0,1,1,0", "0,0,0,1"],
+    layout=["0,0", "1,0,0,1", "0,0,0,1"],
     rails=[1, 2],
     late=["0", "2"],
 )

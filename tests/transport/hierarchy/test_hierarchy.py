@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3"]
+LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3", "2,0,1,1"]
 OPERATIONS = [
     *("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter"),
     *("scan", "exscan"),
