@@ -52,7 +52,7 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
     """
     told = rendezvous.compare({"settings": dataclasses.asdict(settings), "uses_gpu": gpus.wanted(settings)})
     leads = {"nonce": secrets.token_hex(8), "proofs": _proofs(settings)} if rendezvous.rank == 0 else {}
-    place = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
+    place: dict[str, Any] = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
     address = node_order.address_here(settings, config.environment())
     if address[0] != node_order.HOST:
         place["address"] = list(address)
