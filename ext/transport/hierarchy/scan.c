@@ -31,8 +31,9 @@ static size_t dtype_size(const hc__hierarchy *h) {
     return hc_dtype_size(h->batch->dtype);
 }
 
-/* A factor is applied to the sum. But the chain's partial sums may overflow where their product with a small factor does
- * not; so the power of two in that factor is applied to the values, which rounds nothing, and the bits stay the same. */
+/* A factor is applied to the sum. But the chain's partial sums may overflow where their product with a small factor
+ * does not; so the power of two in that factor is applied to the values, which rounds nothing, and the bits are the
+ * same. */
 static double own_scale(const hc__hierarchy *h, int32_t piece) {
     double scale = h->batch->pieces[piece].scale;
     int exponent;
