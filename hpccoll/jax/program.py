@@ -7,9 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from jax.interpreters import mlir
-
 from hpccoll import _xla
 from hpccoll.jax import names
 from hpccoll.jax.internals import ir
@@ -114,9 +111,10 @@ def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]
 def _forget_own_tickets(main: Any) -> None:
     """Let the derivatives of the program's own calls be known by their numbers in it.
 
-    A name that lasts is agreed on in fewer bytes. And with its ticket a derivative would wait for its call. So no rank
-    outside of a program makes these derivatives: the call says that they are here. Those of messages, which have no
-    names and wait anyway, keep their tickets.
+    A name that lasts is agreed on in fewer bytes. So no rank outside of a program makes these derivatives: the call says
+    that they are here. They begin behind it, also where they do not need its result: where other ranks have no such
+    derivatives, the call fails, and one that had begun would wait for them. Those of messages have no names, and keep
+    their tickets.
     """
     own: defaultdict[Key, list[Any]] = defaultdict(list)
     for call in calls(main):
@@ -125,8 +123,7 @@ def _forget_own_tickets(main: Any) -> None:
         if key is not None and follows and (before := own.get((key[0], attributes["of"].value))):
             for one in before:
                 write(one, derived=number(1))
-            with ir.InsertionPoint(call):
-                call.operands[len(call.operands) - 1] = mlir.ir_constant(np.zeros(2, np.uint32))
+            write(call, follows=number(0), trailing=number(1))
             follows = False
         if key is not None and "tells" in attributes and not follows and any(True for _ in _ticket(call).uses):
             own[key].append(call)

@@ -96,7 +96,9 @@ def in_three(call: Any) -> None:
     with ir.InsertionPoint(call):
         own, arrays, memory = ready(operands, list(in_place), [results[i].type for i in fresh])
         aliases = in_place | {len(operands) + place: i for place, i in enumerate(fresh)}
-        attributes = attributes_of(call) | {"trailing": number(len(memory) + 1)}
+        attributes = attributes_of(call)
+        trailing = attributes["trailing"].value if "trailing" in attributes else 0
+        attributes |= {"trailing": number(trailing + len(memory) + 1)}
         made = step(_xla.CALL, [*arrays, *memory, own], [result.type for result in results], aliases, attributes)
         kept = [operand for i, operand in enumerate(operands) if i not in in_place and _is_array(operand)]
         usable = dict(zip(values, finished([made[i] for i in values], kept, own), strict=True))

@@ -123,7 +123,10 @@ def test_what_one_rank_pulls_back_in_programs_belongs_to_its_call():
 
 
 def test_a_rank_that_differentiates_in_a_program_hears_of_others_that_do_not():
-    """Messages have one form, so they meet. Rank k weights what it has from the left with k + 1."""
+    """Messages have one form, so they meet. Rank k weights what it has from the left with k + 1.
+
+    The derivative of `gathered` needs no result of its call, and that of its square does.
+    """
     own = jax.jit if hvd.rank() == 0 else lambda function: function
     right, left = right_and_left()
 
@@ -131,11 +134,14 @@ def test_a_rank_that_differentiates_in_a_program_hears_of_others_that_do_not():
         return (hvd.sendrecv(x, right, left) * (hvd.rank() + 1)).sum()
 
     def gathered(x):
+        return hvd.allgather(x, name="here or there").sum()
+
+    def squared(x):
         return (hvd.allgather(x, name="here or there") ** 2).sum()
 
     np.testing.assert_allclose(own(jax.grad(moved))(jnp.ones(3)), right + 1.0)
-    for other in (jax.grad(gathered), gathered) if hvd.size() > 1 else ():
-        function = jax.jit(jax.grad(gathered)) if hvd.rank() == 0 else other
+    for loss, other in ((squared, jax.grad(squared)), (gathered, gathered)) if hvd.size() > 1 else ():
+        function = jax.jit(jax.grad(loss)) if hvd.rank() == 0 else other
         with pytest.raises(
             Exception, match=r"'here or there': rank 0 has .* and its derivatives in the same program, r"
         ):
