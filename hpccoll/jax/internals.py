@@ -19,13 +19,17 @@ from jax.interpreters import mlir
 from hpccoll import errors
 
 OLDEST = "0.5.3"
+NAME = "hpccoll"
+"""The name of the primitive."""
 
 try:
     from jax._src import core as jax_core
     from jax._src import dispatch, effects
     from jax._src.core import trace_ctx
     from jax._src.interpreters import mlir as mlir_internals
+    from jax._src.interpreters import partial_eval
     from jax._src.interpreters.mlir import TokenSet, custom_call, lower_jaxpr_to_module  # noqa: F401 - is it there?
+    from jax._src.lax.control_flow import loops as jax_loops
     from jax.extend.core import Primitive
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
@@ -38,8 +42,9 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
-    "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "count_call", "custom_call", "ir",
-    "is_kept_argument", "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs", "when_lowered",
+    "NAME", "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "count_call", "custom_call",
+    "has_calls", "ir", "is_kept_argument", "jax_core", "jax_loops", "partial_eval", "register_lowering", "stablehlo",
+    "trace_ctx", "wait_for_programs", "when_lowered",
 ]  # fmt: skip
 
 
@@ -70,6 +75,11 @@ for _kind in (_Ordered, _Unordered):
         effects.custom_derivatives_allowed_effects,
     ):
         _allowed.add_type(_kind)
+
+
+def has_calls(jaxpr: Any) -> bool:
+    """Whether a function that JAX has traced has operations of ours."""
+    return any(isinstance(effect, (_Ordered, _Unordered)) for effect in jaxpr.effects)
 
 
 class _Tokens(dispatch.RuntimeTokenSet):

@@ -18,16 +18,16 @@ from jax.core import ShapedArray
 from jax.interpreters import ad, batching
 
 from hpccoll import _core, errors
-from hpccoll.jax import eager, lowering
+from hpccoll.jax import eager, loops, lowering
 from hpccoll.jax.call import Call
-from hpccoll.jax.internals import ORDERED, UNORDERED, Primitive, register_lowering
+from hpccoll.jax.internals import NAME, ORDERED, UNORDERED, Primitive, register_lowering
 
 __all__ = ["bind"]
 
 _LINEAR = [_core.REDUCTIONS.index(name) for name in ("SUM", "AVERAGE")]
 _SUM = _core.REDUCTIONS.index("SUM")
 
-operation = Primitive("hpccoll")
+operation = Primitive(NAME)
 operation.multiple_results = True
 
 
@@ -58,6 +58,7 @@ def _abstract(*avals: Any, call: Call) -> tuple[list[ShapedArray], set[Any]]:
 
 register_lowering(operation, lowering.lower, "cpu")
 register_lowering(operation, lowering.refuse_platform)
+loops.keep_calls()
 
 
 # ---- batching --------------------------------------------------------------------------------------------

@@ -111,10 +111,10 @@ def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]
 def _forget_own_tickets(main: Any) -> None:
     """Let the derivatives of the program's own calls be known by their numbers in it.
 
-    A name that lasts is agreed on in fewer bytes. So no rank outside of a program makes these derivatives: the call says
-    that they are here. They begin behind it, also where they do not need its result: where other ranks have no such
-    derivatives, the call fails, and one that had begun would wait for them. Those of messages have no names, and keep
-    their tickets.
+    A name that lasts is agreed on in fewer bytes. So no rank outside of a program makes these derivatives: the call
+    says that they are here. They begin behind it, also where they do not need its result: where other ranks have no
+    such derivatives, the call fails, and one that had begun would wait for them. Those of messages have no names, and
+    keep their tickets.
     """
     own: defaultdict[Key, list[Any]] = defaultdict(list)
     for call in calls(main):
