@@ -13,6 +13,7 @@
 void hc_order_reset(hc_order *order, hc_shortcut *shortcut) {
     atomic_store(&order->open, 0);
     atomic_store(&order->next, 0);
+    atomic_store(&order->failed, -1);
     atomic_store(&order->refused, 0);
     order->shortcut = shortcut;
 }
@@ -50,25 +51,53 @@ void hc_order_take_back(hc_order *order) {
     atomic_fetch_sub(&order->open, 1);
 }
 
+static void restart(hc_order *order) {
+    atomic_store_explicit(&order->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&order->failed, -1, memory_order_relaxed);
+}
+
+/* The numbers do not restart behind a failed call. A rank that has refused it waits for nothing, so it does not know
+ * whether the others begin further calls before or after they wait for it. */
 void hc_order_end(hc_order *order) {
-    if (atomic_load_explicit(&order->open, memory_order_relaxed) == 1)
-        atomic_store_explicit(&order->next, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&order->open, memory_order_relaxed) == 1 &&
+        atomic_load_explicit(&order->next, memory_order_relaxed) - 1 >
+            atomic_load_explicit(&order->failed, memory_order_relaxed))
+        restart(order);
     atomic_fetch_sub(&order->open, 1);
+}
+
+static void note_failure(hc_order *order, int number) {
+    if (number > atomic_load_explicit(&order->failed, memory_order_relaxed))
+        atomic_store_explicit(&order->failed, number, memory_order_relaxed);
 }
 
 int hc_order_refuse(hc_order *order, char name[HC_ORDER_NAME]) {
     int length = hc_order_begin(order, name);
     if (length < 0)
         return length;
+    note_failure(order, atomic_load_explicit(&order->next, memory_order_relaxed) - 1);
     atomic_store_explicit(&order->refused, order->shortcut != NULL, memory_order_relaxed);
     hc_order_end(order);
     return length;
 }
 
+static int number_of(const hc_request *request) {
+    int number = 0;
+    for (size_t i = sizeof HC_ORDER_PREFIX - 1; i < request->name_len; i++)
+        number = 10 * number + (request->name[i] - '0');
+    return number;
+}
+
 void hc_order_note(hc_order *order, const hc_handle *h) {
     int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
-    if (!order->shortcut || !h->position || !agreed)
+    if (!h->position || !agreed)
         return; /* a request that only this rank refused has no position */
+    if (h->status == HC_MISMATCH && hc_order_has(h))
+        note_failure(order, number_of(&h->request));
+    if (h->kind == HC_EV_JOIN && !atomic_load_explicit(&order->open, memory_order_relaxed))
+        restart(order); /* ranks that had joined know nothing of calls that failed */
+    if (!order->shortcut)
+        return;
     atomic_store_explicit(&order->refused, 0, memory_order_relaxed);
     hc_shortcut_renumber(order->shortcut, h->position);
 }

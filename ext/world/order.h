@@ -2,8 +2,9 @@
  *
  * order.h - the order of a process set's calls without a name, by which the ranks match them.
  *
- * A call's name is its number among the calls that the program has not waited for. So a loop of blocking calls repeats
- * one name, which the ranks have agreed on. All languages of a process share the order. [any thread]
+ * A call's name is its number since the program has last waited for all calls, of which the last one had not failed. So
+ * a loop of blocking calls repeats one name, which the ranks have agreed on. All languages of a process share the
+ * order. [any thread]
  */
 #ifndef HC_ORDER_H
 #define HC_ORDER_H
@@ -20,6 +21,7 @@ typedef struct hc_order {
     atomic_int open;           /* calls that the program has not waited for */
     atomic_int next;           /* number of the next call */
     _Atomic(uintptr_t) thread; /* that makes the open calls */
+    atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
     atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
     hc_shortcut *shortcut;     /* of the node, if it has the whole set; else NULL */
 } hc_order;

@@ -72,25 +72,41 @@ def test_all_refuse_and_the_next_call_matches(everywhere, kind):
 
 
 @pytest.mark.parametrize("refused", range(3))
-def test_in_the_middle_of_calls_in_flight(everywhere, refused):
-    """The second of three asynchronous calls, say; all that are in flight are waited for."""
+def test_among_calls_in_flight(everywhere, refused):
+    """One of three asynchronous calls, which are waited for in either order: the first one may be alone in flight."""
 
     def program(world):
-        for _ in range(2):
+        for order in (1, -1):
             handles = []
             for number in range(3):
-                if number == refused and world.rank == 0 and number:
+                if number == refused and world.rank == 0:
                     with pytest.raises(hpccoll.UnsupportedError):
                         world.allreduce_async(np.array(["a"]))
                     continue
                 handles.append((number, world.allreduce_async(values(world, number)[0])))
-            for number, handle in handles:
-                if number == refused and number and world.size > 1:
+            for number, handle in handles[::order]:
+                if number == refused and world.size > 1:
                     with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
                         handle.wait()
                 else:
                     np.testing.assert_array_equal(handle.wait(), values(world, number)[1])
-            agrees(world, 4)
+        agrees(world, 4)
+
+    everywhere(program)
+
+
+def test_before_calls_that_are_waited_for_one_by_one(everywhere):
+    def program(world):
+        if world.rank == 0:
+            with pytest.raises(hpccoll.UnsupportedError):
+                world.allreduce_async(np.array(["a"]))
+        elif world.size > 1:
+            with pytest.raises(hpccoll.MismatchError, match=REFUSED.format(0)):
+                world.allreduce_async(np.ones(3)).wait()
+        for number in range(2):
+            x, total = values(world, number)
+            np.testing.assert_array_equal(world.allreduce_async(x).wait(), total)
+        agrees(world, 4)
 
     everywhere(program)
 
