@@ -21,7 +21,7 @@ from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
 from hpccoll.worlds import World
 
-__all__ = ["Begun", "begin", "open_gate", "run", "run_traced"]
+__all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_traced"]
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
 
@@ -140,16 +140,30 @@ def run(call: Call, arrays: Sequence[Any], name: str | None) -> list[jax.Array]:
     return begin(call, arrays, name, waits=True).wait()
 
 
+def _entry(ticket: Any) -> tuple[int, int]:
+    low, high = np.asarray(ticket).reshape(-1, 2)[0]  # a batch has the same one several times
+    return int(low), int(high)
+
+
+def refuse_other_thread(call: Call, ticket: Any) -> None:
+    """Note that this thread makes a derivative of the call that has this ticket.
+
+    :raises InvalidArgumentError: another living thread has made the last one; the other ranks hear of it, too
+    """
+    other = threads.other_at_ticket(ticket, call.name)
+    if other is not None:
+        low, high = _entry(ticket)
+        raise _refused(call, names.of_entry(call.name, low | high << 32), other)
+
+
 def run_traced(call: Call, arrays: Sequence[Any]) -> list[jax.Array]:
     """Run an operation of a trace, which may follow another call or tell which call it was; return its results."""
-    low, high, other = 0, 0, None
+    low, high = 0, 0
     if call.follows:
         *arrays, ticket = arrays
-        low, high = (int(number) for number in np.asarray(ticket))
-        other = threads.other_at_ticket(ticket, call.name)
+        refuse_other_thread(call, ticket)
+        low, high = _entry(ticket)
     name = names.of_entry(call.name, low | high << 32)
-    if other is not None:
-        raise _refused(call, name, other)
     begun = begin(call, arrays, name, waits=True, of=(low, high))
     results = begun.wait()
     return [*results, begun.ticket] if call.tells else results

@@ -24,7 +24,7 @@ NAME = "hpccoll"
 
 try:
     from jax._src import core as jax_core
-    from jax._src import dispatch, effects
+    from jax._src import dispatch, effects, pjit
     from jax._src.core import trace_ctx
     from jax._src.interpreters import mlir as mlir_internals
     from jax._src.interpreters import partial_eval
@@ -35,7 +35,8 @@ try:
     from jax.extend.mlir.dialects import stablehlo
 
     EvalTrace = jax_core.EvalTrace
-except (ImportError, AttributeError) as error:
+    jit_primitive = vars(pjit)["jit_p" if hasattr(pjit, "jit_p") else "pjit_p"]
+except (ImportError, AttributeError, KeyError) as error:
     raise errors.UnsupportedError(
         f"hpccoll.jax and jax {jax.__version__} do not fit: {error}. It was made for jax {OLDEST} and later: install "
         "another jax, or a newer hpccoll"
@@ -43,8 +44,8 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "NAME", "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "count_call", "custom_call",
-    "has_calls", "ir", "is_kept_argument", "jax_core", "jax_loops", "partial_eval", "register_lowering", "stablehlo",
-    "trace_ctx", "wait_for_programs", "when_lowered",
+    "has_calls", "ir", "is_kept_argument", "jax_core", "jax_loops", "jit_primitive", "partial_eval",
+    "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs", "when_lowered",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from jax.core import ShapedArray
 from jax.interpreters import ad, batching
 
 from hpccoll import _core, errors
-from hpccoll.jax import eager, loops, lowering
+from hpccoll.jax import eager, loops, lowering, pullbacks
 from hpccoll.jax.call import Call
 from hpccoll.jax.internals import NAME, ORDERED, UNORDERED, Primitive, register_lowering
 
@@ -59,6 +59,7 @@ def _abstract(*avals: Any, call: Call) -> tuple[list[ShapedArray], set[Any]]:
 register_lowering(operation, lowering.lower, "cpu")
 register_lowering(operation, lowering.refuse_platform)
 loops.keep_calls()
+pullbacks.refuse_other_threads()
 
 
 # ---- batching --------------------------------------------------------------------------------------------

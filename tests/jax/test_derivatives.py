@@ -165,10 +165,16 @@ def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
             np.testing.assert_allclose(gradient, 10**i * 6 * weight * np.arange(1.0, 3.0), rtol=1e-6, err_msg=kind)
 
 
-def test_a_pullback_that_is_applied_again_belongs_to_one_thread():
+def own_program(function):
+    """A program on rank 0, and none on the others."""
+    return jax.jit(function) if hvd.rank() == 0 else function
+
+
+@pytest.mark.parametrize("form", [lambda function: function, jax.jit, own_program], ids=["outside", "jit", "both"])
+def test_a_pullback_that_is_applied_again_belongs_to_one_thread(form):
     for kind in ("name", "tag"):
         function, derivative = with_one_name_or_tag()[kind]
-        result, back = jax.vjp(function, jnp.ones(3))
+        result, back = jax.vjp(form(function), jnp.ones(3))
         ct = jnp.ones_like(result) * (hvd.rank() + 1)
         with ThreadPoolExecutor(1) as thread:
             found = [thread.submit(back, ct * 10**i).result()[0] for i in range(2)]
@@ -179,10 +185,11 @@ def test_a_pullback_that_is_applied_again_belongs_to_one_thread():
             np.testing.assert_allclose(gradient, 10**i * derivative, rtol=1e-6, err_msg=kind)
 
 
-def test_ranks_hear_of_a_pullback_that_one_refuses():
+@pytest.mark.parametrize("form", [lambda function: function, own_program], ids=["outside", "both"])
+def test_ranks_hear_of_a_pullback_that_one_refuses(form):
     if hvd.size() == 1:
         return
-    _, back = jax.vjp(lambda x: hvd.allgather(x, name="heard"), jnp.ones(3))
+    _, back = jax.vjp(form(lambda x: hvd.allgather(x, name="heard")), jnp.ones(3))
     ct = jnp.ones(3 * hvd.size())
     with ThreadPoolExecutor(1) as thread:
         thread.submit(back, ct).result()
