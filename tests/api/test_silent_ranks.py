@@ -16,7 +16,7 @@ ROLES = {"root": 0, "leaf beside the root": 1, "leader": 2, "leaf": 3}
 WORDS = {
     "agreement": r"allreduce 'agreement'.* has waited ",
     "transfer": r"allreduce 'transfer'.* (has waited|has been moving for) ",
-    "receive": r"a receive of 80 bytes from rank VICTIM \(host \S+, pid \d+\) \(tag 0\) has waited ",
+    "receive": r"a receive of 80 bytes from rank VICTIM \(host \S+, pid \d+\) \(any tag\) has waited ",
     "send": r"a send of 80000000 bytes to rank VICTIM \(host \S+, pid \d+\) \(tag 0\) has waited ",
     "join": r"join has waited ",
 }
