@@ -5,7 +5,7 @@
  * If nothing else is in flight, and the set's log has no preemption that the caller must learn of, neither order nor
  * name matters. Then the call needs no inbox, engine and batch; all other calls use them.
  */
-#include "loop/runs.h"
+#include "loop/batch.h"
 #include "loop/state.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
  * An item has an agreed signature and a ticket, which is this rank's handle; the handle's pieces have the addresses of
  * the tensors. A rank that has joined has no handle: its pieces have no memory, and sizes from the signature.
  */
-#include "loop/handles.h"
-#include "loop/runs.h"
+#include "loop/handle.h"
+#include "loop/batch.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
 

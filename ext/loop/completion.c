@@ -9,10 +9,10 @@
  * The thread also acts for the waiting caller (rule R1). A framework always waits for its operations, but does not call
  * wait. So the thread raises all pending requests when the framework has started no operation for a short time.
  */
-#include "loop/background.h"
+#include "loop/thread.h"
 #include "loop/clock.h"
 #include "loop/completion.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/place.h"
 #include "loop/state.h"
 

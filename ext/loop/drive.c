@@ -6,12 +6,12 @@
  * us. So a waiter takes the driver's place if it is free. `driving` is a try-lock and never blocks. A waiter that finds
  * it taken sleeps on `epoch`, and wakes when its handle is done or the place is free.
  */
-#include "loop/background.h"
+#include "loop/thread.h"
 #include "loop/clock.h"
 #include "loop/completion.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/inbox.h"
-#include "loop/messages.h"
+#include "loop/p2p.h"
 #include "loop/place.h"
 #include "loop/progress.h"
 #include "loop/state.h"

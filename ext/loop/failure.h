@@ -5,7 +5,7 @@
 #ifndef HC_LOOP_FAILURE_H
 #define HC_LOOP_FAILURE_H
 
-#include "loop/runs.h"
+#include "loop/batch.h"
 
 typedef struct hc__failure {
     atomic_int broken; /* [any] the status that broke the World */

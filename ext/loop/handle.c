@@ -5,7 +5,7 @@
  * Waiters that do not drive sleep on one futex per loop, not one per handle: it also signals that the driver's place is
  * free, and a sleeper must notice both.
  */
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
 

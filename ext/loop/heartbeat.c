@@ -14,7 +14,7 @@
 #include "loop/clock.h"
 #include "loop/failure.h"
 #include "loop/place.h"
-#include "loop/plans.h"
+#include "loop/plan.h"
 #include "loop/progress.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"

@@ -2,7 +2,7 @@
  *
  * loop.c - creates and ends a loop, and reads its figures.
  */
-#include "loop/background.h"
+#include "loop/thread.h"
 #include "loop/clock.h"
 #include "loop/completion.h"
 #include "loop/failure.h"

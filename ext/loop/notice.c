@@ -4,7 +4,7 @@
  * no Python lock: a hanging MPI_Init holds that lock.
  */
 #include "loop/clock.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/state.h"
 
 #include <signal.h>

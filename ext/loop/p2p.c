@@ -7,8 +7,8 @@
  * set's log or with the World.
  */
 #include "loop/failure.h"
-#include "loop/handles.h"
-#include "loop/plans.h"
+#include "loop/handle.h"
+#include "loop/plan.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"

@@ -4,10 +4,10 @@
  */
 #include "loop/clock.h"
 #include "loop/failure.h"
-#include "loop/handles.h"
-#include "loop/plans.h"
+#include "loop/handle.h"
+#include "loop/plan.h"
 #include "loop/progress.h"
-#include "loop/runs.h"
+#include "loop/batch.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"

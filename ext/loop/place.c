@@ -3,7 +3,7 @@
  * place.c - the driver's place: how a thread takes and leaves it, and for how long the driver may sleep.
  */
 #include "loop/clock.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/place.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"

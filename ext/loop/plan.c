@@ -13,9 +13,9 @@
  * background thread. All other plans go to the driver at their start.
  */
 #include "loop/clock.h"
-#include "loop/messages.h"
-#include "loop/plans.h"
-#include "loop/runs.h"
+#include "loop/p2p.h"
+#include "loop/plan.h"
+#include "loop/batch.h"
 #include "loop/state.h"
 #include "loop/waiting.h"
 

@@ -3,7 +3,7 @@
  * plan_plane.c - chooses the data plane of a plan from the agreed facts: flat or hierarchy, its size, and each member's
  * parts in a flat one.
  */
-#include "loop/plans.h"
+#include "loop/plan.h"
 #include "loop/state.h"
 
 #include <stdlib.h>

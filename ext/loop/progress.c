@@ -4,9 +4,9 @@
  */
 #include "loop/clock.h"
 #include "loop/failure.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/inbox.h"
-#include "loop/plans.h"
+#include "loop/plan.h"
 #include "loop/progress.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"

@@ -5,7 +5,7 @@
 #include "loop/clock.h"
 #include "loop/failure.h"
 #include "loop/progress.h"
-#include "loop/runs.h"
+#include "loop/batch.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"

@@ -5,8 +5,8 @@
  * A set runs one batch at a time, and sets share nothing (rule B3 of docs/control-plane.md): a batch that waits for
  * other ranks delays only its own set.
  */
-#include "loop/handles.h"
-#include "loop/runs.h"
+#include "loop/handle.h"
+#include "loop/batch.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"

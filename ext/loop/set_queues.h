@@ -5,7 +5,7 @@
 #ifndef HC_LOOP_SET_QUEUES_H
 #define HC_LOOP_SET_QUEUES_H
 
-#include "loop/runs.h"
+#include "loop/batch.h"
 
 struct hc__set_queue {
     uint8_t used;

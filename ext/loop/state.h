@@ -8,12 +8,12 @@
 #ifndef HC_LOOP_STATE_H
 #define HC_LOOP_STATE_H
 
-#include "loop/background.h"
+#include "loop/thread.h"
 #include "loop/completion.h"
 #include "loop/failure.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/inbox.h"
-#include "loop/messages.h"
+#include "loop/p2p.h"
 #include "loop/place.h"
 #include "loop/set_queues.h"
 #include "loop/trace_ring.h"

@@ -10,9 +10,9 @@
  * with work in flight, usually waits next and drives itself; it would find the place taken (30 us instead of 5 for an
  * asynchronous sum of 8 bytes). So the thread first coalesces for a short time, in which nobody has to call it.
  */
-#include "loop/background.h"
+#include "loop/thread.h"
 #include "loop/clock.h"
-#include "loop/handles.h"
+#include "loop/handle.h"
 #include "loop/place.h"
 #include "loop/progress.h"
 #include "loop/state.h"

@@ -4,7 +4,7 @@
  * that it has, and what was raised is done in the next turn.
  */
 #include "loop/failure.h"
-#include "loop/plans.h"
+#include "loop/plan.h"
 #include "loop/progress.h"
 #include "loop/waiting.h"
 #include "memory_model/loops.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * messages.h - sends and receives in flight.
+ * p2p.h - sends and receives in flight.
  */
-#ifndef HC_LOOP_MESSAGES_H
-#define HC_LOOP_MESSAGES_H
+#ifndef HC_LOOP_P2P_H
+#define HC_LOOP_P2P_H
 
 #include "loop/loop.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handles.h - handles in flight: their lists, their end, and threads that sleep until then.
+ * handle.h - handles in flight: their lists, their end, and threads that sleep until then.
  */
-#ifndef HC_LOOP_HANDLES_H
-#define HC_LOOP_HANDLES_H
+#ifndef HC_LOOP_HANDLE_H
+#define HC_LOOP_HANDLE_H
 
 #include "loop/loop.h"
 

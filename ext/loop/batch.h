@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runs.h - from agreed items to a batch of the data plane.
+ * batch.h - from agreed items to a batch of the data plane.
  */
-#ifndef HC_LOOP_RUNS_H
-#define HC_LOOP_RUNS_H
+#ifndef HC_LOOP_BATCH_H
+#define HC_LOOP_BATCH_H
 
 #include "loop/loop.h"
 

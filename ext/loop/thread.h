@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * background.h - the background thread, which drives when no caller waits.
+ * thread.h - the background thread, which drives when no caller waits.
  */
-#ifndef HC_LOOP_BACKGROUND_H
-#define HC_LOOP_BACKGROUND_H
+#ifndef HC_LOOP_THREAD_H
+#define HC_LOOP_THREAD_H
 
 #include "loop/loop.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plans.h - persistent operations, and their starts that the driver runs.
+ * plan.h - persistent operations, and their starts that the driver runs.
  */
-#ifndef HC_LOOP_PLANS_H
-#define HC_LOOP_PLANS_H
+#ifndef HC_LOOP_PLAN_H
+#define HC_LOOP_PLAN_H
 
-#include "loop/runs.h"
+#include "loop/batch.h"
 
 enum hc__plan_state { HC__OVER, HC__WITH_CALLER, HC__WITH_LOOP };
 
