@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that a tape of TensorFlow can differentiate, and the names of the derivatives of calls without a name."""
+"""Results that a tape of TensorFlow can differentiate, and the names of the derivatives of calls without a name.
+
+An eager derivative waits for its result, so the ranks have to compute derivatives in the same order. A tape goes from
+the loss to the tensors breadth first: the order depends on the number of steps between each call and the loss. A rank
+whose loss has other steps (because it makes more calls, for example) may have another order; then each of two ranks
+waits for a derivative that the other one computes later. No rank can see this before.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +14,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from hpccoll import errors
 from hpccoll.frontend.call_numbers import last_call, note_call
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.tensorflow.internals import could_possibly_record
 
 __all__ = ["now", "recorded"]
+
+_ORDER = (
+    "This is an eager derivative. A tape computes derivatives one after the other, in an order that depends on the "
+    "steps between each call and the loss: if these differ between ranks, compute the loss in a tf.function"
+)
 
 
 def _counted(name: str | None, process_set: ProcessSet) -> str:
@@ -42,7 +54,14 @@ def now(
 
     if not could_possibly_record():
         return named(*tensors)[0]
-    return recorded(named, lambda gradients, known: back(gradients, *known), tensors)
+
+    def derive(gradients: Sequence[Any], known: Any) -> Any:
+        try:
+            return back(gradients, *known)
+        except errors.StallError as error:
+            raise errors.StallError(f"{error}. {_ORDER}") from None
+
+    return recorded(named, derive, tensors)
 
 
 def recorded(

@@ -2,6 +2,7 @@
 """TensorFlow: eager, in tf.function, compiled by XLA, in sessions; and gradients eager and in tf.function."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,11 +102,12 @@ def derived(traced: bool) -> Callable[[Program, int, int, int], list[Array | Non
 def modes() -> list[Mode]:
     can = Abilities(OPERATIONS, grouped=GROUPED)
     derives = Abilities(OPERATIONS, ("float32", "float64"), GROUPED, derives="Horovod")
+    same = replace(derives, sets=False)  # eager derivatives need the same steps on all ranks (docs/with-tensorflow.md)
     return [
         Mode("TensorFlow, eager", in_turns(eager), can),
         Mode("TensorFlow, tf.function", in_function, can),
         Mode("TensorFlow, XLA", compiled, Abilities(COMPILED, grouped=("allreduce",))),
         Mode("TensorFlow, session", session, can),
-        Mode("TensorFlow, gradients", in_turns(derived(traced=False)), derives),
+        Mode("TensorFlow, gradients", in_turns(derived(traced=False)), same),
         Mode("TensorFlow, gradients in tf.function", in_turns(derived(traced=True)), derives),
     ]

@@ -46,6 +46,14 @@ def test_derivatives(job: Job, ranks: int) -> None:
 
 
 @slow
+@pytest.mark.timeout(100)
+def test_derivatives_of_other_losses(ended: Callable[..., Any]) -> None:
+    """On rank 0 the loss has more steps than on rank 1. A World that waited in vain ends the job."""
+    done = ended("uneven.py", HPCCOLL_STALL_LIMIT="2", options=("--launcher-options=--enable-recovery",))
+    assert done.stdout.count("passed") == 2, done.stdout
+
+
+@slow
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_calls_of_equal_names(job: Job, ranks: int) -> None:
