@@ -18,7 +18,7 @@ from hpccoll import _core, config
 from hpccoll.compared import Compared
 from hpccoll.text import some_ranks
 
-__all__ = ["HOST", "Address", "NodeOrder", "address_here", "called", "counted", "order", "read"]
+__all__ = ["HOST", "Address", "NodeOrder", "address_here", "called", "order", "read"]
 
 HOST = 0
 """The kind of an address that is only the name of the host."""
@@ -68,38 +68,17 @@ def order(addresses: Compared[Address], hosts: Compared[str], node_of: tuple[int
     if max(node_of) == 0:
         return NodeOrder(None, "")
     kinds = addresses.map(lambda address: address[0])
-    warning = "" if kinds.alike else _differing(kinds)
-    if kinds.alike and node_file and kinds[0] == HOST:
-        warning = f"HPCCOLL_NODE_FILE={node_file} cannot be read or has no line for these hosts"
     firsts = np.unique(node_of, return_index=True)[1].tolist()
     texts, names = [addresses[rank][1] for rank in firsts], [hosts[rank] for rank in firsts]
-    if not warning and (shared := _shared(texts, names)):
-        warning = f"{called(kinds[0])} says {shared[0]} on {shared[1]} and on {shared[2]}"
-    warning = f"the nodes are ordered by host names: {warning}" if warning else ""
-    kind = HOST if warning else kinds[0]
-    texts = names if kind == HOST else texts
-    if len(set(texts)) == 1:
-        return NodeOrder(None, "", warning)
-    groups = len({text.rpartition("/")[0] for text in texts})
-    return NodeOrder(texts, called(kind) + (f" ({counted(kind, groups)})" if kind != HOST else ""), warning)
+    return NodeOrder(*_core.choose_node_order(names, texts, kinds[0], _differing(kinds), node_file))
 
 
 def called(kind: int) -> str:
     """Name a kind of addresses in words."""
-    return _core.ADDRESSES[kind][0]
-
-
-def counted(kind: int, groups: int) -> str:
-    """Count the groups of nodes in words: "3 switches"."""
-    return f"{groups} {_core.ADDRESSES[kind][1 if groups == 1 else 2]}"
-
-
-def _shared(texts: list[str], names: list[str]) -> tuple[str, str, str] | None:
-    """Find an address that two hosts have: some launchers give all ranks the environment of the first host."""
-    seen: dict[str, str] = {}
-    pairs = zip(texts, names, strict=True)
-    return next(((text, seen[text], name) for text, name in pairs if seen.setdefault(text, name) != name), None)
+    return _core.ADDRESSES[kind]
 
 
 def _differing(kinds: Compared[int]) -> str:
+    if kinds.alike:
+        return ""
     return "; ".join(f"{called(kind)} on {some_ranks(kinds.ranks(i))}" for i, kind in enumerate(kinds.values))

@@ -176,83 +176,54 @@ static int place(hc__base *base, const hello *hellos) {
 
 /* ---- the order of the nodes ---------------------------------------------------------------------------------- */
 
-typedef struct ordering {
-    const hello **of;   /* of the lowest rank of each node */
-    const char **texts; /* by which the nodes are ordered */
-    int32_t *by_place;  /* the nodes along the network */
-    int32_t nodes, kind, groups;
-    char why[512]; /* why the nodes are ordered by host names, where a rank knows more; "": they are not */
-} ordering;
-
-static int make_places(hc__base *base, ordering *o) {
-    for (int32_t i = 0; i < o->nodes; i++)
-        o->texts[i] = o->kind == HC_ADDRESS_HOST ? o->of[i]->host : o->of[i]->address.text;
-    o->groups = hc_nodes_order(o->texts, o->nodes, base->job->places);
-    for (int32_t i = 0; i < o->nodes && o->groups > 0; i++)
-        o->by_place[base->job->places[i].position] = i;
-    return o->groups;
+/* The hosts and the addresses of the nodes, those of the lowest rank on each. */
+static void collect_nodes(const hc__base *base, const hello *hellos, const char **hosts, const char **addresses) {
+    for (int32_t r = 0, nodes = 0; r < base->job->size; r++)
+        if (base->job->node_of[r] == nodes) {
+            hosts[nodes] = hellos[r].host;
+            addresses[nodes++] = hellos[r].address.text;
+        }
 }
 
-/* Finds an address that two hosts have: some launchers give all ranks the environment of the first host. */
-static void find_twins(ordering *o) {
-    for (int32_t i = 1; i < o->nodes && o->kind != HC_ADDRESS_HOST; i++) {
-        const hello *a = o->of[o->by_place[i - 1]], *b = o->of[o->by_place[i]];
-        if (strcmp(a->address.text, b->address.text) == 0 && strcmp(a->host, b->host) != 0)
-            snprintf(o->why, sizeof o->why, "%s says %s on %s and on %s", hc_address_called(o->kind), a->address.text,
-                     a->host, b->host);
-    }
-}
-
-static void compare_kinds(const hc__base *base, const hello *hellos, ordering *o) {
-    o->kind = hellos[0].address.kind;
-    if (*base->settings.node_file && o->kind == HC_ADDRESS_HOST)
-        snprintf(o->why, sizeof o->why, "HPCCOLL_NODE_FILE=%.200s cannot be read or has no line for these hosts",
-                 base->settings.node_file);
-    for (int32_t r = 0; r < base->job->size; r++) {
+/* Writes which kinds of addresses two ranks have; "": all ranks have those of one kind. */
+static void compare_kinds(const hc__base *base, const hello *hellos, char *text, size_t room) {
+    *text = 0;
+    for (int32_t r = 1; r < base->job->size && !*text; r++)
         if (hellos[r].address.kind != hellos[0].address.kind)
-            snprintf(o->why, sizeof o->why, "%s on rank 0; %s on rank %d", hc_address_called(hellos[0].address.kind),
+            snprintf(text, room, "%s on rank 0; %s on rank %d", hc_address_called(hellos[0].address.kind),
                      hc_address_called(hellos[r].address.kind), (int)r);
-        if (base->job->node_of[r] == o->nodes)
-            o->of[o->nodes++] = &hellos[r];
-    }
-    o->kind = *o->why ? HC_ADDRESS_HOST : o->kind;
 }
 
-static void say_order(hc__base *base, ordering *o) {
-    int differ = 0;
-    for (int32_t i = 1; i < o->nodes; i++)
-        differ |= strcmp(o->texts[0], o->texts[i]) != 0;
-    if (*o->why && base->job->rank == 0 && base->settings.verbose)
-        fprintf(stderr, "hpccoll (C): the nodes are ordered by host names: %s\n", o->why);
-    if (differ && o->kind == HC_ADDRESS_HOST)
-        snprintf(base->ordered, sizeof base->ordered, ", ordered by host names");
-    else if (differ)
-        snprintf(base->ordered, sizeof base->ordered, ", ordered by %s (%d %s)", hc_address_called(o->kind),
-                 (int)o->groups, hc_address_group(o->kind, o->groups > 1));
+static int order_by(hc__base *base, const hc_node_reports *reports) {
+    hc_node_order found;
+    int status = hc_nodes_choose(reports, &found);
+    if (status < 0)
+        return status;
+    if (*found.why && base->job->rank == 0 && base->settings.verbose)
+        fprintf(stderr, "hpccoll (C): %s\n", found.why);
+    if (!*found.said)
+        return HC_OK;
+    snprintf(base->ordered, sizeof base->ordered, ", ordered by %s", found.said);
+    base->job->places = malloc((size_t)reports->n * sizeof *base->job->places);
+    return base->job->places ? hc_nodes_order(found.kind == HC_ADDRESS_HOST ? reports->hosts : reports->addresses,
+                                              reports->n, base->job->places)
+                             : HC_NO_MEMORY;
 }
 
 /* Orders the nodes along the network. A deterministic sum is added in the order of the ranks, on any nodes. */
 static int order_nodes(hc__base *base, const hello *hellos, int32_t nodes) {
-    size_t n = (size_t)nodes;
-    ordering o = {.of = malloc(n * sizeof *o.of), .texts = malloc(n * sizeof *o.texts)};
-    o.by_place = malloc(n * sizeof *o.by_place);
-    base->job->places = malloc(n * sizeof *base->job->places);
-    int made = o.of && o.texts && o.by_place && base->job->places;
-    if (made) {
-        compare_kinds(base, hellos, &o);
-        made = make_places(base, &o) > 0;
-        find_twins(&o);
+    char differing[256];
+    const char **texts = malloc(2 * (size_t)nodes * sizeof *texts);
+    hc_node_reports reports = {texts,     texts + nodes,           nodes, hellos[0].address.kind,
+                               differing, base->settings.node_file};
+    int status = HC_NO_MEMORY;
+    if (texts) {
+        collect_nodes(base, hellos, texts, texts + nodes);
+        compare_kinds(base, hellos, differing, sizeof differing);
+        status = order_by(base, &reports);
     }
-    if (made && *o.why && o.kind != HC_ADDRESS_HOST) {
-        o.kind = HC_ADDRESS_HOST;
-        made = make_places(base, &o) > 0;
-    }
-    if (made)
-        say_order(base, &o);
-    free(o.of);
-    free(o.texts);
-    free(o.by_place);
-    return made ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+    free(texts);
+    return status < 0 ? hc__error(status, NULL) : HC_OK;
 }
 
 /* Stores the process of each rank, for texts. All in one allocation. */

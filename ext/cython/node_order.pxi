@@ -15,15 +15,23 @@ cdef extern from "world/node_order.h" nogil:
     const char *HC_XNAME_FILE
     hc_address hc_address_of(const hc_address_facts *)
     const char *hc_address_called(int)
-    const char *hc_address_group(int, int)
     int32_t hc_nodes_order(const char *const *, int32_t, hc_node_place *)
+    ctypedef struct hc_node_reports:
+        const char *const *hosts
+        const char *const *addresses
+        int32_t n
+        int32_t kind
+        const char *differing
+        const char *file
+    ctypedef struct hc_node_order:
+        int32_t kind
+        char said[96]
+        char why[1024]
+    int hc_nodes_choose(const hc_node_reports *, hc_node_order *)
 
 XNAME_FILE = HC_XNAME_FILE.decode()
-# How each kind of address is called, and a group of nodes, and several groups; the first kind is the host's name.
-ADDRESSES = tuple([
-    (hc_address_called(i).decode(), hc_address_group(i, 0).decode(), hc_address_group(i, 1).decode())
-    for i in range(HC_ADDRESS_KINDS)
-])
+# How each kind of address is called; the first kind is the host's name.
+ADDRESSES = tuple([hc_address_called(i).decode() for i in range(HC_ADDRESS_KINDS)])
 
 
 def node_address(str host, str file="", str slurm="", str slurm_pattern="", str xname=""):
@@ -42,16 +50,47 @@ def node_address(str host, str file="", str slurm="", str slurm_pattern="", str 
     return found.kind, os.fsdecode(found.text)
 
 
+cdef const char **texts_of(list kept) except NULL:
+    """Return the addresses of bytes, which the caller keeps; it frees the result."""
+    cdef const char **texts = <const char **>malloc((len(kept) + 1) * sizeof(char *))
+    if texts is NULL:
+        raise errors.OutOfMemoryError("no memory for the order of the nodes")
+    for i, text in enumerate(kept):
+        texts[i] = text
+    return texts
+
+
+def choose_node_order(list hosts, list addresses, int kind, str differing, str file):
+    """Choose what orders nodes: their addresses, or their hosts' names.
+
+    :param hosts: of the nodes
+    :param addresses: of the nodes, of one kind
+    :param differing: if ranks have addresses of several kinds: which, in words
+    :param file: HPCCOLL_NODE_FILE
+    :returns: the texts that order the nodes, or None if all are equal; in words, what orders them, and why host names
+        do although some rank knows more
+    """
+    cdef list kept = [[os.fsencode(text) for text in texts] for texts in (hosts, addresses, (differing, file))]
+    cdef hc_node_reports reports = hc_node_reports(NULL, NULL, len(hosts), kind, kept[2][0], kept[2][1])
+    cdef hc_node_order found
+    cdef const char **of_hosts = texts_of(kept[0])
+    cdef const char **of_addresses = texts_of(kept[1])
+    reports.hosts, reports.addresses = of_hosts, of_addresses
+    cdef int status = hc_nodes_choose(&reports, &found)
+    free(of_hosts)
+    free(of_addresses)
+    if status < 0:
+        raise errors.OutOfMemoryError("no memory for the order of the nodes")
+    said = os.fsdecode(found.said)
+    texts = hosts if found.kind == 0 else addresses
+    return texts if said else None, said, os.fsdecode(found.why)
+
+
 cdef hc_node_place *places_of(list addresses, int32_t *groups) except NULL:
-    cdef int32_t n = len(addresses), i
     cdef list kept = [os.fsencode(text) for text in addresses]
-    cdef const char **texts = <const char **>malloc((n + 1) * sizeof(char *))
-    cdef hc_node_place *places = <hc_node_place *>malloc((n + 1) * sizeof(hc_node_place))
-    groups[0] = -1
-    if texts is not NULL and places is not NULL:
-        for i in range(n):
-            texts[i] = kept[i]
-        groups[0] = hc_nodes_order(texts, n, places)
+    cdef const char **texts = texts_of(kept)
+    cdef hc_node_place *places = <hc_node_place *>malloc((len(kept) + 1) * sizeof(hc_node_place))
+    groups[0] = hc_nodes_order(texts, len(kept), places) if places is not NULL else -1
     free(texts)
     if groups[0] < 0:
         free(places)

@@ -32,7 +32,7 @@ const char *hc_address_called(int kind) {
     return kind >= 0 && kind < HC_ADDRESS_KINDS ? rows[kind].called : "?";
 }
 
-const char *hc_address_group(int kind, int many) {
+static const char *group_called(int kind, int many) {
     return kind < 0 || kind >= HC_ADDRESS_KINDS ? "?" : many ? rows[kind].groups : rows[kind].group;
 }
 
@@ -183,4 +183,69 @@ int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *place
     }
     free(nodes);
     return n ? group + 1 : 0;
+}
+
+/* ---- what orders them -------------------------------------------------------------------------------------- */
+
+static int all_equal(const char *const *texts, int32_t n) {
+    for (int32_t i = 1; i < n; i++)
+        if (strcmp(texts[0], texts[i]) != 0)
+            return 0;
+    return 1;
+}
+
+/* Finds an address that two hosts have: some launchers give all ranks the environment of the first host. `places`: of
+ * the nodes, by their addresses; `along`: room for n numbers. */
+static void find_twins(const hc_node_reports *reports, const hc_node_place *places, int32_t *along, char *why,
+                       size_t room) {
+    for (int32_t i = 0; i < reports->n; i++)
+        along[places[i].position] = i;
+    for (int32_t i = 1; i < reports->n && !*why; i++) {
+        int32_t a = along[i - 1], b = along[i];
+        if (strcmp(reports->addresses[a], reports->addresses[b]) == 0 && strcmp(reports->hosts[a], reports->hosts[b]))
+            snprintf(why, room, "%s says %s on %s and on %s", hc_address_called(reports->kind), reports->addresses[a],
+                     reports->hosts[a], reports->hosts[b]);
+    }
+}
+
+/* Why the addresses cannot order the nodes; "": they can. Returns the number of their groups, or NO_MEMORY. */
+static int32_t try_addresses(const hc_node_reports *reports, char *why, size_t room) {
+    *why = 0;
+    if (reports->differing && *reports->differing)
+        snprintf(why, room, "%s", reports->differing);
+    else if (reports->kind == HC_ADDRESS_HOST && reports->file && *reports->file)
+        snprintf(why, room, "HPCCOLL_NODE_FILE=%s cannot be read or has no line for these hosts", reports->file);
+    if (*why || reports->kind == HC_ADDRESS_HOST)
+        return 0;
+    size_t n = (size_t)reports->n;
+    hc_node_place *places = malloc(n * sizeof *places + 1);
+    int32_t *along = malloc(n * sizeof *along + 1);
+    int32_t groups = places && along ? hc_nodes_order(reports->addresses, reports->n, places) : HC_NO_MEMORY;
+    if (groups >= 0)
+        find_twins(reports, places, along, why, room);
+    free(places);
+    free(along);
+    return groups;
+}
+
+int hc_nodes_choose(const hc_node_reports *reports, hc_node_order *found) {
+    static const char prefix[] = "the nodes are ordered by host names: ";
+    char why[sizeof found->why - sizeof prefix];
+    *found = (hc_node_order){.kind = reports->kind};
+    int32_t groups = try_addresses(reports, why, sizeof why);
+    if (groups < 0)
+        return groups;
+    if (*why) {
+        found->kind = HC_ADDRESS_HOST;
+        snprintf(found->why, sizeof found->why, "%s%s", prefix, why);
+    }
+    const char *called = hc_address_called(found->kind);
+    if (all_equal(found->kind == HC_ADDRESS_HOST ? reports->hosts : reports->addresses, reports->n))
+        return HC_OK;
+    if (found->kind == HC_ADDRESS_HOST)
+        snprintf(found->said, sizeof found->said, "%s", called);
+    else
+        snprintf(found->said, sizeof found->said, "%s (%d %s)", called, (int)groups,
+                 group_called(found->kind, groups > 1));
+    return HC_OK;
 }

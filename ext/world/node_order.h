@@ -46,7 +46,6 @@ typedef struct hc_address_facts {
 /* The best address: that of the file, if one is given, else Slurm's, else Cray's, else the host's name. */
 hc_address hc_address_of(const hc_address_facts *);
 const char *hc_address_called(int kind); /* "Slurm's topology" */
-const char *hc_address_group(int kind, int many);
 
 /* ---- the order --------------------------------------------------------------------------------------------- */
 
@@ -59,5 +58,24 @@ typedef struct hc_node_place {
 /* The places of n nodes by the texts of their addresses, with numbers in natural order ("n2" before "n10"). Equal texts
  * keep the order of the nodes. Returns the number of groups, or NO_MEMORY. */
 int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *places);
+
+/* What the ranks of a job have reported about its nodes. */
+typedef struct hc_node_reports {
+    const char *const *hosts, *const *addresses; /* of the lowest rank of each node */
+    int32_t n;
+    int32_t kind;          /* of the addresses */
+    const char *differing; /* if the ranks have addresses of several kinds: which, in words; else NULL or "" */
+    const char *file;      /* HPCCOLL_NODE_FILE; "": not given */
+} hc_node_reports;
+
+/* What orders the nodes. */
+typedef struct hc_node_order {
+    int32_t kind;   /* HC_ADDRESS_HOST: the hosts' names, not the addresses */
+    char said[96];  /* in words; "": all texts are equal, so that the lowest ranks on the nodes order them */
+    char why[1024]; /* why host names do, although some rank knows more; "": it is not so */
+} hc_node_order;
+
+/* Chooses the addresses, if all ranks have one of one kind and no two hosts have the same; else the hosts' names. */
+int hc_nodes_choose(const hc_node_reports *, hc_node_order *);
 
 #endif
