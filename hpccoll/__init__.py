@@ -11,8 +11,6 @@ The package has `init()` and `shutdown()`, the collective operations, point-to-p
 `.spark` start jobs that change or that others start; `hpccoll.testing` runs ranks as threads of one process.
 """
 
-from importlib import metadata as _metadata
-
 try:
     from hpccoll import _core as _core
 except ImportError as _error:
@@ -51,7 +49,7 @@ from hpccoll.topology import Cart, dims_create
 from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index
 from hpccoll.worlds import World
 
-__version__ = _metadata.version("hpccoll")
+__version__ = _core.VERSION
 _not_there.tell_imports()
 
 

@@ -24,6 +24,7 @@ TRACE_FOLDER: int
 TRACE_KEPT: int
 TRACE_SITE: int
 KNOBS: tuple[dict[str, Any], ...]
+VERSION: str
 WIRE_VERSION: int
 gate: object
 

@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import metadata
 from typing import TypeVar
 
 from hpccoll import _core, config, cuda, detect, errors, launched, net, node_order, start_report
@@ -202,7 +201,7 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
 
 def _compare_versions(rendezvous: Rendezvous) -> None:
     """Fail on all ranks unless all run one version. Plain values: a report of another version may not be readable."""
-    mine = f"{metadata.version('hpccoll')} (messages of version {_core.WIRE_VERSION})"
+    mine = f"{_core.VERSION} (messages of version {_core.WIRE_VERSION})"
     said = rendezvous.compare(mine)
     if not said.alike:
         found = "; ".join(f"{version} on {some_ranks(said.ranks(i))}" for i, version in enumerate(said.values))
@@ -384,7 +383,7 @@ def _start_line(base: Base) -> str:
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
     started, met = detect.started_by(config.environment()), base.rendezvous.describe()
     return (
-        f"hpccoll {metadata.version('hpccoll')}: {ranks} on {nodes}{emulated}{ordered}; inside a node shared memory "
+        f"hpccoll {_core.VERSION}: {ranks} on {nodes}{emulated}{ordered}; inside a node shared memory "
         f"({_core.kernels()}){between}{device}; {driver}; waits: {loop.waiting()}; stores: {loop.stores()}"
         f"{'; ' if started else ''}{started}{'; ' if met else ''}{met}"
     )

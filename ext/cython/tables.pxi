@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # tables.pxi - the C tables for Python, and the conversion of statuses to exceptions.
 
+cdef extern from "api/hpccoll.h":
+    const char *HPCCOLL_VERSION
+
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
 cdef int TRAITS[HC_OPERATION_COUNT]  # all traits of each operation in one word
@@ -11,6 +14,7 @@ REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_CO
 MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
 MAX_SETS = HC_MAX_SETS  # limit of a rank's process sets at a time, with the World
+VERSION = HPCCOLL_VERSION.decode()
 WIRE_VERSION = HC__WIRE_VERSION  # of the messages between ranks: equal on all of them
 
 

@@ -13,11 +13,10 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hpccoll import durable
+from hpccoll import _core, durable
 from hpccoll.text import listed
 
 FILE = "gpu_aware_mpi.json"
@@ -84,7 +83,7 @@ def setup(mpi: str, launcher: str, env: Mapping[str, str]) -> Setup:
     :param launcher: the launcher, as hpccoll.detect names it
     """
     settings = {name: env[name] for name in sorted(env) if name.startswith(SETTINGS)}
-    return Setup(mpi, launcher, kernel_driver(), metadata.version("hpccoll"), settings)
+    return Setup(mpi, launcher, kernel_driver(), _core.VERSION, settings)
 
 
 def kernel_driver() -> str:

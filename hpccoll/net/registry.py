@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from importlib import metadata
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from hpccoll import config, errors
 from hpccoll.compared import Compared
@@ -13,6 +13,9 @@ from hpccoll.net.net_provider import Choice, NetProvider
 from hpccoll.net.threads import ThreadNet
 from hpccoll.net.ucx import UcxNet
 from hpccoll.rendezvous import Rendezvous
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 __all__ = ["AUTO", "GROUP", "check_name", "choose", "names", "provider"]
 
@@ -68,8 +71,7 @@ def choose(name: str, rendezvous: Rendezvous, settings: config.Config | None = N
     :raises StartError: it does not connect all ranks, or none does; the same text on all ranks
     """
     rejected: list[str] = []
-    # One after the other, so that a job over MPI does not load UCX.
-    for candidates in (*([one] for one in BUILT_IN), _installed()) if name == AUTO else ([name],):
+    for candidates in _in_turn() if name == AUTO else ([name],):
         for candidate, found, lack in _survey(candidates, rendezvous, settings):
             if found is not None and not lack:
                 if name != AUTO:
@@ -77,6 +79,12 @@ def choose(name: str, rendezvous: Rendezvous, settings: config.Config | None = N
                 return Choice(found, "; ".join(["chosen by HPCCOLL_NET=auto", *rejected]))
             rejected.append(f"not {candidate}: {lack}")
     raise errors.StartError("; ".join(rejected))
+
+
+def _in_turn() -> Iterator[Iterable[str]]:
+    """List what `auto` tries together: one built-in net after the other, so that a job over MPI does not load UCX."""
+    yield from ([name] for name in BUILT_IN)
+    yield _installed()
 
 
 def _survey(
@@ -105,4 +113,6 @@ def _first_lack(candidate: str, seen: Compared[dict[str, str]]) -> str:
 
 def _installed() -> dict[str, metadata.EntryPoint]:
     """The providers of other packages."""
+    from importlib import metadata  # here, because it takes a sixth of the time of `import hpccoll`
+
     return {point.name: point for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: p.name)}

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 __all__ = ["REMEDY", "open_one"]
@@ -67,6 +66,8 @@ def _folders_of_wheel() -> list[Path]:
 
 
 def _files_of(package: str) -> list[str]:
+    from importlib import metadata  # here, because its own import is slow
+
     try:
         files = metadata.files(package) or []
     except metadata.PackageNotFoundError:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from importlib import metadata
 from typing import Any, NamedTuple
 
 from hpccoll import __main__ as command_line
-from hpccoll import config
+from hpccoll import _core, config
 from hpccoll.horovod import environment
 from hpccoll.tools.launch import processes
 from hpccoll.tools.launch.job import LaunchError
@@ -174,7 +173,7 @@ def translate(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def add_flags(made: argparse.ArgumentParser) -> None:
     """Let a parser know all flags of horovodrun."""
-    made.add_argument("-v", "--version", action="version", version=f"hpccoll {metadata.version('hpccoll')}")
+    made.add_argument("-v", "--version", action="version", version=f"hpccoll {_core.VERSION}")
     for flag in FLAGS:
         text = flag.text or f"becomes {flag.becomes.replace('run ', 'hpccoll run ')}"
         names = flag.names.split()

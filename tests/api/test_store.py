@@ -162,7 +162,7 @@ except hpccoll.StartError as error:
 @pytest.mark.parametrize(
     ("other", "differ"),
     [
-        ("metadata.version = lambda name: '0.0.9'", "0.0.9 (messages of version {wire}) on ranks 1, 2"),
+        ("_core.VERSION = '0.0.9'", "0.0.9 (messages of version {wire}) on ranks 1, 2"),
         ("_core.WIRE_VERSION = 77", "{version} (messages of version 77) on ranks 1, 2"),
     ],
     ids=["package", "wire"],
@@ -170,7 +170,6 @@ except hpccoll.StartError as error:
 def test_ranks_of_different_versions_are_refused_on_all_ranks(job, other, differ):
     """Before anything else is exchanged: what is a setting in one version may be unknown to the other."""
     script = f"""
-from importlib import metadata
 from hpccoll import _core
 if rank > 0:
     {other}

@@ -9,10 +9,9 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from importlib import metadata
 from typing import Any
 
-from hpccoll import config
+from hpccoll import _core, config
 from hpccoll.checks import memory, names, placement
 from hpccoll.checks.finding import ERROR, Facts, Finding, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -192,7 +191,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
     if options["measure"]:
         found += network.judge_required(survey, options["required"])
     return {
-        "hpccoll": metadata.version("hpccoll"),
+        "hpccoll": _core.VERSION,
         "ranks": len(survey.reports),
         "of": survey.size,
         "nodes": [{"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()],
