@@ -29,7 +29,7 @@ BIG = 4_000_000  # elements of an operation that takes long enough to be struck 
 os.dup2(os.open(FOLDER / f"err.{RANK}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
 
 import hpccoll.elastic  # noqa: E402 - its warnings go to the diary, too
-from hpccoll import bootstrap  # noqa: E402
+from hpccoll import _core  # noqa: E402
 from hpccoll.rendezvous import MpiRendezvous, StoreRendezvous  # noqa: E402
 
 # ---- what is done to the victim ----------------------------------------------------------------------
@@ -258,12 +258,7 @@ WHEN: dict[str, Callable[[], None]] = {
 
 
 def pretend_another_version() -> None:
-    class Metadata:
-        @staticmethod
-        def version(_: str) -> str:
-            return "0.0.9"
-
-    bootstrap.metadata = Metadata
+    _core.VERSION = "0.0.9"
 
 
 # ---- the job ----------------------------------------------------------------------------------------------
