@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,13 +54,14 @@ def checked(study: Study, run: Run, found: Results) -> Results:
 
 
 def labelled(study: Study, run: Run, found: Results) -> Results:
-    """Write the arm and the scaling into the keys of the cases."""
+    """Write the arm and the scaling into the keys of the cases; a launch that counts for two has each case twice."""
     cases = {}
-    for case in found.cases.values():
+    together = next(several for several in plan.scalings(study, run.nodes) if run.scaling in several)
+    for scaling, case in itertools.product(reversed(together), found.cases.values()):
         arm = " ".join(filter(None, ("" if run.arm == DEFAULT else run.arm, case.key.arm)))
-        what = f"{case.key.what}, {run.scaling} scaling" if case.key.kind == "step" else case.key.what
+        what = f"{case.key.what}, {scaling} scaling" if case.key.kind == "step" else case.key.what
         key: Key = dataclasses.replace(case.key, arm=arm, what=what)
-        facts = case.facts | {"size": study.size(run.scaling, run.nodes), "scaling": run.scaling}
+        facts = case.facts | {"size": study.size(scaling, run.nodes), "scaling": scaling}
         cases[key] = dataclasses.replace(case, key=key, facts=facts)
     about = {"study": study.name, "run": run.stem, "definition": dataclasses.asdict(study)}
     return Results([launch | about for launch in found.launches], cases)

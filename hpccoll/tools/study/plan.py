@@ -88,6 +88,7 @@ class Run:
     """One launch of one arm at one point."""
 
     scaling: str
+    """The first one, if the launch counts for both."""
     nodes: int
     arm: str
     repetition: int
@@ -103,10 +104,21 @@ class Run:
         return self.scaling, self.nodes
 
 
+def scalings(study: Study, nodes: int) -> list[tuple[str, ...]]:
+    """List the kinds of scaling that are measured on so many nodes; those of one launch stand together.
+
+    On the fewest nodes weak and strong scaling are the same command, unless it contains `{scaling}`.
+    """
+    words = [*study.what.command, *(word for arm in study.arms.values() for word in arm.arguments)]
+    if nodes == min(study.nodes) and not any("{scaling" in word for word in words):
+        return [tuple(study.scaling)]
+    return [(scaling,) for scaling in study.scaling]
+
+
 def runs(study: Study) -> Iterator[Run]:
     """Yield all runs: few nodes first, and the arms in turn, so an interrupted study has run all arms equally often."""
     for nodes in sorted(set(study.nodes)):
-        for scaling in study.scaling:
+        for scaling, *_ in scalings(study, nodes):
             for repetition in range(1, study.repetitions + 1):
                 for arm in study.arms or {DEFAULT: Arm()}:
                     yield Run(scaling, nodes, arm, repetition)

@@ -33,10 +33,17 @@ def study(tmp_path: Path, more: str = "", text: str = TEXT) -> plan.Study:
 
 def test_runs_go_from_few_nodes_to_many_with_the_arms_in_turn(tmp_path: Path) -> None:
     runs = list(plan.runs(study(tmp_path)))
-    assert len(runs) == 16 and len({run.stem for run in runs}) == 16
-    assert [run.nodes for run in runs] == [1] * 8 + [2] * 8
+    assert len(runs) == 12 and len({run.stem for run in runs}) == 12
+    assert [run.nodes for run in runs] == [1] * 4 + [2] * 8
     assert [run.arm for run in runs[:4]] == ["fp32", "fp16", "fp32", "fp16"]
-    assert [run.scaling for run in runs[:8]] == ["weak"] * 4 + ["strong"] * 4
+    assert [run.scaling for run in runs] == ["weak"] * 8 + ["strong"] * 4
+
+
+def test_a_command_that_knows_its_scaling_runs_once_for_each(tmp_path: Path) -> None:
+    """Otherwise weak and strong scaling are one command on the fewest nodes, and one launch."""
+    text = TEXT.replace('"--least"', '"--least{{scaling}}"')
+    runs = list(plan.runs(study(tmp_path, text=text)))
+    assert [run.scaling for run in runs] == ["weak"] * 4 + ["strong"] * 4 + ["weak"] * 4 + ["strong"] * 4
 
 
 def test_commands(tmp_path: Path) -> None:
@@ -128,7 +135,7 @@ def test_a_word_in_braces_that_is_not_known(tmp_path: Path) -> None:
 
 def test_the_study_of_the_benchmarks() -> None:
     found = plan.load(Path(__file__).resolve().parents[3] / "benchmarks" / "scaling.toml")
-    assert len(list(plan.runs(found))) == 12
+    assert len(list(plan.runs(found))) == 9
 
 
 def test_only_what_is_missing_is_submitted(tmp_path: Path) -> None:
@@ -138,19 +145,19 @@ def test_only_what_is_missing_is_submitted(tmp_path: Path) -> None:
     (folder / "runs").mkdir(parents=True)
     for run in runs[:5]:
         launches.result(folder, run).touch()
-    book = jobs.Book(folder, [jobs.Job("weak", 2, [runs[8].stem], "7", "running", minutes=30)])
+    book = jobs.Book(folder, [jobs.Job("strong", 2, [runs[8].stem], "7", "running", minutes=30)])
     todo = [(point, [run.stem for run in several]) for point, several in jobs.batches(found, book)]
-    assert [point for point, _ in todo] == [("strong", 1), ("weak", 2), ("strong", 2)]
+    assert [point for point, _ in todo] == [("weak", 2), ("strong", 2)]
     assert todo[0][1] == [run.stem for run in runs[5:8]] and runs[8].stem not in todo[1][1]
     assert book.spent() == 2 * 0.5
-    assert "5 of 16 runs done; jobs: 1 running" in jobs.progress(found, book)
+    assert "5 of 12 runs done; jobs: 1 running" in jobs.progress(found, book)
 
 
 @pytest.mark.parametrize("site", ["generic-cpu", "summit", "generic-lsf", "perlmutter"])
 def test_scripts_of_all_schedulers(site: str, tmp_path: Path) -> None:
     found = study(tmp_path, f'site = "{site}"\naccount = "abc"')
     several = list(jobs.scripts(found, tmp_path, "hpccoll study run s.toml"))
-    assert [(job.scaling, job.nodes) for job, _ in several] == [("weak", 1), ("strong", 1), ("weak", 2), ("strong", 2)]
+    assert [(job.scaling, job.nodes) for job, _ in several] == [("weak", 1), ("weak", 2), ("strong", 2)]
     for job, text in several:
         assert text.count("hpccoll bench training") == 4 and all(stem in text for stem in job.runs)
         assert "# hpccoll study run s.toml" in text

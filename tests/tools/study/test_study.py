@@ -82,13 +82,16 @@ def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
 def test_a_program_reports_its_steps(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "p.toml").write_text(
-        'name = "p"\nnodes = [2]\nrepetitions = 1\noversubscribed = true\nscaling = ["strong"]\n'
+        'name = "p"\nnodes = [2]\nrepetitions = 1\noversubscribed = true\nscaling = ["weak", "strong"]\n'
         '[program]\ncommand = ["python", "train.py", "{size}"]\nsize = 64\n'
     )
     status, out = hpccoll("run", tmp_path / "p.toml", "--report")
-    assert status == 0, out + (tmp_path / "p.study" / "logs" / "strong-2-nodes-default-1.log").read_text()
-    (case,) = files.read(tmp_path / "p.study" / "p.h5").cases.values()
-    assert (case.key.what, case.key.ranks, len(case.samples)) == ("train, strong scaling", 2, 10)
+    assert status == 0, out + (tmp_path / "p.study" / "logs" / "weak-2-nodes-default-1.log").read_text()
+    found = files.read(tmp_path / "p.study" / "p.h5")
+    assert {key.what for key in found.cases} == {"train, weak scaling", "train, strong scaling"}  # of one launch
+    assert len(found.launches) == 1
+    case, other = found.cases.values()
+    assert (case.key.ranks, len(case.samples)) == (2, 10) and list(case.samples) == list(other.samples)
     assert case.facts["items"] == 128 and min(case.parts["compute"]) >= 0.002
     assert list(case.parts) == ["compute", "input", "exposed communication"]
     assert all(
@@ -179,7 +182,7 @@ def first_of_the_page(folder: Path) -> Path:
 
 def test_the_files_of_the_page_are_studies(tmp_path: Path) -> None:
     first = first_of_the_page(tmp_path)
-    assert len(list(plan.runs(plan.load(first)))) == 16
+    assert len(list(plan.runs(plan.load(first)))) == 12
     _, _, own, log, cluster = (part.split("```")[0] for part in PAGE.read_text().split("```toml\n"))
     head = 'name = "x"\nnodes = [1]\n'
     for text in (head + own, head + log, head + cluster + own):
