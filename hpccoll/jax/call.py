@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operation as a traced program has it: everything but the arrays, fixed when the program is traced."""
+"""The description of one operation in a traced program: everything except the arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Call:
     operation: str
     name: str
     set: int
-    """The process set, as the gate knows it."""
+    """The gate's number of the process set."""
     rank: int
     size: int
     reduction: int = Reduction.SUM.value
@@ -40,26 +40,27 @@ class Call:
     wire: int = _core.WIRE_SAME
     group: bool = False
     root: int = -1
-    """Rank in the set; of a message the rank that it goes to, or comes from."""
+    """The root's rank in the set; for a send its destination, for a receive its source."""
     splits: tuple[int, ...] | None = None
-    """Rows to each rank."""
+    """The number of rows for each rank."""
     rows: tuple[int, ...] | None = None
-    """Rows from each rank, if they differ."""
+    """The number of rows from each rank; None: all ranks give equally many."""
     tag: int = 0
-    """The tag of a message; ANY_TAG: of a receive that takes any."""
+    """The tag of a message. A receive with ANY_TAG takes messages of all tags."""
     source: int = -1
     source_tag: int = 0
     received: tuple[Shape, np.dtype] | None = None
-    """What a message has that this rank receives."""
+    """Shape and dtype of the message that this rank receives."""
     of_each: bool = False
-    """Whether each rank's result of an allreduce is a value of its own, as in the transpose of a broadcast."""
+    """Whether the ranks use the result of this allreduce differently, as in the transpose of a broadcast. Then its
+    transpose is an allreduce again, not the identity."""
     tells: int = 0
-    """How many times it is differentiated. If it is, its last result is its ticket, which says to its derivatives which
-    call it was."""
+    """How many times the call is differentiated. If this is not 0, the last result is a ticket, which identifies the
+    call to its derivatives."""
     follows: str = ""
-    """The name of the call of which this is a derivative, and whose ticket is its last array; "": it has none."""
+    """The name of the call that this one differentiates; its ticket is then the last array. Otherwise ""."""
     back: bool = False
-    """Whether the messages of a sendrecv go where those of the one that it follows came from."""
+    """Whether this sendrecv is a transpose: it sends back to the source of the differentiated one."""
 
     @property
     def code(self) -> int:
@@ -68,27 +69,27 @@ class Call:
 
     @property
     def elementwise(self) -> bool:
-        """Whether each element has a result of its own."""
+        """Whether the operation combines or copies element by element."""
         return self.operation in (*_SAME_SHAPE, "reduce")
 
     @property
     def in_place(self) -> bool:
-        """Whether a result may lie where its array lies."""
+        """Whether a result may use the memory of its array."""
         return self.operation in _SAME_SHAPE
 
     @property
     def ordered(self) -> bool:
-        """Whether it keeps its place among others of its kind, which alone tells them apart."""
+        """Whether the operation must keep its order among others of its kind, because ranks match them by order."""
         return self.operation in (*MESSAGES, "barrier")
 
     @property
     def factor(self) -> float:
-        """What the sum over the ranks is multiplied with."""
+        """The factor by which the sum over the ranks is multiplied."""
         mean = self.reduction == _core.REDUCTIONS.index("AVERAGE")
         return self.prescale * self.postscale / (self.size if mean else 1)
 
     def also(self, what: str, **changes: Any) -> Call:
-        """Make a call that follows from this one, under a name of its own."""
+        """Make a changed copy of this call, whose name has the suffix `what`."""
         return dataclasses.replace(self, name=f"{self.name}.{what}", tells=0, **changes)
 
     def shapes(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype]) -> list[tuple[Shape, np.dtype]]:
@@ -111,7 +112,7 @@ class Call:
         return rows // self.size + (self.rank < rows % self.size)
 
     def batched(self, size: int) -> Call:
-        """Make the call for arrays with a further dimension of `size`."""
+        """Make the call for arrays with one more dimension, of `size` elements."""
         if self.received is None:
             return self
         shape, dtype = self.received

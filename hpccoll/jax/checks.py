@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of operations and optimizers: each is checked on this rank, before anything is sent."""
+"""Checks of the arguments of operations and optimizers; they run on this rank before it sends anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["array", "check_options", "checked_reduction", "wire_of"]
 def array(x: Any) -> Any:
     """Return an argument as an array of JAX.
 
-    :raises UnsupportedError: (a ValueError) it makes none, or one of a dtype that the library does not have
+    :raises UnsupportedError: (a ValueError) JAX cannot convert it, or the library does not have its dtype
     """
     if isinstance(x, JAXSparse):
         raise errors.UnsupportedError(f"{arrays.name_of(x)} is sparse: use its todense()")
@@ -47,7 +47,7 @@ def _checked_op(op: Any) -> Reduction:
 
 
 def check_options(op: Any, narrow: Any, process_set: Any) -> None:
-    """Check what an optimizer is given for the allreduces that it makes later.
+    """Check the options of an optimizer's allreduces when the optimizer is made.
 
     :param op: a reduction
     :param narrow: a compression
@@ -68,8 +68,8 @@ def _check_compression(narrow: Any) -> None:
 def checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int:
     """Return the number of a reduction of an array.
 
-    :raises InvalidArgumentError: (a ValueError) there is no such reduction, or a factor is no number
-    :raises UnsupportedError: (a ValueError) this dtype has no such reduction
+    :raises InvalidArgumentError: (a ValueError) `op` is no reduction, or a factor is no number
+    :raises UnsupportedError: (a ValueError) the reduction or the factors are not defined for this dtype
     """
     _check_factors(prescale, postscale)
     chosen = _checked_op(op)
@@ -83,9 +83,9 @@ def checked_reduction(op: Any, x: Any, prescale: float, postscale: float) -> int
 
 
 def wire_of(narrow: Any, x: Any) -> int:
-    """Return the number of the dtype that an array travels as between nodes.
+    """Return the number of the dtype in which an array travels between nodes.
 
-    :raises InvalidArgumentError: (a ValueError) this is no compression
+    :raises InvalidArgumentError: (a ValueError) `narrow` is no compression
     """
     _check_compression(narrow)
     wide = narrow is not None and x.dtype in (jnp.float32, jnp.float64)

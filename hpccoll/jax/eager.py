@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on arrays that exist: they run at once, without a compiled program."""
+"""Operations outside of compiled programs: they run at once, on arrays whose values are known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
 
 
 def open_gate(world: World) -> int:
-    """Let compiled programs find the process set of a World; return its number."""
+    """Register the process set of a World for compiled programs; return its number."""
     number = world.core.open_gate(world is current())
     if number:
         _sets[number] = world
@@ -42,7 +42,7 @@ def _world_of(call: Call) -> World:
 
 
 def _host(x: Any) -> np.ndarray:
-    """The values in host memory, without a copy where the array lies there."""
+    """Return the values in host memory; an array that is already there is not copied."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         raise errors.UnsupportedError("an array that lies on several processes: hpccoll.jax takes those of this one")
     if isinstance(x, jax.Array) and len(x.sharding.device_set) > 1:
@@ -62,18 +62,18 @@ class Begun:
     received: np.ndarray | None = None
 
     def wait(self) -> list[jax.Array]:
-        """Wait until it is done; return its results on this rank."""
+        """Wait for the operation; return its results on this rank."""
         results = [handle.wait() for handle in self.handles]
         if self.received is not None:
             return [jnp.asarray(self.received)]
         result = results[0][0] if self.call.operation == "alltoall" else results[0]
         if result is None:
             return []
-        return [jnp.asarray(one) for one in (result if self.call.group else [result])]
+        return [jnp.asarray(array) for array in (result if self.call.group else [result])]
 
     @property
     def ticket(self) -> jax.Array:
-        """Which call it was, once it is done, as ext/xla/xla.c has it."""
+        """The ticket of the call, in the format of ext/xla/xla.c. Read it after wait()."""
         numbers = [handle.number for handle in reversed(self.handles)]
         if len(numbers) == 1:
             numbers = [numbers[0] % (1 << 32), numbers[0] >> 32]
@@ -83,10 +83,11 @@ class Begun:
 def begin(
     call: Call, arrays: Sequence[Any], name: str | None, *, waits: bool = False, of: tuple[int, int] = (0, 0)
 ) -> Begun:
-    """Begin an operation, after those of the programs that were called before.
+    """Begin an operation after the operations of all programs that this thread has started.
 
-    :param name: None: calls match by their order
-    :param of: the ticket of the call that a sendrecv follows
+    :param name: the name of the call; None: calls match by their order
+    :param waits: the caller will wait at once
+    :param of: for the derivative of a sendrecv, the ticket of the differentiated call
     """
     wait_for_programs()
     core, given = _world_of(call).core, [_host(x) for x in arrays]
@@ -95,7 +96,7 @@ def begin(
     if call.operation in MESSAGES:
         return _begin_messages(core, call, given, of)
     x: Any = given if call.group else given[0]
-    wire = {one.dtype_code: one for one in (compression.FP16, compression.BF16)}.get(call.wire)
+    wire = {known.dtype_code: known for known in (compression.FP16, compression.BF16)}.get(call.wire)
     op, splits = Reduction(call.reduction), None if call.splits is None else list(call.splits)
     handle = core.collective(
         call.operation, x, name, None, waits, op, call.root, splits, call.prescale, call.postscale, wire
@@ -105,25 +106,30 @@ def begin(
 
 def _begin_messages(core: _core.Set, call: Call, given: Sequence[np.ndarray], of: tuple[int, int]) -> Begun:
     begun = Begun(call, [])
-    sent, taken = _follows(call, *of)
+    send_follows, receive_follows = _follows(call, *of)
     if call.received is not None:
         source, tag = (call.root, call.tag) if call.operation == "recv" else (call.source, call.source_tag)
         begun.received = np.empty(*call.received)
-        begun.handles.append(core.recv(begun.received, source, tag, follows=taken))
+        begun.handles.append(core.recv(begun.received, source, tag, follows=receive_follows))
     if given:
-        begun.handles.append(core.send(given[0], call.root, call.tag, follows=sent))
+        begun.handles.append(core.send(given[0], call.root, call.tag, follows=send_follows))
     return begun
 
 
-def _follows(call: Call, sent: int, came: int) -> tuple[int, int]:
-    """By which numbers a message sent and one received follow those of another call. ext/xla/xla.c has the same."""
+def _follows(call: Call, sent: int, received: int) -> tuple[int, int]:
+    """Return the numbers by which the messages of a derivative match. ext/xla/xla.c computes the same numbers.
+
+    :param sent: the number of the message that the differentiated sendrecv has sent; 0: there is none
+    :param received: the number of the message that it has received; 0: there is none
+    :returns: the number for the message that the derivative sends, and for the one that it receives
+    """
     if call.back:
-        return 2 * came, 2 * sent
-    return 2 * sent + 1 if sent else 0, 2 * came + 1 if came else 0
+        return 2 * received, 2 * sent
+    return 2 * sent + 1 if sent else 0, 2 * received + 1 if received else 0
 
 
 def _refused(call: Call, name: str, other: threading.Thread) -> errors.InvalidArgumentError:
-    """Make the error of a derivative whose place among those of another thread nobody knows; tell the other ranks."""
+    """Make the error of a derivative that two threads apply, in an order that ranks cannot match; tell the others."""
     here = threading.current_thread().name
     error = errors.InvalidArgumentError(
         f"{call.operation} {name!r}: thread {other.name!r} has applied this derivative before, and thread {here!r} "
@@ -141,14 +147,14 @@ def run(call: Call, arrays: Sequence[Any], name: str | None) -> list[jax.Array]:
 
 
 def _entry(ticket: Any) -> tuple[int, int]:
-    low, high = np.asarray(ticket).reshape(-1, 2)[0]  # a batch has the same one several times
+    low, high = np.asarray(ticket).reshape(-1, 2)[0]  # vmap repeats the ticket
     return int(low), int(high)
 
 
 def refuse_other_thread(call: Call, ticket: Any) -> None:
-    """Note that this thread makes a derivative of the call that has this ticket.
+    """Note that this thread applies a derivative of the call with this ticket.
 
-    :raises InvalidArgumentError: another living thread has made the last one; the other ranks hear of it, too
+    :raises InvalidArgumentError: another thread, which still runs, applied it before; all ranks get the error
     """
     other = threads.other_at_ticket(ticket, call.name)
     if other is not None:
@@ -157,7 +163,7 @@ def refuse_other_thread(call: Call, ticket: Any) -> None:
 
 
 def run_traced(call: Call, arrays: Sequence[Any]) -> list[jax.Array]:
-    """Run an operation of a trace, which may follow another call or tell which call it was; return its results."""
+    """Run an operation that JAX evaluates outside of a program; return its results, and its ticket if it is needed."""
     low, high = 0, 0
     if call.follows:
         *arrays, ticket = arrays

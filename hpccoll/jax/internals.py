@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What JAX does not publish and this package needs: traces, effects and their tokens, custom calls, lowered functions.
+"""The unpublished parts of JAX that this package needs: traces, effects, tokens, custom calls, lowered functions.
 
-Decisions 39 and 60 say what each is for. tests/jax run with the oldest version and the newest.
+Decisions 39 and 60 say what each part is for. tests/jax run with the oldest and the newest version of JAX.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ for _kind in (_Ordered, _Unordered):
 
 
 def has_calls(jaxpr: Any) -> bool:
-    """Whether a function that JAX has traced has operations of ours."""
+    """Return whether a traced function has operations of hpccoll."""
     return any(isinstance(effect, (_Ordered, _Unordered)) for effect in jaxpr.effects)
 
 
 class _Tokens(dispatch.RuntimeTokenSet):
-    """JAX's tokens, of which ours is always a new one.
+    """JAX's tokens, except that each program gets a new token of hpccoll.
 
-    A token orders the operations of one program. XLA runs the programs of a process one after another, so none is
-    needed between them, and that of a program that has failed would fail all that follow.
+    A token orders the operations of one program. XLA runs the programs of a process one after another, so programs need
+    no token between them. And if JAX passed on the token of a failed program, all later programs would fail.
     """
 
     def get_token_input(self, eff: Any, devices: Any) -> Any:
@@ -100,9 +100,9 @@ dispatch.runtime_tokens = _Tokens()
 
 
 def wait_for_programs() -> None:
-    """Wait until the programs that this thread has started have done their operations, or have failed."""
+    """Wait until the programs that this thread has started have finished their operations, or have failed."""
     for token in dispatch.runtime_tokens.output_runtime_tokens.values():
-        with contextlib.suppress(Exception):  # raised where the program's results are used
+        with contextlib.suppress(Exception):  # JAX raises it again where the program's results are used
             token.block_until_ready()
 
 
@@ -110,44 +110,45 @@ def wait_for_programs() -> None:
 
 
 class _Calls:
-    """How many operations of ours a program has, as far as it is lowered."""
+    """The number of operations of hpccoll that JAX has lowered so far in a program."""
 
     number = 0
 
 
 class _Lowered(dict[Any, Any]):
-    """The functions of a program that JAX has lowered, and uses again where a program calls them again.
+    """JAX's cache of the lowered functions of a program, without functions that have operations of hpccoll.
 
-    It keeps none that have operations: those are lowered at each place, so that each place has operations of its own.
+    JAX lowers such a function again at each call, so that each call has separate operations.
     """
 
     def __init__(self, before: dict[Any, Any], calls: _Calls) -> None:
         super().__init__(before)
         self.calls = calls
-        self._begun: dict[Any, int] = {}
+        self._calls_before: dict[Any, int] = {}
 
     def get(self, key: Any, default: Any = None) -> Any:
         if key not in self:
-            self._begun[key] = self.calls.number
+            self._calls_before[key] = self.calls.number
         return super().get(key, default)
 
     def __missing__(self, key: Any) -> Any:
-        self._begun[key] = self.calls.number
+        self._calls_before[key] = self.calls.number
         raise KeyError(key)
 
     def __setitem__(self, key: Any, function: Any) -> None:
-        if self._begun.pop(key, None) == self.calls.number:  # None: it was begun before the first operation
+        # None: JAX began to lower it before the first operation of hpccoll, and so before this cache existed
+        if self._calls_before.pop(key, None) == self.calls.number:
             super().__setitem__(key, function)
 
 
 _CACHES = ("cached_primitive_lowerings", "lowering_cache")
-"""The context of a program that is being lowered has them. JAX 0.5 has the first alone."""
+"""The caches in the context of a program that is being lowered. JAX 0.5 has only the first."""
 
 
 def count_call(module: Any) -> None:
-    """Note that an operation is lowered now, so that JAX keeps no function that has it.
+    """Note that an operation is lowered now, so that JAX does not cache the functions around it.
 
-    :param module: what a lowering rule knows of the program: its context's module_context
+    :param module: the module_context of the lowering rule's context
     """
     calls: _Calls | None = getattr(module.cached_primitive_lowerings, "calls", None)
     if calls is None:
@@ -160,7 +161,7 @@ def count_call(module: Any) -> None:
 
 
 class _Lowering(threading.local):
-    """Whether the program that this thread lowers has operations of ours."""
+    """Whether the program that this thread lowers has operations of hpccoll."""
 
     has_calls = False
 
@@ -169,7 +170,7 @@ _lowering = _Lowering()
 
 
 def when_lowered(finish: Callable[[Any], None]) -> None:
-    """Call `finish` with each module that has operations of ours, when JAX has made all of it."""
+    """Make JAX call `finish` with each complete module that has operations of hpccoll."""
     lower = mlir_internals.lower_jaxpr_to_module
 
     @functools.wraps(lower)
@@ -188,13 +189,13 @@ def when_lowered(finish: Callable[[Any], None]) -> None:
 
 
 def register_lowering(primitive: Primitive, rule: Callable[..., Any], platform: str | None = None) -> None:
-    """Register a rule that is called at each place of a program, with the operands that it has there."""
+    """Register a lowering rule that JAX calls for each operation of a program; JAX does not cache its result."""
     options = {"cacheable": False} if "cacheable" in inspect.signature(mlir.register_lowering).parameters else {}
     mlir.register_lowering(primitive, rule, platform, **options)
 
 
 def is_kept_argument(operand: Any) -> bool:
-    """Whether a value is an argument of the whole program that the caller keeps, having not donated it."""
+    """Return whether a value is an argument of the whole program that the caller did not donate."""
     if not isinstance(operand, ir.BlockArgument):
         return False
     attributes: Any = operand.owner.owner.attributes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operation of a traced program becomes a custom call of XLA, which asks the engine without Python (ext/xla)."""
+"""Lowers an operation of a traced program to a custom call of XLA, which runs without Python (ext/xla)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ when_lowered(program.finish)
 
 
 def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
-    """Lower for the CPU."""
+    """Lower an operation for the CPU."""
     _check_devices(ctx, call)
     count_call(ctx.module_context)
     placed = [aval for aval in ctx.avals_out if aval.size or call.ordered]
@@ -44,30 +44,30 @@ def lower(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
 
 
 def _in_place(operands: Sequence[Any], avals: Sequence[Any]) -> dict[int, int]:
-    """By the number of an operand, which result of those that are not empty lies where it lies.
+    """Return which result shares the memory of each operand: its index among the results that are not empty.
 
-    XLA copies a value first that something else needs too. An argument that the caller keeps always is one, and has a
-    result of its own: that costs no copy.
+    If other code needs the operand, too, XLA copies it before the call. Other code always needs an argument that the
+    caller keeps, so its result gets separate memory, which saves the copy.
     """
     places = [i for i, aval in enumerate(avals) if aval.size]
     return {i: place for place, i in enumerate(places) if not is_kept_argument(operands[i])}
 
 
 def _empty(avals: Sequence[Any]) -> dict[str, Any]:
-    """The rows of results that are empty. They are no results of the custom call: ext/xla/xla.c says why."""
+    """Return an attribute with the rows of empty results, which the custom call lacks: ext/xla/xla.c says why."""
     if all(aval.size for aval in avals):
         return {}
     return {"empty": ir.DenseI64ArrayAttr.get([-1 if aval.size else aval.shape[0] for aval in avals])}
 
 
 def _with_empty(made: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """All results: what the custom call made, and the empty ones."""
+    """Return all results: those of the custom call, and the empty ones."""
     values = iter(made)
     return [next(values) if aval.size else mlir.ir_constant(np.empty(aval.shape, aval.dtype)) for aval in avals]
 
 
 def refuse_platform(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
-    """Say that programs for other devices than the CPU have no such operation."""
+    """Raise an error: only programs for the CPU can have the operation."""
     del operands
     raise errors.UnsupportedError(
         f"{call.operation} {call.name!r} in a program for {' and '.join(ctx.module_context.platforms)}: hpccoll.jax "
@@ -76,7 +76,7 @@ def refuse_platform(ctx: Any, *operands: Any, call: Call) -> Sequence[Any]:
 
 
 def _check_devices(ctx: Any, call: Call) -> None:
-    """A program for several devices would ask for each operation several times."""
+    """Refuse a program for several local devices, which would make each call once per device."""
     axes = ctx.module_context.axis_context
     mesh, replicas = getattr(axes, "mesh", None), getattr(axes, "axis_env", None)
     counts = (getattr(axes, "num_devices", 1), getattr(mesh, "size", 1), getattr(replicas, "nreps", 1))

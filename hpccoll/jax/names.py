@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of calls: given ones, or the place in the source; each is made unique where a program has it several times.
+"""Names of calls: the caller's name or the place in the source, and a number if a program has the name several times.
 
-The order in which a program's operations run says nothing about other ranks. Two things do: the place in the source
-(file, line and function of the caller), and which call of that place, or of that name, it is in the program. A program
-has a nested function wherever it calls it, so that number is known when the program is lowered. Outside of programs,
-calls without a name match by their order.
+Ranks may run the operations of a program in different orders, so they cannot match calls by order. They match them by
+the place in the source (file, line and function of the caller) or the name, and by the number of the call among those
+with this place or name in the program. This number is known when the program is lowered, because nested functions are
+inserted where they are called. Outside of programs, calls without a name match by their order.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _REPEATED = re.compile(r" \((call|of entry) \d+\)$")
 
 
 def tracing(arrays: Any) -> bool:
-    """Whether a call of these arrays becomes a part of a program, and does not run now."""
+    """Return whether JAX traces: then a call with these arrays becomes a part of a program, and does not run now."""
     return not isinstance(trace_ctx.trace, EvalTrace) or any(isinstance(x, jax.core.Tracer) for x in arrays)
 
 
 def checked(name: str | None) -> str | None:
-    """Return the name that a caller has given.
+    """Return the caller's name after a check.
 
-    :raises InvalidArgumentError: it is no name
+    :raises InvalidArgumentError: it is not allowed as a name
     """
     if name is not None and (not isinstance(name, str) or not name or name.startswith(UNNAMED)):
         raise errors.InvalidArgumentError(
@@ -55,24 +55,27 @@ def in_trace(operation: str, name: str | None) -> str:
 
 
 def unnamed(operation: str, process_set: ProcessSet) -> str | None:
-    """Return the name of a call without one, for what is refused: None where calls match by their order.
+    """Return the name under which to report a refused call that the caller did not name; None: calls match by order.
 
-    In a trace it is the name of the program's first call of this place. A program of which a part is refused never
-    runs, so this rank makes none of them.
+    In a trace it is the name of the program's first call at this place. This rank makes none of the program's calls,
+    because a program with a refused call never runs.
     """
     del process_set  # it is not in the name
     return in_trace(operation.removeprefix("grouped_"), None) if tracing([]) else None
 
 
 def repeated(name: str, count: int) -> str:
-    """Return the name of the call number `count`, from 1, that a program has under this name."""
+    """Return the unique name of the call number `count` (from 1) of this name in a program."""
     return name if count == 1 else f"{name} (call {count})"
 
 
 def of_entry(name: str, entry: int) -> str:
-    """Return the name of a derivative whose call was agreed on in an entry of the log; 0: it is not known.
+    """Return the name of a derivative that runs outside of the program of its call.
 
-    A derivative that runs outside of the program of its call runs when the rank pulls back, in an order of its own.
+    Each rank may run such derivatives in a different order, so the name has the number of the log entry in which the
+    ranks agreed on the call.
+
+    :param entry: that number; 0: there is none
     """
     return f"{name} (of entry {entry})" if entry else name
 

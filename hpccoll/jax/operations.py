@@ -3,16 +3,16 @@
 
 Arguments that many of them share:
 
-- `x`: a JAX array, or what jax.numpy.asarray() takes. Inside of a trace its shape is the same on all ranks, with the
-  exceptions that the operations name.
-- `name`: the ranks' calls of one name belong together, in whatever order each rank makes them. Without a name, calls
-  outside of traces match by their order, and calls in a trace by their place in the source. A program may have a name
-  several times: those calls match in the order of the program.
+- `x`: a JAX array, or anything that jax.numpy.asarray() takes. Inside of a trace its shape must be the same on all
+  ranks, except where an operation says otherwise.
+- `name`: calls with the same name match across ranks, in whatever order each rank makes them. Without a name, calls
+  outside of traces match by their order, and calls in a trace by their place in the source. If a program uses a name
+  several times, these calls match in the order of the program.
 - `process_set`: the ranks that take part; roots and peers are global ranks.
 
-All of them raise InvalidArgumentError or UnsupportedError (both a ValueError) for what is wrong on this rank, before
-anything is sent. What goes wrong later is an HpccollError outside of jit; inside it is JAX's JaxRuntimeError, whose
-text begins with the name of that class.
+If an argument is wrong on this rank, each operation raises InvalidArgumentError or UnsupportedError (both a
+ValueError) before it sends anything. A later failure raises an HpccollError outside of jit. Inside of jit it raises
+JAX's JaxRuntimeError, whose text begins with the name of the HpccollError's class.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _tells = functools.partial(tells, name_unnamed=names.unnamed)
 
 
 class Compression:
-    """What float32 and float64 values travel as between nodes."""
+    """The dtypes in which float32 and float64 values may travel between nodes."""
 
     none = None
     fp16 = compression.FP16
@@ -68,7 +68,7 @@ def _call(operation: str, process_set: ProcessSet, **attributes: Any) -> Call:
 
 
 def _run(call: Call, name: str | None, *xs: Any) -> list[Any]:
-    """Run the call now, or make it a part of the program that is traced."""
+    """Run the call now; in a trace, make it a part of the program instead."""
     names.checked(name)
     if not names.tracing(xs):
         return eager.run(call, xs, name)
@@ -76,11 +76,11 @@ def _run(call: Call, name: str | None, *xs: Any) -> list[Any]:
 
 
 def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]:
-    """Run several calls that do not need one another: all begin before the first is waited for."""
+    """Run several independent calls: begin all of them, then wait for all of them."""
     if any(names.tracing(xs) for _, _, xs in calls):
         return [bind(dataclasses.replace(call, name=name), *xs) for call, name, xs in calls]
-    begun = [eager.begin(call, xs, name) for call, name, xs in calls]
-    return [one.wait() for one in begun]
+    in_flight = [eager.begin(call, xs, name) for call, name, xs in calls]
+    return [operation.wait() for operation in in_flight]
 
 
 # ---- reductions ------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Combine several arrays that are agreed, fused and finished together. The arguments are those of allreduce().
+    """Allreduce several arrays, which are agreed, fused and finished together. Other arguments: see allreduce().
 
     :param xs: as many on all ranks, each with the same shape and dtype
     :returns: the results, in the order of `xs`
@@ -229,7 +229,7 @@ def exscan(
 ) -> Any:
     """Combine the arrays of the ranks before this one, in their order. The arguments are those of scan().
 
-    :returns: the result; on rank 0 what changes nothing: zeros for a sum, the largest value for Min
+    :returns: the result; on rank 0 the neutral element: zero for Sum, the largest value for Min
     """
     return _prefix("exscan", x, op, name, process_set)
 
@@ -275,7 +275,7 @@ def allgather(
 
     :param x: all dimensions but the first are the same on all ranks; an array without dimensions counts as one row
     :param name: matches the calls of different ranks
-    :param rows: in a trace, if they differ: how many rows each rank gives. Outside nobody needs to know
+    :param rows: the number of rows of each rank; needed in a trace if these numbers differ
     :param process_set: the ranks that take part
     :returns: the rows of all ranks, in the order of the ranks
     """
@@ -329,7 +329,7 @@ def alltoall(
     :param x: all dimensions but the first are the same on all ranks
     :param splits: how many rows go to each rank, in order; default: as many to each
     :param name: matches the calls of different ranks
-    :param rows: with splits in a trace: how many rows come from each rank
+    :param rows: the number of rows that come from each rank; needed in a trace with `splits`
     :param process_set: the ranks that take part
     :returns: the rows received, in the order of the ranks
     """
@@ -393,7 +393,7 @@ def scatter(
 
 @_tells
 def barrier(*, name: str | None = None, process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks have called it. In a trace it keeps its place among messages and barriers.
+    """Wait until all ranks of the process set have called it. A program keeps the order of its messages and barriers.
 
     :param name: matches the calls of different ranks
     :param process_set: the ranks that take part
@@ -408,23 +408,23 @@ def _tag(tag: Any) -> int:
 
 
 def send(x: Any, dest: int, *, tag: int = 0, process_set: ProcessSet = global_process_set) -> None:
-    """Send an array to one rank, which receives it. In a trace it keeps its place among messages and barriers.
+    """Send an array to one rank, which must call recv(). A program keeps the order of its messages and barriers.
 
-    :param x: any shape and dtype that the receiver expects
-    :param dest: global rank
-    :param tag: tells messages between two ranks apart
-    :param process_set: both ranks are in it
+    :param x: an array with the shape and dtype that the receiver expects
+    :param dest: global rank of the receiver
+    :param tag: distinguishes messages between two ranks
+    :param process_set: a set with both ranks
     """
     _run(_call("send", process_set, root=_root(process_set, dest), tag=_tag(tag)), None, array(x))
 
 
 def recv(like: Any, source: int, *, tag: int = ANY_TAG, process_set: ProcessSet = global_process_set) -> Any:
-    """Receive an array from one rank. In a trace it keeps its place among messages and barriers.
+    """Receive an array from one rank. A program keeps the order of its messages and barriers.
 
-    :param like: an array, or a jax.ShapeDtypeStruct, with the shape and dtype of what comes
-    :param source: global rank
-    :param tag: messages with this tag are received; default: with any, in the order in which they were sent
-    :param process_set: both ranks are in it
+    :param like: an array, or a jax.ShapeDtypeStruct, with the shape and dtype of the message
+    :param source: global rank of the sender
+    :param tag: receive a message with this tag; default: the oldest message with any tag
+    :param process_set: a set with both ranks
     :returns: the array
     """
     if not hasattr(like, "shape") or not hasattr(like, "dtype"):
@@ -447,16 +447,16 @@ def sendrecv(
 ) -> Any:
     """Send an array to one rank and receive one from another at the same time, as in a halo exchange.
 
-    In a trace it keeps its place among messages and barriers.
+    A program keeps the order of its messages and barriers.
 
-    :param x: what is sent
-    :param dest: global rank that receives it
+    :param x: the array to send
+    :param dest: global rank of its receiver
     :param source: global rank that sends the result
-    :param like: the shape and dtype of the result; default: those of `x`
-    :param tag: of what is sent
-    :param source_tag: of what is received; default: `tag`
-    :param process_set: all these ranks are in it
-    :returns: what was received
+    :param like: an array, or a jax.ShapeDtypeStruct, with the shape and dtype of the result; default: `x`
+    :param tag: the tag of the message that is sent
+    :param source_tag: the tag of the message that is received; default: `tag`
+    :param process_set: a set with all these ranks
+    :returns: the received array
     """
     x = array(x)
     model = x if like is None else like

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the steps of a program.
+"""Orders the steps of a program so that ranks cannot deadlock.
 
-XLA begins a step of a program when its values are there *and* the memory that it writes to is free. It plans memory by
-an order of its own, which differs between ranks. So an operation could wait for memory that another one still uses, and
-on the next rank the other one for it: a right program stood still. Two rules prevent it.
+XLA begins a step of a program when its inputs are computed *and* the memory for its results is free. It plans memory in
+an order that differs between ranks. So on one rank call A could wait for memory that call B still uses, while on
+another rank B waits for memory of A: a correct program deadlocked. Two rules prevent this.
 
-A call has three steps. *ready*: its arrays are there, and its results have memory. The call begins behind it and needs
-nothing else. *finished*: its results may be used, and the memory of its arrays may be used again. Each call has a
-*level*: how many calls come before it of which each needs the one before. No call is finished before all calls of its
-level are ready, and of each higher level up to the first that needs it. So what makes the arrays of a call waits only
-for calls of lower levels. Calls have the same levels on all ranks, in whatever order these make them.
+A call becomes three steps. *ready*: its arrays are computed, and its results have memory. Then the call itself, which
+needs nothing else. *finished*: other steps may use its results, and reuse the memory of its arrays. Each call has a
+*level*: the length of the longest chain of calls that it depends on. If a call at level 3 needs the result of a call at
+level 1, that result is finished only after all calls of levels 1 and 2 are ready. So the inputs of a call wait only for
+calls of lower levels. A call has the same level on all ranks, in whatever order they make their calls.
 
-A loop or a condition with calls is one step for XLA, and its memory is planned with that of the others. So those of one
-level run one after another, in the order of their calls' names, when the calls of this level are ready.
+A loop or a condition with calls is one step for XLA, which plans its memory together with that of the other steps. So
+when the calls of a level are ready, its loops and conditions run one after another, in the order of their calls' names.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["arrange"]
 
 
 def arrange(block: Any) -> None:
-    """Put the steps of a block with calls into order, and those of the loops and conditions in it."""
+    """Order the steps of a block, and of the loops and conditions in it that have calls."""
     levels = _Levels(block)
     for op in levels.loops:
         for inner in blocks(op):
             arrange(inner)
     if levels.of:
-        if len(set(levels.of.values())) < len(levels.of):  # else each needs the one before, as where there is one
+        if len(set(levels.of.values())) < len(levels.of):  # else each call depends on the one before it
             for call in levels.calls:
                 in_three(call)
             _Stages(_Levels(block)).write()
@@ -54,17 +54,17 @@ class _Levels:
         self._needed = self._find_needed()
 
     def _find(self) -> None:
-        own = {*self.calls, *self.loops}
+        leveled = {*self.calls, *self.loops}
         needs: dict[Any, int] = {}
         for op in self.operations:
             level = max((needs.get(value, 0) for value in uses(op)), default=0)
-            if op in own:
+            if op in leveled:
                 self.of[op] = level
                 level += 1
             needs.update(dict.fromkeys(op.results, level))
 
     def _find_needed(self) -> dict[Any, int]:
-        """By value, the lowest level of a call that needs it."""
+        """Return, for each value, the lowest level of a call that depends on it."""
         lowest: dict[Any, int] = {}
         for op in reversed(self.operations):
             levels = [lowest[value] for value in op.results if value in lowest]
@@ -74,22 +74,22 @@ class _Levels:
         return lowest
 
     def until(self, call: Any) -> int:
-        """Return the level of which all calls are ready before this one is finished: the last that its values allow."""
+        """Return the highest level whose calls must be ready before this call is finished."""
         return min([self.last, *(self._needed[value] - 1 for value in call.results if value in self._needed)])
 
 
 class _Stages:
-    """What of a block comes when: for each level what makes calls ready, then what finished calls give."""
+    """The new order of a block: for each level the steps up to *ready*, then the steps that use finished calls."""
 
     def __init__(self, levels: _Levels) -> None:
         self.levels = levels
         self.tickets = {call.operands[len(call.operands) - 1]: call for call in levels.calls}
-        """Each call, by its ticket."""
+        """The call of each ticket."""
         self.stages: defaultdict[int, list[Any]] = defaultdict(list)
         self.loops: defaultdict[int, list[Any]] = defaultdict(list)
-        """By level."""
+        """By level, the loops and conditions."""
         self.finished: defaultdict[int, list[Any]] = defaultdict(list)
-        """By level, the last steps of the calls that end with it."""
+        """By level, the *finished* steps of the calls that wait for this level and not for a higher one."""
         self._values: dict[Any, int] = {}
         for op in levels.operations:
             self._place(op)
@@ -112,13 +112,13 @@ class _Stages:
         self._values.update(dict.fromkeys(op.results, stage))
 
     def _finished_call(self, op: Any) -> Any:
-        """Return the call of which this is the last step; None: it is none."""
+        """Return the call whose *finished* step this is; None: this is another kind of step."""
         count = len(op.operands)
         call = self.tickets.get(op.operands[count - 1]) if count else None
         return None if call is None or call == op else call
 
     def write(self) -> None:
-        """Move all steps to the end of the block, in their order."""
+        """Move all steps to the end of the block, in the new order."""
         with ir.InsertionPoint(self.levels.end):
             for level in range(self.levels.last + 1):
                 self._move(self.stages[2 * level])
@@ -140,7 +140,7 @@ class _Stages:
             op.operands[len(op.operands) - 1] = tickets[0]
 
     def _run_behind(self, loop: Any, tickets: Sequence[Any]) -> None:
-        """Move a loop or a condition here, and let it begin when the tickets are there."""
+        """Move a loop or a condition to the end of the block, and make it wait for the tickets."""
         for value in _smallest(loop.operands) if tickets else ():
             place = list(loop.operands).index(value)
             loop.operands[place] = behind(value, ticket(tickets))
@@ -148,13 +148,13 @@ class _Stages:
 
 
 def _names(loop: Any) -> list[tuple[Any, ...]]:
-    """Return what the calls of a loop are known by. The number of a set comes last: ranks may have other ones."""
-    known = [attributes_of(call) for block in blocks(loop) for call in calls(block)]
-    return sorted(tuple(one[key].value for key in ("name", "operation", "size", "set")) for one in known)
+    """Return a sort key for a loop, from its calls. The number of a set comes last, because it may differ by rank."""
+    found = [attributes_of(call) for block in blocks(loop) for call in calls(block)]
+    return sorted(tuple(attributes[key].value for key in ("name", "operation", "size", "set")) for attributes in found)
 
 
 def _smallest(values: Sequence[Any]) -> list[Any]:
-    """Return the smallest value that has elements; none if there is none."""
+    """Return the smallest array that has elements, in a list; an empty list if there is none."""
     arrays = [value for value in values if isinstance(value.type, ir.RankedTensorType) and 0 not in value.type.shape]
     sizes = {i: _elements(value) for i, value in enumerate(arrays)}
     return [arrays[min(sizes, key=lambda i: sizes[i])]] if arrays else []

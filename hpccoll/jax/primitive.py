@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The primitive: how JAX evaluates, compiles, differentiates and batches an operation.
+"""The JAX primitive of all operations: its evaluation, compilation, differentiation and batching.
 
-Derivatives are those of JAX's own collectives. The result of an allreduce is the same on all ranks, and each rank
-differentiates its own copy: so the transpose of a sum over the ranks is the identity. The others are linear maps
-between the ranks: the transpose of an allgather is a reducescatter, and so on. docs/with-jax.md has the table.
+The derivatives are those of JAX's own collectives. The result of an allreduce is the same on all ranks, and each rank
+differentiates its copy of it, so the transpose of a sum over the ranks is the identity. The other operations are linear
+maps between the ranks: the transpose of an allgather is a reducescatter, and so on. docs/with-jax.md has the table.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ operation.multiple_results = True
 
 
 def bind(call: Call, *arrays: Any) -> list[Any]:
-    """Make the operation a part of what JAX traces now; return its results on this rank."""
+    """Add the operation to the program that JAX traces; return its results on this rank."""
     results: list[Any] = operation.bind(*arrays, call=call)
     return results
 
 
 def _split(operands: Sequence[Any], call: Call) -> tuple[list[Any], list[Any]]:
-    """Return the arrays, and the ticket of the call that this one follows, if it does."""
+    """Split operands into the arrays and, for a derivative, the ticket of the differentiated call."""
     arrays = len(operands) - bool(call.follows)
     return list(operands[:arrays]), list(operands[arrays:])
 
@@ -66,18 +66,18 @@ pullbacks.refuse_other_threads()
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
-    """Rows stay in front where rows mean something; elsewhere the new dimension is one like the others."""
+    """Batch an operation. If it distributes or concatenates rows, the new dimension goes behind them."""
     arrays, ticket = _split(arrays, call)
     if ticket and dims[-1] is not None:
-        ticket = [jnp.take(ticket[0], 0, dims[-1])]  # all have the same
-    own = [None] if call.tells else []
+        ticket = [jnp.take(ticket[0], 0, dims[-1])]  # all elements of the batch have the same ticket
+    ticket_dims = [None] if call.tells else []
     if call.elementwise:
         results = bind(call, *arrays, *ticket)
-        return results, [*(dims[: len(arrays)] if len(results) > len(own) else ()), *own]
+        return results, [*(dims[: len(arrays)] if len(results) > len(ticket_dims) else ()), *ticket_dims]
     at = 0 if call.operation in ("send", "sendrecv") else 1
     moved = jnp.moveaxis(arrays[0], dims[0], at)
     results = bind(call.batched(moved.shape[at]), moved, *ticket)
-    return results, [at] * (len(results) - len(own)) + own
+    return results, [at] * (len(results) - len(ticket_dims)) + ticket_dims
 
 
 batching.primitive_batchers[operation] = _batch
@@ -103,7 +103,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tupl
     *results, ticket = bind(dataclasses.replace(call, tells=call.tells + 1), *primals)
     _refuse(call)
     whole = [ad.instantiate_zeros(tangent) for tangent in tangents[: len(arrays)]]
-    which = f"tangent {call.tells + 1}" if call.tells else "tangent"  # those of second derivatives are other calls
+    which = f"tangent {call.tells + 1}" if call.tells else "tangent"  # a second derivative needs another name
     pushed = bind(call.also(which, follows=call.name, back=False), *whole, ticket)
     return ([*results, ticket], [*pushed, _no_tangent(ticket)]) if call.tells else (results, pushed)
 
@@ -125,14 +125,14 @@ def _to_allreduce(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
 
 
 def _total(ct: Any, call: Call, ticket: list[Any]) -> Any:
-    """The sum over the ranks, of which each keeps a part. As a linear map between the ranks it is its own transpose."""
+    """Return the sum over the ranks, of which each rank uses another part. So the transpose is the sum again."""
     whole = call.also("transpose", operation="allreduce", reduction=_SUM, root=-1, rows=None, of_each=True)
     return bind(whole, ct, *ticket)[0]
 
 
 def _to_broadcast(ct: Any, call: Call, shape: Any, ticket: list[Any]) -> Any:
     del shape
-    # each rank takes its part with the same steps: else one whose part is empty would not differentiate the sum again
+    # All ranks use the sum, because all of them must differentiate it again; a rank that ignored it would not.
     return jnp.where(call.rank == call.root, _total(ct, call, ticket), jnp.zeros_like(ct))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that JAX has lowered: its functions in one piece, and the numbers of its calls."""
+"""Finishes a lowered program: inserts functions where they are called, and numbers and orders the calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["finish"]
 
 _CONDITIONS = ("stablehlo.case", "stablehlo.if")
 _MESSAGES = (_xla.SEND, _xla.RECEIVE, _xla.SENDRECV)
-"""Their order alone tells them apart."""
+"""Operations that have no names: ranks match them by order."""
 
 
 def finish(module: Any) -> None:
-    """Give the calls of a program their numbers and their order."""
+    """Insert functions with calls, number the calls of a program, and order its steps."""
     functions = {op.attributes["sym_name"].value: op for op in operations(module.body) if "sym_name" in op.attributes}
     main = functions["main"].regions[0].blocks[0]
     _put_functions_in_place(main, functions, _with_calls(functions))
@@ -42,7 +42,7 @@ def _callees(block: Any) -> Iterator[str]:
 
 
 def _with_calls(functions: dict[str, Any]) -> set[str]:
-    """Return the functions that have calls of ours, or call such a function."""
+    """Return the names of the functions that have calls of hpccoll, or call such a function."""
     having = {name for name, op in functions.items() for block in blocks(op) if any(calls(block))}
     called = {name: {callee for block in blocks(op) for callee in _callees(block)} for name, op in functions.items()}
     while more := {name for name, callees in called.items() if callees & having} - having:
@@ -51,7 +51,7 @@ def _with_calls(functions: dict[str, Any]) -> set[str]:
 
 
 def _put_functions_in_place(block: Any, functions: dict[str, Any], having: set[str]) -> None:
-    """Put functions with calls where they are called, as XLA does. Each is called once: internals.py sees to that."""
+    """Insert functions with calls where they are called, as XLA does. internals.py ensures one call per function."""
     for op in operations(block):
         if op.name == "func.call" and op.attributes["callee"].value in having:
             function = functions.pop(op.attributes["callee"].value)
@@ -78,11 +78,11 @@ def _move_body(body: Any, call: Any) -> None:
 # ---- numbers ---------------------------------------------------------------------------------------------
 
 Key = tuple[int, str]
-"""The number of a process set, and a name: other sets have other ranks, which do not have these calls."""
+"""The number of a process set, and a name. Each set is numbered separately, as its ranks may not be in the others."""
 
 
 def _number_calls(main: Any) -> None:
-    """Number the calls of each set and name, and write into each how many the program has."""
+    """Number the calls of each set and name, and write their total into each of them."""
     numbered: list[tuple[Key, Any, int]] = []
     totals = _count(main, Counter(), numbered)
     for key, call, place in numbered:
@@ -91,7 +91,7 @@ def _number_calls(main: Any) -> None:
 
 
 def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]]) -> Counter[Key]:
-    """Count the calls of a block behind others. The branches of a condition share numbers, because one of them runs."""
+    """Count the calls of a block, starting with `before`. Branches share numbers, because only one of them runs."""
     counts = before.copy()
     for op in operations(block):
         if is_call(op):
@@ -109,28 +109,28 @@ def _count(block: Any, before: Counter[Key], numbered: list[tuple[Key, Any, int]
 
 
 def _forget_own_tickets(main: Any) -> None:
-    """Let the derivatives of the program's own calls be known by their numbers in it.
+    """Identify derivatives whose call is in the same program by their number in it, instead of by a ticket.
 
-    A name that lasts is agreed on in fewer bytes. So no rank outside of a program makes these derivatives: the call
-    says that they are here. They begin behind it, also where they do not need its result: where other ranks have no
-    such derivatives, the call fails, and one that had begun would wait for them. Those of messages have no names, and
-    keep their tickets.
+    Such a name is the same in each run of the program, so later agreements need fewer bytes. The call gets the
+    attribute `derived`, by which ranks check that all of them have the derivatives in the program. If they do not, the
+    call fails; so a derivative begins only after its call, even if it does not need the result, or else it would wait
+    for the other ranks. Derivatives of messages have no names and keep their tickets.
     """
-    own: defaultdict[Key, list[Any]] = defaultdict(list)
+    with_tickets: defaultdict[Key, list[Any]] = defaultdict(list)
     for call in calls(main):
         attributes, key = attributes_of(call), _key(call)
         follows = key is not None and "of" in attributes
-        if key is not None and follows and (before := own.get((key[0], attributes["of"].value))):
-            for one in before:
-                write(one, derived=number(1))
+        if key is not None and follows and (before := with_tickets.get((key[0], attributes["of"].value))):
+            for origin in before:
+                write(origin, derived=number(1))
             write(call, follows=number(0), trailing=number(1))
             follows = False
         if key is not None and "tells" in attributes and not follows and any(True for _ in _ticket(call).uses):
-            own[key].append(call)
+            with_tickets[key].append(call)
 
 
 def _ticket(call: Any) -> Any:
-    """Return the ticket that a call gives."""
+    """Return the ticket of a call: its last result."""
     return call.results[len(call.results) - 1]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that pull back: one thread applies each pullback, as threads.py has it for what runs outside of `jit`.
+"""Checks that one thread applies each pullback of a function of `jit`. threads.py does so for calls outside of `jit`.
 
-What is pulled back through a function of `jit` is a program, and XLA does not tell which thread has called it. Python
-starts it, and one of its arguments is the ticket of each call whose derivative it has.
+Such a pullback is a compiled program. XLA does not tell which thread has called it, so the check runs in Python, before
+the program starts. The tickets of the differentiated calls are arguments of the program.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hpccoll.jax.internals import NAME, has_calls, jax_core, jit_primitive
 __all__ = ["refuse_other_threads"]
 
 _known: weakref.WeakKeyDictionary[Any, list[tuple[int, Call]]] = weakref.WeakKeyDictionary()
-"""By program, the derivatives in it, and the number of the argument that is the ticket of each."""
+"""For each program, its derivatives, each with the index of the argument that is its ticket."""
 
 
 def refuse_other_threads() -> None:
-    """Make JAX check, before it starts a program outside of other programs, which thread applies its derivatives."""
+    """Make JAX check which thread applies the derivatives of a program, before it starts the program."""
     start = jit_primitive.impl
 
     @functools.wraps(start)
@@ -42,13 +42,13 @@ def _derivatives(program: Any) -> list[tuple[int, Call]]:
 
 
 def _find(jaxpr: Any) -> Iterator[tuple[int, Call]]:
-    """Yield the derivatives whose ticket is an argument of a function, and the number of that argument."""
+    """Yield the derivatives whose ticket is an argument of a function, each after the index of that argument."""
     places = {variable: place for place, variable in enumerate(jaxpr.invars)}
     for equation in jaxpr.eqns:
         operands = list(equation.invars)
         found = [(len(operands) - 1, equation.params["call"])] if equation.primitive.name == NAME else []
         for inner in jax_core.jaxprs_in_params(equation.params):
-            before = len(operands) - len(inner.invars)  # a condition has its index in front
+            before = len(operands) - len(inner.invars)  # the first operand of a condition selects the branch
             found += [(before + place, call) for place, call in _find(inner)]
         for place, call in found:
             if call.follows and isinstance(operands[place], jax_core.Var) and operands[place] in places:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of ours in a program: how they are written into it, and found again."""
+"""Writes the custom calls of hpccoll into a program, and finds them again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = [
 ]  # fmt: skip
 
 _CONFIG = "mhlo.backend_config"
-"""The attribute of a custom call that has its attributes."""
+"""The dictionary in which XLA keeps the attributes of a custom call."""
 
 
 # ---- writing -------------------------------------------------------------------------------------------
 
 
 def number(value: int) -> Any:
-    """Return an integer as an attribute."""
+    """Return an integer as an attribute of 64 bits."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
@@ -37,10 +37,10 @@ def _row_major(type_: Any) -> tuple[int, ...]:
 def step(
     target: str, operands: Sequence[Any], types: Sequence[Any], aliases: dict[int, int], attributes: dict[str, Any]
 ) -> list[Any]:
-    """Write a step of ours into the program.
+    """Write a custom call into the program.
 
-    :param target: which custom call
-    :param aliases: by the number of an operand, which result has its memory
+    :param target: the name of the custom call
+    :param aliases: for the index of an operand, the index of the result that shares its memory
     :returns: the results
     """
     made = custom_call(
@@ -58,50 +58,50 @@ def step(
 
 
 def ticket(of: Sequence[Any]) -> Any:
-    """Return a byte that is there when these values are."""
+    """Return a byte that is computed when all of these values are computed: a step that uses it waits for them."""
     return step(_xla.NOTHING, of, [_bytes(1)], {}, {})[0]
 
 
 def ready(arrays: Sequence[Any], in_place: Sequence[int], types: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
     """Write the step before a call.
 
-    :param in_place: the numbers of the arrays that lie where results lie
-    :param types: of the other results, which need memory
-    :returns: a ticket, which is there when the arrays are; the arrays, to be given to the call; and the memory
+    :param in_place: the indices of the arrays that share memory with results
+    :param types: the types of the other results, which need memory
+    :returns: a ticket, which is computed when the arrays are; the arrays for the call; the memory for the other results
     """
     kinds = [_bytes(1), *(arrays[i].type for i in in_place), *types]
     aliases = {i: 1 + place for place, i in enumerate(in_place)}
-    own, *made = step(_xla.NOTHING, arrays, kinds, aliases, {})
+    is_ready, *made = step(_xla.NOTHING, arrays, kinds, aliases, {})
     moved = dict(zip(in_place, made, strict=False))
-    return own, [moved.get(i, array) for i, array in enumerate(arrays)], made[len(in_place) :]
+    return is_ready, [moved.get(i, array) for i, array in enumerate(arrays)], made[len(in_place) :]
 
 
-def finished(results: Sequence[Any], arrays: Sequence[Any], own: Any) -> list[Any]:
-    """Write the step behind a call, which lets its results be used.
+def finished(results: Sequence[Any], arrays: Sequence[Any], is_ready: Any) -> list[Any]:
+    """Write the step after a call. Other steps use its results, which are those of the call.
 
-    All that the call needs has its memory until then: XLA may else give it to what another call needs.
+    The arrays are operands of this step, so that XLA does not reuse their memory for another call before it.
 
-    :param own: the ticket of the call. It is twice an operand, because order.py replaces the last one
+    :param is_ready: the ticket of the call. It is an operand twice, because order.py replaces the last operand
     """
     types = [result.type for result in results]
-    return step(_xla.NOTHING, [*results, *arrays, own, own], types, {i: i for i in range(len(results))}, {})
+    return step(_xla.NOTHING, [*results, *arrays, is_ready, is_ready], types, {i: i for i in range(len(results))}, {})
 
 
 def in_three(call: Any) -> None:
-    """Put a call between its steps *ready* and *finished*."""
+    """Replace a call by three steps: *ready*, the call, *finished*. order.py explains them."""
     operands, results = list(call.operands), list(call.results)
     in_place = {alias.operand_index: ([*alias.output_tuple_indices] or [0])[0] for alias in _aliases(call)}
     values = [i for i, result in enumerate(results) if _is_array(result)]
     fresh = [i for i in values if i not in in_place.values() and 0 not in results[i].type.shape]
     with ir.InsertionPoint(call):
-        own, arrays, memory = ready(operands, list(in_place), [results[i].type for i in fresh])
+        is_ready, arrays, memory = ready(operands, list(in_place), [results[i].type for i in fresh])
         aliases = in_place | {len(operands) + place: i for place, i in enumerate(fresh)}
         attributes = attributes_of(call)
         trailing = attributes["trailing"].value if "trailing" in attributes else 0
         attributes |= {"trailing": number(trailing + len(memory) + 1)}
-        made = step(_xla.CALL, [*arrays, *memory, own], [result.type for result in results], aliases, attributes)
+        made = step(_xla.CALL, [*arrays, *memory, is_ready], [result.type for result in results], aliases, attributes)
         kept = [operand for i, operand in enumerate(operands) if i not in in_place and _is_array(operand)]
-        usable = dict(zip(values, finished([made[i] for i in values], kept, own), strict=True))
+        usable = dict(zip(values, finished([made[i] for i in values], kept, is_ready), strict=True))
     for i, result in enumerate(results):
         result.replace_all_uses_with(usable.get(i, made[i]))
     call.erase()
@@ -116,12 +116,12 @@ def _is_array(value: Any) -> bool:
 
 
 def behind(value: Any, other: Any) -> Any:
-    """Return the value, which is there when the other one is, too."""
+    """Return a copy of the value, in the same memory, that is computed after `other`."""
     return step(_xla.NOTHING, [value, other], [value.type], {0: 0}, {})[0]
 
 
 def many(block: Any) -> None:
-    """Make XLA start independent steps of a block without waiting for one another: see _xla.MANY_STEPS."""
+    """Make XLA run independent steps of a block concurrently: see _xla.MANY_STEPS."""
     with ir.InsertionPoint.at_block_begin(block):
         for place in range(_xla.MANY_STEPS):
             step(_xla.NOTHING, [], [] if place else [_bytes(_xla.LARGE_BYTES)], {}, {})
@@ -131,7 +131,7 @@ def many(block: Any) -> None:
 
 
 def is_call(op: Any) -> bool:
-    """Whether it is a call of ours."""
+    """Return whether this is a call of hpccoll."""
     return bool(op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _xla.CALL)
 
 
@@ -146,7 +146,7 @@ def operations(block: Any) -> list[Any]:
 
 
 def calls(block: Any) -> Iterator[Any]:
-    """Yield all calls of a block, also those in its loops and branches."""
+    """Yield all calls of a block, including those in its loops and branches."""
     for op in operations(block):
         if is_call(op):
             yield op
@@ -155,7 +155,7 @@ def calls(block: Any) -> Iterator[Any]:
 
 
 def uses(op: Any) -> Iterator[Any]:
-    """Yield the values that an operation needs, also those that its regions take from outside."""
+    """Yield the values that an operation uses, including those that its regions use."""
     yield from op.operands
     for block in blocks(op):
         for inner in operations(block):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only their order tells apart: one thread makes them, because ranks run their threads in other orders.
+"""Finds pullbacks that several threads apply.
 
-A pullback that is applied twice is such a call: its cotangents do not say which application belongs to which of another
-rank. In one thread the order is that of the program.
+If a rank applies a pullback twice, the other ranks can match the two applications only by their order. That order is
+the same on all ranks if one thread makes them, but not if several threads do.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any
 __all__ = ["other_at_ticket"]
 
 _Known = dict[str, threading.Thread]
-"""By the name of a call, the thread that has made the last one."""
+"""For each name, the thread that made the last call of this name."""
 
 _lock = threading.Lock()
 _by_ticket: dict[int, tuple[weakref.ref[Any], _Known]] = {}
-"""By the identity of a ticket, as long as the ticket lives. A ticket lives as long as its pullback."""
+"""By the id() of a ticket. An entry is removed with its ticket, which lives as long as its pullback."""
 
 
 def _take(known: _Known, name: str) -> threading.Thread | None:
-    """Note that this thread makes a call; return the living thread that has made the one before, if it is another."""
-    me = threading.current_thread()
-    before = known.get(name, me)
-    if before is not me and before.is_alive():
-        return before
-    known[name] = me
+    """Note that this thread makes a call; return the thread of the last call if it is another one and still runs."""
+    current = threading.current_thread()
+    last = known.get(name, current)
+    if last is not current and last.is_alive():
+        return last
+    known[name] = current
     return None
 
 
 def other_at_ticket(ticket: Any, name: str) -> threading.Thread | None:
-    """Note that this thread makes a derivative of the call that has this ticket.
+    """Note that this thread applies a derivative of the call with this ticket.
 
-    :returns: another living thread that has made the last one; None: this thread may make it
+    :returns: another thread, which still runs, that applied it last; None: this thread may apply it
     """
-    at = id(ticket)
+    key = id(ticket)
     with _lock:
-        ref, known = _by_ticket.get(at, (None, {}))
+        ref, known = _by_ticket.get(key, (None, {}))
         if ref is None or ref() is not ticket:
             known = {}
-            _by_ticket[at] = weakref.ref(ticket, lambda _: _by_ticket.pop(at, None)), known
+            _by_ticket[key] = weakref.ref(ticket, lambda _: _by_ticket.pop(key, None)), known
         return _take(known, name)
