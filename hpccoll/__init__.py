@@ -88,7 +88,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Give the number of this process among the ranks with its local rank, of which each node has one at most.
+    """Return the number of this process among the ranks with its local rank; each node has at most one of them.
 
     :returns: 0 to `cross_size() - 1`; where all nodes have the same number of ranks, the number of the node
     :raises ShutDownError: there is no default World

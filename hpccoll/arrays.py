@@ -151,7 +151,7 @@ def adopt_out(out: Any, argument: str = "out") -> np.ndarray:
 
 
 def _overlaps_itself(x: np.ndarray) -> bool:
-    """Whether two elements share a byte, as those of a broadcast array do."""
+    """Return whether two elements share memory, as in an array that numpy.broadcast_to() made."""
     steps = sorted((abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1)
     reach = x.itemsize  # of the dimensions so far
     for stride, n in steps:

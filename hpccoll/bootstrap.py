@@ -74,7 +74,7 @@ class Base:
     net: net.Choice | None
     """The net between the nodes; None without a net."""
     ordered: str = ""
-    """What orders the nodes, in words; "" where there is nothing to order."""
+    """A description of what orders the nodes; "" if there is only one node."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
     failure: errors.RecoverableError | None = None

@@ -72,7 +72,7 @@ def _is_device(text: str) -> bool:
 if TYPE_CHECKING:
 
     class _KnobsOfC:
-        """The knobs of C that Python reads, too."""
+        """Names of the knobs of C that Python also reads."""
 
         stall_warning: float
         stall_limit: float
@@ -311,7 +311,7 @@ def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_values(values: Mapping[str, Any]) -> Config:
-    """Make the knobs of another rank from what it says that they are.
+    """Make the knobs of another rank from the values that it has sent.
 
     :param values: by name, as dataclasses.asdict() gives them
     :raises InvalidArgumentError: they are not all knobs, with values within their bounds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: ARG002 - one protocol, of which no library needs every argument
+# ruff: noqa: ARG002 - one protocol for all libraries, none of which needs all its arguments
 """Arrays in device memory: their library, device, address, and the stream of their library.
 
 The twin of hpccoll.arrays. No library is imported: a caller with an array of PyTorch or CuPy has imported it. Nor is
@@ -312,7 +312,7 @@ class DeviceArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype; that of ml_dtypes for bfloat16."""
+        """The NumPy dtype; for bfloat16 the dtype of ml_dtypes."""
         if arrays.NAMES[self._dtype] == "bfloat16":
             import ml_dtypes
 

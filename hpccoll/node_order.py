@@ -30,9 +30,9 @@ class NodeOrder(NamedTuple):
     """The order of the nodes of a World."""
 
     addresses: list[str] | None
-    """What orders the nodes; None: the lowest ranks on them do."""
+    """What orders the nodes; None: they are ordered by their lowest ranks."""
     said: str
-    """What orders the nodes, in words; "" where there is nothing to order."""
+    """A description of what orders the nodes; "" if there is only one node."""
     warning: str = ""
     """Why the nodes are not ordered by what some ranks know; "" if they are."""
 

@@ -32,7 +32,7 @@ class _Refused(str):
 
 
 def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Dumps = pickle.dumps) -> Any:
-    """Give the root's object to all ranks of the process set; the root has a copy, too."""
+    """Give the root's object to all ranks of the process set; the root also gets a copy."""
     _check_root(own, "broadcast_object", root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
     received = own.collective("allgather", data, name, None, True, type_name=_PICKLED).wait()
@@ -180,7 +180,7 @@ def _other(name: str | None) -> str | None:
 
 
 def _raise_refusal(said: _core.Handle) -> None:
-    """Raise the ObjectError of the first rank that could not pack its object, on all ranks alike."""
+    """Raise the same ObjectError on all ranks: that of the first rank that could not pickle its object."""
     _unpack_rows(said, said.wait())
 
 
@@ -190,7 +190,7 @@ def _unpack_rows(handle: _core.Handle, received: np.ndarray) -> list[Any]:
 
 
 def _pack(value: Any, dumps: Dumps) -> np.ndarray:
-    """Return the pickle of `value` (1-d uint8), or that of the reason why it has none."""
+    """Return the pickle of `value` (1-d uint8), or the pickle of the reason why it cannot be pickled."""
     return _try_to_pack(value, dumps)[0]
 
 
@@ -204,7 +204,7 @@ def _try_to_pack(value: Any, dumps: Dumps) -> tuple[np.ndarray, bool]:
 
 
 def _unpack(data: np.ndarray, rank: int) -> Any:
-    """The object that `rank` packed. Raises ObjectError, on all ranks alike, if it could not be packed."""
+    """Return the object that `rank` pickled. Raises the same ObjectError on all ranks if it could not be pickled."""
     value = pickle.loads(data.data)
     if isinstance(value, _Refused):
         raise errors.ObjectError(f"rank {rank} has {value}")

@@ -28,7 +28,7 @@ PROC_NULL = halo.PROC_NULL
 
 @dataclass(slots=True)
 class Status:
-    """What is known of a message: the rank that sent it, its tag, its size. `recv(x, status=Status())` fills it in.
+    """Facts about a message: the rank that sent it, its tag, its size. `recv(x, status=Status())` fills it in.
 
     >>> if hpccoll.rank() == 1:
     ...     hpccoll.send(np.ones(3), dest=0)
@@ -53,7 +53,7 @@ class Status:
         return self.nbytes // int(np.dtype(dtype).itemsize)
 
     def take(self, handle: Handle) -> None:
-        """Take over what a finished receive, or a probe, knows of its message."""
+        """Copy the facts about its message from a finished receive or a probe."""
         self.source, self.tag, self.nbytes = handle.peer, handle.tag, handle.nbytes
 
 

@@ -71,7 +71,7 @@ BAND, BOR, BXOR = Reduction.BAND, Reduction.BOR, Reduction.BXOR
 LAND, LOR, LXOR = Reduction.LAND, Reduction.LOR, Reduction.LXOR
 
 Op = Reduction | int
-"""What is given as `op`: a reduction, or its number in Horovod."""
+"""The type of the argument `op`: a reduction, or its number in Horovod."""
 
 
 def reduction_of(op: object) -> Reduction:

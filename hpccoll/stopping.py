@@ -94,7 +94,7 @@ class Preemption:
             os.kill(os.getpid(), number)
         self.ask(name.name)
 
-    # ---- what the program calls -----------------------------------------------------------------------
+    # ---- methods for programs -------------------------------------------------------------------------
 
     def ask(self, reason: str = "the program") -> None:
         """Ask all ranks to stop, as a signal does. One rank is enough; it does not wait for the others.

@@ -16,7 +16,7 @@
 
 /* ---- request to bytes ---------------------------------------------------------------------------- */
 
-/* Checks what the walk over the tensors relies on. Returns an error text, or NULL. */
+/* Checks the facts that the loop over the tensors relies on. Returns an error text, or NULL. */
 static const char *refuse_shape(const hc_request *request, size_t *bytes) {
     if (!request->name || request->name_len == 0)
         return "a request must have a name";

@@ -17,7 +17,7 @@
 
 /* ---- a batch ---------------------------------------------------------------------------------------------------- */
 
-/* Sets the error text: that of the part that failed. */
+/* Sets the error text to the text of the failed part. */
 static int say(hc__plane *p, int status) {
     if (status >= 0 || status == HC_RESULT_SIZE)
         return status;
@@ -129,7 +129,7 @@ static int start_on_device(hc__plane *p, hc_batch *batch) {
     return status;
 }
 
-/* Takes over the answer of the other plane. */
+/* Returns the status of the flat plane, with its text. */
 static int adopt(hc__plane *p, int status) {
     p->base.needs_polling = p->flat->base.needs_polling;
     p->base.text = p->flat->base.text;

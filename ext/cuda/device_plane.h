@@ -15,7 +15,7 @@
 enum hc__path {
     HC__PATH_STAGED,  /* through the host */
     HC__PATH_OPENING, /* waits until communicators are open */
-    HC__PATH_QUEUED,  /* waits for its place in the order of launches */
+    HC__PATH_QUEUED,  /* waits for its turn in the order of launches */
     HC__PATH_STAGES,  /* by the stages of a hierarchy, whose node is NCCL or one rank */
     HC__PATH_ROWS,    /* rows over one communicator */
     HC__PATH_FLAT     /* by `flat` */

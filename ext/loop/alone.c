@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define MOST_BYTES ((size_t)16 << 10) /* the caller may hold a lock of its language */
+#define MOST_BYTES ((size_t)16 << 10) /* the caller may hold Python's GIL, and a larger copy would hold up others */
 
 static int is_alike(const hc_request *request) {
     if (request->operation == HC_BARRIER || request->operation == HC_BROADCAST)

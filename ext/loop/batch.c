@@ -18,7 +18,7 @@ static int is_inexact(int dtype) {
     return dtype == HC_FLOAT16 || dtype == HC_BFLOAT16 || dtype >= HC_FLOAT32;
 }
 
-/* One factor for prescale and postscale: fewer roundings than one each. */
+/* Returns prescale and postscale as one factor, which rounds once, not twice. */
 double hc__factor_of(const hc_request *agreed, int dtype) {
     return is_inexact(dtype) ? agreed->prescale * agreed->postscale : 1.0;
 }
@@ -46,7 +46,7 @@ static void set_up(const hc_loop *loop, const hc__set_queue *queue, hc__run *b, 
     };
 }
 
-/* The piece of a rank that has joined: neutral elements, or no rows if the rows are not agreed. */
+/* Makes the piece of a rank that has joined: neutral elements, or no rows if each rank chooses its rows. */
 static hc_piece joined_piece(const hc__run *b, const hc_request *agreed, const hc_tensor *tensor) {
     int uneven = hc_operation_has(agreed->operation, HC_OP_ROWS_DIFFER);
     int elementwise = hc_operation_has(agreed->operation, HC_OP_ELEMENTWISE);
@@ -102,7 +102,7 @@ static int reserve(const hc__set_queue *queue, hc__run *b, int32_t npieces) {
     return HC_OK;
 }
 
-/* Makes room for a pair of events per call of this rank; a rank that has joined has none. */
+/* Reserves memory for a pair of events per call; a rank that has joined has no calls. */
 static int reserve_events(hc__run *b, uint32_t ncalls) {
     if (ncalls > b->room) {
         void **events = hc_realloc(b->events, 0, 2 * (size_t)ncalls * sizeof(void *));

@@ -13,7 +13,7 @@ typedef struct hc__completion {
     _Atomic(hc_handle *) done;      /* [any] handles whose function must be called, newest first; a reference each */
     _Atomic uint32_t call;          /* [any] futex of the thread */
     _Atomic uint32_t begun;         /* [any] number of handles whose callers did not wait */
-    atomic_int listening, stopping; /* [any] listening: the thread checks by itself in a moment */
+    atomic_int listening, stopping; /* [any] listening: the thread will check soon, so do not wake it */
     uint8_t by_driver;              /* the driver calls the functions of its handles after it has left its place */
     uint8_t has_thread;
     pthread_t thread;

@@ -129,8 +129,8 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
-/* 1: the message comes from this node, so soon. Only the driver may call this: it changes the peer of a receive from
- * any rank. */
+/* 1: the message comes from this node, so it will arrive soon. Only the driver may call this: it changes the peer of a
+ * receive from any rank. */
 static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)
@@ -196,7 +196,7 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
     hc_handle_release(handle);
 }
 
-/* If the driver's place is free, the caller drives for one handle although nobody waits for it. */
+/* If no thread drives, the caller drives for one handle, although no caller waits for it. */
 static enum hc__left drive_for(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     awaited one = {&handle, &handle + 1};
     if (!hc__may_drive(loop) || !hc__driver_try(loop))

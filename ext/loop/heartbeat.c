@@ -27,8 +27,8 @@
 enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C, IT_IS_GONE = 0xC3 };
 #define GONE_BYTES 4        /* kind of message, rank (3) */
 #define SILENT_BYTES 7      /* kind of message, kind of silence, rank (3), age in tenths of a second (2) */
-#define ENGINES_LEAST 8     /* bytes of a message of the engine */
-#define GAP (1000 * HC__MS) /* this rank itself did not run, so no rank owes it an answer */
+#define ENGINES_LEAST 8     /* the fewest bytes of a message of the engine */
+#define GAP (1000 * HC__MS) /* after a longer gap this rank itself did not run, so it expects no answers */
 
 static void send(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbytes) {
     loop->parts.control->ops->send(loop->parts.control, peer, bytes, nbytes);

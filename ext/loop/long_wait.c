@@ -8,8 +8,9 @@
 
 #include <stdio.h>
 
-/* As for agreed requests, there is a report at the warning time and whenever it has doubled, and the World breaks at
- * the limit. The clock starts when a caller begins to wait: a receive without a waiter may stay open for ever. */
+/* Like the engine for agreed requests: prints a report at the warning time and whenever it has doubled, and breaks
+ * the World at the limit. The clock starts when a caller begins to wait: a receive without a waiter may stay open
+ * for ever. */
 void hc__watch_wait(hc_loop *loop, hc_handle *handle, uint64_t ns,
                     void (*describe)(hc_loop *, const hc_handle *, char *text, size_t room)) {
     char what[sizeof loop->failure.text / 2 - 64], text[sizeof loop->failure.text];

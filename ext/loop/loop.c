@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 
 #define LONG_WARNING (10000 * HC__MS)
-#define LEAST_ASK (HC__MS * 250) /* an idle rank wakes this often */
+#define LEAST_ASK (HC__MS * 250) /* an idle rank wakes at this interval */
 #define LEAST_PATIENCE (4 * LEAST_ASK)
 #define PATIENCE (1000 * HC__MS) /* with ranks that should learn of this rank's end */
 
@@ -74,7 +74,7 @@ static int map_reserve(void) {
     if (region == MAP_FAILED)
         return HC_NO_MEMORY;
     if (!hc_reserve_give(region, HC_RESERVE_BYTES))
-        munmap(region, HC_RESERVE_BYTES); /* another thread was first */
+        munmap(region, HC_RESERVE_BYTES); /* another thread has mapped it meanwhile */
     return HC_OK;
 }
 

@@ -25,7 +25,7 @@
 typedef struct hc_handle hc_handle;
 typedef struct hc_plan hc_plan;
 
-enum { HC_HANDLE_PLAN = 254, HC_HANDLE_P2P }; /* kinds of handles beside those of events */
+enum { HC_HANDLE_PLAN = 254, HC_HANDLE_P2P }; /* kinds of handles that are not events */
 /* The numbers of messages among the operations, for the trace and for texts. */
 enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
@@ -122,9 +122,9 @@ int hc_wait_named(const char *); /* "auto", "spin" and so on; AUTO for any other
 typedef struct hc_loop_config {
     hc_engine_config engine; /* `processes` lives as long as the loop */
     HC_LOOP_KNOBS(HC_KNOB_FIELD)
-    uint8_t background;     /* a background thread drives when nobody waits */
+    uint8_t background;     /* a background thread drives when no caller waits */
     uint8_t stores;         /* enum hc_stores: for data that other ranks read */
-    uint8_t wait;           /* enum hc_wait: what a thread does that waits for other ranks */
+    uint8_t wait;           /* enum hc_wait: how a thread waits for other ranks */
     uint8_t one_thread;     /* only the thread that made the loop may drive (MPI_THREAD_FUNNELED) */
     uint8_t heartbeat;      /* every rank has a background thread, which answers while the program computes */
     uint8_t wire;           /* dtype between nodes for float32 and float64, or HC_WIRE_SAME */
@@ -174,7 +174,7 @@ typedef struct hc_shortcut_agreed {
     double prescale, postscale;
     int64_t dims[HC_SHORTCUT_DIMS];
 } hc_shortcut_agreed;
-/* What only this rank knows. */
+/* The values of a call that may differ between ranks. */
 typedef struct hc_shortcut_rows {
     int32_t rows; /* that it gives */
     int32_t room; /* rows of its `out`; -1: it has none, or the caller allocates it after the call was taken */

@@ -55,7 +55,7 @@ hc_notice *hc_notice_new(uint64_t ns, const char *text, uint64_t limit, const ch
     notice->final_line = strcpy(notice->text + room, final_line);
     notice->due = *text ? hc__loop_now() + ns : UINT64_MAX;
     notice->limit = *final_line ? hc__loop_now() + limit : UINT64_MAX;
-    sigset_t all, before; /* the program's threads handle signals */
+    sigset_t all, before; /* blocks all signals, so that the program's threads handle them */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&notice->thread, NULL, wait_and_print, notice);

@@ -115,7 +115,7 @@ static void break_world(hc_loop *loop, const hc_action *action) {
     atomic_store(&loop->failure.broken, action->status);
 }
 
-/* Performs first what a waiter relies on when its handle ends: it may free its arrays at once, or ask for a
+/* Performs the actions that must precede the end of a handle: a waiter may then free its arrays at once, or ask for a
  * preemption. */
 static void perform_before_all(hc_loop *loop, const hc_action *action) {
     if (action->kind == HC_AC_FAILED)

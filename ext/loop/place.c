@@ -8,7 +8,7 @@
 #include "loop/set_queues.h"
 #include "loop/state.h"
 
-#define LOOK_NS 20000ull /* a poll that finds nothing costs a tenth of this */
+#define LOOK_NS 20000ull /* ten times the cost of a poll that finds nothing */
 
 /* ---- idle or not ------------------------------------------------------------------------------------- */
 
@@ -65,8 +65,8 @@ enum hc__left hc__driver_leave(hc_loop *loop) {
     return left;
 }
 
-/* The parent has ended the World's log before this rank, and may be gone: what still waits for it never leaves.
- * hc_loop_free() sends the children what they need. */
+/* 0 if the World's log has ended: the parent in the tree may have exited, and messages to it would never be sent.
+ * hc_loop_free() sends the last messages to the children. */
 int hc__loop_owes(hc_loop *loop) {
     return !loop->config.background && hc__may_drive(loop) && loop->parts.control->waiting &&
            !atomic_load_explicit(&loop->sets.queues[0].stopped, memory_order_relaxed) &&

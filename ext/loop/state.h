@@ -28,7 +28,7 @@ typedef struct hc__ranks {
     uint8_t *unsent;  /* per rank: 1 while a message of the engine to it is unsent */
 } hc__ranks;
 
-/* What callers count themselves. */
+/* Counters that callers increment. */
 typedef struct hc__calls {
     atomic_ullong waited_ns, wakes; /* [any] */
     atomic_ullong plan_starts;      /* [any] */

@@ -88,8 +88,8 @@ static int drive(hc_loop *loop) {
     return useful;
 }
 
-/* Submitters and leaving callers first publish their work, then read `coalescing`; this clears `coalescing`, then reads
- * the work. */
+/* Submitters and leaving callers publish their work, then read `coalescing`; this function clears `coalescing`, then
+ * reads the work. */
 static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
     atomic_store_explicit(&loop->background.coalescing, 1, memory_order_seq_cst);
     hc__futex_wait(&loop->background.call, seen, ns);

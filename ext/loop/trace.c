@@ -82,7 +82,7 @@ void hc__trace_forked(hc__trace *trace) {
 /* ---- writing ----------------------------------------------------------------------------------------- */
 
 /* Begins the next record: zero, with time, kind and an empty name. A reader that sees a byte of it must see the present
- * head, too, which tells that the record before it in this slot is gone: so the fence. */
+ * head, too, which shows that the earlier record in this slot is overwritten: so the fence. */
 static hc_trace_record *begin(hc_loop *loop, int kind) {
     uint64_t at = atomic_load_explicit(&loop->trace.header->head, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);

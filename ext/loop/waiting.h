@@ -20,10 +20,11 @@
 
 #include "loop/loop.h"
 
-/* Polls before anything else is done. A flag that is about to be set needs one transfer of a cache line, about 100 ns;
- * more polls would take the core from a partner that shares it. */
+/* The number of polls before a waiter does anything else. A flag that is about to be set needs one transfer of a cache
+ * line, about 100 ns; more polls would take the core from a partner that shares it. */
 #define HC__LOOKS 200
-/* The same in progress iterations, which cost more, for a message that is about to arrive. */
+/* The number of progress iterations, which cost more, before a driver does anything else while it waits for a
+ * message. */
 #define HC__LOOKS_OF_DRIVER 32
 /* For how many ns a caller polls before it submits its call to the engine, or its plan to the loop, whose iterations
  * cost more than a poll; and for how long a driver polls before it sleeps. Calls of up to 64 KiB inside a node take no
@@ -31,7 +32,7 @@
 #define HC__SHORTCUT_NS 50000ull
 #define HC__PLAN_NS 20000ull
 #define HC__DRIVER_NS 100000ull
-/* An iteration of another thread of this rank, the driver, is usually over after so many yields, or polls with a
+/* An iteration of another thread of this rank, the driver, usually ends within this number of yields, or polls with a
  * pause. */
 #define HC__YIELDS_TO_A_TURN 16
 #define HC__PAUSES_TO_A_TURN 200

@@ -9,7 +9,7 @@
 #include "core/reserve.h"
 #include "transport/progress.h"
 
-/* ---- on the host ---------------------------------------------------------------------------------- */
+/* ---- for host memory ---------------------------------------------------------------------------------- */
 
 void *hc_result_new(size_t bytes); /* 64-byte aligned; NULL: out of memory. bytes 0: a valid pointer */
 void *hc_work_new(size_t bytes);   /* the same for the library's internal memory; falls back on the reserve */

@@ -36,7 +36,8 @@ static int32_t common_divisor(int32_t a, int32_t b) {
     return a;
 }
 
-/* Finds the largest size of equal groups of nodes, none of which lies on two switches. `group_of`: scratch. */
+/* Finds the largest size of equal groups of consecutive nodes such that no group spans two switches. `group_of`:
+ * scratch. */
 static int32_t find_group(const hc_job *job, const hc_members *m, int32_t *group_of) {
     int32_t nodes = 0, found = 0, run = 0;
     for (int32_t i = 0; i < m->size; i++) {

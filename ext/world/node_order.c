@@ -83,7 +83,7 @@ static int names_host(const char *name, const char *host) {
     return strncmp(name, host, n) == 0 && (!host[n] || host[n] == '.');
 }
 
-/* A line of the file: "host level level". 1: it is that of the host. */
+/* Reads a line of the file: "host level level". 1: it describes this host. */
 static int read_line(char *line, const char *host, hc_address *to) {
     char *rest, text[HC_ADDRESS_BYTES] = "";
     line[strcspn(line, "#\n")] = 0;

@@ -34,7 +34,7 @@ typedef struct hc_address {
     char text[HC_ADDRESS_BYTES];
 } hc_address;
 
-/* What a process knows about its node; any may be NULL or empty. */
+/* The facts that a process has about its node; each may be NULL or empty. */
 typedef struct hc_address_facts {
     const char *host;                  /* never NULL */
     const char *file;                  /* lines of a host and its levels from the top down; "#" begins a comment */
@@ -43,7 +43,7 @@ typedef struct hc_address_facts {
 } hc_address_facts;
 #define HC_XNAME_FILE "/etc/cray/xname"
 
-/* The best address: that of the file, if one is given, else Slurm's, else Cray's, else the host's name. */
+/* The best address: from the file if there is one, else from Slurm, else from Cray, else the host's name. */
 hc_address hc_address_of(const hc_address_facts *);
 const char *hc_address_called(int kind); /* "Slurm's topology" */
 

@@ -41,7 +41,7 @@ int hc_order_refuse(hc_order *, char name[HC_ORDER_NAME]);
 void hc_order_note(hc_order *, const hc_handle *);
 int hc_order_has(const hc_handle *); /* 1: the request's name is from begin() */
 
-/* 1: the next call may try the shortcut. `own`: the open calls of which the caller knows. */
+/* 1: the next call may try the shortcut. `own`: the number of open calls that the caller knows about. */
 static inline int hc_order_may_shorten(hc_order *order, int own) {
     return atomic_load_explicit(&order->open, memory_order_relaxed) == own &&
            !atomic_load_explicit(&order->refused, memory_order_relaxed);

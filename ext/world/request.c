@@ -79,7 +79,7 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
     return h;
 }
 
-/* What only this rank knows of its rows. */
+/* The facts about this rank's rows that other ranks do not know. */
 static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
     const hc_operand *in = &a->operands[0], *out = in + 1;
     int gives = hc_arguments_gives(a, place);

@@ -22,7 +22,8 @@
 
 enum phase { SAY, SAY_ALL, SHARES, RESULT, OVER }; /* SAY: only descriptions; SAY_ALL: with the arrays */
 
-/* What a rank gives to SAY and SAY_ALL: this, its text, its sample and its array, each from a multiple of LINE. */
+/* The input of the steps SAY and SAY_ALL: this header, the text, the sample and the array, each at a multiple of
+ * LINE. */
 typedef struct said {
     uint64_t text, sample; /* bytes */
     uint64_t shape;        /* hash */
@@ -36,7 +37,7 @@ struct hc_folding {
     uint8_t operation, form, leaves, found;
     int32_t root, rank, size;
     size_t head;     /* bytes before the array */
-    char *memory;    /* what this rank says, then its array, or its share; or the arrays of all ranks, for a plan */
+    char *memory;    /* the message of this rank, then its array or its share; for a plan, the arrays of all ranks */
     int64_t *splits; /* blocks for each rank, then memory for the parts */
 };
 
@@ -70,7 +71,7 @@ uint64_t hc_user_reduction_hash(const hc_user_reduction *user) {
     return hc_fnv_more(hc_fnv(user->name, strlen(user->name) + 1), flags, sizeof flags);
 }
 
-/* ---- what a rank says ---------------------------------------------------------------------------------------- */
+/* ---- the message of a rank ----------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t *length, const char *form, ...) {
     va_list values;
@@ -318,7 +319,8 @@ static int take_shares(hc_folding *f, char *data) {
     return status;
 }
 
-/* What follows when all ranks have said the same. A rank that has joined would combine no share. */
+/* Returns the next step after all ranks have sent equal headers. Shares only if no rank has joined, because a joined
+ * rank would not combine its share. */
 static enum phase after_saying(const hc_folding *f, const int64_t *rows) {
     if (f->phase == SAY_ALL || f->form == HC_FOLDING_PLAN)
         return OVER;

@@ -30,7 +30,7 @@ typedef struct hc_user_reduction {
     /* Combines `count` elements of `in`, which come from lower ranks, with those of `inout`, into `inout`. OK, or a
      * status whose text the language keeps. */
     int (*fold)(const struct hc_user_reduction *, const void *in, void *inout, int64_t count, int dtype);
-    /* Writes the elements that change nothing, and returns 1; NULL, or 0: nobody knows them. */
+    /* Writes neutral elements and returns 1. NULL, or a result of 0: the reduction has no known neutral element. */
     int (*neutral)(const struct hc_user_reduction *, void *to, int64_t count, int dtype);
     /* Looks at the samples of all ranks before anything is combined. OK, or a status that is the same on all ranks, as
      * above. NULL: there is nothing to look at. */

@@ -10,7 +10,7 @@ __all__ = ["Place", "number", "read"]
 
 
 MOST_DIGITS = 19
-"""A number with so many digits is no count."""
+"""A number with at least this many digits cannot be a count."""
 
 
 @dataclasses.dataclass(frozen=True)

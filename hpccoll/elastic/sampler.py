@@ -19,7 +19,7 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler:
-    """Gives this rank the indices of its samples; a sampler for `torch.utils.data.DataLoader`, too."""
+    """Gives this rank the indices of its samples; it can be the sampler of a `torch.utils.data.DataLoader`."""
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
         """Begin with epoch 0.
@@ -88,7 +88,7 @@ class ElasticSampler:
         self.deal(*((current().rank, current().size) if is_initialized() else (0, 1)))
 
     def deal(self, rank: int, size: int) -> None:
-        """Divide the remaining samples of the epoch among ranks that are not those of the default World.
+        """Divide the remaining samples of the epoch among ranks other than those of the default World.
 
         :param rank: this rank
         :param size: the number of ranks

@@ -70,7 +70,7 @@ class State:
         """The generation that made the last commit, and its number from 1. (0, 0): there is none."""
         return self._held.last.version
 
-    # ---- what a program calls --------------------------------------------------------------------------
+    # ---- methods for programs ---------------------------------------------------------------------------
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
         """Register functions to call after the ranks have changed, before the state is synchronized.

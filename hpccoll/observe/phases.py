@@ -146,7 +146,7 @@ class Phases:
 
 
 def _title(kind: str, number: int = 0, name: str = "", copy: int = 1) -> str:
-    """The title of a row; those of process sets other than the World have the number of the set."""
+    """The title of a row; it has the number of the process set unless that is the World."""
     where = f" (set {number})" if number else ""
     if kind == "tensor":
         return f"{name}{f' #{copy}' if copy > 1 else ''}{where}"

@@ -54,7 +54,7 @@ class Coordinator:
         self.lost: dict[int, str] = {}
         """Ranks of the last generation that this process has lost, with reasons; come() reports them."""
         self.has_state = False
-        """Whether this process has a commit; come() reports it, too."""
+        """Whether this process has a commit; come() also reports it."""
         self.changing = 0
         """The generation that is about to change; 0: none."""
         self.on_change: Callable[[bool], None] = lambda _adds_only: None

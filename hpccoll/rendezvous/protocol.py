@@ -71,7 +71,7 @@ class Rendezvous(Protocol):
         ...
 
     def give_up(self) -> None:
-        """End the other ranks, too, if they would wait for this one: the World is broken, the process ends."""
+        """End the other ranks if they would wait for this one: its World is broken and its process ends."""
 
     def free(self) -> None:
         """Free the resources; all ranks call this together, after the end of a World without failure."""

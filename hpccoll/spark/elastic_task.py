@@ -35,7 +35,7 @@ class SlotTask:
     variables: Mapping[str, str]
     """The environment variables of the workers."""
     executable: str
-    """The Python of the workers; "": that of the task."""
+    """The Python of the workers; "": the Python of the task."""
 
 
 def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[int]:

@@ -50,7 +50,7 @@ class Task:
     secret: str
     variables: Mapping[str, str]
     executable: str
-    """The Python of the ranks; "": that of the task."""
+    """The Python of the ranks; "": the Python of the task."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Flag(NamedTuple):
     """`run OPTION` of hpccoll run, `HOROVOD_X` which hpccoll/horovod/environment.py translates, `ssh OPTION`,
     `variables`, `done here`, `nothing` or `refused`."""
     text: str = ""
-    """Why it is refused or changes nothing; or what the documentation says of it beside `becomes`."""
+    """Why the flag is refused or has no effect, or a text for the documentation."""
     values: int | None = None
     """The number of its values; None: one."""
 
@@ -172,7 +172,7 @@ def translate(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def add_flags(made: argparse.ArgumentParser) -> None:
-    """Let a parser know all flags of horovodrun."""
+    """Add all flags of horovodrun to a parser."""
     made.add_argument("-v", "--version", action="version", version=f"hpccoll {_core.VERSION}")
     for flag in FLAGS:
         text = flag.text or f"becomes {flag.becomes.replace('run ', 'hpccoll run ')}"

@@ -11,7 +11,7 @@
 
 /* ---- memory: the pool only grows; closing the device frees it ------------------------------------------ */
 
-/* Freeing memory waits for the device, and pinning takes milliseconds, so the pool keeps what is given back. */
+/* Freeing memory waits for the device, and pinning takes milliseconds, so the pool keeps memory that is given back. */
 enum hc__memory_kind { HC__ON_DEVICE, HC__PINNED };
 
 /* At least `bytes`, aligned to 256; *memory is a device address or pinned memory. OK, or NO_MEMORY. [any thread] */

@@ -29,7 +29,7 @@ static void free_block(hc__pool *p, hc__block **at) {
     free(b);
 }
 
-/* 1: nobody holds the block, and no launched work uses it. */
+/* 1: the block was given back, and no launched work uses it. */
 static int is_free(const hc__pool *p, const hc__block *b) {
     return !b->taken && (!b->used || p->driver->event_query(b->used) == 0);
 }
@@ -53,7 +53,7 @@ static int new_memory(const hc__pool *p, enum hc__memory_kind kind, size_t bytes
     return status;
 }
 
-/* A last resort, which waits for the device. */
+/* Frees unused blocks when memory has run out; this waits for the device. */
 static int free_unused(hc__pool *p) {
     int freed = 0;
     for (hc__block **at = &p->blocks; *at;)

@@ -38,7 +38,7 @@ int hc_pack_plan(const hc_pack_tensor *, int n, const hc_pack_kind *, hc_pack_en
 
 #define HC_PACK_TABLES 2
 typedef struct hc_packer {
-    hc_module module;        /* must be first; its text is that of the last failure */
+    hc_module module;        /* must be first; has the text of the last failure */
     struct {                 /* for entries that exceed a kernel's arguments; used in turn */
         hc_pack_entry *host; /* pinned */
         hc_gpu_address device;

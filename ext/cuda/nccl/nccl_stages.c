@@ -4,7 +4,7 @@
  */
 #include "cuda/nccl/nccl_node.h"
 
-/* 1: a broadcast whose root is in another node; the net brings the shards. */
+/* 1: a broadcast whose root is in another node, so the shards arrive over the net. */
 static int comes_from_afar(const hc__nccl_node *n) {
     return n->moves && n->root < 0;
 }

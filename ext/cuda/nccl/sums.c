@@ -28,7 +28,7 @@ static void sums_release(hc_arithmetic *base, void *memory) {
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------------- */
 
-/* Numbers the launched work and records its event. */
+/* Gives the launched work a number, and records an event after it. */
 static int note(hc__sums *s) {
     uint64_t number = s->base.issued++;
     return failed(s, s->device->driver.event_record(s->events[number % HC__SUMS_EVENTS], s->stream),

@@ -32,7 +32,7 @@ typedef struct hc__rows {
     hc_batch *batch;
     int asks;          /* the ranks exchange the rows of all results */
     int64_t longest;   /* bytes of the longest stream of all ranks */
-    int64_t *own;      /* what this rank sends: a line per stream, see rows.c */
+    int64_t *own;      /* the counts that this rank sends: a line per stream, see rows.c */
     int64_t *gathered; /* all ranks' lines: one per rank, in a scatter also one per stream of the root */
     /* [r * npieces + i]: of rank r, tensor i */
     int64_t *needs;    /* rows of its result */
@@ -65,8 +65,8 @@ int hc__rows_copies(const hc__rows *, int incoming, int32_t stream, int64_t from
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Sets the memory for `rows` rows of a result: the caller's, fresh memory, or NULL if nobody wants it. If the caller's
- * memory has the wrong size, sets *late; the batch goes on and ends with it. OK, or NO_MEMORY with text. */
+/* Sets the memory for `rows` rows of a result: the caller's, fresh memory, or NULL if this rank needs no result. If the
+ * caller's memory has the wrong size, sets *late; the batch goes on and ends with it. OK, or NO_MEMORY with text. */
 int hc__place_on_device(hc_device *, const hc_batch *, hc_piece *, int64_t rows, int *late, char *text);
 
 #endif

@@ -27,7 +27,7 @@ static inline int64_t hc__share_bytes(const hc__shares *s, int32_t i, int32_t r)
 static inline int64_t hc__share_before(const hc__shares *s, int32_t i, int32_t r) {
     return hc_share_begin(s->batch->pieces[i].rows, s->size, r) * hc__share_row(s, i);
 }
-/* The memory for rank r's result of tensor i; NULL: nobody wants it, or it has the wrong size. */
+/* The memory for rank r's result of tensor i; NULL: no rank needs it, or it has the wrong size. */
 static inline char *hc__share_out(const hc__shares *s, int32_t i, int32_t r) {
     const hc_piece *piece = &s->batch->pieces[i];
     int fits = piece->out_owned || piece->out_capacity == hc__share_bytes(s, i, r);

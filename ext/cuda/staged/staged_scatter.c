@@ -47,7 +47,7 @@ static int add_copies(const hc__staged *s, hc__staged_slot *slot, const band *d)
     return status;
 }
 
-/* The padding of a row to 16 bytes is summed, too, but nobody reads it. set_addresses() completes the piece when the
+/* The padding of a row to 16 bytes is summed, too, but not used. set_addresses() completes the piece when the
  * stage has its size. */
 static hc_piece cut_band(const hc__staged *s, const band *d) {
     const hc_piece *piece = &s->batch->pieces[d->i];

@@ -51,7 +51,7 @@ static int begin_counts(hc__hierarchy *h) {
     return hc__gather_start(h, a->own_slices, a->slices);
 }
 
-/* No row of a refused piece moves. */
+/* Sets all row counts of a refused piece to 0, so that no rows move. */
 static void drop_rows(hc__hierarchy *h, int32_t piece) {
     for (int32_t r = 0; r < h->place.size; r++)
         slice_of(h, r, piece)->rows = 0;

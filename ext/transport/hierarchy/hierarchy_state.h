@@ -186,7 +186,7 @@ typedef struct hc__node_scatter {
     hc_batch batch;
 } hc__node_scatter;
 
-/* What it needs between nodes. */
+/* The state of a hierarchy between nodes. */
 typedef struct hc__between {
     hc__team rail, leaders; /* rail: the ranks with my local rank; leaders: local rank 0 of all nodes */
     int32_t *rail_peers, *leader_peers;
@@ -263,8 +263,8 @@ void hc__scan_abandon(hc__hierarchy *);
 /* ---- results ------------------------------------------------------------------------------------------ */
 
 /* Sets *out to the memory for `rows` rows of the piece's result: the caller's, or new memory. It uses *spare (freed
- * first) if nobody wants the result, or if the caller's `out` has the wrong size: then the batch goes on, because other
- * ranks need this one, and ends with RESULT_SIZE. */
+ * first) if this rank needs no result, or if the caller's `out` has the wrong size: then the batch goes on, because
+ * other ranks need this one, and ends with RESULT_SIZE. */
 int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, void **out);
 
 /* ---- verdict: one outcome for a piece, on all ranks ------------------------------------------------------ */

@@ -89,7 +89,8 @@ static double whole_cost(const hc__net_model *m, const hc__stages *stages, doubl
     return seconds;
 }
 
-/* One direction: the scatter, which adds up, or the gather, which does not (gamma 0). `near`: so many stages are. */
+/* The cost of one direction: the scatter, which adds up, or the gather, which does not (gamma 0). `near`: the number of
+ * stages among near members. */
 static double parts_cost(const hc__net_model *m, const hc__stages *stages, int32_t near, double bytes, double gamma) {
     double seconds = 0.0;
     for (int32_t stage = 0; stage < stages->depth; stage++) {

@@ -30,7 +30,7 @@ typedef struct hc__net_model {
     double gamma; /* seconds per byte that a reduction reads */
 } hc__net_model;
 
-/* What is to be reduced among all members: an allreduce, or (scatters) its first half, a reduce-scatter. */
+/* The reduction among all members: an allreduce, or (scatters) its first half, a reduce-scatter. */
 typedef struct hc__sum {
     int64_t count;
     uint8_t dtype, reduction;
@@ -46,8 +46,8 @@ typedef struct hc__choice {
     double seconds;           /* predicted */
 } hc__choice;
 
-/* The cheapest form of an algorithm, or of all. It depends only on what all members know, so that all choose alike. If
- * the members are too few for several stages, "stages" is "direct". */
+/* The cheapest form of an algorithm, or of all. It depends only on values that are equal on all members, so all members
+ * choose the same. If the members are too few for several stages, "stages" is "direct". */
 hc__choice hc__net_choose(const hc__net_model *, const hc__splits *, int algorithm, const hc__sum *);
 
 /* Members send sums of some operands; otherwise only their own operands, and results. */

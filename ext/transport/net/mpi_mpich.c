@@ -21,7 +21,7 @@ typedef struct MPI_Status {
 #define MPI_REQUEST_NULL ((MPI_Request)0x2c000000)
 #define MPI_STATUS_IGNORE ((MPI_Status *)1)
 #define MPI_STATUSES_IGNORE ((MPI_Status *)1)
-#define MPI_MAX_ERROR_STRING 1024 /* that of MPICH 3; later 512 */
+#define MPI_MAX_ERROR_STRING 1024 /* in MPICH 3; 512 in later versions */
 enum {
     MPI_ANY_SOURCE = -2,
     MPI_UNDEFINED = -32766,

@@ -31,7 +31,7 @@ typedef struct hc_mpi_family {
     int (*version)(char text[HC_MPI_VERSION_ROOM]);
     /* The thread level of MPI: 0 (single) to 3 (multiple); -1 before MPI_Init. */
     int (*thread_level)(void);
-    /* Takes ownership of a communicator that nobody else uses, and sets its error handler to return errors; sends
+    /* Takes ownership of a communicator that no other code uses, and sets its error handler to return errors; sends
      * nothing. `comm`: the address of an MPI_Comm. `one_machine`: all ranks can share memory, which sets message_bytes;
      * the same on all ranks. MPI must be initialised. With MPI_THREAD_MULTIPLE any one thread at a time may use the
      * net, below that only the threads that MPI allows. */

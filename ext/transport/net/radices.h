@@ -27,7 +27,7 @@ typedef struct hc__splits {
     hc__stages stages[HC__SPLITS_MOST];
 } hc__splits;
 
-/* `group`: every so many members, from the first on, are near each other; 0: not known. */
+/* `group`: the number of consecutive members, counted from the first, that are near each other; 0: not known. */
 void hc__splits_of(int32_t n, int32_t group, hc__splits *);
 
 #endif

@@ -84,7 +84,7 @@ static int64_t begin_of(const hc__channel *channel, int32_t position) {
     return position == distance(s, s->depth) ? channel->count : hc__part_of(channel, member_at(s, position));
 }
 
-/* What a position works on after this number of steps. */
+/* The elements that a position works on after this number of steps. */
 static block block_after(const hc__channel *channel, int32_t position, int32_t steps) {
     const hc__stages *s = channel->stages;
     block found = {0, channel->count};
@@ -143,7 +143,7 @@ static double power_of(const hc__stages *s, int32_t stage) {
     return power;
 }
 
-/* The reduction of one step: the last one divides a mean by what the others have left. */
+/* The reduction of one step; for a mean the last step applies the rest of the divisor. */
 static hc__reduction reduction_of(const hc__channel *channel, int32_t step) {
     const hc__stages *s = channel->stages;
     hc__reduction r = channel->reduction;
@@ -197,8 +197,8 @@ static int exchange(hc__channel *channel, const place *p, int32_t step, int outw
     return status < 0 ? status : HC_MOVED;
 }
 
-/* What a member without a position exchanges with position `first + i` of its group: it gives its data, in parts that
- * the others add up, and gets the result. */
+/* The elements that an extra member exchanges with position `first + i` of its group: it gives its data, in parts that
+ * the group adds up, and gets the result. */
 static block given_to(const hc__channel *channel, const place *p, int32_t i) {
     block all = {0, channel->count};
     if (channel->form.whole)
@@ -211,7 +211,7 @@ static block own_part(const hc__channel *channel, int32_t member) {
     return (block){at, hc__part_of(channel, member + 1) - at};
 }
 
-/* The position before an extra member: it returns to it what a single member has. */
+/* The position before an extra member returns the result to that member. */
 static int32_t returner(const hc__channel *channel, const place *p) {
     return p->first + channel->stages->radix[0] - 1;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define NAME "libucp.so.0"
-#define MINOR 13 /* the interface that ucx_api.h declares is that of 1.13 */
+#define MINOR 13 /* ucx_api.h declares the interface of UCX 1.13 */
 
 hc__ucx_functions hc__ucx;
 static int is_open;

@@ -28,7 +28,7 @@ extern hc__ucx_functions hc__ucx;
 enum { /* the net's private tags; its users have the tags below */
        HC__UCX_GOODBYE = 0xFFFF00,
        HC__UCX_ENTERED = 0xFFFF40, /* + round of the barrier: all ranks are closing the net */
-       HC__UCX_LEFT = 0xFFFF80     /* + round of the barrier: nobody needs a message any more */
+       HC__UCX_LEFT = 0xFFFF80     /* + round of the barrier: no rank needs another message */
 };
 
 /* A message in flight, in the net's unordered list of all. */

@@ -96,7 +96,7 @@ void hc__p2p_queue_add(hc__p2p_queue *, hc_p2p_op *);
 void hc__p2p_queue_remove(hc_p2p_op *);                                              /* from its queue */
 hc_p2p_op *hc__p2p_queue_find(const hc__p2p_queue *, int32_t peer, uint32_t number); /* or NULL */
 void hc__p2p_finish(hc_p2p *, hc_p2p_op *, int status);
-void hc__p2p_close_path(hc_p2p_op *); /* cancels what is in flight over the net */
+void hc__p2p_close_path(hc_p2p_op *); /* cancels its messages in flight over the net */
 /* The bytes that follow the header: an eager message, or hc__p2p_source. */
 size_t hc__p2p_content_bytes(const hc__p2p_header *);
 /* Sends a header and its content to a peer or to this rank itself. */

@@ -17,7 +17,7 @@ typedef struct hc_cores {
     uint32_t quota;                    /* thousandths of a core, for all processes of the group; 0: no limit */
 } hc_cores;
 
-/* Reads those of the calling thread's process. */
+/* Reads the cores of the calling thread's process. */
 void hc_cores_read(hc_cores *);
 /* The strictest quota, in thousandths of a core, of the process whose /proc/self/cgroup is `own`, below the file system
  * `root` of control groups; 0: no limit. *group: the hash of its folder. */

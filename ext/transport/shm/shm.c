@@ -20,7 +20,7 @@ static void shm_release(hc__shm *shm) {
 
 static void shm_free(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
-    /* The last one frees what the others have used. */
+    /* The last node to be freed frees the shared memory of all of them. */
     int32_t others_left = (int32_t)atomic_fetch_add_explicit(&shm->places.left->value, 1, memory_order_acq_rel);
     if (shm->segment.fd >= 0 || others_left + 1 == node->local_size)
         hc_segment_close(&shm->segment);

@@ -53,8 +53,8 @@ typedef struct hc__small {
     _Alignas(16) uint8_t data[HC__SMALL_ROOM - 16];
 } hc__small;
 
-/* shortcut.c: what a rank offers, and the count of arrived ranks. Larger parts lie behind the slots of all ranks: so a
- * call of few bytes touches few pages, which is 5 % of its time. */
+/* shortcut.c: the data that a rank publishes, and the count of arrived ranks. Larger parts lie behind the slots of all
+ * ranks: so a call of few bytes touches few pages, which is 5 % of its time. */
 #define HC__SHORTCUT_NEAR 1024
 typedef struct hc__shortcut_slot {
     _Alignas(HC__LINE) uint64_t agreed[HC_SHORTCUT_WORDS];
@@ -230,7 +230,7 @@ void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);
 
 /* The elements of one part on one rail, in a chunk. */
 hc__range hc__rail_elements(const hc__shm *, int64_t chunk, int32_t rail, int32_t part);
-/* The places of a chunk: all, those of a rail, those that a rank reduces. */
+/* The places of a chunk: all of them, the places of a rail, and the places that a rank reduces. */
 hc__range hc__chunk_places(const hc__shm *, int64_t chunk);
 hc__range hc__rail_places(const hc__shm *, int64_t chunk, int32_t rail);
 hc__range hc__share_places(const hc__shm *, int64_t chunk, int32_t rank);

@@ -21,7 +21,7 @@ typedef struct hc_shortcut hc_shortcut;
 /* What a rank publishes in a call. */
 typedef struct hc_shortcut_offer {
     const void *agreed; /* HC_SHORTCUT_WORDS, which must be equal on all ranks */
-    uint64_t own;       /* need not be */
+    uint64_t own;       /* may differ between ranks */
     const int32_t *counts;
     int32_t ncounts; /* at most one per rank; the same on all ranks with equal words */
     const void *part;

@@ -30,7 +30,7 @@ while os.getppid() == parent:
 
 @contextlib.contextmanager
 def beside(ranks: Ranks, per_core: int) -> Iterator[int]:
-    """Keep so many processes per core busy; all ranks call this together.
+    """Keep a number of processes per core busy; all ranks call this together.
 
     :returns: the number of processes of all hosts
     """

@@ -19,7 +19,7 @@ from hpccoll.tools.bench.results import Facts, ResultsError
 
 NAME = "clocks"
 EXCHANGES = 30
-"""Round trips per rank, of which the fastest counts."""
+"""Round trips per rank; only the fastest counts."""
 LEAD, MOST_LEAD = 200e-6, 20e-3
 """Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
 MOST_LATE = 500

@@ -139,7 +139,7 @@ def crowded(reports: list[Facts]) -> dict[str, tuple[int, int]]:
 
 
 def loaded(host: str, load: float, cpus: int) -> str:
-    """Return the warning for a host that others used, too; "" for an idle host."""
+    """Return the warning for a host that other processes used; "" for an idle host."""
     text = f"{host} was loaded before the ranks began: load average {load:.1f} on {cpus} processors"
     return text if load > LOADED * cpus else ""
 

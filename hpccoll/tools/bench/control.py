@@ -31,7 +31,7 @@ PER_NODE = 6
 """Virtual ranks on a node, as on Summit."""
 FIRST, CACHED = "first", ("in order", "differing", "one late")
 RANK_BYTES = 12_000
-"""Memory of a virtual rank beside that of its tensors."""
+"""Memory of a virtual rank without its tensors."""
 TENSOR_BYTES = 700
 """Memory of a virtual rank per tensor: the cached response, the pending request, and the messages of a first step."""
 Tensors = Sequence[tuple[str, tuple[int, ...]]]
@@ -154,7 +154,7 @@ def real(count: int, opened: list[Library], ranks: Ranks, launch: Facts, limits:
             made.append(("cached", "in groups", library, steps.grouped(library)))
     for _, _, library, step in made:
         _verify(steps, step, library, ranks)
-    made.sort(key=lambda item: item[0] == FIRST)  # new names would evict those of the others from the caches
+    made.sort(key=lambda item: item[0] == FIRST)  # last, because new names evict cached names
     cases, cached = [], [step for which, _, _, step in made if which != FIRST]
     timed = measure.in_turn(cached, ranks, limits)
     timed += measure.in_turn([step for _, _, _, step in made[len(cached) :]], ranks, limits)

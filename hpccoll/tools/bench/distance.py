@@ -27,7 +27,7 @@ from hpccoll.tools.bench.ranks import Ranks
 
 FACTOR = 1.8
 SCHEDULED = 2e-6
-"""Seconds from which on a latency is that of processes that take turns on a core, and not of a line."""
+"""A latency of this many seconds or more means that two processes share a core."""
 TURNS = "turns on a core"
 NAMES = ("", "same core", "same L3", "another L3", "another socket")
 SHARED = Path("/dev/shm")
@@ -166,7 +166,7 @@ def is_virtual() -> bool:
 
 
 def _boot() -> str:
-    """Return what tells one running system from another."""
+    """Return an identifier of the running system."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:

@@ -218,7 +218,7 @@ def show(report: Facts | None, as_json: bool, prefix: str = "") -> int:
 
 
 def in_job(options: Facts, arguments: argparse.Namespace) -> int:
-    """Look at the machine, let a child start MPI, and where MPI does not start, exchange reports without it.
+    """Examine the machine, let a child process start MPI, and exchange reports without MPI if it does not start.
 
     :returns: the exit status
     """

@@ -28,7 +28,7 @@ from hpccoll.tools.doctor.exchange import Exchange
 NAME = "distances"
 ATTEMPTS = 4
 PATIENCE, LOOK = 2.0, 1e-4
-"""Seconds for which ranks of a host wait for each other, and between two looks."""
+"""Seconds for which ranks of a host wait for each other; seconds between two polls."""
 MOST_IN_MATRIX = 16
 """The number of ranks of a node up to which the report has each pair."""
 CPUS = Path("/sys/devices/system/cpu")
@@ -58,7 +58,7 @@ def measure(exchange: Exchange, survey: Survey) -> list[Facts]:
     """
     mates = next((r for r in survey.nodes.values() if any(c.rank == exchange.rank for c in r)), [])
     if not 1 < len(mates) <= len(frozenset().union(*map(placement.cpus_of, mates))):
-        mates = []  # ranks that take turns on a core have no distance
+        mates = []  # ranks that share a core have no distance
     place = next((place for place, report in enumerate(mates) if report.rank == exchange.rank), 0)
     lines = Lines(exchange, [report.rank for report in mates], place)
     for attempt in range(ATTEMPTS):
@@ -72,7 +72,7 @@ def measure(exchange: Exchange, survey: Survey) -> list[Facts]:
 class Lines:
     """Memory that the ranks of this host share: a cache line and a latency for each pair. All ranks make it together.
 
-    Behind the latencies is a number per rank, that of the last barrier which it has reached.
+    Behind the latencies there is one number per rank: the last barrier that the rank has reached.
 
     :param mates: the ranks of this host; none: this rank measures nothing
     :param place: the place of this rank among them
@@ -105,7 +105,7 @@ class Lines:
         self._barrier(2 * attempt + 2)
 
     def _barrier(self, turn: int) -> None:
-        """Wait for the other ranks of the host, but not for ever; an exchange would let them go too far apart."""
+        """Wait for the other ranks of the host, up to a limit. After an exchange they would not start together."""
         turns, limit = self._numbers()[-self.count :], time.monotonic() + PATIENCE
         turns[self.place] = turn
         while (turns < turn).any() and time.monotonic() < limit:
@@ -127,15 +127,15 @@ class Lines:
         return found
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         if self.shared is not None:
             self.shared.close()
 
 
 def rounds(count: int) -> list[list[int]]:
-    """Pair everybody with everybody else, in rounds in which each has one partner at most: the circle method.
+    """Pair each of `count` ranks with each other one, in rounds with at most one partner per rank (circle method).
 
-    :returns: for each of `count` the partners in the order of the rounds
+    :returns: for each rank its partners, in the order of the rounds
     """
     even = count + count % 2
     found: list[list[int]] = [[] for _ in range(count)]

@@ -71,7 +71,7 @@ def judge(survey: Survey) -> list[Finding]:
 
 
 def _tried(reports: list[RankReport]) -> list[Finding]:
-    """Note whether it was tried that MPI can use the memory of these ranks' GPUs."""
+    """Note whether a trial has shown that MPI can use the memory of these ranks' GPUs."""
     if not reports:
         return []
     tried = reports[0].facts[NAME].get("tried", [])

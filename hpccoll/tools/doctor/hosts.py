@@ -27,7 +27,7 @@ SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 
 
 ANSWERS = {"here", "value", "report"}
-"""The keys of a line from a process on a host, which has one of them."""
+"""The possible keys of a line from a process on a host; each line has one of them."""
 LONGEST = 64 << 20
 """Bytes of the longest line that is read."""
 

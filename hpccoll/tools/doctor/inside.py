@@ -22,7 +22,7 @@ REMEDY = "See the findings about load, binding and limits; `top` on that host wh
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Find nodes whose allreduce takes longer than the machine needs, as a rule or now and then."""
+    """Find nodes whose allreduce takes longer than it should, always or sometimes."""
     found: list[Finding] = []
     cpus = {
         reports[0].host: len(frozenset().union(*map(placement.cpus_of, reports))) for reports in survey.nodes.values()

@@ -37,7 +37,7 @@ def _mpi_is_up(survey: Survey) -> bool:
 
 
 def _alone(survey: Survey) -> Iterator[Finding]:
-    """A single process: MPI started several of them apart, or the user started one."""
+    """Find a job of one process: MPI did not connect its processes, or the user started only one."""
     if len(survey.reports) > 1 or survey.size != 1:
         return
     problem = survey.reports[0].facts[NAME]["if alone"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the nodes stand in the network, and what would order them in a World of these ranks."""
+"""The addresses of the nodes in the network, and what would order the nodes of a World of these ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def judge(survey: Survey) -> Iterator[Finding]:
 
 
 def describe(survey: Survey) -> str:
-    """Say what orders the nodes, in words; "" where there is one node."""
+    """Describe what orders the nodes; "" if there is only one node."""
     return _order(survey).said
 
 

@@ -28,7 +28,7 @@ from hpccoll.tools.doctor.port import LARGE, Port, connect
 
 NAME = "reach"
 ALL_PAIRS = 9
-"""Nodes of the largest job in which each node tries all others; in a larger one it tries those 1, 2, 4, ... ahead."""
+"""In a job of up to this many nodes each node tries all others; in a larger job it tries nodes 1, 2, 4, ... ahead."""
 
 
 def partners(mine: int, nodes: int) -> list[int]:
@@ -158,7 +158,7 @@ def neighbour(address: str, table: Path = Path("/proc/net/arp")) -> str:
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Find pairs of nodes that cannot connect, large messages that are lost, and addresses that do not answer."""
+    """Find pairs of nodes that cannot connect, lost large messages, and addresses that do not answer."""
     pairs: dict[tuple[str, str], list[Facts]] = {}
     for attempt in survey.reached:
         pairs.setdefault((attempt["from"], attempt["to"]), []).append(attempt)

@@ -58,7 +58,7 @@ def best(links: Sequence[Facts]) -> dict[Pair, Facts]:
 
 
 def reference(values: Sequence[float], rank: float) -> float:
-    """Return the value at this rank of the sorted ones (0: smallest, 1: largest)."""
+    """Return a quantile of the values (0: smallest, 1: largest)."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(rank * len(ordered)))]
 

@@ -120,7 +120,7 @@ def remedies(training: Training, network: Network) -> dict[str, float]:
 
 
 def sentence(training: Training, network: Network) -> str:
-    """Say in one sentence whether the network will do, and what would help."""
+    """Say in one sentence whether the network is fast enough, and what would help."""
     share = efficiency(training, network)
     what = (
         f"{training.name} on {training.nodes} node{'s' if training.nodes > 1 else ''} "

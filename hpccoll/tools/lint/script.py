@@ -143,7 +143,7 @@ def _launch(launcher: str, words: tuple[str, ...], command: shell.Command, envir
 
 
 def _mpirun(words: tuple[str, ...]) -> Parsed:
-    """Mpirun's number of ranks; its other options differ from MPI to MPI and are passed over.
+    """Parse mpirun's number of ranks, and skip its other options, which differ between MPI libraries.
 
     The program begins at the latest where a word can be no option's value.
     """

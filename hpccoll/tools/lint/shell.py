@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits a shell script into commands and words: quotes, comments, continuations, here-documents, `$( )`.
 
-It knows as much of the shell as job scripts need. It executes nothing and ignores control flow: a command inside `if`
-or `for` is a command like any other.
+It supports the parts of the shell that job scripts use. It executes nothing and ignores control flow: a command inside
+`if` or `for` is a command like any other.
 """
 
 import ast
@@ -131,7 +131,7 @@ class Lexer:
         self.documents = []
 
     def redirection(self) -> bool:
-        """Skip `2>&1`, `> file`, `<<END` or the like; whether there was one."""
+        """Skip `2>&1`, `> file`, `<<END` and similar redirections; return whether there was one."""
         found = re.compile(r"\d*(<<<|<<-?|&>>?|[<>]&|>>|<>|[<>])(?!\()").match(self.text, self.at)
         if not found:
             return False

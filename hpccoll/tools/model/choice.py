@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an allreduce does between nodes: algorithm, stages, chunks, messages and bytes, by nodes and size."""
+"""The choices for an allreduce between nodes: algorithm, stages, chunks, messages and bytes, by nodes and size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Answer:
     bytes: int
     how: str
     dtype: str
-    """What travels between nodes."""
+    """The dtype between nodes."""
     rails: int
     chunks: int
     shard: int
@@ -29,7 +29,7 @@ class Answer:
 
 
 def answer(where: Layout, dtype: str, nbytes: int) -> Answer:
-    """Ask the C code for its choice, and count what follows from it."""
+    """Ask the C code for its choice, and count the messages and bytes that follow from it."""
     wire, count = wire_dtype(dtype, where), max(1, nbytes // SIZES[dtype])
     cut = chunks.cut(count, dtype, wire, where.per_node, where.rails, where.chunk_bytes, where.nodes)
     chosen = messages.choose(where.nodes, cut.shard, wire, where.algorithm, where.latency_bytes, where.exact_sums)

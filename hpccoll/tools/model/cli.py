@@ -167,7 +167,7 @@ class Line:
     measured: float | None = None
     efficiency: float | None = None
     refused: str = ""
-    """Why there is no prediction: what the fitted cases do not determine, and cases that would."""
+    """Why there is no prediction: the parameters that the fitted cases do not determine, and cases that would."""
 
     @property
     def error(self) -> float | None:

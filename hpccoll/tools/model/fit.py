@@ -32,20 +32,20 @@ from hpccoll.tools.model.messages import SIZES
 from hpccoll.tools.model.predict import NAMES, Layout, Parameters
 
 DRAWS = 400
-"""Times that the launches are drawn."""
+"""The number of bootstrap samples of the launches."""
 DETERMINED = 3.0
 """The largest ratio of the end of an interval to its estimate; what is wider is not determined."""
 NEAR = 3
-"""Fitted cases whose errors tell how far a prediction may be off."""
+"""The number of fitted cases, nearest in size, whose errors widen the interval of a prediction."""
 FORMAT, VERSION = "hpccoll model", 2
 NORMAL = 1.96
 """Quantile of an interval of 95 %."""
 PRIOR = 3.0
 """Standard deviation of the logarithm of a parameter before anything is measured: a factor of 20 either way."""
 LEAST_ERROR = 0.03
-"""Relative error below which a measured median is not believed."""
+"""The smallest relative error that a measured median is assumed to have."""
 BELIEVED = 4
-"""Cases that the errors of the medians count for, beside the scatter around the fit."""
+"""The weight, in cases, of the medians' errors against the scatter around the fit."""
 STEP = 0.02
 """The step of a logarithm for derivatives."""
 MATTERS = 0.02
@@ -60,17 +60,17 @@ DETERMINING = {
     "start": "bench startup, with two numbers of virtual ranks",
     "member": "bench startup, with two numbers of virtual ranks",
 }
-"""The cases that determine each parameter."""
+"""For each parameter, a description of cases that determine it."""
 STARTS = [Parameters(edge=latency, alpha=latency, beta=beta, touch=touch)
           for latency in (1e-6, 3e-5, 1e-3) for beta in (1e-11, 1e-9, 1e-7) for touch in (1e-10, 3e-9)]  # fmt: skip
 """The starting points of the search: from supercomputers to emulated networks on one loaded machine."""
 FIRST_STEPS, GO_ON = 6, 3
-"""The search makes so many steps from each start, and goes on from the best ones."""
+"""Steps that the search makes from each starting point; number of best points from which it continues."""
 Vector = NDArray[np.float64]
 
 
 class UndeterminedError(ResultsError):
-    """The fitted cases do not determine what was to be predicted; the text names a case that would."""
+    """The fitted cases do not determine the prediction; the text names a case that would."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def derivatives(predictors: Sequence[Callable[[Parameters], float]], at: Paramet
 
 
 def read(path: Path) -> Fitted:
-    """Read what `write` wrote.
+    """Read a file that `write` wrote.
 
-    :raises ResultsError: it is something else
+    :raises ResultsError: the file is not such a file
     """
     try:
         found = json.loads(path.read_text())
@@ -219,7 +219,7 @@ def _apart(case: Case) -> bool:
 def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Parameters], float] | None:
     """Return a function from parameters to the seconds of a case; None: the model does not cover it.
 
-    :param nodes: as it would be on so many nodes; 0: as it was
+    :param nodes: predict for this number of nodes; 0: for the number of the case
     """
     key = case.key
     if key.kind == "start" and key.what.startswith("init,"):
@@ -254,7 +254,7 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
 
     :param most_nodes: leave out cases on more nodes; 0: take all
     :param arm: only cases of this arm; None: all
-    :raises ResultsError: there are too few
+    :raises ResultsError: there are too few cases
     """
     known = [(case, found) for case in results.cases.values() if (found := predictor(case, knobs_of(case, results)))]
     chosen = [(case, found) for case, found in known
@@ -268,9 +268,11 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)
     begun = sorted(
-        (_solve(predictors, medians, errors, start, FIRST_STEPS) for start in STARTS), key=lambda one: one[1]
+        (_solve(predictors, medians, errors, start, FIRST_STEPS) for start in STARTS), key=lambda solved: solved[1]
     )
-    best, _ = min((_solve(predictors, medians, errors, found) for found, _ in begun[:GO_ON]), key=lambda one: one[1])
+    best, _ = min(
+        (_solve(predictors, medians, errors, found) for found, _ in begun[:GO_ON]), key=lambda solved: solved[1]
+    )
     covariance, gain, freedom = _uncertain(predictors, medians, errors, best)
     of_launches = _of_launches(cases, medians, gain)
     together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]

@@ -19,7 +19,7 @@ FURTHER = 0.2
 INCAST = 0.01
 """Share by which a byte takes longer per further member that sends to the same receiver at once (choose.c)."""
 LATENCY_BYTES = 20_000
-"""What a link carries in the time of a message: ALPHA as bytes (HPCCOLL_LATENCY_BYTES)."""
+"""The bytes that a link carries in the time ALPHA (HPCCOLL_LATENCY_BYTES)."""
 SIZES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "uint8": 1, "float16": 2, "bfloat16": 2}
 
 
@@ -61,13 +61,13 @@ class Choice:
     whole: bool
     """All data is exchanged in each stage; otherwise parts are scattered, then gathered."""
     dtype: str
-    """What travels: partial sums of 16-bit floats may be float32."""
+    """The dtype that travels; partial sums of 16-bit floats may be float32."""
     radices: tuple[int, ...]
-    """Members of each stage, the nearest first; a ring has none."""
+    """The number of members in a group of each stage, from the nearest members to the farthest; empty for a ring."""
     extra: int
     """Members without a position: one in each of the first groups of the first stage."""
     seconds: float
-    """By the costs that choose.c assumes."""
+    """The predicted time, with the costs that choose.c assumes."""
 
     def __str__(self) -> str:
         """Write the algorithm with its stages, as "stages of 16 x 16 x 9 x 2"."""
@@ -129,7 +129,7 @@ class _Stages:
         return [position + (q - own) * step for q in range(self.radices[stage]) if q != own]
 
     def block(self, position: int, stages: int) -> Block:
-        """Return what a position works on after so many stages."""
+        """Return the elements that a position works on after a number of stages."""
         at, length = 0, self.count
         for stage in range(0 if self.whole else stages):
             radix, digit = self.radices[stage], self.digit(stage, position)
@@ -143,7 +143,7 @@ class _Stages:
         return group * (self.radices[0] + 1) + self.radices[0] if group < self.extra else -1
 
     def outward(self, stage: int, position: int) -> Round:
-        """All of a group scatter what they work on, or exchange it whole."""
+        """Return the round in which a group scatters its elements, or exchanges all of them."""
         mine = self.block(position, stage + 1)[1]
         sends = [(self.member(q), self.block(q, stage + 1)[1]) for q in self.others(stage, position)]
         receives = [(self.member(q), mine) for q in self.others(stage, position)]
@@ -152,7 +152,7 @@ class _Stages:
         return Round(tuple(sends), tuple(receives), (len(receives) + 1) * mine)
 
     def back(self, stage: int, position: int) -> Round:
-        """All of a group gather the results."""
+        """Return the round in which a group gathers the results."""
         mine = self.block(position, stage + 1)[1]
         sends = [(self.member(q), mine) for q in self.others(stage, position)]
         receives = [(self.member(q), self.block(q, stage + 1)[1]) for q in self.others(stage, position)]
@@ -161,7 +161,7 @@ class _Stages:
         return Round(tuple(sends), tuple(receives))
 
     def returned(self, position: int) -> Round:
-        """Exchanged whole, the last position of a group sends the result to its member without one."""
+        """Return the round in which the last position of a group sends the result to the member without a position."""
         gives = self.extra_of(position) >= 0 and position % self.radices[0] == self.radices[0] - 1
         return Round(sends=((self.extra_of(position), self.count),) if gives else ())
 

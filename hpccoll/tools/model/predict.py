@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From parameters to seconds: one agreement, one allreduce, one step of training, on any number of nodes.
+"""Predicts seconds from parameters: of an agreement, an allreduce, or a step of training, on any number of nodes.
 
 A LogGP-like model (Alexandrov et al. 1995) per level: a latency per message that others wait for, and a gap per byte.
 Overlapping work counts once: an allreduce takes as long as its busiest part (the link, the ranks' copies and sums, or

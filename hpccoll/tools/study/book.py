@@ -29,18 +29,18 @@ class Job:
     runs: list[str]
     """The stems of its runs."""
     number: str = ""
-    """At the scheduler; "": it was about to be submitted."""
+    """The job's number at the scheduler; "": it was not submitted yet."""
     state: str = ""
     """`waiting`, `running`, `ended`."""
     began: float = 0.0
     ended: float = 0.0
     minutes: int = 0
     name: str = ""
-    """For the scheduler: no other job has it."""
+    """The job's unique name at the scheduler."""
 
     @property
     def node_hours(self) -> float:
-        """Its cost so far, or the most that it can still cost."""
+        """Return the cost of an ended job, or the largest possible cost of another one."""
         if self.state != "ended":
             return self.nodes * self.minutes / 60
         return self.nodes * (self.ended - self.began) / 3600 if self.began else 0.0
@@ -55,12 +55,12 @@ class Book:
 
     @classmethod
     def open(cls, folder: Path) -> Book:
-        """Read it; empty where the study has not been run."""
+        """Read the record of a folder; it is empty if the study has not run yet."""
         file = folder / "jobs.json"
         return cls(folder, [Job(**job) for job in json.loads(file.read_text())] if file.exists() else [])
 
     def save(self) -> None:
-        """Write it in one step."""
+        """Write the record; the file is replaced in one step."""
         self.folder.mkdir(parents=True, exist_ok=True)
         durable.write_text(self.folder / "jobs.json", json.dumps([asdict(job) for job in self.jobs], indent=1))
 

@@ -67,7 +67,7 @@ def _fonts(parser: argparse.ArgumentParser) -> None:
 
 
 def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Errors are one line, and status 1."""
+    """Return a command that prints an error as one line, and ends with status 1."""
 
     def main(arguments: argparse.Namespace) -> int:
         try:
@@ -85,7 +85,7 @@ def say(text: str) -> None:
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Study, Path]:
-    """The study of a file, and its folder."""
+    """Read the file of a study; return the study and its folder."""
     study = plan.load(arguments.file)
     return study, plan.folder_of(arguments.file, study)
 

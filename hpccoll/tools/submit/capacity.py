@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether a partition of Slurm can ever run a job; else the job waits for ever, or is refused later."""
+"""Checks whether a partition of Slurm is large enough for a job. If not, the job would wait for ever or be refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def too_many_nodes(script: str, nodes: int, environment: dict[str, str]) -> str:
     """Compare the nodes of a job with those of its partition.
 
     :param script: the job script
-    :param nodes: how many it asks for
+    :param nodes: the number of nodes that it asks for
     :param environment: the user's, which may name a partition
     :returns: what is wrong, in a sentence; "" if nothing is
     :raises UnknownError: Slurm does not tell the number of nodes of the partition

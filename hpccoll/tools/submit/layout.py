@@ -8,7 +8,7 @@ from hpccoll.tools.submit.site import Site
 
 
 class RequestError(HpccollError):
-    """The request does not fit the site; the text says what would."""
+    """The request does not fit the site; the text names possible values."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _waited(operation: Operation) -> bool:
 
 
 def _matters(operation: Operation, stories: dict[int, Story]) -> bool:
-    """Return whether it was open when the World ended, or a caller has waited for it longer than a slow rank needs."""
+    """Return whether an operation was open at the World's end, or a caller has waited for it for longer than LONG."""
     if any(story.recording.cause or story.recording.ended for story in stories.values()):
         return True
     return any(

@@ -36,7 +36,7 @@ class Rank(NamedTuple):
     state: str
     recording: Recording
     data: bytes
-    """The bytes of its file, as they were before anybody disturbed the process."""
+    """The bytes of its file, read before any signal was sent to the process."""
 
 
 def attach(job: str) -> Path:
@@ -109,7 +109,7 @@ def collect(pids: set[int], what: str) -> Path:
 
 
 def _rings(pid: int) -> Iterator[Rank]:
-    """The rings of a process: it has one per World."""
+    """Yield the rings of a process, one per World."""
     with contextlib.suppress(OSError):
         for ring in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ def _is_new(file: Path, began: float) -> bool:
 
 
 def _ask_for_stacks(rank: Rank) -> bool:
-    """Signal a rank that can and wants to handle it."""
+    """Send SIGUSR2 to a rank if the rank handles it."""
     with contextlib.suppress(OSError, ProcessLookupError):
         if rank.recording.handles_signal and rank.state not in STOPPED:
             os.kill(rank.pid, signal.SIGUSR2)

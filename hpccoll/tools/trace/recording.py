@@ -107,7 +107,7 @@ def read_folder(folder: Path) -> dict[str, list[Recording]]:
 
 
 def _add_notes(recording: Recording, file: Path) -> None:
-    """Add the files beside it: the stack of the main thread, and the state of the process in /proc."""
+    """Add the contents of the files beside it: the main thread's stack, and the state of the process in /proc."""
     stack, state = file.with_suffix(".stack"), file.with_suffix(".state")
     if stack.exists():
         recording.stack = program_lines(stack.read_text(errors="replace"))
@@ -150,7 +150,7 @@ def parse(data: bytes, name: str) -> Recording:
     """Read the bytes of a file.
 
     :param name: of the file, for errors
-    :raises TraceError: these are no such bytes, or those of another version of hpccoll
+    :raises TraceError: the bytes are no trace, or a trace of another version of hpccoll
     """
     if len(data) < HEADER.size or not data.startswith(_core.TRACE_MAGIC):
         raise TraceError(f"{name} is not the trace of a rank")

@@ -26,7 +26,7 @@ class Request:
     moving: int = 0
     ended: int = 0
     waited: int = 0
-    """The time at which a caller began to sleep until its end."""
+    """The time at which a caller began to wait for it."""
     status: str = ""
     position: int = 0
     """Its position in the log of its process set, once it is done."""
@@ -93,7 +93,7 @@ class Story:
     """The requests of one rank, the oldest first."""
 
     def __init__(self, recording: Recording) -> None:
-        """Put the records of a rank together."""
+        """Build the requests of a rank from its records."""
         self.recording = recording
         self.requests: list[Request] = []
         self.heard: dict[int, int] = {}

@@ -12,7 +12,7 @@ from hpccoll.tools.bench import statistics
 from hpccoll.tools.bench.results import Case, Results
 
 DEFAULTS = ""
-"""The arm that the others are compared with."""
+"""The name of the arm with the defaults."""
 WORTH = 0.98
 """A choice is written if the upper end of its interval is below this share of the defaults' time in some case."""
 

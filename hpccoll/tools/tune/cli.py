@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll tune`: measures candidates for each knob beside the defaults, and writes those that gain."""
+"""`hpccoll tune`: measures candidates for each knob in turn with the defaults, and writes those that are faster."""
 
 from __future__ import annotations
 
