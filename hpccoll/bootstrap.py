@@ -70,7 +70,7 @@ class Base:
     settings: config.Config
     loop: _core.Loop
     nonce: str
-    """A word that no other World has, for names of shared memory."""
+    """A unique word of this World, for the names of its shared memory."""
     net: net.Choice | None
     """The net between the nodes; None without a net."""
     ordered: str = ""
@@ -260,7 +260,7 @@ def _choose_net(
     machines: Compared[Machine],
     node_of: tuple[int, ...],
 ) -> net.Choice | None:
-    """Choose the net of this World; None if all ranks are on one node and need no net."""
+    """Choose the net of this World; return None if all ranks are on one node."""
     net.check_name(settings.net)
     for_devices = settings.device_mode == "mpi" and rendezvous.size > 1
     if max(node_of) == 0 and not for_devices:
@@ -278,7 +278,7 @@ def _choose_net(
 
 
 def _why_a_net(machines: Compared[Machine], node_of: tuple[int, ...]) -> str:
-    """The reason for which the World needs a net, for the error that no net was found."""
+    """Why the World needs a net; part of the error if none was found."""
     if not machines.alike:
         where = "; ".join(f"{machine}: {some_ranks(machines.ranks(i))}" for i, machine in enumerate(machines.values))
         return f"the ranks are on {len(machines.values)} machines ({where}), and no net connects them"
@@ -317,7 +317,7 @@ def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks)
 # ---- shared memory ---------------------------------------------------------------------------------------
 
 Agree = Callable[[Callable[[], _core.Segment | None]], _core.Segment | None]
-"""Runs a step and raises on all ranks if it failed on any; ranks without a step take part, too."""
+"""Runs a step and raises on all ranks if it failed on any rank. Ranks without a step must call it, too."""
 
 
 def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
@@ -355,7 +355,7 @@ def set_segment(
 
 
 def shared_segment(name: str, nbytes: int, leads: bool, agree: Agree) -> _core.Segment:
-    """Create (the leader), attach (the others), unlink; in two agreed steps, so that no name stays behind."""
+    """Let the leader create a segment and the others attach to it, in two agreed steps; then unlink its name."""
     try:
         made = agree(lambda: _core.Segment.create(name, nbytes) if leads else None)
         attached = agree(lambda: None if leads else _core.Segment.attach(name, nbytes))

@@ -59,7 +59,7 @@ Handle = _core.Handle
 
 
 class Collectives:
-    """The operations in which all ranks have the same part, as methods of a World."""
+    """The operations without a root, as methods of a World."""
 
     core: _core.Set
 

@@ -38,7 +38,7 @@ def row(said: list[int] | str) -> list[int]:
 
 
 def misfit(rows: np.ndarray) -> bool:
-    """Whether a rank has a key or color that is no number of 64 bits."""
+    """Return whether a rank has a key or color that does not fit in 64 bits."""
     return bool((rows[:, COLORED] == MISFIT).any())
 
 

@@ -29,7 +29,7 @@ __all__ = ["Config", "Knob", "environment", "knobs", "publish", "read", "secret"
 
 PREFIX = "HPCCOLL_"
 SECRET = "HPCCOLL_SECRET"
-"""The one variable with the prefix that is no knob: knobs are shown and exchanged, and this is neither."""
+"""The only variable with the prefix that is no knob: unlike knobs, it is never shown or sent to other ranks."""
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -256,7 +256,7 @@ def variable(name: str) -> str:
 
 
 def environment() -> Mapping[str, str]:
-    """Give the environment of the process, for code that reads the variables of schedulers and launchers."""
+    """Return the environment of the process, for code that reads variables of schedulers and launchers."""
     return os.environ
 
 
@@ -266,7 +266,7 @@ def publish(name: str, value: str) -> None:
 
 
 def secret() -> str:
-    """Give the word that only the ranks of this job have, by which they know each other; "" where there is none."""
+    """Return the secret of this job, which authenticates its ranks; "" if it has none."""
     return os.environ.get(SECRET, "")
 
 

@@ -22,14 +22,14 @@ ONE_EACH = "One rank per GPU: --ntasks-per-node equal to the GPUs, --gpus-per-ta
 
 
 def wanted(settings: Any) -> bool:
-    """Whether this rank uses a GPU: HPCCOLL_DEVICE names one, or it has a context already."""
+    """Return whether this rank uses a GPU: HPCCOLL_DEVICE names one, or the process has a CUDA context."""
     if settings.device == "auto":
         return cuda.current_device(settings.cuda_library) >= 0
     return bool(settings.device != "none")
 
 
 def sharing(env: Mapping[str, str]) -> bool:
-    """Whether the user wants several ranks on one GPU."""
+    """Return whether the user allows several ranks on one GPU."""
     return any(name in env for name in SHARING)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name of this host in /etc/hosts: with Debian's 127.0.1.1 a host gives others an address that leads nowhere."""
+"""Checks the name of this host in /etc/hosts: with Debian's 127.0.1.1 a host gives other hosts an unusable address."""
 
 from __future__ import annotations
 

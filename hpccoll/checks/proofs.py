@@ -31,7 +31,7 @@ REMEDY = "`hpccoll doctor --gpu-aware`, started like the job, tries"
 
 @dataclass(frozen=True)
 class Setup:
-    """The software that a proof is for."""
+    """The software for which a proof is valid."""
 
     mpi: str
     """The MPI library, as it names itself."""
@@ -51,7 +51,7 @@ class Proof:
     """The reason if it is not proved."""
     setup: Setup
     devices: list[str]
-    """Name, and the newest CUDA that the driver supports: "NVIDIA H200, CUDA 12.8"."""
+    """The GPU's name, and the newest CUDA that the driver supports: "NVIDIA H200, CUDA 12.8"."""
     ranks: int
     hosts: list[str]
     date: str

@@ -37,7 +37,7 @@ class Survey:
     distances: list[Facts] = field(default_factory=list)
     """The latencies of a cache line between the ranks of each node, see hpccoll.tools.doctor.distances."""
     strangers: list[tuple[str, dict[str, int]]] = field(default_factory=list)
-    """By host: connections that were not of this job, by address, see hpccoll.tools.doctor.listener."""
+    """For each host, the number of connections from other jobs, by address; see hpccoll.tools.doctor.reach."""
 
     @cached_property
     def nodes(self) -> dict[str, list[RankReport]]:

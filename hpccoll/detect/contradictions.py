@@ -24,7 +24,7 @@ _TRUST = "If this is meant, set HPCCOLL_TRUST_MPI=1."
 
 @dataclass(frozen=True)
 class LaunchProblem:
-    """A launch that cannot work as it is. As text: both fields."""
+    """A launch that cannot work. Its text has both fields."""
 
     seen: str
     """The contradiction, without a full stop at its end."""
@@ -96,7 +96,7 @@ def contradiction(
 
 
 def contradiction_between(reported: Sequence[Place | None], libraries: Sequence[str]) -> LaunchProblem | None:
-    """As `contradiction`, for a process that has the facts of all ranks.
+    """Like `contradiction`, for a process that has the facts of all ranks.
 
     :param reported: the place of each rank by its launcher, in order of the ranks
     :param libraries: the MPI library of each rank

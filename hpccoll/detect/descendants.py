@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that a process has started, directly or not, as /proc lists them."""
+"""Finds the descendants of a process in /proc."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ MOST_DIGITS = 19
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A process among those that its launcher started together. A value that the launcher does not give is None."""
+    """The place of a process in the group that its launcher started. A value is None if the launcher does not give it."""
 
     launcher: str
     """Its name as users call it, like "srun"."""
@@ -30,11 +30,11 @@ class Place:
     node: str = ""
     """Name or number of its node; "" where the launcher does not say."""
     job: str = ""
-    """Equal on the processes of one start, and on no others; "" if the launcher sets no such variable."""
+    """A value that only the processes of one start share; "" if the launcher sets no such variable."""
     detail: str = ""
     """A text for the line at the start, such as the requested process-management protocol."""
     mpi: bool = True
-    """The launcher starts MPI jobs, so that MPI must see as many ranks."""
+    """Whether the launcher starts MPI jobs, so that MPI must find the same number of ranks."""
     daemons: bool = False
     """The launcher may have started the daemons of another launcher, and not the ranks themselves."""
 

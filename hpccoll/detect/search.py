@@ -36,7 +36,7 @@ def _modules() -> tuple[ModuleType, ...]:
 
 
 def places(env: Mapping[str, str]) -> Iterator[Place]:
-    """Yield the place that each launcher gives whose variables are in `env`, the closest launcher first."""
+    """For each launcher with variables in `env`, yield the place that it gives, the closest launcher first."""
     for module in _modules():
         if hasattr(module, "place") and (found := module.place(env)):
             yield found

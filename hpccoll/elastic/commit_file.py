@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A commit in a file, from which the next run of the job goes on, with any number of ranks."""
+"""Commits in a file: the next run of the job continues from it, with any number of ranks."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Function = Callable[Concatenate[Any, P], T]
 RAISED = " has raised "
-"""Part of the text of a ShutDownError whose cause is an exception on another rank."""
+"""A text that a ShutDownError contains if its cause is an exception on another rank."""
 ADDED, MIXED = 1, 3
 """Horovod's numbers for what has changed."""
 
@@ -73,7 +73,7 @@ def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Functio
 
 
 class _Turns:
-    """The turns of one call."""
+    """The attempts of one call of a training function: each change of the ranks begins another one."""
 
     def __init__(self, state: State, make: Callable[[], Any], end: Callable[[], Any]) -> None:
         self.state, self.make, self.end = state, make, end
@@ -144,7 +144,7 @@ class _Turns:
             current().core.preempt()
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
-        """The first SIGTERM requests to leave after this step, the second one ends the process.
+        """At the first SIGTERM, request to leave after this step; at the second one, end the process.
 
         Without a launcher the first one ends it.
         """

@@ -79,7 +79,7 @@ class ElasticSampler:
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from where state_dict() was called, with the present ranks."""
+        """Continue from the state that state_dict() returned, with the present ranks."""
         self.epoch, self.processed_num = int(state_dict["epoch"]), int(state_dict["processed_num"])
         self.reset()
 
@@ -105,7 +105,7 @@ class ElasticSampler:
         return np.random.default_rng([self.seed, self.epoch]).permutation(count) if self.shuffle else np.arange(count)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the state, which a data loader's process does not need."""
+        """Leave out the State, which the worker process of a data loader does not need."""
         return {**self.__dict__, "at_end": None}
 
     def __iter__(self) -> Iterator[int]:

@@ -206,7 +206,7 @@ class State:
             self._held = Report(Commit((0, number)))
 
     def on_reset(self) -> None:
-        """Tell the state that the ranks have changed."""
+        """Note that the ranks have changed."""
         self._last_updated_timestamp = 0.0
         self._host_messages = queue.Queue()
         self.reset()
@@ -328,7 +328,7 @@ class ObjectState(State):
         self._saved_state = self._older_state
 
     def sync(self) -> None:
-        """See State: one object that holds all of them."""
+        """See State; one broadcast sends all objects."""
         equal = [name for name in self._names if name not in self.sharded]
         self._give(self._bcast_object({name: _form(getattr(self, name)) for name in equal}))
         self._save_synced()

@@ -35,7 +35,7 @@ class Report:
     older: Commit = Commit()
     """The commit before the last one, if the rank keeps two."""
     since: int = 0
-    """The first generation in which it has taken the state; 0: none."""
+    """The first generation in which the rank has taken the state; 0: it has not taken it."""
 
     def held(self) -> Iterator[Commit]:
         """Yield the commits of the rank, the newer one first."""

@@ -14,7 +14,7 @@ ORDER = 10
 
 
 def place(env: Mapping[str, str]) -> Place | None:
-    """Read the place of this process under torchrun itself: other programs set RANK and WORLD_SIZE too."""
+    """Read the place of this process under torchrun; other programs also set RANK and WORLD_SIZE."""
     if "TORCHELASTIC_RUN_ID" not in env:
         return None
     return read(
