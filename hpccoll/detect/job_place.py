@@ -15,7 +15,7 @@ MOST_DIGITS = 19
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of a process in the group that its launcher started. A value is None if the launcher does not give it."""
+    """The place of a process in the group that its launcher started. Values are None if the launcher gives none."""
 
     launcher: str
     """Its name as users call it, like "srun"."""

@@ -115,7 +115,7 @@ void hc__p2p_drop_unexpected(hc_p2p *, hc__p2p_unexpected **link);
 
 int hc__p2p_send_bytes(hc_p2p *, hc_p2p_op *);    /* an operation of `sending` */
 int hc__p2p_receive_bytes(hc_p2p *, hc_p2p_op *); /* an operation of `receiving` */
-/* The bytes of a header's cell; NULL: no such cell. cell_read() returns the cell to its owner. */
+/* The bytes of a header's cell; NULL: no such cell. hc__p2p_cell_read() returns the cell to its owner. */
 const uint8_t *hc__p2p_cell(hc_p2p *, int32_t peer, const hc__p2p_header *);
 void hc__p2p_cell_read(hc_p2p *, int32_t peer, const hc__p2p_header *);
 int hc__p2p_read_cell(hc_p2p *, int32_t peer, const hc__p2p_header *, hc_p2p_op *receive);
