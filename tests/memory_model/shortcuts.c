@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shortcuts.c - scenarios of shortcut.c: all ranks take a call, or one gives up or declines, or the calls differ.
+ * shortcuts.c - scenarios of shortcut.c: all ranks take a call, or one gives up or declines, or the calls differ; or
+ * nodes vote, and rank 0 tells the others of its node.
  */
 #include "memory_model/nodes.h"
 
@@ -117,7 +118,48 @@ static void run_many(int rank) {
     }
 }
 
+/* The leader of a node in call `call`: the other nodes have taken it or not, and may ask before or after. */
+static int lead(hc_shortcut *shortcut, int call) {
+    int32_t result[PARTS] = {given(9, call, 0), given(9, call, 1)};
+    int state = call % 3 == 2 ? HC_SHORTCUT_OFF : HC_SHORTCUT_TAKEN;
+    mm_check(hc_shortcut_close(shortcut, hc_shortcut_number(shortcut) - 1) == HC_SHORTCUT_TAKEN, "a full count");
+    hc_shortcut_tell(shortcut, (enum hc_shortcut_state)state, result, sizeof result);
+    return state;
+}
+
+static int follow(hc_shortcut *shortcut, int call) {
+    int state;
+    while ((state = hc_shortcut_told(shortcut)) == HC_SHORTCUT_OPEN)
+        mm_wait();
+    const int32_t *result = hc_shortcut_result(shortcut);
+    for (int i = 0; i < PARTS && state == HC_SHORTCUT_TAKEN; i++)
+        mm_check(result[i] == given(9, call, i), "the result");
+    return state;
+}
+
+/* In one call of some rank 0 another node asks before all have come. */
+static void run_votes(int rank) {
+    hc_shortcut *shortcut = hc_shm_count(nodes[rank]);
+    int agreed = 0;
+    agree(shortcut, agreed++);
+    for (int call = 0; call < CALLS - 1; call++) {
+        if (rank == 0 && mm_choose_dear(&refusals, 2))
+            hc_shortcut_close(shortcut, hc_shortcut_number(shortcut));
+        int state = join(shortcut, rank, call, 0);
+        for (; state == HC_SHORTCUT_OPEN; state = hc_shortcut_look(shortcut))
+            mm_wait();
+        if (state == HC_SHORTCUT_TAKEN) {
+            check_parts(shortcut, call);
+            state = rank == 0 ? lead(shortcut, call) : follow(shortcut, call);
+        }
+        if (state == HC_SHORTCUT_OFF)
+            agree(shortcut, agreed++);
+    }
+}
+
 const mm_scenario mm_shortcut_of_two = {"shortcut-2", 2, nodes_of_two, run_patient, tear_down, 2, 2};
 const mm_scenario mm_shortcut_of_three = {"shortcut-3", 3, nodes_of_three, run_patient, tear_down, 1, 1};
 const mm_scenario mm_shortcuts_off_of_two = {"shortcut-off-2", 2, nodes_of_two, run_many, tear_down, 1, 1};
 const mm_scenario mm_shortcuts_off_of_three = {"shortcut-off-3", 3, nodes_of_three, run_many, tear_down, 1, 1};
+const mm_scenario mm_votes_of_two = {"votes-2", 2, nodes_of_two, run_votes, tear_down, 1, 1};
+const mm_scenario mm_votes_of_three = {"votes-3", 3, nodes_of_three, run_votes, tear_down, 1, 1};

@@ -30,11 +30,13 @@ static size_t head_bytes(int32_t local_size) {
     return whole_pages(sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small)));
 }
 
+/* A node with one rank needs it among other nodes, where all parts are small. */
 static size_t shortcut_bytes(int32_t local_size) {
-    if (local_size < 2 || local_size > HC_SHORTCUT_RANKS)
+    if (local_size > HC_SHORTCUT_RANKS)
         return 0;
-    size_t of_rank = 2 * (sizeof(hc__shortcut_slot) + hc_shortcut_bytes(local_size));
-    return whole_pages(2 * sizeof(hc__shortcut_word) + (size_t)local_size * of_rank);
+    size_t slots = 2 * ((size_t)local_size + 1) * sizeof(hc__shortcut_slot);
+    size_t far = local_size > 1 ? 2 * (size_t)local_size * hc_shortcut_bytes(local_size) : 0;
+    return whole_pages(4 * sizeof(hc__shortcut_word) + slots + far);
 }
 
 /* Where the shortcut begins. */
@@ -82,8 +84,8 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size};
     if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
         shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
-        shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 2);
-        shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * size);
+        shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 4);
+        shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * (size + 1));
         shm->shortcut.largest = hc_shortcut_bytes(size);
     }
     shm->places.region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *

@@ -4,7 +4,8 @@
  *
  * The segment has, in this order: the number of ranks that have left, marks (three counters per rank), small slots (two
  * per rank), slots (a region per rank, with a slot per chunk in flight), results (one region of the same layout), and,
- * but for a plan's, the shortcut (two words, two slots per rank, two large parts per rank).
+ * but for a plan's, the shortcut (two words for the count and two for an outcome, two slots per rank and two for a
+ * result, two large parts per rank).
  *
  * Chunks have sequence numbers over all batches of the node, from 1, the same on all ranks. Only its owner writes a
  * mark. It holds the newest sequence number for which this is true of the owner:
@@ -55,7 +56,7 @@ typedef struct hc__small {
 
 /* shortcut.c: the data that a rank publishes, and the count of arrived ranks. Larger parts lie behind the slots of all
  * ranks: so a call of few bytes touches few pages, which is 5 % of its time. */
-#define HC__SHORTCUT_NEAR 1024
+#define HC__SHORTCUT_NEAR HC_SHORTCUT_SMALL
 typedef struct hc__shortcut_slot {
     _Alignas(HC__LINE) uint64_t agreed[HC_SHORTCUT_WORDS];
     uint64_t own;

@@ -143,9 +143,62 @@ void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
         shortcut->number = number;
 }
 
+/* ---- one node of several -------------------------------------------------------------------------------- */
+
+#define NUMBERS UINT64_C(0xffffff) /* the shortcuts between two positions of the log */
+
+/* After the last number of a position the ranks agree once: between nodes that have counted a call and others that have
+ * not, only the next position would bring the numbers together. */
+uint64_t hc_shortcut_number(const hc_shortcut *shortcut) {
+    return (shortcut->number & NUMBERS) == NUMBERS ? 0 : shortcut->number;
+}
+
+static enum hc_shortcut_state count_at(const hc_shortcut *shortcut, uint64_t number, uint64_t word) {
+    if (word >> 8 < number || (word >> 8 == number && (word & COUNT) < (uint64_t)shortcut->size))
+        return HC_SHORTCUT_OPEN;
+    return word == (number << 8 | (uint64_t)shortcut->size) ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF;
+}
+
+enum hc_shortcut_state hc_shortcut_at(const hc_shortcut *shortcut, uint64_t number) {
+    return count_at(shortcut, number, atomic_load_explicit(&shortcut->words[number % 2].value, memory_order_relaxed));
+}
+
+enum hc_shortcut_state hc_shortcut_close(hc_shortcut *shortcut, uint64_t number) {
+    _Atomic uint64_t *word = &shortcut->words[number % 2].value;
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    while (count_at(shortcut, number, seen) == HC_SHORTCUT_OPEN)
+        if (atomic_compare_exchange_weak_explicit(word, &seen, number << 8 | OFF, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return HC_SHORTCUT_OFF;
+    return count_at(shortcut, number, seen);
+}
+
+/* The outcome's slot and word follow those of the ranks and of the count, and are used again in the same way: the
+ * leader writes for call t + 2 after all ranks have joined t + 1, and each joined that after it had read all of t. */
+void hc_shortcut_tell(hc_shortcut *shortcut, enum hc_shortcut_state state, const void *result, size_t bytes) {
+    uint64_t number = shortcut->number - 1;
+    if (bytes > 0)
+        memcpy(slot_of(shortcut, shortcut->size, number)->data, result, bytes);
+    atomic_store_explicit(&shortcut->words[2 + number % 2].value, number << 8 | (uint64_t)state, memory_order_release);
+}
+
+enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *shortcut) {
+    uint64_t number = shortcut->number - 1;
+    uint64_t word = atomic_load_explicit(&shortcut->words[2 + number % 2].value, memory_order_acquire);
+    return word >> 8 == number ? (enum hc_shortcut_state)(word & COUNT) : HC_SHORTCUT_OPEN;
+}
+
+const void *hc_shortcut_result(const hc_shortcut *shortcut) {
+    return slot_of(shortcut, shortcut->size, shortcut->number - 1)->data;
+}
+
 /* ---- the shortcut of a node ------------------------------------------------------------------------- */
 
-hc_shortcut *hc_shm_shortcut(const hc_node *node) {
+hc_shortcut *hc_shm_count(const hc_node *node) {
     hc_shortcut *shortcut = &hc__shm_of((hc_node *)(uintptr_t)node)->shortcut;
     return shortcut->words ? shortcut : NULL;
+}
+
+hc_shortcut *hc_shm_shortcut(const hc_node *node) {
+    return node->local_size > 1 ? hc_shm_count(node) : NULL;
 }

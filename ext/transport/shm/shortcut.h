@@ -11,6 +11,7 @@
 #include "transport/node.h"
 
 #define HC_SHORTCUT_BYTES 65536 /* the largest part */
+#define HC_SHORTCUT_SMALL 1024  /* the largest part in a set on several nodes */
 #define HC_SHORTCUT_WORDS 7
 #define HC_SHORTCUT_RANKS 32
 
@@ -46,5 +47,23 @@ int hc_shortcut_misses(const hc_shortcut *); /* calls in a row that were off, wi
 /* Numbers the next calls from the position of the log at which the engine agreed on a call; it is the same on all
  * ranks. Call it after every agreed call without a name and every join. */
 void hc_shortcut_renumber(hc_shortcut *, uint64_t position);
+
+/* ---- of a set on several nodes: the count of the ranks of one node ------------------------------------- */
+
+/* Its leader votes for the node (transport/net/vote.h) when all ranks of the node have joined, and tells them the
+ * outcome. hc_shortcut_join() and what follows then concern this node alone. */
+hc_shortcut *hc_shm_count(const hc_node *); /* as hc_shm_shortcut(), also of a node with one rank */
+/* The number of the next call; 0: no vote, because the ranks must agree on the next call, which numbers the others. */
+uint64_t hc_shortcut_number(const hc_shortcut *);
+/* The count of any call, for a thread beside the one that joins: OPEN, TAKEN (all ranks of the node have joined,
+ * perhaps with different calls), or OFF, also of a call that is over. */
+enum hc_shortcut_state hc_shortcut_at(const hc_shortcut *, uint64_t number);
+enum hc_shortcut_state hc_shortcut_close(hc_shortcut *,
+                                         uint64_t number); /* the same, after it has put it off if open */
+/* The outcome of the votes on the call that this rank has joined last, from the leader to the other ranks of the node:
+ * OPEN at first. `result`: of a call that was taken; at most HC_SHORTCUT_SMALL bytes. */
+void hc_shortcut_tell(hc_shortcut *, enum hc_shortcut_state, const void *result, size_t bytes);
+enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *);
+const void *hc_shortcut_result(const hc_shortcut *);
 
 #endif

@@ -54,3 +54,9 @@ def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable
     assert cost["4608", "float16", "67108864"] < 0.7 * cost["4608", "float32", "67108864"]
     # thousands of members: none sends a message to all
     assert "direct" not in {choice["4608", "float32", size] for size in ("64", "262144", "67108864")}
+
+
+@pytest.mark.timeout(60)
+def test_votes_have_one_outcome_and_every_call_ends(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
+    program = build_c("tests/transport/net/votes.c", "ext/transport/net/vote.c")
+    assert run_c(program, 4000, timeout=50) == "fine\n"
