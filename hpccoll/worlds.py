@@ -286,7 +286,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         Requests and batches:
 
         - `requests` (number): operations that this rank has asked for
-        - `shortcuts` (number): of them small blocking calls without a name, on one node, that took one
+        - `shortcuts` (number): of them small blocking calls without a name that the ranks did not agree on
         - `batches` (number): batches that were agreed
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch

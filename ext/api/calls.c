@@ -224,9 +224,10 @@ static int begin(const hc__call *call, hpccoll_world *world, const hc__read *rea
     if (length < 0)
         return length;
     /* A step of a reduction of the program needs a handle. */
-    if (waits && !name && step == read && hc__shortcut(read, world, call->counts)) {
+    int taken = waits && !name && step == read ? hc__shortcut(read, world, call->counts) : 0;
+    if (taken) {
         hc_order_take_back(hc__order(world));
-        return HC_OK;
+        return taken < 0 ? taken : HC_OK;
     }
     status = submit(call, world, read, step, name ? name : own, length, waits, out);
     if (status < 0 && !name)

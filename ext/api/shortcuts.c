@@ -5,6 +5,7 @@
  */
 #include "api/base.h"
 #include "api/calls.h"
+#include "api/codes.h"
 #include "api/list.h"
 #include "api/shortcuts.h"
 
@@ -12,6 +13,15 @@
 static int must_allocate(const hc__read *read) {
     const hc_arguments *a = &read->arguments;
     return hc_arguments_has(a, HC_OP_RESULT_ALLOCATED) && hc_arguments_gets(a, &read->place) && !a->operands[1].data;
+}
+
+/* As hc__shortcut(), for a set on several nodes. */
+static int vote(const hc__read *read, hpccoll_world *world, const hc_shortcut_call *call) {
+    hc_votes *votes = hc__order(world)->votes;
+    int state = hc_loop_vote(world->base->job->loop, world->number, votes, call);
+    if (state < 0)
+        return hc__error(state, "%s: %s", hc_operation_name(read->arguments.operation), hc_loop_vote_text(votes));
+    return state == HC_SHORTCUT_TAKEN;
 }
 
 int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
@@ -24,6 +34,8 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
         return 0;
     if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, &call))
         return 0;
+    if (order->votes)
+        return vote(read, world, &call);
     int state = hc_loop_shortcut(base->job->loop, world->number, order->shortcut, &call);
     if (state == HC_SHORTCUT_OPEN)
         state = hc_loop_shortcut_wait(base->job->loop, order->shortcut, &call);

@@ -7,8 +7,9 @@
 
 #include "api/calls.h"
 
-/* 1: all ranks took part, and the result is complete; 0: submit a request. The call must be checked and unnamed, and
- * its caller must wait. `counts`: NULL, or receives the rows of each rank. */
+/* 1: all ranks took part, and the result is complete; 0: submit a request; or the status of a wait that has broken the
+ * World (error set). The call must be checked and unnamed, and its caller must wait. `counts`: NULL, or receives the
+ * rows of each rank. */
 int hc__shortcut(const hc__read *, hpccoll_world *, int64_t *counts);
 
 #endif

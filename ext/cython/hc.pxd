@@ -157,8 +157,8 @@ cdef extern from "transport/shm/shm.h" nogil:
 cdef extern from "transport/shm/cores.h" nogil:
     uint32_t hc_cores_quota(const char *, const char *, uint64_t *)
 
-cdef extern from "transport/shm/shortcut.h" nogil:
-    enum: HC_SHORTCUT_BYTES, HC_SHORTCUT_RANKS, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
+cdef extern from "transport/net/vote.h" nogil:
+    enum: HC_VOTE_NODES, HC_VOTE_BYTES, HC_SHORTCUT_BYTES, HC_SHORTCUT_RANKS, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
     ctypedef struct hc_shortcut
     size_t hc_shortcut_bytes(int32_t)
 
@@ -258,6 +258,10 @@ cdef extern from "loop/loop.h" nogil:
         void *out
         uint8_t is_large
     int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, const hc_shortcut_call *)
+    ctypedef struct hc_votes:
+        pass
+    int hc_loop_vote(hc_loop *, uint32_t, hc_votes *, const hc_shortcut_call *)
+    const char *hc_loop_vote_text(const hc_votes *)
     int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *)
     int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *)
     void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *)
@@ -431,6 +435,7 @@ cdef extern from "world/order.h" nogil:
     const char *HC_ORDER_REFUSAL
     ctypedef struct hc_order:
         hc_shortcut *shortcut
+        hc_votes *votes
     int hc_order_begin(hc_order *, char *)
     void hc_order_take_back(hc_order *)
     int hc_order_hold(hc_order *)

@@ -11,6 +11,11 @@ def shortcut_bytes(int ranks):
     return hc_shortcut_bytes(ranks) if ranks <= HC_SHORTCUT_RANKS else 0
 
 
+def vote_bytes(int nodes):
+    """The most bytes of a call on which so many nodes vote; -1: they do not vote."""
+    return HC_VOTE_BYTES if nodes <= HC_VOTE_NODES else -1
+
+
 cdef object take_shortcut(Set own, int code, object x, object out, object op, object root, object splits,
                           object prescale, object postscale):
     """Return the result if all ranks took the shortcut, or AGREE."""
@@ -40,6 +45,8 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
         return AGREE
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED) and not call.is_large and not has_reserve(own):
         return AGREE
+    if own.order.votes is not NULL:
+        return result if await_others(own, &call) == HC_SHORTCUT_TAKEN else AGREE
     state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
     if state == HC_SHORTCUT_OPEN:
         state = await_others(own, &call)
@@ -148,17 +155,23 @@ cdef object new_rows(Set own, const hc_operand *like, int64_t rows, object dtype
 
 
 cdef int await_others(Set own, const hc_shortcut_call *call) except -1:
-    """Wait for late ranks. Meanwhile unnamed calls of other threads are refused."""
+    """Wait for late ranks, or for other nodes. Meanwhile unnamed calls of other threads are refused."""
     cdef hc_loop *c = own.loop.c
     cdef hc_shortcut *shortcut = own.order.shortcut
+    cdef hc_votes *votes = own.order.votes
     cdef bint held = hc_order_hold(own.order) == 0
     cdef int state
     own.in_shortcut = True
     own.loop.active += 1
     with nogil:
-        state = hc_loop_shortcut_wait(c, shortcut, call)
+        if votes is not NULL:
+            state = hc_loop_vote(c, own.number, votes, call)
+        else:
+            state = hc_loop_shortcut_wait(c, shortcut, call)
     own.loop.active -= 1
     own.in_shortcut = False
     if held:
         hc_order_end(own.order)
+    if state < 0:
+        raise error_of(state, hc_loop_vote_text(votes).decode("utf-8", "replace"))
     return state

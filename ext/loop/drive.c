@@ -16,6 +16,7 @@
 #include "loop/progress.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
+#include "loop/votes.h"
 #include "loop/waiting.h"
 #include "loop/watch.h"
 
@@ -123,6 +124,11 @@ static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
     return left;
 }
 
+static void admit(hc_loop *loop, hc_handle *handle) {
+    atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->handles.pending, 1, memory_order_relaxed);
+}
+
 static void note_waiting(const awaited *all, uint64_t now) {
     for (hc_handle *const *at = all->next; at < all->end; at++)
         if (((*at)->op || (*at)->plan) && !atomic_load_explicit(&(*at)->waited_since, memory_order_relaxed))
@@ -173,6 +179,24 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     drive_on(loop, left);
     atomic_fetch_add_explicit(&loop->calls.waited_ns, hc__loop_now() - start, memory_order_relaxed);
     return is_over(loop, &all);
+}
+
+void hc__drive_vote(hc_loop *loop, hc_handle *handle) {
+    awaited one = {&handle, &handle + 1};
+    if (!hc__may_drive(loop) || !hc__driver_try(loop)) {
+        hc_loop_submit(loop, handle, 1);
+        while (!hc_loop_wait(loop, &handle, 1, HC__HEARTBEAT_NS)) {}
+        return;
+    }
+    uint64_t start = hc__loop_now();
+    atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
+    admit(loop, handle);
+    hc__votes_take(loop, handle);
+    drive_until(loop, &one, UINT64_MAX);
+    enum hc__left left = hc__driver_leave(loop);
+    atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
+    drive_on(loop, left);
+    atomic_fetch_add_explicit(&loop->calls.waited_ns, hc__loop_now() - start, memory_order_relaxed);
 }
 
 static void ring(hc_loop *loop) {
@@ -239,11 +263,6 @@ void hc_loop_progress(hc_loop *loop) {
     enum hc__left left = hc__driver_leave(loop);
     if (left > before)
         drive_on(loop, left);
-}
-
-static void admit(hc_loop *loop, hc_handle *handle) {
-    atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->handles.pending, 1, memory_order_relaxed);
 }
 
 int hc__drive_message(hc_loop *loop, hc_handle *handle, int waits) {

@@ -10,6 +10,7 @@
 typedef struct hc__handles {
     atomic_int pending;  /* [any] handles that are not done */
     hc_handle *requests; /* requests that the engine holds; if it runs out of memory, the loop ends them */
+    hc_handle *votes;    /* small calls that wait for other nodes */
     hc_handle *plans;    /* starts of plans that the driver runs */
     hc_handle *removals; /* REMOVE_SET: sets whose messages still use memory of their data planes */
 } hc__handles;

@@ -19,6 +19,7 @@
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
+#include "loop/votes.h"
 #include "loop/watch.h"
 
 #include <stdlib.h>
@@ -266,6 +267,7 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
     }
     hc__p2p_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
     hc__plans_watch(loop, now);
+    hc__votes_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
     look(loop, now);
 }
 

@@ -24,8 +24,9 @@
 
 typedef struct hc_handle hc_handle;
 typedef struct hc_plan hc_plan;
+typedef struct hc_votes hc_votes;
 
-enum { HC_HANDLE_PLAN = 254, HC_HANDLE_P2P }; /* kinds of handles that are not events */
+enum { HC_HANDLE_VOTE = 253, HC_HANDLE_PLAN, HC_HANDLE_P2P }; /* kinds of handles that are not events */
 /* The numbers of messages among the operations, for the trace and for texts. */
 enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
@@ -35,6 +36,7 @@ typedef struct hc_set_parts {
     hc_data *host;         /* the data plane for host memory; the loop owns it */
     const hc_node *node;   /* the node of `host`, for its counters */
     hc_plane_maker *maker; /* makes data planes for device memory; the loop owns it; NULL: none */
+    hc_votes *votes;       /* on small calls between nodes; the loop owns them; NULL: none */
     int32_t lead;          /* World rank of set rank 0, for the trace */
 } hc_set_parts;
 
@@ -200,6 +202,19 @@ int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *); /
 /* TAKEN: the rows of this rank's result. `from` NULL, or room for the rows from each rank. */
 int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *from);
 void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *);
+/* The members of a set on several nodes. */
+typedef struct hc_votes_members {
+    const int32_t *ranks, *nodes; /* World rank and node of each member */
+    int32_t size, own;            /* own: this rank's place among them */
+} hc_votes_members;
+/* The votes of a set's nodes on its small calls; `count`: of this rank's node. NULL: this set has none, on all its
+ * ranks; or no memory. */
+hc_votes *hc_loop_votes_new(hc_loop *, uint32_t set, hc_shortcut *count, const hc_votes_members *);
+void hc_loop_votes_free(hc_votes *); /* of a set that was not added. NULL is allowed */
+/* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN: the result is in call->out; OFF: submit
+ * a request; or the status that has ended the wait and broken the World, with a text. */
+int hc_loop_vote(hc_loop *, uint32_t set, hc_votes *, const hc_shortcut_call *);
+const char *hc_loop_vote_text(const hc_votes *);
 /* Runs an unnamed call of a set of one rank, for a caller that waits. 1: it is done; 0: submit it. */
 int hc_loop_run_alone(hc_loop *, hc_handle *);
 /* Waits, and drives if it can. 1: all `n` handles are done; 0: `ns` have passed. [any thread] */

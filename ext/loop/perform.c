@@ -12,6 +12,7 @@
 #include "loop/state.h"
 #include "loop/trace_ring.h"
 #include "loop/tuning.h"
+#include "loop/votes.h"
 #include "loop/watch.h"
 
 #include <pthread.h>
@@ -127,6 +128,7 @@ static void perform_before_all(hc_loop *loop, const hc_action *action) {
 static void break_sets(hc_loop *loop, const hc_action *action) {
     hc__p2p_break(loop, action->status, action->text);
     hc__plans_break(loop, action->status, action->text);
+    hc__votes_break(loop, action->status, action->text);
     while (loop->handles.requests) { /* the engine had no memory to complete them */
         hc_handle *handle = loop->handles.requests;
         hc__handle_unlink(handle);

@@ -11,6 +11,7 @@
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
+#include "loop/votes.h"
 #include "loop/watch.h"
 
 static void take_request(hc_loop *loop, hc_handle *handle) {
@@ -128,6 +129,9 @@ static int take_inbox(hc_loop *loop) {
         case HC_HANDLE_PLAN:
             hc__plan_take(loop, handle);
             break;
+        case HC_HANDLE_VOTE:
+            hc__votes_take(loop, handle);
+            break;
         default:
             take_request(loop, handle);
             break;
@@ -152,6 +156,8 @@ static void take_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size
     int status = hc__heartbeat_message(loop, peer, bytes, nbytes);
     if (status == 0)
         status = hc_p2p_message(loop->parts.p2p, peer, bytes, nbytes);
+    if (status == 0)
+        status = hc__votes_message(loop, peer, bytes, nbytes);
     if (status == 0) {
         hc__trace_message(loop, HC_TRACE_RECEIVE, peer, nbytes);
         status = hc__loop_step(loop,
@@ -227,6 +233,7 @@ int hc__progress_once(hc_loop *loop) {
     moved |= hc__p2p_progress(loop);
     moved |= hc__set_queues_test(loop);
     moved |= hc__plans_test(loop);
+    moved |= hc__votes_progress(loop);
     moved |= send_queued(loop);
     moved |= take_time(loop);
     moved |= take_failure(loop);

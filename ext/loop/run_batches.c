@@ -9,6 +9,7 @@
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
+#include "loop/votes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +46,11 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
                              .size = parts->place->set_size,
                              .data = {[HC_MEMORY_HOST] = parts->host},
                              .maker = parts->maker,
+                             .votes = parts->votes,
                              .node = parts->node};
     queue->tail = &queue->head;
+    if (queue->votes)
+        queue->votes->wire = queue->wire;
     hc__trace_set(loop, queue, parts->lead);
     atomic_store(&loop->sets.preempted[number], 0);
     if (number >= loop->sets.nqueues)

@@ -66,6 +66,7 @@ void hc__set_queue_remove(hc_loop *loop, hc__set_queue *queue) {
         hc__run_free(queue->spare);
         queue->spare = next;
     }
+    hc_loop_votes_free(queue->votes); /* they use the count in the host's plane */
     free_planes(queue);
     queue->used = 0;
     hc__trace_set(loop, queue, loop->trace.header->sets[queue->number].lead);

@@ -14,6 +14,7 @@ struct hc__set_queue {
     hc_data *data[HC_MEMORY_KINDS]; /* by the memory of the batch; NULL: not made yet */
     hc_data *running;               /* the data plane that runs `head`; NULL: not started */
     hc_plane_maker *maker;
+    hc_votes *votes; /* NULL: none */
     const hc_node *node;
     uint64_t packed, reduced, spread; /* the part of the node's figures that is counted */
     hc__run *head, **tail, *spare;

@@ -132,16 +132,20 @@ static int waits_in_vain(const hc_shortcut *shortcut) {
     return misses >= MISSES && misses % TRIES != 0;
 }
 
-int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call) {
+int hc__shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call, uint64_t ns) {
     int busy = atomic_load_explicit(&loop->handles.pending, memory_order_relaxed) !=
                0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
-    uint64_t limit = busy || waits_in_vain(shortcut) ? 0 : hc__loop_now() + hc__looks_for(loop, HC__SHORTCUT_NS);
+    uint64_t limit = busy ? 0 : hc__loop_now() + hc__looks_for(loop, ns);
     while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
         hc__wait_a_moment(loop);
         state = hc_shortcut_look(shortcut);
     }
     return decide(shortcut, call, state == HC_SHORTCUT_OPEN ? hc_shortcut_give_up(shortcut) : state);
+}
+
+int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_call *call) {
+    return hc__shortcut_wait(loop, shortcut, call, waits_in_vain(shortcut) ? 0 : HC__SHORTCUT_NS);
 }
 
 /* ---- the result of a taken shortcut ------------------------------------------------------------------ */

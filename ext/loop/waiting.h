@@ -31,6 +31,9 @@
  * longer, and no caller polls for longer than the three together: less than 0.2 ms. */
 #define HC__SHORTCUT_NS 50000ull
 #define HC__PLAN_NS 20000ull
+/* For how long a small call between nodes waits for the ranks of its node, and for the other nodes before it asks them.
+ * Ranks come from a call between nodes about as far apart as its messages take. */
+#define HC__VOTE_NS 200000ull
 #define HC__DRIVER_NS 100000ull
 /* An iteration of another thread of this rank, the driver, usually ends within this number of yields, or polls with a
  * pause. */
@@ -42,6 +45,8 @@
 void hc__wait_a_moment(hc_loop *);              /* spins or yields between two polls [any thread] */
 uint64_t hc__looks_for(hc_loop *, uint64_t ns); /* ns; 0: sleep at once [any thread] */
 int hc__looks_to_a_turn(hc_loop *);             /* polls while another thread of this rank drives [any thread] */
+/* hc_loop_shortcut_wait(), for at most so long (shortcut.c). */
+int hc__shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *, uint64_t ns);
 void hc__wait_at_end(void); /* at the end of a World, where other ranks may take long [any thread] */
 
 #endif

@@ -82,6 +82,7 @@ typedef struct hc_set_draft {
     hc_hierarchy_config plane; /* of parts.host; borrows the members */
     hc_set_parts parts;        /* no host: the set was added, and the loop owns all parts */
     hc_shortcut *shortcut;     /* for the set's order */
+    hc_votes *votes;           /* likewise */
 } hc_set_draft;
 /* OK or a status; hc_set_draft_free() in both cases. */
 int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *,

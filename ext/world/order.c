@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void hc_order_reset(hc_order *order, hc_shortcut *shortcut) {
+void hc_order_reset(hc_order *order, hc_shortcut *shortcut, hc_votes *votes) {
     atomic_store(&order->open, 0);
     atomic_store(&order->next, 0);
     atomic_store(&order->failed, -1);
     atomic_store(&order->refused, 0);
     order->shortcut = shortcut;
+    order->votes = votes;
 }
 
 int hc_order_hold(hc_order *order) {

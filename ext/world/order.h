@@ -23,11 +23,12 @@ typedef struct hc_order {
     _Atomic(uintptr_t) thread; /* that makes the open calls */
     atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
     atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
-    hc_shortcut *shortcut;     /* of the node, if it has the whole set; else NULL */
+    hc_shortcut *shortcut;     /* of the node; NULL: the set's calls take none */
+    hc_votes *votes;           /* of a set on several nodes; else NULL */
 } hc_order;
 
 /* `shortcut` NULL: none, or the set has ended. */
-void hc_order_reset(hc_order *, hc_shortcut *shortcut);
+void hc_order_reset(hc_order *, hc_shortcut *shortcut, hc_votes *);
 /* Counts a call, and writes its name. Returns the length; -1: calls of another thread are open (HC_ORDER_REFUSAL). */
 int hc_order_begin(hc_order *, char name[HC_ORDER_NAME]);
 void hc_order_take_back(hc_order *); /* the call was not submitted: the next call has its number */

@@ -114,7 +114,8 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_short
     const hc_operand *in = a->n ? a->operands : none, *out = in + 1;
     int reduces = has(a, HC_OP_REDUCES);
     if (has(a, HC_OP_ONLY_EVENT) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
-        a->reduction == HC_REDUCTION_COUNT || place->size > HC_SHORTCUT_RANKS || (a->n && !array_shortens(a, place)))
+        a->reduction == HC_REDUCTION_COUNT || (a->n && !array_shortens(a, place)) ||
+        (place->size > HC_SHORTCUT_RANKS && hc_arguments_by_rows(a)))
         return 0;
     call->agreed.operation = a->operation;
     call->agreed.reduction = reduces ? a->reduction : 0;

@@ -50,6 +50,7 @@ int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64
 int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *segment,
                       hc_set_draft *draft) {
     int32_t children = 2 * job->fanout + 2;
+    const hc_votes_members members = {m->ranks, m->nodes, m->size, m->own};
     hc_node *node = NULL;
     *draft = (hc_set_draft){.place = {.set = number, .generation = generation}, .parts = {.lead = m->ranks[0]}};
     draft->children = malloc((size_t)children * sizeof *draft->children);
@@ -65,7 +66,11 @@ int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, u
     if (status < 0)
         return status;
     draft->parts.node = node;
-    draft->shortcut = m->nlocals == m->size ? hc_shm_shortcut(node) : NULL;
+    draft->shortcut = m->nlocals == m->size ? hc_shm_shortcut(node) : hc_shm_count(node);
+    if (m->nlocals < m->size && draft->shortcut)
+        draft->votes = draft->parts.votes = hc_loop_votes_new(job->loop, number, draft->shortcut, &members);
+    if (m->nlocals < m->size && !draft->votes)
+        draft->shortcut = NULL;
     return HC_OK;
 }
 
@@ -74,7 +79,7 @@ int hc_set_add(hc_job *job, hc_set_draft *draft) {
     draft->parts.place = &draft->place;
     if (add)
         add->parts = &draft->parts;
-    hc_order_reset(&job->orders[draft->place.set], draft->shortcut);
+    hc_order_reset(&job->orders[draft->place.set], draft->shortcut, draft->votes);
     int status = command(job, add);
     if (status >= 0)
         draft->parts = (hc_set_parts){0};
@@ -82,6 +87,7 @@ int hc_set_add(hc_job *job, hc_set_draft *draft) {
 }
 
 void hc_set_draft_free(hc_set_draft *draft) {
+    hc_loop_votes_free(draft->parts.votes);
     if (draft->parts.host)
         draft->parts.host->ops->free(draft->parts.host);
     if (draft->parts.maker)
@@ -105,7 +111,7 @@ int hc_set_make(hc_job *job, const int32_t *ranks, int32_t size, uint32_t number
 }
 
 int hc_set_remove(hc_job *job, uint32_t number) {
-    hc_order_reset(&job->orders[number], NULL);
+    hc_order_reset(&job->orders[number], NULL, NULL);
     return command(job, hc_handle_new(HC_EV_REMOVE_SET, number, 0, 0, NULL, 0, 0));
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocking calls of few bytes without a name: ranks on one node need no agreement, or agree in the engine."""
+"""Blocking calls of few bytes without a name: ranks need no agreement, or agree in the engine."""
 
 import threading
 import time
@@ -58,7 +58,7 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
                 assert np.array_equal(x, wanted)
             world.barrier()
         taken = world.stats()["shortcuts"] - before
-        assert taken > 0 if world.size == 1 else on_one_node(world) or taken == 0
+        assert taken > 0 or world.size > 1  # ranks that share cores may come too late for each other
 
     everywhere(program)
 
@@ -222,7 +222,8 @@ def test_an_out_of_wrong_rows_is_one_error_on_all_ranks(everywhere, operation):
         lambda rank, world: world.allgather(np.ones(1)) if rank else world.barrier(),
     ],
 )
-def test_ranks_that_disagree(threads, call):
+@pytest.mark.parametrize("nodes", ["", "1+1"])
+def test_ranks_that_disagree(threads, call, nodes):
     def program(world):
         words = []
         for _ in range(3):
@@ -234,10 +235,11 @@ def test_ranks_that_disagree(threads, call):
             world.barrier()
         return words
 
-    assert len(set(map(tuple, testing.run(threads(2), program)))) == 1
+    assert len(set(map(tuple, testing.run(threads(2, nodes=nodes), program)))) == 1
 
 
-def test_they_come_together_again(threads):
+@pytest.mark.parametrize("nodes", ["", "2+1", "1+1+1"])
+def test_they_come_together_again(threads, nodes):
     """After one was late, after an asynchronous call on one rank, and after a join."""
 
     def program(world):
@@ -263,12 +265,13 @@ def test_they_come_together_again(threads):
         assert world.join() == 2
         assert is_short()
 
-    testing.run(threads(3), program)
+    testing.run(threads(3, nodes=nodes), program)
 
 
-def test_a_call_from_another_thread_is_refused_meanwhile(threads):
+@pytest.mark.parametrize("nodes", ["", "1+1"])
+def test_a_call_from_another_thread_is_refused_meanwhile(threads, nodes):
     """A rank that waits for the others has an unnamed call in flight, by either way."""
-    worlds = threads(2)
+    worlds = threads(2, nodes=nodes)
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(worlds[0].barrier) for _ in range(2)]
         (refused,), (waits,) = wait(calls, timeout=60, return_when=FIRST_COMPLETED)
@@ -278,7 +281,8 @@ def test_a_call_from_another_thread_is_refused_meanwhile(threads):
         waits.result(60)
 
 
-def test_a_rank_does_not_come(threads):
+@pytest.mark.parametrize("nodes", ["", "1+1"])
+def test_a_rank_does_not_come(threads, nodes):
     given_up = threading.Event()
 
     def program(world):
@@ -291,5 +295,31 @@ def test_a_rank_does_not_come(threads):
             with pytest.raises(errors.RecoverableError):
                 world.barrier()
 
-    worlds = threads(2, stall_warning=0.2, stall_limit=0.8)
+    worlds = threads(2, nodes=nodes, stall_warning=0.2, stall_limit=0.8)
     testing.run(worlds, program)
+
+
+@pytest.mark.parametrize("nodes", ["1+1", "2+1"])
+def test_named_calls_run_beside_one_between_nodes(threads, nodes):
+    """Ranks come to an unnamed call with requests under way, or to those first; a call of few bytes never waits for
+    the order of the others.
+    """
+
+    def program(world):
+        size, me = world.size, world.rank
+        for turn in range(60):
+            work = [world.allreduce_async(np.full(5000, k + me), name=f"{k}") for k in range(turn % 3)]
+            if (turn + me) % 2 and turn % 4 > 1:
+                for k, handle in enumerate(work):
+                    assert (handle.wait() == size * k + size * (size - 1) / 2).all()
+                work = []
+            assert (world.allreduce(np.full(3, turn + me)) == size * turn + size * (size - 1) / 2).all()
+            assert world.broadcast(np.full(2, me), turn % size).tolist() == [turn % size] * 2
+            for k, handle in enumerate(work):
+                assert (handle.wait() == size * k + size * (size - 1) / 2).all()
+        before = world.stats()["shortcuts"]
+        for _ in range(200):
+            world.barrier()
+        assert world.stats()["shortcuts"] > before
+
+    testing.run(threads(sum(map(int, nodes.split("+"))), nodes=nodes), program)

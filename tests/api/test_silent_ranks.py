@@ -19,6 +19,7 @@ WORDS = {
     "receive": r"a receive of 80 bytes from rank VICTIM \(host \S+, pid \d+\) \(any tag\) has waited ",
     "send": r"a send of 80000000 bytes to rank VICTIM \(host \S+, pid \d+\) \(tag 0\) has waited ",
     "join": r"join has waited ",
+    "vote": r"allreduce ('unnamed call 0'|without a name).* has waited ",
 }
 PHASES = """
 import subprocess, threading
@@ -52,7 +53,10 @@ def send():
 def join():
     if rank == victim: stop()
     hpccoll.join()
-for phase in (agreement, transfer, receive, send, join):
+def vote():
+    if rank == victim: stop()
+    hpccoll.allreduce(np.ones(10))
+for phase in (agreement, transfer, receive, send, join, vote):
     hpccoll.barrier()
     meet(phase.__name__, size)
     phase()
@@ -88,6 +92,7 @@ def test_a_stopped_rank_is_named_by_all_that_wait(victim: int) -> None:
         "receive": {(victim + 1) % 4},
         "send": {(victim + 3) % 4},
         "join": {0, 1, 2, 3} - {victim},
+        "vote": {0, 1, 2, 3} - {victim},
     }
     for phase, ranks in waiting.items():
         reports = first_reports(output, WORDS[phase].replace("VICTIM", str(victim)))
@@ -129,6 +134,26 @@ def test_a_stopped_root_is_in_the_reports_and_in_the_error(knobs: dict[str, int]
     for rank in (1, 2):
         assert re.search(stopped, reports[rank]), output
         assert re.search(f"end {rank}: {error.replace('STOPPED', stopped)}", output), output
+
+
+@pytest.mark.parametrize(
+    ("knobs", "error"),
+    [
+        ({"stall_limit": 4}, r"StallError: allreduce without a name awaits RANK, and has waited \S+ s; RANK SILENT"),
+        ({"peer_timeout": 3}, r"PeerLostError: RANK was lost: no sign of life for \d+ s"),
+    ],
+    ids=["stall limit", "peer timeout"],
+)
+def test_a_stopped_node_is_in_the_report_and_the_error_of_a_vote(knobs: dict[str, int], error: str) -> None:
+    """The other node has voted on the call, and nobody answers its question."""
+    stop = STOP_ROOT.replace(', name="gradient"', "").replace('meet("end", 2)', 'meet("end", 1)')
+    script = INIT + "for _ in range(3): hpccoll.barrier()\nmeet('begin', 2)" + stop
+    status, output = job(2, script, nodes="2", stall_warning=WARNING, **knobs)
+    silent = r"has given no sign of life for \d+ s"
+    assert status != 0
+    reports = first_reports(output, "allreduce without a name awaits ")
+    assert re.search(f"; {rank_at(0)} {silent}", reports[1]), output
+    assert re.search(f"end 1: {error.replace('RANK', rank_at(0)).replace('SILENT', silent)}", output), output
 
 
 def test_a_rank_that_computes_is_not_silent() -> None:

@@ -19,6 +19,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/transport.h",
         "transport/shm/shm.h",
         "transport/shm/shortcut.h",
+        "transport/net/vote.h",
         "transport/p2p/p2p.h",
     },
     "world": {

@@ -3,7 +3,7 @@
  * shortcuts.c - blocking calls without a name: ranks that come together, late, or not, or ask for something else; every
  * result is checked, and a mismatch is one on all ranks.
  *
- * usage: shortcuts RANKS ROUNDS BACKGROUND
+ * usage: shortcuts RANKS ROUNDS BACKGROUND NODES
  */
 #include "worlds.h"
 
@@ -20,6 +20,11 @@ static uint64_t next_random(uint64_t *seed) {
     return *seed;
 }
 
+/* Between nodes a rank that has too much asks for a request at once. */
+static int vote(worlds *w, int32_t rank, const hc_shortcut_call *call) {
+    return call->is_large ? HC_SHORTCUT_OFF : hc_loop_vote(w->loops[rank], 0, w->votes_of[rank], call);
+}
+
 static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int declines) {
     hc_shortcut_call call = {.in = values, .out = values, .count = n, .bytes = (size_t)n * sizeof *values};
     call.rank = rank;
@@ -30,6 +35,8 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
     call.agreed.reduction = HC_SUM;
     call.agreed.prescale = call.agreed.postscale = 1.0;
     call.agreed.dims[0] = n;
+    if (w->nodes > 1)
+        return vote(w, rank, &call);
     int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, &call);
     if (state == HC_SHORTCUT_OPEN)
         state = hc_loop_shortcut_wait(w->loops[rank], shortcut, &call);
@@ -80,7 +87,7 @@ static void *rank_main(void *argument) {
     int32_t rank = (int32_t)(intptr_t)((void **)argument)[1];
     uint64_t seed = (uint64_t)(rank + 1) * 0x9E3779B97F4A7C15u;
     worlds_join(w, rank);
-    hc_shortcut *shortcut = hc_shm_shortcut(w->nodes_of[rank]);
+    hc_shortcut *shortcut = w->nodes > 1 ? hc_shm_count(w->nodes_of[rank]) : hc_shm_shortcut(w->nodes_of[rank]);
     CHECK((shortcut != NULL) == (w->size > 1));
     for (int round = 0; round < rounds; round++)
         one_round(w, rank, shortcut, round, &seed);
@@ -92,7 +99,7 @@ static void *rank_main(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 4);
+    CHECK(argc == 5);
     static worlds w;
     pthread_t threads[MOST];
     void *arguments[MOST][2];
@@ -100,7 +107,8 @@ int main(int argc, char **argv) {
     /* Yields: on a busy machine two ranks that spin may never run at the same time, and none would take it. */
     w.knobs = (hc_loop_config){.background = (uint8_t)atoi(argv[3]), .wait = HC_WAIT_YIELD, .wire = HC_WIRE_SAME};
     w.knobs.engine = (hc_engine_config){.cache_capacity = 64, .fusion_threshold = 1 << 16, .raise_window = 100000};
-    worlds_prepare(&w, atoi(argv[1]), 1);
+    w.knobs.heartbeat = w.knobs.background;
+    worlds_prepare(&w, atoi(argv[1]), atoi(argv[4]));
     for (int32_t r = 0; r < w.size; r++) {
         arguments[r][0] = &w;
         arguments[r][1] = (void *)(intptr_t)r;

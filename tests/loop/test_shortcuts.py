@@ -9,4 +9,11 @@ import pytest
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_ranks_take_it_or_agree(build_c, run_c, library, ranks, background):
     program = build_c("tests/loop/shortcuts.c", *library)
-    assert run_c(program, ranks, 300, background, timeout=200) == "fine\n"
+    assert run_c(program, ranks, 300, background, 1, timeout=200) == "fine\n"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), (3, 2), (4, 4)])
+def test_nodes_vote_or_agree(build_c, run_c, library, ranks, nodes):
+    program = build_c("tests/loop/shortcuts.c", *library)
+    assert run_c(program, ranks, 300, 1, nodes, timeout=200) == "fine\n"

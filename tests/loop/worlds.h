@@ -24,6 +24,7 @@ typedef struct worlds {
     hc_loop *loops[MOST];
     hc_node_control *node_controls_of[MOST]; /* of each rank: its node control segment */
     hc_node *nodes_of[MOST];                 /* likewise: the set's node, which the loop owns */
+    hc_votes *votes_of[MOST];                /* likewise: the set's votes, or NULL */
     pthread_barrier_t meet;
     hc_loop_config knobs;
     hc_plane_maker *maker; /* of all ranks, for other memory than the host's; or NULL */
@@ -127,6 +128,8 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_tree_place(index, rank, &place, children, 2 * MOST);
     hc_node *node = w->nodes_of[rank] = make_node(w, rank, node_control);
     hc_set_parts parts = {.place = &place, .node = node, .maker = w->maker};
+    const hc_votes_members all = {w->members, w->node_of, w->size, rank};
+    parts.votes = w->votes_of[rank] = w->nodes > 1 ? hc_loop_votes_new(loop, 0, hc_shm_count(node), &all) : NULL;
     CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &parts.host) == HC_OK);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);
     add->parts = &parts;

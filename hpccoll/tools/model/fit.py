@@ -211,9 +211,10 @@ def knobs_of(case: Case, results: Results) -> Facts | None:
 
 
 def _apart(case: Case) -> bool:
-    """Return whether a case is one of calls without an agreement: plans, and short unnamed calls in a node."""
+    """Return whether a case is one of calls without an agreement: plans, and short unnamed calls."""
     style, key = case.facts.get("style", "named"), case.key
-    return style == "plan" or (style == "unnamed" and key.nodes == 1 and key.bytes <= _core.shortcut_bytes(key.ranks))
+    short = _core.shortcut_bytes(key.ranks) if key.nodes == 1 else _core.vote_bytes(key.nodes)
+    return style == "plan" or (style == "unnamed" and key.bytes <= short)
 
 
 def predictor(case: Case, knobs: Facts | None, nodes: int = 0) -> Callable[[Parameters], float] | None:

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shortcut_nodes.c - runs a small unnamed blocking call of a set on several nodes in the waiting thread: one message to
+ * each other node, and one from each, in place of an agreement and an exchange.
+ *
+ * The ranks of a node meet as in a set on one node (shortcut.c). When all have come with the same call, their leader
+ * adds up what they give, votes YES with the sum, and waits for the votes of the other nodes (votes.c). All nodes add
+ * up the same sums in the same order, which is that of an allreduce with direct messages. So results have the bits that
+ * they would have had as requests in the deterministic mode.
+ */
+#include "loop/state.h"
+#include "loop/votes.h"
+#include "loop/waiting.h"
+
+#include <string.h>
+
+#define MISSES 16 /* in succession; after these the ranks try one call of 16 */
+
+static int has(const hc_shortcut_call *call, int trait) {
+    return (call->traits & trait) != 0;
+}
+
+static int adds_up(const hc_shortcut_call *call) {
+    return has(call, HC_OP_REDUCES);
+}
+
+/* 1: a vote can hold the call. All ranks that make the same call know it. */
+static int is_for_votes(const hc_shortcut_call *call) {
+    int sums = has(call, HC_OP_ELEMENTWISE) && !has(call, HC_OP_PREFIX);
+    return call->bytes <= HC_VOTE_BYTES && (adds_up(call) ? sums : !has(call, HC_OP_ROWS_DIFFER));
+}
+
+/* The ranks may have counted different misses, so the number of the call, which is the same on all ranks, picks it. */
+static int is_tried(uint64_t number) {
+    return number * UINT64_C(0x9E3779B97F4A7C15) >> 60 == 0;
+}
+
+/* Pending requests need a flush (R1), and ranks that have come apart for a while do not wait for each other. */
+static int would_wait_in_vain(hc_loop *loop, const hc_votes *votes, uint64_t number) {
+    return atomic_load_explicit(&loop->handles.pending, memory_order_relaxed) != 0 ||
+           (votes->misses >= MISSES && !is_tried(number));
+}
+
+/* ---- arithmetic -------------------------------------------------------------------------------------------- */
+
+/* As for a batch: nodes exchange sums of a mean that hold a power of two less, which rounds nothing and keeps them in
+ * the range of the type; the total is divided by the rest. */
+static double node_divisor(const hc_votes *votes, const hc_shortcut_call *call) {
+    double divisor = 1.0;
+    while (call->agreed.reduction == HC_AVERAGE && call->agreed.dtype >= HC_FLOAT16 && divisor < votes->of.largest)
+        divisor *= 2.0;
+    return divisor;
+}
+
+/* Writes what this node's ranks give into its vote. */
+static void give(hc_votes *votes, const hc_shortcut_call *call) {
+    const hc_shortcut_agreed *agreed = &call->agreed;
+    const void *parts[HC_SHORTCUT_RANKS];
+    int32_t n = 0;
+    votes->own.bytes = 0;
+    for (int32_t q = 0; q < votes->of.size; q++)
+        if (votes->of.node_of[q] == votes->of.me && (adds_up(call) || q == agreed->root))
+            parts[n++] = hc_shortcut_part(votes->count, votes->of.local_of[q], 0, call->bytes);
+    if (n == 0 || call->bytes == 0)
+        return;
+    votes->own.bytes = (uint32_t)call->bytes;
+    if (adds_up(call))
+        hc_host_reduce(votes->own.value, agreed->dtype, parts, n, agreed->dtype, agreed->reduction, call->count,
+                       agreed->prescale * agreed->postscale, node_divisor(votes, call));
+    else
+        memcpy(votes->own.value, parts[0], call->bytes);
+}
+
+/* Makes the result of all nodes' votes. */
+static void combine(hc_votes *votes, const hc_shortcut_call *call) {
+    const hc_shortcut_agreed *agreed = &call->agreed;
+    const void *values[HC_VOTE_NODES];
+    double divisor = agreed->reduction == HC_AVERAGE ? votes->of.size / node_divisor(votes, call) : 1.0;
+    for (int32_t node = 0; node < votes->of.nodes; node++)
+        values[node] = votes->taken[node]->value;
+    if (adds_up(call))
+        hc_host_reduce(votes->result, agreed->dtype, values, votes->of.nodes, agreed->dtype, agreed->reduction,
+                       call->count, 1.0, divisor);
+    else if (call->bytes > 0)
+        memcpy(votes->result, values[votes->of.node_of[agreed->root]], call->bytes);
+}
+
+/* ---- the vote ---------------------------------------------------------------------------------------------- */
+
+static void rearm(hc_votes *votes, const hc_shortcut_call *call) {
+    hc_handle *handle = votes->handle;
+    handle->status = HC_OK;
+    hc_free(handle->text);
+    handle->text = NULL;
+    handle->value = HC_SHORTCUT_OFF;
+    handle->warnings = handle->named_silent = 0;
+    handle->traced_wait = 1; /* these calls are not traced */
+    handle->request.operation = call->agreed.operation;
+    atomic_store_explicit(&handle->done, 0, memory_order_relaxed);
+}
+
+/* Waits for the other nodes, or tells them NO. */
+static int submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number,
+                  enum hc_vote_kind kind) {
+    rearm(votes, call);
+    votes->own.number = number;
+    votes->own.kind = (uint8_t)kind;
+    hc__drive_vote(loop, votes->handle);
+    int status = votes->handle->status;
+    if (status == HC_SHUT_DOWN || status == HC_BROKEN)
+        return HC_SHORTCUT_OFF; /* a request says why */
+    return status == HC_OK ? (int)votes->handle->value : status;
+}
+
+/* The leader's part of a call to which all ranks of the node have come. */
+static int lead(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
+    memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
+    give(votes, call);
+    int state = submit(loop, votes, call, number, HC_VOTE_YES);
+    if (state == HC_SHORTCUT_TAKEN)
+        combine(votes, call);
+    if (votes->of.size == votes->of.nodes)
+        return state; /* no node has other ranks */
+    hc_shortcut_tell(votes->count, state == HC_SHORTCUT_TAKEN ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF, votes->result,
+                     state == HC_SHORTCUT_TAKEN ? call->bytes : 0);
+    hc_doorbell_ring_all(loop->parts.node_control);
+    return state;
+}
+
+/* The part of the other ranks: the leader tells them the outcome. */
+static int follow(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
+    int state = hc_shortcut_told(votes->count);
+    for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
+        state = hc_shortcut_told(votes->count);
+    if (state == HC_SHORTCUT_OPEN)
+        state = submit(loop, votes, call, number, HC_VOTE_NONE);
+    if (state == HC_SHORTCUT_TAKEN)
+        memcpy(votes->result, hc_shortcut_result(votes->count), call->bytes);
+    return state;
+}
+
+/* The node's ranks have not all come, or have different calls. The driver tells that to nodes that vote later; but it
+ * cannot know of a difference. */
+static void say_no(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
+    int differ = hc_shortcut_at(votes->count, number) == HC_SHORTCUT_TAKEN;
+    if (votes->of.is_leader && (differ || atomic_load_explicit(&votes->newest_yes, memory_order_relaxed) >= number))
+        submit(loop, votes, call, number, HC_VOTE_NO);
+}
+
+static int meet(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call) {
+    if (would_wait_in_vain(loop, votes, hc_shortcut_number(votes->count))) {
+        hc_shortcut_decline(votes->count);
+        return HC_SHORTCUT_OFF;
+    }
+    int state = hc_loop_shortcut(loop, set, votes->count, call);
+    return state == HC_SHORTCUT_OPEN ? hc__shortcut_wait(loop, votes->count, call, HC__VOTE_NS) : state;
+}
+
+int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call) {
+    uint64_t number = hc_shortcut_number(votes->count);
+    if (!number || !is_for_votes(call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
+        atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
+        return HC_SHORTCUT_OFF;
+    int state = meet(loop, set, votes, call);
+    if (state != HC_SHORTCUT_TAKEN)
+        say_no(loop, votes, call, number);
+    else
+        state = votes->of.is_leader ? lead(loop, votes, call, number) : follow(loop, votes, call, number);
+    votes->misses = state == HC_SHORTCUT_TAKEN ? 0 : votes->misses + 1;
+    if (state != HC_SHORTCUT_TAKEN)
+        return state;
+    atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
+    if (call->out && call->bytes > 0)
+        memcpy(call->out, votes->result, call->bytes);
+    return HC_SHORTCUT_TAKEN;
+}
+
+const char *hc_loop_vote_text(const hc_votes *votes) {
+    return votes->handle->text ? votes->handle->text : "";
+}

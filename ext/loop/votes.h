@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * votes.h - the votes of a set's nodes on its small calls (transport/net/vote.h), as the driver moves them.
+ */
+#ifndef HC_LOOP_VOTES_H
+#define HC_LOOP_VOTES_H
+
+#include "loop/loop.h"
+#include "transport/net/vote.h"
+
+/* The nodes of a set. */
+typedef struct hc__electorate {
+    int32_t nodes, me, size, largest; /* largest: ranks of the largest node */
+    int32_t leaders[HC_VOTE_NODES];   /* World ranks */
+    int32_t *node_of, *local_of;      /* of each set rank; local_of: among the set's ranks of its node */
+    uint8_t is_leader;                /* this rank */
+} hc__electorate;
+
+/* The caller fills `own` before it submits the handle, and reads `vote` when it is done; else the driver has both. */
+struct hc_votes {
+    hc__electorate of;
+    hc_vote vote;
+    hc_ballot own;
+    hc_shortcut *count;                    /* of this node's ranks; the data plane owns it */
+    hc_handle *handle;                     /* of the call that waits for the votes; its context is this struct */
+    uint32_t wire;                         /* the set's number in messages */
+    const hc_ballot *taken[HC_VOTE_NODES]; /* of each node, when the call was taken */
+    uint8_t is_open, has_asked;
+    uint64_t began, stopped;  /* when this node voted, and when its set was first seen to have ended; 0: it has not */
+    atomic_ullong newest_yes; /* [any] the newest call on which another node has voted YES */
+    int misses;               /* the caller's: calls in succession that were off */
+    _Alignas(16) unsigned char result[HC_VOTE_BYTES]; /* the caller's */
+};
+
+void hc__votes_take(hc_loop *, hc_handle *);
+/* 1: it was a vote or a question; 0: it was not; or a status. */
+int hc__votes_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes);
+int hc__votes_progress(hc_loop *); /* 1: something moved */
+void hc__votes_break(hc_loop *, int status, const char *text);
+void hc__votes_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now));
+
+/* drive.c */
+/* Submits the handle of a vote, and waits until it is done. [any thread] */
+void hc__drive_vote(hc_loop *, hc_handle *);
+
+#endif
