@@ -215,6 +215,32 @@ def test_a_rank_whose_process_mpi_says_has_failed_is_named():
         assert re.search(rf"survivor {rank}: rank 2 \(host \S+, pid \d+\) was lost: .*Process Failure", output), output
 
 
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", r"PeerLostError: rank 1 \(host \S+, pid \d+\) was lost"),
+        ("hpccoll.shutdown()", "ShutDownError: the World has been shut down: rank 1 has called shutdown"),
+        ("raise ValueError('mine')", "ShutDownError: the World has been shut down: rank 1 has raised ValueError: mine"),
+    ],
+    ids=["kill", "shutdown", "exception"],
+)
+def test_a_node_ends_while_another_one_waits_for_its_vote(end, error):
+    """A small call without a name between nodes. Both ranks took such calls before."""
+    script = INIT + (
+        "for _ in range(20): hpccoll.allreduce(np.ones(10))\n"
+        "if rank == 1:\n"
+        "    time.sleep(0.2)\n"
+        f"    {end}\n"
+        "    sys.exit()\n"
+        "try:\n"
+        "    hpccoll.allreduce(np.ones(10))\n"
+        "except hpccoll.HpccollError as error:\n"
+        "    print(f'{type(error).__name__}: {error}', flush=True)\n"
+    )
+    _, output = job(2, script, nodes="2", alone="--enable-recovery" if "KILL" in end else "", peer_timeout=2)
+    assert re.search(error, output), output
+
+
 def test_a_rank_that_dies_of_an_exception_ends_the_others():
     script = INIT + "if rank == 2: raise RuntimeError('mine')\nhpccoll.allreduce(np.ones(10), name='x')\n"
     status, output = job(3, script, nodes="2+1", alone="--enable-recovery")
