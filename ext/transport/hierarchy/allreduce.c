@@ -16,10 +16,6 @@
 
 #include <stdlib.h>
 
-/* Bytes on the wire of a rail's shard of one chunk. Large enough that the bytes cost much more than the message, small
- * enough for several in flight; the benchmark net_chunks.py shows both limits. */
-#define SHARD_BYTES ((int64_t)256 << 10)
-
 /* Among many nodes a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as a shard
  * is not too small for its messages. The simulator shows both (docs/scaling-to-summit.md). */
 #define FEW_NODES 8
@@ -31,9 +27,9 @@ static int64_t chunk_limit(const hc__hierarchy *h, const hc_batch *b) {
 }
 
 /* Elements per chunk. All nodes compute it from the same numbers, and it fits the largest node. */
-static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b) {
+static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b, int64_t shard_bytes) {
     int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunks.most / size;
-    int64_t wanted = SHARD_BYTES / (int64_t)hc_dtype_size(b->wire_dtype) * h->between.rails;
+    int64_t wanted = shard_bytes / (int64_t)hc_dtype_size(b->wire_dtype) * h->between.rails;
     if (h->chunks.bytes == 0 && h->between.rails == 0)
         return 0; /* the node chooses */
     if (h->chunks.bytes > 0)
@@ -60,7 +56,8 @@ static int make_channels(hc__hierarchy *h, int64_t wanted) {
     return HC_OK;
 }
 
-int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts, hc__launch *launch) {
+int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts, hc__launch *launch,
+                       int64_t shard_bytes) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
     p->launch = launch;
@@ -69,7 +66,8 @@ int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *
         p->bounds = hc_malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
     if (!p->bounds)
         return HC_NO_MEMORY;
-    int status = h->node->ops->open(h->node, batch, parts, h->between.rails, choose_chunk(h, batch), &p->nchunks);
+    int64_t chunk = choose_chunk(h, batch, shard_bytes);
+    int status = h->node->ops->open(h->node, batch, parts, h->between.rails, chunk, &p->nchunks);
     if (status < 0)
         return status;
     p->depth = h->node->ops->depth(h->node);
@@ -194,7 +192,7 @@ static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) 
 }
 
 static int allreduce_start(hc__hierarchy *h) {
-    return hc__pipeline_start(h, h->batch, NULL, launch_allreduce);
+    return hc__pipeline_start(h, h->batch, NULL, launch_allreduce, HC__SHARD_BYTES);
 }
 
 const hc__operation hc__op_ALLREDUCE = {allreduce_start, hc__pipeline_test, NULL};

@@ -78,14 +78,14 @@ static int64_t message_bytes(const hc__hierarchy *h) {
     return h->net->message_bytes > 0 ? h->net->message_bytes : SEGMENT_BYTES;
 }
 
-static void find_neighbours(hc__hierarchy *h) {
+static void find_neighbours(hc__hierarchy *h, int64_t step) {
     hc__broadcast *b = &h->broadcast;
     int32_t n = h->place.nodes, me = (h->place.node - root_node(h) + n) % n;
     b->parent = -1;
     b->nchildren = 0;
     if (n == 1 || representative(h, h->place.node) != h->place.rank)
         return;
-    double segments = (double)b->bytes / (double)message_bytes(h);
+    double segments = (double)b->bytes / (double)step;
     hc__tree f = hc__tree_of(n, me, segments > 1 ? segments : 1);
     if (f.parent >= 0)
         b->parent = representative_peer(h, f.parent);
@@ -208,12 +208,14 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
 static int broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
     if (has_no_exchange(h))
-        return hc__pipeline_start(h, h->batch, NULL, launch);
+        return hc__pipeline_start(h, h->batch, NULL, launch, HC__SHARD_BYTES);
     int status = find_places(h);
     if (status < 0)
         return status;
-    int64_t step = h->place.nodes > 1 ? message_bytes(h) : INT64_MAX;
-    find_neighbours(h);
+    int64_t step = INT64_MAX;
+    if (h->place.nodes > 1)
+        step = hc__tree_segment(&h->between.model, h->place.nodes, b->bytes, message_bytes(h));
+    find_neighbours(h, step);
     b->sends.net = h->net;
     b->nposted = b->narrived = 0;
     b->posted = b->arrived = b->forwarded = beginning(h, step);

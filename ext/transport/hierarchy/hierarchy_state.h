@@ -245,8 +245,11 @@ typedef struct hc__operation {
 HC_OPERATIONS(X)
 #undef X
 
-/* parts NULL: one part. The bounds are borrowed until the end. */
-int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *);
+/* Bytes on the wire of a rail's shard of one chunk. Large enough that the bytes cost much more than the message, small
+ * enough for several in flight; the benchmark net_chunks.py shows both limits. */
+#define HC__SHARD_BYTES ((int64_t)256 << 10)
+/* `shard_bytes`: HC__SHARD_BYTES or fewer. parts NULL: one part. The bounds are borrowed until the end. */
+int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *, int64_t shard_bytes);
 hc__means hc__net_means(const hc__hierarchy *); /* of the batch's reduction between nodes */
 hc__reduction hc__net_reduction(const hc_batch *);
 int hc__pipeline_test(hc__hierarchy *);

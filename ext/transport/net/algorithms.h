@@ -30,6 +30,8 @@ int hc__net_reduce_start(hc__channel *, void *data, int64_t count, int dtype, hc
 
 /* One segment uses a binomial tree; many segments use a chain, which sends every byte over each link once. */
 hc__tree hc__tree_of(int32_t n, int32_t place, double segments);
+/* Bytes of a segment with which so many bytes take the shortest time to all n members: `most`, or a part of it. */
+int64_t hc__tree_segment(const hc__net_model *, int32_t n, int64_t bytes, int64_t most);
 
 /* ---- the rounds of an allreduce -------------------------------------------------------------------------- */
 

@@ -4,17 +4,39 @@
  */
 #include "transport/net/algorithms.h"
 
-/* The chain has n - 1 links. The tree has log2(n) levels, and a member sends every segment once per child. */
-static int chain_is_shorter(int32_t n, double segments) {
-    int levels = 0;
-    while (((int32_t)1 << levels) < n)
-        levels++;
-    return n - 2 + segments < levels * (segments + levels - 1);
+#define LEAST_SEGMENT ((int64_t)16 << 10)
+
+/* A step takes the time of one segment on a link. A chain has n - 1 links, which work at the same time. */
+static double steps_of_chain(int32_t n, double segments) {
+    return n - 2 + segments;
+}
+
+/* The root has log2(n) children, and sends every segment to each of them. Its last child is a leaf. */
+static double steps_of_tree(int32_t n, double segments) {
+    int children = 0;
+    while (((int32_t)1 << children) < n)
+        children++;
+    return children * segments;
+}
+
+int64_t hc__tree_segment(const hc__net_model *model, int32_t n, int64_t bytes, int64_t most) {
+    double least = 0.0;
+    int64_t best = most;
+    for (int64_t step = most; step == most || step >= LEAST_SEGMENT; step /= 2) {
+        double segments = bytes > step ? (double)bytes / (double)step : 1.0;
+        double chain = steps_of_chain(n, segments), tree = steps_of_tree(n, segments);
+        double seconds = (chain < tree ? chain : tree) * (model->alpha + (double)bytes / segments * model->beta);
+        if (step == most || seconds < least) {
+            least = seconds;
+            best = step;
+        }
+    }
+    return best;
 }
 
 hc__tree hc__tree_of(int32_t n, int32_t place, double segments) {
     hc__tree f = {.parent = -1};
-    if (chain_is_shorter(n, segments)) {
+    if (steps_of_chain(n, segments) < steps_of_tree(n, segments)) {
         f.parent = place - 1;
         if (place + 1 < n)
             f.children[f.nchildren++] = place + 1;

@@ -56,6 +56,11 @@ def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable
     assert "direct" not in {choice["4608", "float32", size] for size in ("64", "262144", "67108864")}
 
 
+def test_trees_take_the_fewest_steps(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
+    """In a simulation of the links: as few as the chain's and the binomial tree's, and no other segments are faster."""
+    assert run_c(build_c("tests/transport/net/trees.c", "ext/transport/net/broadcast.c")) == "fine\n"
+
+
 @pytest.mark.timeout(60)
 def test_votes_have_one_outcome_and_every_call_ends(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
     program = build_c("tests/transport/net/votes.c", "ext/transport/net/vote.c")
