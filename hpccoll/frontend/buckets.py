@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
-from hpccoll import collectives, errors
+from hpccoll import errors
+from hpccoll.frontend.groups import AGREE, compare_groups, divided, group_name
 from hpccoll.worlds import World
 
 __all__ = ["Bucket", "buckets_in_parts", "buckets_of_groups", "check_names", "one_bucket_each"]
@@ -54,10 +52,8 @@ def buckets_of_groups(names: Sequence[str], groups: Sequence[Sequence[int]], wor
     :param groups: numbers of gradients, none in two groups
     :raises MismatchError: the ranks have different groups
     """
-    buckets = [_bucket(names, tuple(group)) for group in groups if group]
-    grouped = {member for bucket in buckets for member in bucket.members}
-    buckets += [bucket for bucket in one_bucket_each(names) if bucket.members[0] not in grouped]
-    _check_agreed([" ".join(names[member] for member in bucket.members) for bucket in buckets], world)
+    buckets = _with_others(names, groups)
+    compare_groups([" ".join(names[member] for member in bucket.members) for bucket in buckets], world)
     return buckets
 
 
@@ -69,36 +65,17 @@ def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, w
     :raises MismatchError: the ranks have different gradients
     """
     number = {names[member]: member for member in members}
-    _check_agreed([f"{parts} groups", *sorted(number)], world)
-    order = [number[name] for name in world.broadcast_object(list(number), name=_AGREE)]
-    cuts = np.array_split(np.array(order, np.int64), parts)
-    groups = [_bucket(names, tuple(cut.tolist())) for cut in cuts if len(cut)]
-    return groups + [bucket for bucket in one_bucket_each(names) if bucket.members[0] not in order]
+    compare_groups([f"{parts} groups", *sorted(number)], world)
+    order = [number[name] for name in world.broadcast_object(list(number), name=AGREE)]
+    return _with_others(names, divided(order, parts))
 
 
-_AGREE = "hpccoll.gradients"
+def _with_others(names: Sequence[str], groups: Sequence[Sequence[int]]) -> list[Bucket]:
+    grouped = {member for group in groups for member in group}
+    return [_bucket(names, group) for group in groups] + [
+        bucket for bucket in one_bucket_each(names) if bucket.members[0] not in grouped
+    ]
 
 
-def _bucket(names: Sequence[str], members: tuple[int, ...]) -> Bucket:
-    more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-    return Bucket(f"gradient.{names[members[0]]}{more}", members)
-
-
-def _check_agreed(lines: list[str], world: World) -> None:
-    """Compare a digest over all ranks; only if it differs, gather everything to report the difference.
-
-    The minimum of the digest and that of its complement show whether all are equal: 16 bytes, however many ranks.
-    """
-    digest = np.frombuffer(hashlib.sha256("\n".join(lines).encode()).digest()[:8], np.uint64)
-    low, flipped_high = world.allreduce(np.concatenate([digest, ~digest]), collectives.MIN, name=_AGREE)
-    if low == ~flipped_high:
-        return
-    by_rank = world.allgather_object(lines, name=_AGREE)
-    first = by_rank[0]
-    rank, other = next((r, other) for r, other in enumerate(by_rank) if other != first)
-    at = next((i for i, pair in enumerate(zip(first, other, strict=False)) if pair[0] != pair[1]), None)
-    if at is None:
-        raise errors.MismatchError(f"gradients and their groups: rank 0 has {len(first)}, rank {rank} has {len(other)}")
-    raise errors.MismatchError(
-        f"gradients and their groups: rank 0 has {first[at]!r} where rank {rank} has {other[at]!r}"
-    )
+def _bucket(names: Sequence[str], members: Sequence[int]) -> Bucket:
+    return Bucket(f"gradient.{group_name([names[member] for member in members])}", tuple(members))

@@ -11,18 +11,17 @@ from hpccoll.frontend.adapter import ParameterAdapter
 from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups, check_names, one_bucket_each
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, own_wire
 from hpccoll.frontend.gradients import Gradients
+from hpccoll.frontend.groups import Groups, check_members, checked_groups, members_of
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
 from hpccoll.frontend.reductions import Adasum, Reduction, Sum
 from hpccoll.worlds import World
 
-__all__ = ["Groups", "buckets_of", "distributed_gradients", "names_of"]
+__all__ = ["buckets_of", "distributed_gradients", "names_of"]
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-Groups = int | Sequence[Sequence[P]] | None
 
 
 def distributed_gradients(
@@ -105,18 +104,12 @@ def buckets_of(
     :raises InvalidArgumentError: groups make no sense
     :raises MismatchError: the ranks have different groups
     """
-    if not groups and not isinstance(groups, bool):
-        return one_bucket_each(names)
     kind = f"{adapter.parameter_type.__module__}.{adapter.parameter_type.__qualname__}"
-    number = {id(p): at for at, p in enumerate(parameters) if adapter.trainable(p)}
-    if isinstance(groups, int):
-        if isinstance(groups, bool) or groups < 0:
-            raise errors.InvalidArgumentError(f"groups should be a non-negative integer or a list of list of {kind}.")
-        return buckets_in_parts(names, list(number.values()), groups, world)
-    members = [p for group in groups or () for p in group]
-    if not all(isinstance(p, adapter.parameter_type) for p in members):
-        raise errors.InvalidArgumentError(f"groups must consist of {kind}.")
-    if len({id(p) for p in members}) != len(members):
-        raise errors.InvalidArgumentError("A parameter can only appear once in groups.")
-    chosen = [[number[id(p)] for p in group if id(p) in number] for group in groups or ()]
-    return buckets_of_groups(names, chosen, world)
+    given = checked_groups(groups, kind, lambda p: isinstance(p, adapter.parameter_type))
+    check_members(given, {id(p) for p in parameters})
+    if given is None:
+        return one_bucket_each(names)
+    numbers = {id(p): at for at, p in enumerate(parameters) if adapter.trainable(p)}
+    if isinstance(given, int):
+        return buckets_in_parts(names, list(numbers.values()), given, world)
+    return buckets_of_groups(names, members_of(given, numbers), world)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from hpccoll.collectives import Handle, Reduction
 from hpccoll.compression import Compression
 from hpccoll.worlds import World
 
-__all__ = ["BucketEntry", "ReductionSpec"]
+__all__ = ["BucketEntry", "ReductionSpec", "check_predivide"]
 
 Memory = np.ndarray | Buffer
 
@@ -26,6 +27,19 @@ class BucketEntry(NamedTuple):
     memory: Memory
     narrows: bool
     """Whether they are float32 or float64, which may travel as something narrower."""
+
+
+def check_predivide(predivide: float, op: Reduction) -> None:
+    """Check the `gradient_predivide_factor` of an optimizer or a tape.
+
+    :raises InvalidArgumentError: it is not positive and finite, or is given with another operation than Average
+    """
+    if not isinstance(predivide, int | float | np.number) or not 0 < predivide < math.inf:
+        raise errors.InvalidArgumentError(f"gradient_predivide_factor is {predivide!r}: a positive number")
+    if predivide != 1.0 and op != collectives.AVERAGE:
+        raise errors.InvalidArgumentError(
+            f"gradient_predivide_factor not supported with op != Average: it is {predivide:g}, and op is {op.name}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,10 +55,7 @@ class ReductionSpec:
     """For float32 and float64; other types travel as they are."""
 
     def __post_init__(self) -> None:
-        if self.predivide != 1.0 and self.op != collectives.AVERAGE:
-            raise errors.InvalidArgumentError("gradient_predivide_factor not supported with op != Average")
-        if not self.predivide > 0:
-            raise errors.InvalidArgumentError(f"gradient_predivide_factor is {self.predivide}, not positive")
+        check_predivide(self.predivide, self.op)
 
     def start(self, name: str, entries: Sequence[BucketEntry]) -> list[Handle]:
         """Begin to reduce the entries of a bucket in place.

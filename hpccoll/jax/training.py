@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from jax.experimental.sparse import JAXSparse
 
 from hpccoll import errors, objects
+from hpccoll.frontend.groups import compare_groups_once, divided, group_name, is_number_of_groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op
 from hpccoll.jax import eager, names
@@ -58,30 +58,26 @@ def allreduce_gradients(
     :param process_set: the ranks that take part
     :returns: a tree of the same form
     :raises InvalidArgumentError: (a ValueError) an argument is wrong
+    :raises MismatchError: (a RuntimeError) the ranks have different groups; they are compared when they are first used
     :raises UnsupportedError: (a ValueError) a gradient is sparse, or of a dtype that has no such reduction
     """
     pairs, form = _leaves(tree)
     _check_groups(groups)
-    calls = []
-    for label, members in _grouped(pairs, groups):
-        xs = [x for _, x in members]
+    calls, parts = [], [[at] for at in range(len(pairs))] if groups is None else divided(range(len(pairs)), groups)
+    if groups is not None:
+        compare_groups_once(name, [[pairs[at][0] for at in part] for part in parts], process_set)
+    for part in parts:
+        xs = [pairs[at][1] for at in part]
         call = allreduce_call(
             xs, op, compression, prescale_factor, postscale_factor, process_set, group=groups is not None
         )
-        calls.append((call, f"{name}{label}", xs))
+        calls.append((call, f"{name}{group_name([pairs[at][0] for at in part])}", xs))
     return form.unflatten([result for results in run_all(calls) for result in results])
 
 
 def _check_groups(groups: Any) -> None:
-    if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 1):
-        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or None")
-
-
-def _grouped(pairs: Sequence[Any], groups: int | None) -> list[tuple[str, Sequence[Any]]]:
-    if groups is None:
-        return [(path, [(path, x)]) for path, x in pairs]
-    each = -(-len(pairs) // groups) if pairs else 1
-    return [(f" group {at // each}", pairs[at : at + each]) for at in range(0, len(pairs), each)]
+    if groups is not None and not is_number_of_groups(groups):
+        raise errors.InvalidArgumentError(f"groups is {groups!r}: groups should be a positive integer, or None")
 
 
 def DistributedOptimizer(  # noqa: N802 - Horovod's name

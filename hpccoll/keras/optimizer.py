@@ -21,8 +21,10 @@ import keras
 from hpccoll import errors
 from hpccoll.default_world import is_initialized
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
+from hpccoll.frontend.groups import check_members, checked_groups, compare_groups_once, group_name, members_of
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
+from hpccoll.frontend.reduction_spec import check_predivide
 from hpccoll.frontend.reductions import Adasum, Average, Max, Op, choose
 from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
@@ -68,7 +70,7 @@ class _Reducing:
 
         :raises InvalidArgumentError: (a ValueError) `groups` has a variable that is not among them
         """
-        _check_members(self._given.groups, variables)
+        check_members(self._given.groups, {*map(_key, variables)}, _key)
         super().build(variables)  # type: ignore[misc]
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -199,11 +201,11 @@ def _exchanged(optimizer: Any, gradients: list[Any], variables: list[Any]) -> li
     if given.sparse_as_dense:
         gradients = [backend().dense(gradient) for gradient in gradients]
     for places, how in ((exchanged, given.how), (largest, Reduction(Max, given.how.process_set))):
-        parts = _parts(optimizer, [variables[at] for at in places])
-        named = [(name, [gradients[places[member]] for member in members]) for name, members in parts]
+        parts = _parts(optimizer, variables, places)
+        named = [(name, [gradients[at] for at in members]) for name, members in parts]
         for (_, members), results in zip(parts, reduce_all(named, how), strict=True):
-            for member, result in zip(members, results, strict=True):
-                gradients[places[member]] = result
+            for at, result in zip(members, results, strict=True):
+                gradients[at] = result
     return gradients
 
 
@@ -213,27 +215,22 @@ def _local(given: _Given, gradient: Any) -> Any:
     return gradient / world_of(given.how.process_set).size
 
 
-def _parts(optimizer: Any, variables: list[Any]) -> list[tuple[str, list[int]]]:
-    """Return the groups of gradients: names, each with indices in `variables`.
-
-    A name has the place of the variable in the optimizer, and its path without the numbers that Keras counts.
-    """
+def _parts(optimizer: Any, variables: list[Any], places: list[int]) -> list[tuple[str, list[int]]]:
+    """Return the groups of the gradients at `places`: names, each with members of `places`."""
     given: _Given = optimizer._given
-    labels = []
-    for variable in variables:
-        path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
-        labels.append(f"{given.name}.{optimizer._get_variable_index(variable)} {path}")
-    if given.groups is None:
-        return [(label, [at]) for at, label in enumerate(labels)]
-    if isinstance(given.groups, int):
-        each = max(1, -(-len(labels) // given.groups))
-        members = [list(range(at, min(at + each, len(labels)))) for at in range(0, len(labels), each)]
-    else:
-        place = {_key(variable): at for at, variable in enumerate(variables)}
-        members = [[place[_key(v)] for v in group if _key(v) in place] for group in given.groups]
-        grouped = {at for group in members for at in group}
-        members = [group for group in members if group] + [[at] for at in range(len(labels)) if at not in grouped]
-    return [(f"{labels[group[0]]} and {len(group) - 1} more", group) for group in members]
+    labels = {at: _label(optimizer, variables[at]) for at in places}
+    if given.groups is None or not places:
+        return [(label, [at]) for at, label in labels.items()]
+    parts = members_of(given.groups, {_key(variables[at]): at for at in places}, _key)
+    named = [[labels[at] for at in part] for part in parts]
+    compare_groups_once(given.name, named, given.how.process_set)
+    return [(group_name(names), part) for names, part in zip(named, parts, strict=True)]
+
+
+def _label(optimizer: Any, variable: Any) -> str:
+    """Name a variable by its place in the optimizer, and its path without the numbers that Keras counts."""
+    path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
+    return f"{optimizer._given.name}.{optimizer._get_variable_index(variable)} {path}"
 
 
 # ---- from an optimizer to a distributed one --------------------------------------------------------------
@@ -291,7 +288,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     factor = 1 if average_aggregated_gradients else passes
     how = _checked_reduction(op, process_set, compression, gradient_predivide_factor, passes, factor)
     if optimizer.built:
-        _check_members(given, optimizer._trainable_variables)
+        check_members(given, {*map(_key, optimizer._trainable_variables)}, _key)
     made = _put_before(_scaling(optimizer), passes)
     label = name or f"Distributed{type(optimizer).__name__}"
     vars(made)["_given"] = _Given(label, how, sparse_as_dense, given, scale_local_gradients)
@@ -314,8 +311,7 @@ def _checked_reduction(
     chosen = choose(op)
     if chosen is Adasum and keras.backend.backend() == "jax":
         raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or another backend of Keras")
-    if predivide != 1.0 and chosen is not Average:
-        raise errors.InvalidArgumentError("gradient_predivide_factor goes with op=Average")
+    check_predivide(predivide, chosen)
     return Reduction(chosen, process_set, compression, 1.0 / predivide, predivide * factor)
 
 
@@ -369,24 +365,7 @@ def _check_optimizer(optimizer: Any) -> None:
 
 
 def _checked_groups(groups: Any) -> int | list[list[Any]] | None:
-    if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups > 0):
-        return groups
-    lists = isinstance(groups, Sequence) and all(isinstance(group, Sequence) for group in groups)
-    if not lists or not all(hasattr(variable, "shape") for group in groups for variable in group):
-        raise errors.InvalidArgumentError(f"groups is {groups!r}: a number of groups, or lists of variables")
-    keys = [_key(variable) for group in groups for variable in group]
-    if len(set(keys)) != len(keys):
-        raise errors.InvalidArgumentError("groups: a variable is in two groups")
-    return [list(group) for group in groups]
-
-
-def _check_members(groups: int | list[list[Any]] | None, variables: Sequence[Any]) -> None:
-    known = {_key(variable) for variable in variables}
-    for group in groups if isinstance(groups, list) else ():
-        for variable in group:
-            if _key(variable) not in known:
-                name = getattr(variable, "path", variable.name)
-                raise errors.InvalidArgumentError(f"groups: {name} is no variable of this optimizer")
+    return checked_groups(groups, "keras.Variable", lambda one: hasattr(one, "shape"), _key)
 
 
 def _scaling(optimizer: Any) -> Any:

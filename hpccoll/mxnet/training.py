@@ -12,10 +12,12 @@ import mxnet as mx
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.gradients import Gradients
+from hpccoll.frontend.groups import divided, group_name, is_number_of_groups
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.parameters import distributed_gradients
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
+from hpccoll.frontend.reduction_spec import check_predivide
 from hpccoll.frontend.reductions import Average
 from hpccoll.mxnet.adapter import ADAPTER
 from hpccoll.mxnet.operations import OPERATIONS
@@ -55,7 +57,7 @@ class DistributedTrainer(mx.gluon.Trainer):
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self._how: dict[str, Any] = {
             "compression": compression, "passes": 1, "op": Average, "predivide": gradient_predivide_factor,
-            "groups": num_groups, "sparse_as_dense": False, "process_set": process_set,
+            "groups": num_groups or None, "sparse_as_dense": False, "process_set": process_set,
         }  # fmt: skip
         self._prefix = prefix or ""
         self._gradients: Gradients[Any, Any] | None = None
@@ -91,6 +93,9 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
     ) -> None:
         if isinstance(optimizer, DistributedOptimizer) or not isinstance(optimizer, mx.optimizer.Optimizer):
             raise errors.InvalidArgumentError(f"optimizer is a {type(optimizer).__name__}: give an mx.optimizer one")
+        check_predivide(gradient_predivide_factor, Average)
+        if num_groups and not is_number_of_groups(num_groups):
+            raise errors.InvalidArgumentError(f"num_groups is {num_groups!r}: a number of groups, or 0")
         self.optimizer, self._groups, self._process_set = optimizer, num_groups, process_set
         self._before, self._after = 1.0 / gradient_predivide_factor, gradient_predivide_factor
 
@@ -112,11 +117,10 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         indices, grads = (index, grad) if isinstance(index, tuple | list) else ([index], [grad])
         if self._process_set.included() is False:
             return
-        count = min(self._groups or len(grads), len(grads))
         handles = []
-        for group in range(count):
-            names, members = indices[group::count], grads[group::count]
-            name = f"gradient {'+'.join(map(str, names))}"
+        for group in divided(range(len(grads)), self._groups or len(grads)):
+            members = [grads[at] for at in group]
+            name = group_name([f"gradient.{indices[at]}" for at in group])
             handles.append(
                 OPERATIONS.grouped_allreduce_async_(
                     members, None, name, Average, self._before, self._after, self._process_set

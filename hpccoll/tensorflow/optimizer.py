@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.tensorflow.accumulation import Accumulation, Passes, after, own_variable
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
+from hpccoll.tensorflow.reducing import Reduction, reduction_for
 
 __all__ = ["DistributedOptimizer"]
 
@@ -160,7 +161,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     gradient_predivide_factor: float = 1.0,
     average_aggregated_gradients: bool = False,
     num_groups: int = 0,
-    groups: Groups = None,
+    groups: Groups[Any] = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:

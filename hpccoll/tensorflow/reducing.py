@@ -15,10 +15,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from hpccoll import errors, reductions
+from hpccoll import reductions
 from hpccoll.frontend import names
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
+from hpccoll.frontend.groups import Groups, check_members, checked_groups, compare_groups_once, group_name, members_of
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
+from hpccoll.frontend.reduction_spec import check_predivide
 from hpccoll.frontend.reductions import Adasum, Average, Op, choose
 from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow import eager
@@ -27,8 +29,6 @@ from hpccoll.tensorflow.facts import ranks_of
 from hpccoll.tensorflow.operations import OPERATIONS, allreduce
 
 __all__ = ["Reduction", "reduction_for"]
-
-Groups = int | Sequence[Sequence[Any]] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Reduction:
     op: reductions.Reduction = Average
     compression: Compressor = NoneCompressor
     predivide: float = 1.0
-    groups: Groups = None
+    groups: Groups[Any] = None
     sparse_as_dense: bool = False
     process_set: ProcessSet = global_process_set
 
@@ -78,9 +78,12 @@ class Reduction:
     def combine(self, gradients: Sequence[Any], variables: Sequence[Any], generic_names: bool = False) -> list[Any]:
         """Return the combined gradients of all ranks; None stays None.
 
+        The first time, the ranks compare their groups.
+
         :param gradients: tensors, tf.IndexedSlices or None
         :param variables: the variable of each gradient, in the same order
         :param generic_names: name the gradients by position, because the variables have other names on other ranks
+        :raises MismatchError: the ranks have different groups
         """
         results: list[Any] = list(gradients)
         if self.sparse_as_dense:
@@ -89,8 +92,8 @@ class Reduction:
         dense = [i for i, x in enumerate(results) if x is not None and not isinstance(x, tf.IndexedSlices)]
         waits: list[tuple[list[int], Callable[[], list[Any]]]] = []
         plain = self._plain() if tf.executing_eagerly() else None
-        for name, members in self._grouped(dense, given, variables):
-            tensors = [tensor_of(results[i]) for i in members]
+        for members in self._parts(dense, given, variables):
+            name, tensors = group_name([given[i] for i in members]), [tensor_of(results[i]) for i in members]
             if plain is not None and len(members) == 1:
                 waits.append((members, plain.begin(name, tensors[0])))
             else:
@@ -131,33 +134,14 @@ class Reduction:
         )
         return lambda: finish(handle.wait() if group else [handle.wait()])
 
-    def _grouped(self, dense: list[int], given: list[str], variables: Sequence[Any]) -> list[tuple[str, list[int]]]:
-        """Return each group's name and its members; a gradient without a group is alone."""
+    def _parts(self, dense: list[int], given: list[str], variables: Sequence[Any]) -> list[list[int]]:
+        """Return the members of each group; a gradient without a group is alone."""
+        check_members(self.groups, {id(variable) for variable in variables})
         if self.groups is None or not dense:
-            return [(given[i], [i]) for i in dense]
-        if isinstance(self.groups, int):
-            each = -(-len(dense) // self.groups)
-            parts = [dense[at : at + each] for at in range(0, len(dense), each)]
-            return [(f"{self.name} group {at}", part) for at, part in enumerate(parts)]
-        where = {_key(variable): at for at, group in enumerate(self.groups) for variable in group}
-        known = {_key(variable) for variable in variables}
-        if not where.keys() <= known:
-            raise errors.InvalidArgumentError(
-                "groups has a variable that is none of those whose gradients are combined"
-            )
-        by_group: dict[int, list[int]] = {}
-        alone = []
-        for i in dense:
-            at = where.get(_key(variables[i]))
-            if at is None:
-                alone.append((given[i], [i]))
-            else:
-                by_group.setdefault(at, []).append(i)
-        return [*((f"{self.name} group {at}", members) for at, members in sorted(by_group.items())), *alone]
-
-
-def _key(variable: Any) -> int:
-    return id(variable)
+            return [[i] for i in dense]
+        parts = members_of(self.groups, {id(variables[i]): i for i in dense})
+        compare_groups_once(self.name, [[given[i] for i in part] for part in parts], self.process_set)
+        return parts
 
 
 def _names(prefix: str, variables: Sequence[Any]) -> list[str]:
@@ -189,7 +173,7 @@ def reduction_for(
     op: Op,
     predivide: float,
     num_groups: int,
-    groups: Groups,
+    groups: Groups[Any],
     process_set: ProcessSet,
 ) -> Reduction:
     """Check Horovod's arguments of a tape or an optimizer.
@@ -198,11 +182,9 @@ def reduction_for(
     """
     chosen = choose(op)
     check_compressor(compression)
-    if predivide != 1.0 and chosen is not Average:
-        raise errors.InvalidArgumentError(f"gradient_predivide_factor goes with op=Average, not {chosen.name}")
+    check_predivide(predivide, chosen)
     if num_groups:
         warnings.warn("num_groups is deprecated, use groups", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
-    if isinstance(groups, int) and groups < 1:
-        raise errors.InvalidArgumentError(f"groups is {groups}: a number of groups, lists of variables, or None")
-    return Reduction(name, chosen, compression, predivide, groups, sparse_as_dense, process_set)
+    chosen_groups = checked_groups(groups, "tf.Variable", lambda one: hasattr(one, "shape"))
+    return Reduction(name, chosen, compression, predivide, chosen_groups, sparse_as_dense, process_set)

@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.reducing import Groups, Reduction, reduction_for
+from hpccoll.tensorflow.reducing import Reduction, reduction_for
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
@@ -87,7 +88,7 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: Groups = None,
+    groups: Groups[Any] = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
@@ -135,7 +136,7 @@ def PartialDistributedGradientTape(  # noqa: N802 - Horovod's name
     op: Op = Average,
     gradient_predivide_factor: float = 1.0,
     num_groups: int = 0,
-    groups: Groups = None,
+    groups: Groups[Any] = None,
     process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,

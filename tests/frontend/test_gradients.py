@@ -150,12 +150,11 @@ def test_parts_follow_the_first_rank():
     def program(world):
         names = NAMES if world.rank == 0 else NAMES[::-1]
         buckets = buckets_in_parts(names, [names.index(name) for name in "edca"], 2, world)
-        return [(bucket.name, [names[m] for m in bucket.members]) for bucket in buckets]
+        assert [bucket.name[:12] for bucket in buckets] == ["gradient.e a", "gradient.c a", "gradient.b"]
+        assert [[names[m] for m in bucket.members] for bucket in buckets] == [["e", "d"], ["c", "a"], ["b"]]
+        return tuple(bucket.name for bucket in buckets)
 
-    for made in everywhere(program):
-        assert made == [
-            ("gradient.e and 1 more", ["e", "d"]), ("gradient.c and 1 more", ["c", "a"]), ("gradient.b", ["b"])
-        ]  # fmt: skip
+    assert len(set(everywhere(program))) == 1
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_reduction_specs():
         np.testing.assert_allclose(large, 6e4, rtol=1e-3)
         with pytest.raises(ValueError, match="not supported with op != Average"):
             ReductionSpec(world, hpccoll.SUM, predivide=2.0)
-        with pytest.raises(ValueError, match="not positive"):
+        with pytest.raises(ValueError, match="a positive number"):
             ReductionSpec(world, predivide=0.0)
 
     everywhere(program)

@@ -349,11 +349,13 @@ def test_wrong_arguments(front):
     a, b = named.values()
     for options, text in (
         ({"op": hvd.Sum, "predivide": 2.0}, "predivide_factor not supported"),
-        ({"predivide": -1.0}, "not positive"),
+        ({"predivide": -1.0}, "a positive number"),
         ({"passes": 0}, "backward_passes_per_step is 0"),
-        ({"groups": -1}, "non-negative integer"),
+        ({"groups": -1}, "should be a positive integer"),
+        ({"groups": 0}, "should be a positive integer"),
         ({"groups": [["a"]]}, "must consist of"),
         ({"groups": [[a, b], [a]]}, "only appear once"),
+        ({"groups": [[a, front.parameter(np.zeros(3))]]}, "is none of the variables"),
     ):
         with pytest.raises(ValueError, match=text):
             front.optimizer(named, **options)

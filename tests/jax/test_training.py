@@ -125,6 +125,10 @@ def test_trees():
             result = function(tree, groups=groups) if groups != 1 else function(tree["a"], groups=1)
             np.testing.assert_allclose(jax.tree.leaves(result)[0], 1 + mean)
     if hvd.size() > 1:
+        other = {"a": jnp.ones(3), "b" if hvd.rank() == 0 else "c": jnp.ones(3)}
+        for function in (hvd.allreduce_gradients, jax.jit(hvd.allreduce_gradients, static_argnames="groups")):
+            with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .*'b'.* where rank 1 has .*'c'"):
+                function(other, groups=1)
         with pytest.raises(hpccoll.MismatchError, match=r"trees of rank 0 and rank 1 differ at \['a'\]"):
             hvd.broadcast_parameters({"a": jnp.ones(1 + hvd.rank())})
 

@@ -78,6 +78,18 @@ def test_a_scale_around_it_is_refused(network):
         keras.optimizers.LossScaleOptimizer(optimizer)
 
 
+def test_other_groups_are_one_error_for_all():
+    """Each has three variables of one shape: without an error the gradients of other variables would be added."""
+    a, b, c = (keras.Variable(np.ones(2, "float32"), name=name) for name in "abc")
+    groups = [[a, b], [c]] if hvd.rank() == 0 else [[a, c], [b]]
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=groups)
+    optimizer.build([a, b, c])
+    if hvd.size() == 1:
+        return
+    with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .* b' where rank 1 has .* c'"):
+        optimizer.apply([keras.ops.ones(2)] * 3, [a, b, c])
+
+
 def test_errors():
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD())
     assert isinstance(optimizer, keras.optimizers.SGD)
@@ -85,14 +97,16 @@ def test_errors():
         hvd.DistributedOptimizer(optimizer)
     with pytest.raises(ValueError, match=r"builtins\.str: give a keras"):
         hvd.DistributedOptimizer("adam")
-    with pytest.raises(ValueError, match="goes with op=Average"):
+    with pytest.raises(ValueError, match="not supported with op != Average"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), op=hvd.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match=r"gradient_predivide_factor is 0\.0: a positive number"):
+        hvd.DistributedOptimizer(keras.optimizers.SGD(), gradient_predivide_factor=0.0)
     with pytest.raises(ValueError, match="set gradient_accumulation_steps where you make the optimizer"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(gradient_accumulation_steps=2), backward_passes_per_step=2)
-    with pytest.raises(ValueError, match="a number of groups, or lists of variables"):
+    with pytest.raises(ValueError, match=r"groups should be a positive integer or a list of list of keras\.Variable"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=0)
     variable = keras.Variable(np.ones(2, "float32"))
-    with pytest.raises(ValueError, match=r"groups: .* is no variable of this optimizer"):
+    with pytest.raises(ValueError, match=r"groups\[0\]\[0\], .*, is none of the variables"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(), groups=[[variable]]).build([keras.Variable(np.ones(2))])
     optimizer.build([variable])
     with pytest.raises(ValueError, match="2 gradients for 1 variables"):

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import hpccoll
 import hpccoll.tensorflow as hvd
 import hpccoll.tensorflow.keras as hvk
 from hpccoll import not_there
@@ -98,6 +99,16 @@ def check_groups():
         except ValueError:
             continue
         raise AssertionError("wrong groups pass")
+    a, b, c = (tf.Variable([1.0 * i], name=f"w{i}") for i in range(3))
+    for differing in ([[a, b], [c]] if rank == 0 else [[a, c], [b]], [[a, b]] if rank == 0 else [[c, b]]):
+        for call in (gradients, tf.function(gradients)):
+            try:
+                call(differing)
+            except hpccoll.MismatchError as error:
+                assert "gradients and their groups: rank 0 has " in str(error), error
+                assert "w0" in str(error), error
+            else:
+                raise AssertionError("a is added to c")
 
 
 def check_local_layers():

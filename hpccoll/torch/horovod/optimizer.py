@@ -15,7 +15,8 @@ from hpccoll.frontend.buckets import one_bucket_each
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.deltas import Deltas
 from hpccoll.frontend.gradients import Gradients
-from hpccoll.frontend.parameters import Groups, distributed_gradients, names_of
+from hpccoll.frontend.groups import Groups
+from hpccoll.frontend.parameters import distributed_gradients, names_of
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Op, choose
@@ -229,7 +230,7 @@ def DistributedOptimizer(  # noqa: N802
     if reduction is Adasum and process_set.included() is not False and world_of(process_set).size > 1:
         check_passes(passes)
         names = names_of(ADAPTER, parameters, named)
-        if gradient_predivide_factor != 1.0 or groups:
+        if gradient_predivide_factor != 1.0 or groups is not None:
             raise errors.InvalidArgumentError("gradient_predivide_factor and groups are not for Adasum")
         deltas = Deltas(ADAPTER, parameters, names, compression, process_set)
         given = Given({p: name for name, p in named}, compression, reduction, 1.0, sparse_as_dense, process_set)

@@ -52,7 +52,6 @@ DIFFERENT = {
     "state of a distributed optimizer: SGD": "Horovod leaves an optimizer without a state alone, its rates, too",
     "compression: fp16": "sums in a node are not rounded to float16",
     "optimizer: *fp16": "sums in a node are not rounded to float16",
-    "optimizer misused: 0 groups": "Horovod's message says that 0 is allowed, and its check does not",
     "sync batch norm: *": "Horovod has it for GPUs only",
     "join and allreduce: Max": "a joined rank brings nothing to a maximum, not zeros",
     "join and allreduce: Product": "a joined rank brings ones to a product, not zeros",

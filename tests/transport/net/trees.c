@@ -2,8 +2,8 @@
  *
  * trees.c - the tree and the segments of a broadcast against a simulation of its links.
  *
- * A member sends one segment at a time, in order, and each to its children in order, as soon as it has it. The textbook's
- * chain and binomial tree are built here.
+ * A member sends one segment at a time, in order, and each to its children in order, as soon as it has it. The chain
+ * and the binomial tree of the textbooks are built here.
  */
 #include "transport/net/algorithms.h"
 
