@@ -4,19 +4,21 @@
     python benchmarks/hosts.py --hosts 2 4 --rate 1gbit
     python benchmarks/hosts.py --hosts 2 --nets mpi ucx
     python benchmarks/hosts.py --question cg --hosts 2
+    python benchmarks/hosts.py --rate 100mbit --delay 200us
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two
 ranks. The floor is 2 (N - 1) / N of the bytes at the rate that iperf3 measures in the same run. With several nets
-hpccoll is measured over each of them in turn.
+hpccoll is measured over each of them in turn. Links with a delay are those of tests/netns/wire.c.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from run import ROOT, Place, Result, arguments, ask_all, facts, merge, refuse_none, save, table
@@ -47,6 +49,18 @@ QUESTIONS = {  # program: libraries asked, options
 def cluster(*words: str) -> str:
     done = subprocess.run([CLUSTER, *words], capture_output=True, text=True, check=True, timeout=120)
     return done.stdout
+
+
+@contextlib.contextmanager
+def hosts_up(hosts: int, rate: str, delay: str, burst: str = "") -> Iterator[None]:
+    """Start hosts with links of a rate; with a `delay` such as "200us" they have that as well, and no `burst`."""
+    cluster("up", str(hosts), *((rate, delay) if delay else ()))
+    try:
+        if not delay:
+            cluster("shape", rate, *([burst] if burst else []))
+        yield
+    finally:
+        cluster("down")
 
 
 def place(hosts: int) -> Place:
@@ -105,6 +119,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rate", default="1gbit", help="of each link, as tc has it")
+    parser.add_argument("--delay", default="", help="of each link: 200us, 1ms")
     parser.add_argument("--nets", nargs="+", default=["mpi"], help="HPCCOLL_NET of hpccoll: mpi, ucx")
     parser.add_argument("--question", choices=QUESTIONS, default="allreduce")
     parser.add_argument("--largest", type=int, default=64 << 20, help="bytes of the largest array of `allreduce`")
@@ -113,22 +128,18 @@ def main() -> None:
     if options.question == "allreduce":
         options.passed_on = [*options.passed_on, "--largest", str(options.largest)]
     options.out = Path(options.out).resolve()
-    cluster("up", str(max(options.hosts)))
-    try:
-        cluster("shape", options.rate)
+    with hosts_up(max(options.hosts), options.rate, options.delay):
         for hosts in options.hosts:
             where = place(hosts)
             rate = bytes_per_second()
             about = facts(options.question, where) | {
                 "hosts": hosts,
-                "link": options.rate,
+                "link": f"{options.rate} {options.delay}".strip(),
                 "iperf3 bytes/s": rate,
             }
             cases = with_floor(ask_nets(options.question, libraries, where, options), hosts, rate)
             print(f"\n{hosts} hosts, iperf3 {rate * 8 / 1e6:.0f} Mbit/s\n\n{table(cases)}", flush=True)
             save(f"{options.question}-{hosts}-hosts", cases, options.out, about)
-    finally:
-        cluster("down")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
     python benchmarks/predicted.py --rate 100mbit
     python benchmarks/predicted.py --rate 1gbit --hosts 1 2 4
+    python benchmarks/predicted.py --rate 100mbit --delay 1ms --hosts 1 2 3 4 6
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two ranks.
 All numbers of hosts are measured in turn, --launches times. The last table has the predictions for the numbers of hosts
@@ -21,11 +22,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hosts import ROOT, cluster, place
+from hosts import ROOT, hosts_up, place
 
 SLICE, NICE, SCHED_SETATTR = 100_000, -20, 314
 """Nanoseconds that a rank runs at a time, its priority, and the number of Linux's call on x86-64."""
 QUEUE = "1s"
+BURST = "4kb"
+"""With a larger burst, the first 256 KiB pass faster than the rate."""
 
 
 def run_first() -> None:
@@ -74,6 +77,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--launches", type=int, default=6, help="of each number of hosts")
     parser.add_argument("--rate", default="100mbit", help="of each link, as tc has it")
+    parser.add_argument("--delay", default="", help="of each link: 200us, 1ms (tests/netns/wire.c)")
     parser.add_argument("--sizes", default="8,64K,256K,1M,4M")
     parser.add_argument("--from-size", default="256K", help="the wire limits from this size on")
     parser.add_argument("--fitted", type=int, default=2, help="fit to so many hosts at most")
@@ -85,16 +89,12 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     run_first()
     os.environ["LATENCY"] = QUEUE
-    cluster("up", str(max(options.hosts)))
-    try:
-        cluster("shape", options.rate, "4kb")  # with a larger burst, the first 256 KiB pass faster than the rate
+    with hosts_up(max(options.hosts), options.rate, options.delay, BURST):
         measured = [
             (hosts, measure(hosts, launch, options.sizes, options.seconds, out))
             for launch in range(options.launches)
             for hosts in options.hosts
         ]
-    finally:
-        cluster("down")
     small = [file for hosts, file in measured if hosts <= options.fitted]
     more = [word for hosts, file in measured if hosts > options.fitted for word in ("--against", file)]
     status = model("fit", *small, "--out", out / "model.json")

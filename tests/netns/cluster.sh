@@ -9,6 +9,8 @@
 # host's own too: process numbers begin anew on each host, and launchers name their sockets after them.
 #
 #   cluster.sh up [N]                      N hosts (default 4) at 10.78.0.11, .12, ...; this machine is 10.78.0.1
+#   cluster.sh up N RATE DELAY             the same with links of a rate and a delay (100mbit 200us) by wire.c, which
+#                                          needs a C compiler; these links cannot be shaped or pulled
 #   cluster.sh shape RATE [BURST] [HOST..] limit both directions of the links, as tc tbf understands it: 1gbit
 #   cluster.sh unshape                     no limits any more
 #   cluster.sh linkdown HOST | linkup HOST pull, plug the cable of one host
@@ -56,14 +58,38 @@ END
     chmod +x "$FOLDER/agent"
 }
 
-start_host() {
-    local h=$1 outer inner=""
+# A network namespace whose eth0 hangs on the bridge, or is one end of wire.c.
+add_host() {
+    local h=$1 wired=$2
     ip netns add "$h"
-    ip link add "v$h" type veth peer name eth0 netns "$h"
-    ip link set "v$h" master "$BRIDGE" up
+    if [ -n "$wired" ]; then
+        ip -n "$h" tuntap add dev eth0 mode tap
+    else
+        ip link add "v$h" type veth peer name eth0 netns "$h"
+        ip link set "v$h" master "$BRIDGE" up
+    fi
     ip -n "$h" link set lo up
     ip -n "$h" addr add "$(address "$h")/24" dev eth0
     ip -n "$h" link set eth0 up
+}
+
+# Links of a rate and a delay between this machine and hosts.
+start_wire() {
+    local rate=$1 delay=$2
+    shift 2
+    cc -D_GNU_SOURCE -O2 -o "$FOLDER/wire" "$(dirname "$0")/wire.c"
+    rate=$(numfmt --from=si "$(tr kmg KMG <<< "${rate%bit}")")
+    case $delay in
+        *us) delay=${delay%us} ;;
+        *ms) delay=${delay%ms}000 ;;
+        *) echo "cluster.sh: a delay such as 200us or 1ms, not $delay" >&2; exit 2 ;;
+    esac
+    setsid "$FOLDER/wire" "$rate" "$delay" ":$BRIDGE" "${@/%/:eth0}" > "$FOLDER/log/wire" 2>&1 < /dev/null &
+    echo $! > "$FOLDER/wire.pid"
+}
+
+start_host() {
+    local h=$1 outer inner=""
     setsid ip netns exec "$h" \
         unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc --propagation private sh -c "
             hostname $h
@@ -87,16 +113,19 @@ start_host() {
 }
 
 up() {
-    local names h
+    local names h rate=${2:-} delay=${3:-}
     [ -z "$(hosts)" ] || { echo "cluster.sh: hosts are up already: cluster.sh down" >&2; exit 1; }
     names=$(seq -f 'h%.0f' "${1:-4}")
     mkdir -p "$FOLDER"/{pid,ssh,log,tmp} /run/sshd
     chmod 700 "$FOLDER/ssh"
     # shellcheck disable=SC2086  # a list
     write_ssh $names
-    ip link add "$BRIDGE" type bridge
+    if [ -n "$delay" ]; then ip tuntap add dev "$BRIDGE" mode tap; else ip link add "$BRIDGE" type bridge; fi
     ip addr add "$SUBNET.1/24" dev "$BRIDGE"
     ip link set "$BRIDGE" up
+    for h in $names; do add_host "$h" "$delay"; done
+    # shellcheck disable=SC2086
+    [ -z "$delay" ] || start_wire "$rate" "$delay" $names
     for h in $names; do start_host "$h"; done
 }
 
@@ -125,6 +154,8 @@ down() {
         ip link del "v$h" 2> /dev/null || true
         rm -f "$FOLDER/pid/$h"
     done
+    [ ! -f "$FOLDER/wire.pid" ] || kill -9 "$(cat "$FOLDER/wire.pid")" 2> /dev/null || true
+    rm -f "$FOLDER/wire.pid"
     ip link del "$BRIDGE" 2> /dev/null || true
 }
 
@@ -151,7 +182,7 @@ case $command in
         ;;
     env) print_env ;;
     *)
-        sed -n '3,20s/^# \{0,1\}//p' "$0"
+        sed -n '3,22s/^# \{0,1\}//p' "$0"
         exit 2
         ;;
 esac
