@@ -4,13 +4,15 @@
     python benchmarks/before_after.py --before ../before small allreduce resnet50
 
 A launch starts the same program in both trees. Both jobs stay alive, and one sleeps while the other measures a burst of
-a few milliseconds, so that both see the same machine. A pair is a burst of each; their order alternates. The time of a
-burst is that of its fastest repetition, because other load on the machine only adds time. A row of the table has the
-median of the ratio after / before over all pairs, its standard error between launches, the quartiles of the pairs, and
-the ratio of the fastest bursts of all. The program does not judge the times.
+a few milliseconds, so that both see the same machine. A pair is a burst of each; their order alternates. A pair during
+which the ranks' cores came nearer to each other or farther apart is left out; pairs at each distance have a row. The
+time of a burst is that of its fastest repetition, because other load on the machine only adds time. A row of the table
+has the median of the ratio after / before over all pairs, its standard error between launches, the quartiles of the
+pairs, and the ratio of the fastest bursts of all. The program does not judge the times.
 """
 
 import argparse
+import bisect
 import contextlib
 import json
 import statistics
@@ -21,12 +23,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hosts
+import numpy as np
 import results
 from bursts import Job
 from run import HERE, ROOT, Place, environment
+
+from hpccoll.tools.bench import distance
 
 QUESTIONS = {  # program, options
     "small": ("small", []),
@@ -36,9 +41,15 @@ QUESTIONS = {  # program, options
     "torch_optimizer": ("torch_optimizer", []),
     "hosts": ("allreduce", ["--smallest", str(64 << 10), "--largest", str(8 << 20)]),
 }
+TURNS = 4  # times the pairs that are wanted, at most, where cores move
 REPETITION = 1e-3  # seconds; a repetition has as many calls as take this time
 FEWEST = 3  # repetitions of a burst, so that an interrupted one does not count
-Pair = tuple[float, float]  # seconds of one call, before and after
+
+
+class Pair(NamedTuple):
+    before: float  # seconds of one call
+    after: float
+    line: float  # seconds of a cache line between the ranks' cores; 0: not known
 
 
 @dataclass(frozen=True)
@@ -66,14 +77,19 @@ def start(tree: Path, question: Question, folder: Path, timeout: float) -> Job:
 
 def pairs_of(before: Job, after: Job, pairs: int, seconds: float) -> list[Pair]:
     """Return the fastest repetition of each burst; the jobs take turns to be first."""
-    once = min(min(job.measure(1, 3)) for job in (before, after))
+    once = min(min(job.measure(1, 3)["seconds"]) for job in (before, after))
     inner = max(1, int(REPETITION / max(once, 1e-7)))
     repetitions = max(FEWEST, int(seconds / (inner * once)))
-    measured = []
-    for i in range(pairs):
+    measured: list[Pair] = []
+    for i in range(TURNS * pairs):
         jobs = (before, after) if i % 2 else (after, before)
-        fastest = {job: min(job.measure(inner, repetitions)) for job in jobs}
-        measured.append((fastest[before], fastest[after]))
+        bursts = {job: job.measure(inner, repetitions) for job in jobs}
+        lines = [bursts[job]["line"] for job in (before, after)]
+        moved = bursts[jobs[1]]["moved"] or distance.differ(np.array(lines[:1]), np.array(lines[1:]))
+        if not moved:
+            measured.append(Pair(min(bursts[before]["seconds"]), min(bursts[after]["seconds"]), max(lines)))
+        if len(measured) == pairs:
+            break
     for job in (before, after):
         job.go_on()
     return measured
@@ -103,13 +119,26 @@ def compare(question: Question, options: argparse.Namespace) -> Iterator[list[di
     for _ in range(options.launches):
         for case, pairs in launch(question, options):
             launches[json.dumps(case)].append(pairs)
-        yield [json.loads(case) | figures(measured) for case, measured in launches.items()]
+        yield [
+            json.loads(case) | {"distance": where} | figures(some)
+            for case, measured in launches.items()
+            for where, some in by_distance(measured)
+        ]
+
+
+def by_distance(launches: list[list[Pair]]) -> Iterator[tuple[str, list[list[Pair]]]]:
+    """Yield each distance of the cores, and the pairs of each launch that were measured at it; launches have some."""
+    bounds = distance.classes([pair.line for pairs in launches for pair in pairs])
+    for at in range(-1, len(bounds)):
+        some = [[pair for pair in pairs if bisect.bisect(bounds, pair.line) - 1 == at] for pairs in launches]
+        if some := [pairs for pairs in some if pairs]:
+            yield distance.text((), [pair.line for pairs in some for pair in pairs]), some
 
 
 def figures(launches: list[list[Pair]]) -> dict[str, Any]:
     """Return the ratios after / before, and the seconds from which they are computed."""
-    ratios = [[after / before for before, after in pairs] for pairs in launches]
-    before, after = zip(*(pair for pairs in launches for pair in pairs), strict=True)
+    ratios = [[pair.after / pair.before for pair in pairs] for pairs in launches]
+    before, after, _ = zip(*(pair for pairs in launches for pair in pairs), strict=True)
     medians = [statistics.median(some) for some in ratios]
     error = statistics.stdev(medians) / len(medians) ** 0.5 if len(medians) > 1 else 0.0
     return {
@@ -128,12 +157,12 @@ def row(case: dict[str, Any]) -> str:
     cells = [case["label"], case["variant"]]
     cells += [f"{case[tree]['median'] * 1e6:,.4g}" for tree in ("before", "after")]
     cells += [f"{ratio['median']:.3f} ± {case['error']:.3f}", f"{ratio['low']:.3f} .. {ratio['high']:.3f}"]
-    cells += [f"{case['fastest ratio']:.3f}", str(case["pairs"])]
+    cells += [f"{case['fastest ratio']:.3f}", str(case["pairs"]), case["distance"]]
     return f"| {' | '.join(cells)} |"
 
 
-HEAD = """| case | variant | before us | after us | after / before | quartiles | of the fastest | pairs |
-|---|---|---:|---:|---:|---|---:|---:|"""
+HEAD = """| case | variant | before us | after us | after / before | quartiles | of the fastest | pairs | cores |
+|---|---|---:|---:|---:|---|---:|---:|---|"""
 
 
 def revision(tree: Path) -> str:
@@ -148,12 +177,8 @@ def placed(name: str, ranks: int, nodes: int) -> Iterator[Place]:
     if name != "hosts":
         yield Place(ranks, nodes=nodes)
         return
-    hosts.cluster("up", "2")
-    try:
-        hosts.cluster("shape", "1gbit")
+    with hosts.hosts_up(2, "1gbit", ""):
         yield hosts.place(2)
-    finally:
-        hosts.cluster("down")
 
 
 def main() -> None:

@@ -2,8 +2,8 @@
 """A job that measures on request, and sleeps in between; in before_after.py two of them take turns.
 
 Each rank has a Unix socket to the other program, with a JSON value per line. The rank sends a description of itself,
-then of each case. For each request it sends the samples; a request for 0 repetitions ends the case. null means that
-there are no more cases.
+then of each case. For each request it sends what it measured; a request for 0 repetitions ends the case. null means
+that there are no more cases.
 """
 
 import contextlib
@@ -12,24 +12,29 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 
 class Case(Protocol):
     variant: str
     label: str
     bytes: int
-    run: Callable[[], object]
     verify: Callable[[], None]
+
+
+C = TypeVar("C", bound=Case)
 
 
 def serve(
     address: str,
     hello: object,
-    cases: Iterable[Case],
-    measure: Callable[[Callable[[], object], int, int], list[float]],
+    cases: Iterable[C],
+    measure: Callable[[C, int, int], object],
 ) -> None:
-    """Serve the rank's end: verify each case, and measure it on request."""
+    """Serve the rank's end: verify each case, and measure it on request.
+
+    :param measure: gets a case, the calls of a repetition, and the number of repetitions
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         lines = connection.makefile("rw")
@@ -43,8 +48,7 @@ def serve(
             case.verify()
             answer({"variant": case.variant, "label": case.label, "bytes": case.bytes})
             while (order := json.loads(lines.readline()))["repetitions"]:
-                case.run()  # after the sleep, and after the other job
-                answer(measure(case.run, order["inner"], order["repetitions"]))
+                answer(measure(case, order["inner"], order["repetitions"]))
         answer(None)
 
 
@@ -79,8 +83,8 @@ class Job:
         except (OSError, json.JSONDecodeError) as error:
             self.fail(f"a rank does not answer ({error})")
 
-    def measure(self, inner: int, repetitions: int) -> list[float]:
-        """Return the seconds of one call in each repetition of `inner` calls."""
+    def measure(self, inner: int, repetitions: int) -> Any:
+        """Return what rank 0 measured in repetitions of `inner` calls."""
         self._order(inner, repetitions)
         return self.announced()[0]
 

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a question: the same loop, verification and report for hpccoll and for each of its peers.
+"""Measures a question: the same verification and report for hpccoll and for each of its peers.
 
 A program of this folder answers one question. It yields cases for one library (`--library`). run.py starts it several
-times in each library's environment, in turn, so that all libraries see the same machine in the same minutes. mpi4py
-synchronises the ranks and gathers their times for every library.
+times in each library's environment, in turn, so that all libraries see the same machine in the same minutes. The loop
+is that of `hpccoll bench`: it writes the inputs before each call, and measures how far the ranks' cores are from each
+other. It uses mpi4py for every library, so that it disturbs all of them alike.
 """
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import bursts
@@ -23,6 +22,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from questions import QUESTIONS
 from results import quartiles
+
+from hpccoll.tools.bench import distance, statistics
+from hpccoll.tools.bench.measure import FARTHEST, Limits, in_turn, sample
+from hpccoll.tools.bench.ranks import MpiRanks
 
 COMM = MPI.COMM_WORLD
 TINY = "tiny"  # the size of a smoke test: everything runs and is verified, the times mean nothing
@@ -37,6 +40,7 @@ class Case:
     run: Callable[[], object]
     verify: Callable[[], None]
     bytes: int = 0  # payload of one rank
+    write: Callable[[], object] | None = None  # writes the input before each run, which takes no part in the time
     once: bool = False  # the run itself is long: no repetition
     figures: Callable[[float], dict[str, float]] = lambda seconds: {}  # other quantities, computed from the median time
 
@@ -51,40 +55,51 @@ class Result:
     ranks: int
     samples: list[float]  # seconds of one operation on the slowest rank, one per repetition
     figures: dict[str, float]
+    lines: list[float] = field(default_factory=list)
+    """Seconds of a cache line between the farthest neighbours on a host, one per repetition; 0: not known."""
+    distances: tuple[str, ...] = ()
+    """Names of the distances of the ranks' cores, where the system knows them."""
 
 
 Cases = Callable[[Library, argparse.Namespace], Iterator[Case]]
 
 
-def measure(case: Case, seconds: float, most: int) -> list[float]:
-    """Time `case.run` for about `seconds`: repetitions long enough for the clock, started together.
+@dataclass
+class Samples:
+    """The slowest rank's time of each repetition, and the distance of the cores in each."""
 
-    Return the slowest rank's time of each repetition.
-    """
-    if not case.once:
-        case.run()
-    COMM.Barrier()
-    start = time.perf_counter()
-    case.run()
-    once = COMM.allreduce(time.perf_counter() - start, MPI.MAX)
+    seconds: list[float]
+    lines: list[float] = field(default_factory=list)
+    distances: tuple[str, ...] = ()
+
+
+def measure(case: Case, limits: Limits) -> Samples:
+    """Time `case.run`: repetitions long enough for the clock, started together."""
     if case.once:
-        return [once]
-    inner = max(1, min(1000, int(1e-3 / max(once, 1e-7))))
-    repetitions = max(3, min(most, int(seconds / (inner * max(once, 1e-7)))))
-    return time_repetitions(case.run, inner, repetitions)
-
-
-def time_repetitions(run: Callable[[], object], inner: int, repetitions: int) -> list[float]:
-    """Return the slowest rank's seconds of one call per repetition of `inner` calls, which ranks start together."""
-    samples = np.empty(repetitions)
-    for i in range(repetitions):
         COMM.Barrier()
-        start = time.perf_counter()
-        for _ in range(inner):
-            run()
-        samples[i] = (time.perf_counter() - start) / inner
-    COMM.Allreduce(MPI.IN_PLACE, samples, MPI.MAX)
-    return samples.tolist()
+        return Samples([COMM.allreduce(sample(case.run, None, 1), MPI.MAX)])
+    timed = in_turn([case.run], MpiRanks(MPI), limits, [case.write if limits.fresh else None])[0]
+    return Samples(timed.samples, timed.parts[FARTHEST], tuple(timed.names))
+
+
+class Bursts:
+    """Measures on request (bursts.py)."""
+
+    def __init__(self, fresh: bool) -> None:
+        self.fresh = fresh
+        self.distances = distance.Distances(MpiRanks(MPI))
+
+    def measure(self, case: Case, inner: int, repetitions: int) -> dict[str, object]:
+        """Return the slowest rank's seconds of one call, per repetition, and of a cache line (0: not known)."""
+        write = case.write if self.fresh else None
+        sample(case.run, write, 1)  # after the sleep, and after the other job
+        samples = np.empty(repetitions)
+        for i in range(repetitions):
+            COMM.Barrier()
+            samples[i] = sample(case.run, write, inner)
+        COMM.Allreduce(MPI.IN_PLACE, samples, MPI.MAX)
+        moved = self.distances.moved()
+        return {"seconds": samples.tolist(), "line": self.distances.ends()[1], "moved": moved}
 
 
 class Remembered(dict[str, float]):
@@ -141,6 +156,9 @@ def main(question: str, cases: Cases, add_arguments: Callable[[argparse.Argument
         help="append the results to this file, a JSON line each; to a new one, if it ends with / or is a folder",
     )
     parser.add_argument("--size", choices=(TINY, "full"), default="full")
+    parser.add_argument(
+        "--inputs", choices=("written", "kept"), default="written", help="write the inputs before each call, or never"
+    )
     parser.add_argument("--bursts", metavar="SOCKET", help="measure when told to (before_after.py)")
     if add_arguments:
         add_arguments(parser)
@@ -153,7 +171,7 @@ def main(question: str, cases: Cases, add_arguments: Callable[[argparse.Argument
     try:
         if options.bursts:
             hello = {"rank": COMM.rank, "package": sys.modules["hpccoll"].__file__}
-            bursts.serve(options.bursts, hello, cases(library, options), time_repetitions)
+            bursts.serve(options.bursts, hello, cases(library, options), Bursts(options.inputs == "written").measure)
         else:
             _answer(library, cases(library, options), options)
     finally:
@@ -163,13 +181,16 @@ def main(question: str, cases: Cases, add_arguments: Callable[[argparse.Argument
 def _answer(library: Library, cases: Iterable[Case], options: argparse.Namespace) -> None:
     """Verify, time and report each case."""
     out = None if COMM.rank or not options.out else file_for(options.out)
-    seconds = 0.0 if options.size == TINY else options.seconds
+    limits = Limits(width=0, seconds=options.seconds, most=options.most, least=statistics.LEAST, warmup=1)
+    if options.size == TINY:
+        limits = replace(limits, seconds=0)
+    limits = replace(limits, fresh=options.inputs == "written")
     for case in cases:
         case.verify()
-        samples = measure(case, seconds, options.most)
-        figures = case.figures(statistics.median(samples))
+        found = measure(case, limits)
+        figures = case.figures(float(np.median(found.seconds)))
         identity = (library.name, library.version, case.variant, case.label, case.bytes, COMM.size)
-        _report(Result(*identity, samples, figures), out)
+        _report(Result(*identity, found.seconds, figures, found.lines, found.distances), out)
 
 
 def file_for(out: str) -> Path:
@@ -188,7 +209,8 @@ def _report(result: Result, out: Path | None) -> None:
     low, middle, high = (f"{seconds * 1e6:.1f}" for seconds in quartiles(result.samples).values())
     figures = ", ".join(f"{name} {value:.4g}" for name, value in result.figures.items())
     what = f"{result.library:10} {result.variant:24} {result.label:16}"
-    print(f"{what} {middle:>11} us  ({low} .. {high})  {figures}", flush=True)
+    where = distance.text(result.distances, result.lines)
+    print(f"{what} {middle:>11} us  ({low} .. {high})  {where}  {figures}".rstrip(), flush=True)
     if out:
         with out.open("a") as file:
             file.write(json.dumps(asdict(result)) + "\n")

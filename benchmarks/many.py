@@ -2,6 +2,7 @@
 """Sums of lists of named tensors in place, in the variants of each library, and fused by hand."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ def cases(library: Library, shapes: list[tuple[str, tuple[int, ...]]], label: st
     tensors = {name: np.empty(shape, np.float32) for name, shape in shapes}
     size = sum(x.nbytes for x in tensors.values())
     fill(tensors)
+    inputs = {name: x.copy() for name, x in tensors.items()}
     for variant, run in variants(library, tensors).items():
-        yield Case(variant, label, run, verifier(library, variant, tensors, run), size)
+        verify, write = verifier(library, variant, tensors, run), partial(copy_all, tensors, inputs)
+        yield Case(variant, label, run, verify, size, write=write)
 
 
 def fill(tensors: Tensors) -> None:
@@ -32,6 +35,11 @@ def fill(tensors: Tensors) -> None:
     for x in tensors.values():
         x[...] = values[first : first + x.size].reshape(x.shape)
         first += x.size
+
+
+def copy_all(to: Tensors, source: Tensors) -> None:
+    for name, x in source.items():
+        np.copyto(to[name], x)
 
 
 def verifier(library: Library, variant: str, tensors: Tensors, run: Callable[[], object]) -> Callable[[], None]:
@@ -158,10 +166,5 @@ def horovod_variants(library: Horovod, tensors: Tensors) -> Variants:
 
 
 def memcpy_variants(tensors: Tensors) -> Variants:
-    copies = [x.copy() for x in tensors.values()]
-
-    def copy_all() -> None:
-        for copy, x in zip(copies, tensors.values(), strict=True):
-            np.copyto(copy, x)
-
-    return {"copy of all": copy_all}
+    copies = {name: x.copy() for name, x in tensors.items()}
+    return {"copy of all": partial(copy_all, copies, tensors)}

@@ -14,14 +14,17 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import results
 from questions import QUESTIONS
+
+from hpccoll.tools.bench import distance
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -78,6 +81,7 @@ def environment(programs: Path, place: Place) -> dict[str, str]:
         if not name.startswith(("HPCCOLL_", "HOROVOD_", "OMPI_", "I_MPI_"))
     }
     env["PATH"] = f"{programs}:{Path(sys.executable).parent}:{env['PATH']}"
+    env["PYTHONPATH"] = str(ROOT)  # peers measure the distance of the cores with the package of this tree
     return env | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | dict(place.variables)
 
 
@@ -126,12 +130,24 @@ def merge(answers: list[Result]) -> list[Result]:
     for result in answers:
         key = (result["label"], result["library"], result["variant"])
         if key in cases:
-            cases[key]["samples"] += result["samples"]
+            for name in ("samples", "lines", "distances"):
+                cases[key][name] += result[name]
         else:
             cases[key] = result
-    for result in cases.values():
-        result |= results.quartiles(result["samples"])
-    return list(cases.values())
+    at_each = [one for result in cases.values() for one in at_each_distance(result, cases.values())]
+    return [result | results.quartiles(result["samples"]) for result in at_each]
+
+
+def at_each_distance(result: Result, cases: Iterable[Result]) -> Iterator[Result]:
+    """Divide a result by the distances of the cores at which all these cases were measured."""
+    bounds = distance.classes([seconds for case in cases for seconds in case["lines"]])
+    lines = np.array(result["lines"] or [0.0] * len(result["samples"]))
+    places = np.searchsorted(bounds, lines, side="right")
+    for place in sorted(set(places)):
+        some = np.flatnonzero(places == place)
+        samples = [result["samples"][i] for i in some]
+        where = distance.text(sorted(set(result["distances"])), lines[some])
+        yield result | {"samples": samples, "lines": lines[some].tolist(), "distance": where, "place": int(place)}
 
 
 def refuse_none(question: str, cases: list[Result]) -> list[Result]:
@@ -145,23 +161,27 @@ def refuse_none(question: str, cases: list[Result]) -> list[Result]:
 
 
 def table(cases: list[Result]) -> str:
-    """Return Markdown: a line per case, with its ratio to the floor and to the best MPI of this label and variant."""
+    """Return Markdown: a line per case and distance of the cores.
+
+    It has the ratios to the floor and to the best MPI of this label, variant and distance.
+    """
     lines = [
-        "| what | library | variant | median us | quartiles | x memcpy | x best MPI |",
-        "|---|---|---|---:|---|---:|---:|",
+        "| what | library | variant | median us | quartiles | x memcpy | x best MPI | cores |",
+        "|---|---|---|---:|---|---:|---:|---|",
     ]
     groups = defaultdict(list)
     for result in cases:
         groups[result["label"]].append(result)
     for label, group in groups.items():
         for result in group:
-            floor = best([r for r in group if r["library"] == "memcpy"], result["variant"])
-            mpi = best([r for r in group if r["library"] in MPIS], result["variant"])
+            there = [r for r in group if r["place"] == result["place"]]
+            floor = best([r for r in there if r["library"] == "memcpy"], result["variant"])
+            mpi = best([r for r in there if r["library"] in MPIS], result["variant"])
             ratios = " | ".join(f"{result['median'] / other:.2f}" if other else "" for other in (floor, mpi))
             micro = [f"{result[name] * 1e6:.1f}" for name in ("median", "low", "high")]
             lines.append(
                 f"| {label} | {result['library']} {result['version']} | {result['variant']} "
-                f"| {micro[0]} | {micro[1]} .. {micro[2]} | {ratios} |"
+                f"| {micro[0]} | {micro[1]} .. {micro[2]} | {ratios} | {result['distance']} |"
             )
             if result["figures"]:
                 lines[-1] += " " + ", ".join(f"{name} {value:.4g}" for name, value in result["figures"].items())
@@ -180,12 +200,12 @@ def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object])
     with h5py.File(folder / f"{stem}.h5", "w") as file:
         file.attrs.update({name: str(value) for name, value in facts.items()})
         for result in cases:
-            series = file.create_dataset(
-                f"{result['label']}/{result['library']}/{result['variant']}", data=result["samples"]
-            )
+            where = f"{result['label']}/{result['library']}/{result['variant']}/{result['distance'] or 'any distance'}"
+            series = file.create_dataset(where, data=result["samples"])
             series.attrs.update(unit="s", bytes=result["bytes"], version=result["version"])
+    dropped = ("samples", "lines", "distances")
     slim = [
-        {name: value for name, value in result.items() if name != "samples"} | {"repetitions": len(result["samples"])}
+        {name: value for name, value in result.items() if name not in dropped} | {"repetitions": len(result["samples"])}
         for result in cases
     ]
     results.write(folder / f"{stem}.jsonl", facts, slim)

@@ -67,7 +67,8 @@ def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
                     check_sum(result if isinstance(result, np.ndarray) else x, x.size)
                 x[:] = 0
 
-            yield Case(variant, size_label(size), run, verify, size)
+            write = partial(np.copyto, x, random_data(COMM.rank, x.size))
+            yield Case(variant, size_label(size), run, verify, size, write=write)
     for variant, run in barriers(library).items():
         yield Case(variant, "no data", run, lambda: None)
 

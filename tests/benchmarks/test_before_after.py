@@ -52,8 +52,12 @@ def test_the_figures_of_known_pairs() -> None:
     """Three launches of two pairs each; the second tree takes twice the time, but for one pair."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import before_after\n"
-        "launches = [[(1.0, 2.0), (2.0, 4.0)], [(1.0, 2.0), (1.0, 3.0)], [(0.5, 1.0), (1.0, 2.0)]]\n"
-        "found = before_after.figures(launches)\n"
+        "times = [[(1.0, 2.0), (2.0, 4.0)], [(1.0, 2.0), (1.0, 3.0)], [(0.5, 1.0), (1.0, 2.0)]]\n"
+        "launches = [[before_after.Pair(*pair, 25e-9) for pair in pairs] for pairs in times]\n"
+        "far = [[], [before_after.Pair(1.0, 5.0, 150e-9)]]\n"
+        "(near, found), (other, farther) = before_after.by_distance(launches + far)\n"
+        "assert near == '25 ns' and found == launches and other == '150 ns' and farther == far[1:]\n"
+        "found = before_after.figures(found)\n"
         "assert found['ratio']['median'] == 2 and found['launches'] == [2, 2.5, 2], found\n"
         "assert found['fastest ratio'] == 2 and found['pairs'] == 6 and 0.1 < found['error'] < 0.2, found\n"
     )

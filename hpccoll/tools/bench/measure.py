@@ -190,11 +190,11 @@ def _batch(contestant: Timed, ranks: Ranks) -> tuple[list[float], list[float]]:
     seconds = np.empty(BLOCK)
     for i in range(BLOCK):
         ranks.barrier()
-        seconds[i] = _sample(contestant.call, contestant.write, contestant.calls)
+        seconds[i] = sample(contestant.call, contestant.write, contestant.calls)
     return ranks.slowest(seconds).tolist(), ranks.mean(seconds).tolist()
 
 
-def _sample(call: Call, write: Call | None, calls: int) -> float:
+def sample(call: Call, write: Call | None, calls: int) -> float:
     """Return the seconds of one call: the mean of several, without the time in which inputs are written."""
     clock = time.perf_counter
     if write is None:
