@@ -44,6 +44,7 @@ FOR_THE_LINKER = ("-l", "-Wl,", "-shared", "-static", "/")  # so begin flags tha
 # ---- C programs ---------------------------------------------------------------------------------
 
 SANITIZERS: list[str] = []  # of --sanitize, on the command line of every program
+UNDEFINED = ("-fsanitize=undefined", "-fno-sanitize-recover=all")  # of programs without other sanitizers
 PATIENCE_WITH_SANITIZERS = 5  # times the limits of a test: ThreadSanitizer slows a program down that much
 
 
@@ -62,8 +63,13 @@ def compile_c(*sources: str, flags: tuple[str, ...] = (), compiler: str = "gcc",
 
 
 def all_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the flags of all programs, and these."""
-    return (*C_FLAGS, *([] if "-fsanitize" in " ".join(flags) else SANITIZERS), *flags)
+    """Return the flags of all programs, and these.
+
+    A program ends at undefined behaviour, unless it has other sanitizers. Libraries that another program loads, and
+    static programs for other processors, are without.
+    """
+    chosen = SANITIZERS or (() if {"-shared", "-static"} & {*flags} else UNDEFINED)
+    return (*C_FLAGS, *([] if "-fsanitize" in " ".join(flags) else chosen), *flags)
 
 
 def compile_objects(source: str, flags: tuple[str, ...], compiler: str = "gcc") -> dict[str, Path]:
@@ -131,9 +137,9 @@ def build_c() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def objects_of() -> Callable[[str], dict[str, Path]]:
-    """`objects_of("ext/core/*.c")`: by path, the objects that programs of build_c are made of, without sanitizers."""
-    return lambda source: compile_objects(source, tuple(C_FLAGS))
+def objects_of() -> Callable[..., dict[str, Path]]:
+    """`objects_of("ext/core/*.c")`: by path, the objects of build_c's programs; `plain=True`: without sanitizers."""
+    return lambda source, plain=False: compile_objects(source, tuple(C_FLAGS) if plain else all_flags(()))
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "mode"), [slow(1, 1, "nccl"), (2, 1, "auto"), slow(4, 2, "nccl"), (2, 2, "nccl_flat")]
+    ("ranks", "nodes", "mode"), [slow(1, 1, "nccl"), (2, 1, "auto"), slow(4, 2, "nccl"), slow(2, 2, "nccl_flat")]
 )
 def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str) -> None:
     """The same in processes whose communicators are the fake NCCL's; calls are taken in late."""
@@ -83,7 +83,7 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
 @pytest.mark.parametrize(
     ("ranks", "nodes", "mode", "order", "flat"),
     [
-        (3, 1, "auto", "eager", 0),
+        slow(3, 1, "auto", "eager", 0),
         (4, 2, "auto", "7", 4000),
         slow(4, 2, "nccl", "7", 0),
         slow(3, 1, "nccl", "lazy", 0),
@@ -103,7 +103,7 @@ def test_sets_with_common_ranks_call_nccl_in_one_order(
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "order"), [slow(1, 1, "lazy"), slow(2, 1, "lazy"), (2, 2, "eager"), (3, 2, "8")]
+    ("ranks", "nodes", "order"), [slow(1, 1, "lazy"), slow(2, 1, "lazy"), slow(2, 2, "eager"), (3, 2, "8")]
 )
 def test_messages(fake_cuda: Path, ranks: int, nodes: int, order: str) -> None:
     """Within a node and between nodes, to a rank itself."""
@@ -128,7 +128,7 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
     [
         (2, 1, "staged", "lazy"),
         slow(3, 2, "nccl", "lazy"),
-        (4, 2, "auto", "3"),
+        slow(4, 2, "auto", "3"),
         slow(3, 2, "nccl_flat", "5"),
         slow(4, 2, "staged", "eager"),
         slow(2, 2, "mpi", "lazy"),
@@ -230,7 +230,7 @@ def test_a_job_on_the_host_opens_no_driver(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(("ranks", "order"), [slow(1, "lazy"), (2, "3")])
+@pytest.mark.parametrize(("ranks", "order"), [slow(1, "lazy"), slow(2, "3")])
 def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
     job(fake_cuda, ranks, 1, file=JOB.with_name("torch_job.py"), FAKE_CUDA_ORDER=order)
 

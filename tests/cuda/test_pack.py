@@ -361,6 +361,7 @@ def test_a_table_that_cannot_be_had(new_packer: Callable[..., Packer]) -> None:
     packer.close()
 
 
+@pytest.mark.slow
 def test_the_benchmark_verifies_what_it_times(fake_cuda: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "pack.py"), "tiny", "--repeats", "1"]
     environment = {**os.environ, "HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "FAKE_CUDA_ORDER": "3"}

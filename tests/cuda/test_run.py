@@ -61,6 +61,7 @@ def test_all_steps(script: Script, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_what_is_missing_is_said_at_once(script: Script, tmp_path: Path) -> None:
     said, record = script("--check", status=1, HPCCOLL_CUDA_LIBRARY=str(tmp_path / "libnone.so"))
     assert "missing: gpu: OSError" in said and "not run without it: contract-driver kernels" in said
@@ -68,6 +69,7 @@ def test_what_is_missing_is_said_at_once(script: Script, tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_time_that_is_over_costs_no_results(script: Script, tmp_path: Path) -> None:
     """Results of before are kept; what did not begin is for the next call."""
     folder = tmp_path / "gpu"
@@ -84,7 +86,8 @@ def test_time_that_is_over_costs_no_results(script: Script, tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), pytest.param(4, 2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, 1), (4, 2)])
 def test_the_programs_of_arrays(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int) -> None:
     """With arrays over the fake driver in the place of CuPy's and PyTorch's."""
     command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--nodes", nodes, "--timeout", 250]

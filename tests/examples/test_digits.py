@@ -17,7 +17,7 @@ SHORT = ("--epochs", "2", "--verify")
 @pytest.mark.parametrize(
     ("ranks", "nodes"),
     [
-        (3, 2),
+        pytest.param(3, 2, marks=pytest.mark.slow),
         pytest.param(4, 2, marks=pytest.mark.slow),
         pytest.param(1, 1, marks=pytest.mark.slow),
         pytest.param(2, 1, marks=pytest.mark.slow),
