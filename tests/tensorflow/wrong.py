@@ -77,7 +77,7 @@ def check_arguments():
     refused(lambda: hvd.alltoall(tf.ones(size), splits=[1.5] * size), "splits")
     refused(lambda: hvd.reducescatter(tf.constant(1.0)), "dimension")
     refused(lambda: hvd.reducescatter(tf.ones(2), op=hvd.Adasum), "ADASUM", error=RuntimeError)
-    refused(lambda: hvd.grouped_reducescatter([tf.ones(2)], op=hvd.Adasum), "Adasum", error=ValueError)
+    refused(lambda: hvd.grouped_reducescatter([tf.ones(2)], op=hvd.Adasum), "ADASUM", error=ValueError)
 
 
 def check_tapes():
