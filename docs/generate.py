@@ -7,6 +7,7 @@ python docs/generate.py --check    change nothing; exit status 1 if a page is no
 
 import argparse
 import dataclasses
+import functools
 import inspect
 import json
 import math
@@ -15,6 +16,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from hpccoll import _core, _cuda, config, errors
 from hpccoll.horovod import environment
@@ -27,8 +29,7 @@ from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent / "ext" / "core"
-SIMULATOR = HERE.parent / "benchmarks" / "simulator" / "study.py"
-SIMULATED = HERE.parent / "benchmarks" / "results" / "simulator.jsonl"
+SIMULATOR = HERE.parent / "benchmarks" / "simulator"
 SECTION = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -221,33 +222,60 @@ def needs() -> str:
     return table(("model", "between nodes", "bytes", "computation", "2 nodes", "16 nodes", "256 nodes"), rows)
 
 
+@functools.cache
+def simulation() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the names of benchmarks/simulator/study.py, and its results."""
+    sys.path.insert(0, str(SIMULATOR))
+    results = SIMULATOR.parent / "results" / "simulator.jsonl"
+    return runpy.run_path(str(SIMULATOR / "study.py")), [json.loads(line) for line in results.read_text().splitlines()]
+
+
 def simulated(curves: str, form: str) -> str:
-    """What a picture of the simulator shows, as a table."""
-    study = runpy.run_path(str(SIMULATOR))
-    results = [json.loads(line) for line in SIMULATED.read_text().splitlines()]
+    """Return some values of a picture of the simulator as a table."""
+    study, results = simulation()
     return str(study["by_ranks"](study[curves](results), form))
 
 
-def agreement_by_ranks() -> str:
+def simulated_agreements() -> str:
     """Simulated agreements on a step."""
     return simulated("agreement_curves", ".0f")
 
 
-def allreduce_by_ranks() -> str:
-    """Simulated allreduces of 3 MiB."""
-    return simulated("allreduce_curves", ".3f")
-
-
-def efficiency_by_ranks() -> str:
+def simulated_efficiency() -> str:
     """Simulated steps."""
     return simulated("efficiency_curves", ".3f")
+
+
+def simulated_allreduces() -> str:
+    """Simulated allreduces by nodes and size."""
+    study, results = simulation()
+    return str(study["by_nodes"](results))
+
+
+def simulated_variants() -> str:
+    """Simulated allreduces in other ways, or with something in the way."""
+    study, results = simulation()
+    return str(study["variants"](results))
+
+
+def simulated_coarseness() -> str:
+    """What coarser simulations change."""
+    study, results = simulation()
+    return str(study["coarseness"](results))
+
+
+def simulated_dates() -> str:
+    """When the simulations were made."""
+    study, results = simulation()
+    return str(study["dates"](results))
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
-        *(engine, phases, needs, agreement_by_ranks, allreduce_by_ranks, efficiency_by_ranks),
+        *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
+        *(simulated_coarseness, simulated_efficiency, simulated_dates),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

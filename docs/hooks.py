@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-DRAW = ("benchmarks/simulator", "draw", "benchmarks/results/simulator.jsonl", "build/pictures")
+DRAW = ("benchmarks/simulator", "draw", "--pictures", "build/pictures")
 PICTURE = re.compile(r"<!-- picture: (\S+) (.*?) \| (.*?) -->", re.DOTALL)
 """File, caption, and what a reader who does not see it must know (alt)."""
 FIGURE = '<figure><img src="assets/{}" alt="{}"><figcaption>{}</figcaption></figure>'

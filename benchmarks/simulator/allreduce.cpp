@@ -22,21 +22,11 @@ int64_t hc_node_chunk_bytes(int32_t) { // the settings give the size of a chunk
     return int64_t{1} << 30;
 }
 
-// Parts are cut as in choose.c; unit=N cuts them at multiples of N instead.
-static int64_t part_unit = 0;
-int64_t hc__even_part_of_c(int64_t count, int32_t n, int32_t i);
-int64_t hc__even_part(int64_t count, int32_t n, int32_t i) {
-    if (part_unit == 0)
-        return hc__even_part_of_c(count, n, i);
-    const int64_t part = ((count + n - 1) / n + part_unit - 1) / part_unit * part_unit;
-    return std::min(i * part, count);
-}
-
-// stages=16,16,18 leaves no other split but the one of all nodes.
+// stages=16,16,18 leaves no other split but the one of all nodes. The linker's --wrap puts this in the way.
 static std::vector<int32_t> asked_radices;
-void hc__splits_of_c(int32_t n, hc__splits *splits);
-void hc__splits_of(int32_t n, hc__splits *splits) {
-    hc__splits_of_c(n, splits);
+void __real_hc__splits_of(int32_t n, int32_t group, hc__splits *splits);
+void __wrap_hc__splits_of(int32_t n, int32_t group, hc__splits *splits) {
+    __real_hc__splits_of(n, group, splits);
     if (asked_radices.empty())
         return;
     hc__stages stages{};
@@ -65,7 +55,7 @@ namespace {
 struct Shape { // equal on all nodes
     int rails, size, wire_size;
     int64_t count, shard, chunks;
-    int depth;
+    int depth, group;
 };
 
 struct Node {
@@ -257,6 +247,7 @@ void live(Node *n, const std::vector<int32_t> *ranks, int dtype, int wire, const
     config.set_rank = n->me;
     config.set_size = n->machine->nodes;
     config.members = config.node_of = ranks->data();
+    config.group = n->shape->group;
     config.rails = 1;
     config.algorithm = algorithm;
     config.arithmetic = &n->arithmetic;
@@ -307,12 +298,12 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.shard = std::min(shape.shard, shape.count);
     shape.chunks = (shape.count + shape.shard - 1) / shape.shard;
     shape.depth = static_cast<int>(s.number("depth", 4));
+    shape.group = static_cast<int>(s.number("group", 0));
     std::istringstream words(s.text("stages", ""));
     asked_radices.clear();
     for (std::string word; std::getline(words, word, ',');)
         asked_radices.push_back(std::stoi(word));
     const std::string algorithm = s.text("algorithm", asked_radices.empty() ? "auto" : "stages");
-    part_unit = static_cast<int64_t>(s.number("unit", 0));
     fill_operations();
     std::vector<int32_t> ranks(machine.nodes);
     for (int i = 0; i < machine.nodes; i++)

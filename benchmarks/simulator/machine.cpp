@@ -47,6 +47,8 @@ Machine::Machine(const Settings &s) {
     node_rate = s.number("node_rate", node_rate);
     sum_rate = s.number("sum_rate", sum_rate);
     build(kind);
+    if (s.text("order", "network") == "random") // node i is any host, as if the scheduler's list had no order
+        std::shuffle(hosts.begin(), hosts.end(), std::mt19937_64(3));
     const double driven = std::min(injection, s.number("rails", per_node) * port);
     for (int node = 0; node < nodes && nodes > 1; node++)
         if (driven < injection || node == slow_link)

@@ -16,6 +16,7 @@ int main(int argc, char **argv) {
         sg::Engine::set_config(setting);
     try {
         const Settings settings(argc, argv);
+        sg::Engine::set_config("surf/precision:" + settings.text("precision", "1e-9")); // seconds
         Machine machine(settings);
         if (settings.text("what", "allreduce") == "agreement")
             simulate_agreement(machine, settings);

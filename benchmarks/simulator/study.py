@@ -1,90 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Presents the simulated times: curves beside the published points, as pictures and as tables."""
+"""Presents the simulated times beside bounds and published points, as pictures and as tables."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import plan
+from plan import Run
+
 from hpccoll.tools.bench import predecessor, training
-from hpccoll.tools.model import chunks, predict
+from hpccoll.tools.model import predict
 from hpccoll.tools.study import figures
 
-Run = dict[str, Any]
 Curves = dict[str, list[tuple[int, float]]]
 """By the name of a curve: GPUs (ranks), and the value."""
-PLAIN = {"what", "machine", "nodes", "bytes", "rails", "shard", "depth"}
-INJECTION, LATENCY, TICK = 23e9, 1.4e-6, 1e-3
-"""The figures of Summit in machine.hpp: bytes per second of a node; a message over four links with overheads."""
-SIZE = 3 << 20
+Batch = Callable[[int], float]
+"""From bytes to the seconds of a batch."""
+INJECTION = {"summit": 23e9, "frontier": 100e9}
+PER_NODE = {"summit": 6, "frontier": 8}
+"""Bytes per second and ranks of a node, as in machine.hpp."""
+LATENCY, TICK = 1.4e-6, 1e-3
+"""A message over four links with overheads; the bit vector's tick."""
+SIZE = plan.SIZES[1]
 """Bytes of the allreduce whose time is drawn over the GPUs."""
-COMPUTE = (0.05, 0.111, 0.3)
+COMPUTE = (0.05, 0.111)
 """Seconds of computing in a step: ResNet-50 in FP32 with a batch of 32 per V100 takes about 0.1."""
-NOISE = 0.01
-"""Standard deviation of the computing of a rank; all ranks wait for the slowest."""
+MODELS = {"resnet50": "ResNet-50", "stemdl": "STEMDL"}
 PUBLISHED = [  # GPUs, efficiency, source
     (6_144, 0.87, "ResNet-50, Yin et al. 2019"),
     (27_360, 0.907, "DeepLabv3+, Kurth et al. 2018"),
-    (27_600, 0.93, "STEMDL, Laanait et al. 2019"),
+    (27_600, 0.93, "STEMDL, Romero et al. 2022"),
 ]
+HALVED = 6_000
+"""GPUs on which the bit vector is twice as fast as the coordinator that it replaced (Romero et al. 2022, abstract)."""
+EFFICIENCY_ROWS = (96, 384, 1_536, 6_144, 27_648)
 
 
-def select(results: list[Run], **wanted: Any) -> list[Run]:
-    """Return the results with these settings, whose other settings are the defaults."""
-    found = [run for run in results if all(run["asked"].get(k) == v for k, v in wanted.items())]
-    return sorted((run for run in found if set(run["asked"]) <= PLAIN | set(wanted)), key=lambda run: run["nodes"])
+def by_asked(results: list[Run]) -> dict[str, Run]:
+    """Return the results by what was asked."""
+    return {json.dumps(run["asked"], sort_keys=True): run for run in results}
 
 
-def usual(run: Run) -> bool:
-    """Whether the chunks are those of a job, on these nodes or (until decision 86) on few."""
-    asked, per_node = run["asked"], {"summit": 6, "frontier": 8}[run["asked"]["machine"]]
-    cuts = [chunks.cut(1 << 30, "float32", "float32", per_node, nodes=nodes) for nodes in (2, run["nodes"])]
-    return (asked["rails"], asked["shard"], asked["depth"]) in [(cut.rails, cut.shard, cut.depth) for cut in cuts]
+def seconds(results: list[Run], asked: Run) -> float | None:
+    """Return the time of this very run, or None if it was not made."""
+    found = by_asked(results).get(json.dumps(asked, sort_keys=True))
+    return None if found is None else float(found["seconds"])
 
 
-def batches(results: list[Run], machine: str = "summit", **more: Any) -> dict[int, Callable[[int], float]]:
-    """Return, by nodes, a function from bytes to the seconds of a batch: a line through the simulated sizes."""
+def numbers_of_nodes(results: list[Run], what: str, machine: str) -> list[int]:
+    """Return the numbers of nodes for which there is any such run."""
+    return sorted({r["nodes"] for r in results if (r["what"], r["asked"]["machine"]) == (what, machine)})
+
+
+def usual(results: list[Run], nbytes: int, machine: str = "summit", wire: str = "none") -> dict[int, float]:
+    """Return, by nodes, the seconds of a batch of this size as a job makes it."""
+    several = numbers_of_nodes(results, "allreduce", machine)
+    times = {n: seconds(results, plan.allreduce(n, nbytes, machine, wire=wire)) for n in several}
+    return {n: time for n, time in times.items() if time is not None}
+
+
+def bound(machine: str, nodes: int, nbytes: float) -> float:
+    """Return the seconds that the busiest link of a node needs for the bytes of an allreduce, at least."""
+    return 2 * (nodes - 1) / nodes * nbytes / INJECTION[machine]
+
+
+# ---- steps -----------------------------------------------------------------------------------------------
+
+
+def line(points: list[tuple[int, float]]) -> Batch:
+    """Return the line through the times of the smallest and the largest batch; below them in proportion."""
+    (small, least), (large, most) = min(points), max(points)
+    slope = (most - least) / (large - small)
+    return lambda n: max(least * min(1, n / small), least + slope * (n - small))
+
+
+def batches(results: list[Run]) -> dict[int, Batch]:
+    """Return, by nodes of Summit, the time of a batch, for numbers of nodes of which two sizes were simulated."""
     points: dict[int, list[tuple[int, float]]] = {}
-    for run in select(results, what="allreduce", machine=machine, **more):
-        if more or usual(run):
-            points.setdefault(run["nodes"], []).append((run["bytes"], run["seconds"]))
-    found: dict[int, Callable[[int], float]] = {}
-    for nodes, several in points.items():
-        (small, least), (large, most) = min(several), max(several)
-        if small < large:
-            slope = (most - least) / (large - small)
-            found[nodes] = lambda n, a=least, b=slope, s=small: max(a * min(1, n / s), a + b * (n - s))  # type: ignore[misc]
-    return found
+    for nbytes in sorted({run["asked"]["bytes"] for run in results if run["what"] == "allreduce"}):
+        for nodes, time in usual(results, nbytes).items():
+            points.setdefault(nodes, []).append((nbytes, time))
+    return {nodes: line(several) for nodes, several in points.items() if len(several) > 1}
 
 
-def step(batch: Callable[[int], float], agreeing: float, compute: float, scale: float = 1.0) -> float:
-    """Return the seconds of a step of ResNet-50, by the rules of the real engine and with simulated batches.
-
-    :param scale: bytes of an element as a share of float32's
-    """
-    trace = training.trace("resnet50")
+def step(batch: Batch, agreeing: float, compute: float, model: str = "resnet50") -> float:
+    """Return the seconds of a step in FP32, by the rules of the real engine and with simulated batches."""
+    trace = training.trace(model)
     gradients = [(n, share * compute) for n, share in zip(trace.elements, trace.ready, strict=True)]
     free = 0.0
-    for moment, elements in predict.raised(gradients, compute, round(4 * scale)):
-        for count in predict.fused(elements, round(predict.FUSION_THRESHOLD / 4 / scale)):
-            free = max(free, moment + agreeing) + batch(round(4 * scale * count))
+    for moment, elements in predict.raised(gradients, compute, 4):
+        for count in predict.fused(elements, predict.FUSION_THRESHOLD // 4):
+            free = max(free, moment + agreeing) + batch(4 * count)
     return max(compute, free)
 
 
-def slowest(ranks: int) -> float:
-    """Return the expected maximum of `ranks` normal computing times, as a factor: about sqrt(2 ln p) deviations."""
-    return 1 + NOISE * math.sqrt(2 * math.log(ranks)) if ranks > 1 else 1.0
+def agreements(results: list[Run], **more: Any) -> dict[int, float]:
+    """Return, by nodes, the seconds of an agreement."""
+    several = numbers_of_nodes(results, "agreement", "summit")
+    times = {n: seconds(results, plan.agreement(n, **more)) for n in several}
+    return {n: time for n, time in times.items() if time is not None}
 
 
-def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, float]]:
-    """Return GPUs, the efficiency of a step, and the efficiency with noise."""
-    agreed = {run["nodes"]: run["seconds"] for run in select(results, what="agreement")}
-    found = []
+def efficiency(results: list[Run], compute: float, model: str) -> list[tuple[int, float]]:
+    """Return the share of a step that is computing, if all ranks compute equally fast."""
+    agreed, found = agreements(results), []
     for nodes, batch in sorted(batches(results).items()):
         near = min(agreed, key=lambda n: abs(math.log(n / nodes)))
-        seconds = step(batch, agreed[near], compute)
-        found.append((6 * nodes, compute / seconds, compute / (seconds + compute * (slowest(6 * nodes) - 1))))
+        found.append((6 * nodes, compute / step(batch, agreed[near], compute, model)))
     return found
+
+
+def coordinated(ranks: int) -> float:
+    """Return the efficiency with a coordinator, whose time is in proportion to the ranks; half on HALVED GPUs."""
+    return 1 / (1 + ranks / HALVED)
 
 
 # ---- curves ----------------------------------------------------------------------------------------------
@@ -93,9 +123,8 @@ def efficiencies(results: list[Run], compute: float) -> list[tuple[int, float, f
 def agreement_curves(results: list[Run]) -> Curves:
     """Return the microseconds of an agreement on a step, and those of the published bit vector with its tick."""
     found: Curves = {}
-    for label, wanted in (("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4})):
-        several = select(results, what="agreement", **wanted)
-        found[label] = [(run["ranks"], 1e6 * run["seconds"]) for run in several]
+    for label, more in (("fan-out 16 (default)", {}), ("fan-out 4", {"fanout": 4})):
+        found[label] = [(6 * n, 1e6 * time) for n, time in agreements(results, **more).items()]
     ranks = [n for n, _ in found["fan-out 16 (default)"]]
     found["bit vector, 1 ms ticks"] = [
         (n, 1e6 * (TICK / 2 + predecessor.bit_vector(n, 161).chain * LATENCY)) for n in ranks
@@ -103,31 +132,38 @@ def agreement_curves(results: list[Run]) -> Curves:
     return found
 
 
+DRAWN = {  # machine, dtype between nodes, bytes between nodes as a share
+    "Summit, FP32": ("summit", "none", 1.0),
+    "Summit, FP16 between nodes": ("summit", "fp16", 0.5),
+    "Frontier, FP32": ("frontier", "none", 1.0),
+}
+
+
 def allreduce_curves(results: list[Run]) -> Curves:
-    """Return the milliseconds of an allreduce of 3 MiB on Summit, and the lower bound of the links."""
-    by_lines = {6 * nodes: 1e3 * batch(SIZE) for nodes, batch in batches(results).items()}
+    """Return the milliseconds of an allreduce of 3 MiB; each curve is of one machine."""
     return {
-        "as it is": sorted((by_lines | _simulated(results)).items()),
-        "parts of 64 elements": sorted(_simulated(results, unit=64).items()),
-        "floor of the links": [(n, 1e3 * 2 * (n // 6 - 1) / (n // 6) * SIZE / INJECTION) for n in sorted(by_lines)],
+        label: [(PER_NODE[machine] * n, 1e3 * t) for n, t in usual(results, SIZE, machine, wire).items()]
+        for label, (machine, wire, _) in DRAWN.items()
     }
 
 
-def _simulated(results: list[Run], **more: Any) -> dict[int, float]:
-    """Return, by GPUs, the milliseconds of an allreduce of 3 MiB where exactly this size was simulated."""
-    several = select(results, what="allreduce", machine="summit", bytes=SIZE, **more)
-    return {run["ranks"]: 1e3 * run["seconds"] for run in several if usual(run)}
+def bound_curves(results: list[Run]) -> Curves:
+    """Return, for each curve of an allreduce, the milliseconds that the links need at least."""
+    return {
+        label: [(n, 1e3 * bound(machine, n // PER_NODE[machine], share * SIZE)) for n, _ in points]
+        for (label, points), (machine, _, share) in zip(allreduce_curves(results).items(), DRAWN.values(), strict=True)
+    }
 
 
 def efficiency_curves(results: list[Run]) -> Curves:
-    """Return the share of a step that is computing, for each time of computing, without noise and with it."""
-    found: Curves = {}
-    for compute in COMPUTE:
-        several = efficiencies(results, compute)
-        label = f"step of {1e3 * compute:.0f} ms"
-        found[label] = [(n, plain) for n, plain, _ in several]
-        found[f"{label}, with noise"] = [(n, noisy) for n, _, noisy in several]
-    return found
+    """Return the efficiency of the steps of each model, and that with the coordinator of the old Horovod."""
+    found = {
+        f"{name}, {1e3 * compute:.0f} ms": efficiency(results, compute, model)
+        for model, name in MODELS.items()
+        for compute in COMPUTE
+    }
+    ranks = [n for n, _ in next(iter(found.values()))]
+    return found | {"coordinator": [(n, coordinated(n)) for n in ranks]}
 
 
 # ---- pictures --------------------------------------------------------------------------------------------
@@ -147,13 +183,10 @@ def draw(results: list[Run], folder: Path) -> None:
         _save(figures.drawn(lambda axes, draw_it=function: draw_it(axes, results)), folder / f"scaling-{name}.svg")  # type: ignore[misc]
 
 
-def _plot(axes: Any, curves: Curves, last_line: str) -> None:
-    """Draw the curves; the last one is calculated."""
-    *simulated, calculated = curves
-    for number, label in enumerate(simulated):
-        axes.plot(*zip(*curves[label], strict=True), label=label,
+def _plot(axes: Any, curves: Curves) -> None:
+    for number, (label, points) in enumerate(curves.items()):
+        axes.plot(*zip(*points, strict=True), label=label,
                   color=figures.COLOURS[number], marker=figures.MARKERS[number])  # fmt: skip
-    axes.plot(*zip(*curves[calculated], strict=True), color="0.4", linestyle=last_line, label=calculated)
 
 
 def _ranks_axis(axes: Any) -> None:
@@ -162,59 +195,128 @@ def _ranks_axis(axes: Any) -> None:
 
 
 def _agreement(axes: Any, results: list[Run]) -> None:
-    _plot(axes, agreement_curves(results), "--")
+    *simulated, (label, calculated) = agreement_curves(results).items()
+    _plot(axes, dict(simulated))
+    axes.plot(*zip(*calculated, strict=True), color="0.4", linestyle="--", label=label)
     _ranks_axis(axes)
     axes.set_yscale("log")
     axes.set_ylabel("Agreement on a step (µs)")
 
 
 def _allreduce(axes: Any, results: list[Run]) -> None:
-    _plot(axes, allreduce_curves(results), ":")
+    _plot(axes, allreduce_curves(results))
+    for number, points in enumerate(bound_curves(results).values()):
+        label = "bound of the links, each" if number == 0 else None
+        axes.plot(*zip(*points, strict=True), color=figures.COLOURS[number], linestyle=":", label=label)
     _ranks_axis(axes)
     axes.set_ylabel("Allreduce of 3 MiB (ms)")
     axes.set_ylim(bottom=0)
 
 
 def _efficiency(axes: Any, results: list[Run]) -> None:
-    for number, (label, points) in enumerate(efficiency_curves(results).items()):
-        colour, noisy = figures.COLOURS[number // 2], number % 2
-        style = {"linestyle": ":"} if noisy else {"marker": figures.MARKERS[number // 2]}
-        shown = label if not noisy else "with noise of 1 %" if number == 1 else None
-        axes.plot(*zip(*points, strict=True), color=colour, label=shown, **style)
+    *simulated, (_, old) = efficiency_curves(results).items()
+    _plot(axes, dict(simulated))
+    axes.plot(*zip(*old, strict=True), color="0.4", linestyle="--", label="coordinator, fitted")
+    axes.axhline(1, color="0.5", linestyle=":", label="bound")
     for number, (ranks, value, source) in enumerate(PUBLISHED):
         axes.plot([ranks], [value], color="black", linestyle="none", marker="*x+"[number], markersize=7, label=source)
     _ranks_axis(axes)
     axes.set_ylabel("Parallel efficiency")
-    axes.set_ylim(0.5, 1.05)
+    axes.set_ylim(0, 1.05)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------
 
 
-def by_ranks(curves: Curves, form: str) -> str:
-    """Return the values of a picture as Markdown: one row per number of GPUs.
+def cell(value: float | None, form: str) -> str:
+    """Write a value; nothing for None."""
+    return "" if value is None else f"{value:{form}}"
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """Write a table whose first column is text, and whose other ones are numbers."""
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def by_ranks(curves: Curves, form: str, ranks: tuple[int, ...] = EFFICIENCY_ROWS) -> str:
+    """Write some values of a picture: a row per number of GPUs.
 
     :param form: the format of a number, as ".3f"
     """
-    lines = ["| GPUs | " + " | ".join(curves) + " |", "|---|" + "---:|" * len(curves)]
     values = [dict(points) for points in curves.values()]
-    for ranks in sorted({ranks for several in values for ranks in several}):
-        cells = (f" {several[ranks]:{form}} |" if ranks in several else " |" for several in values)
-        lines.append(f"| {ranks:,} |" + "".join(cells))
-    return "\n".join(lines)
+    return markdown(["GPUs", *curves], [[f"{n:,}", *(cell(of.get(n), form) for of in values)] for n in ranks])
+
+
+def by_nodes(results: list[Run]) -> str:
+    """Write the milliseconds of allreduces, FP32 and FP16 between nodes, and the bound: a row per number of nodes."""
+    names = {1 << 19: "0.5", 3 << 20: "3", 16 << 20: "16"}
+    head = ["nodes", *(f"{names[n]} MiB{text}" for n in plan.SIZES for text in ("", ", FP16", ", bound"))]
+    rows = []
+    for machine in ("summit", "frontier"):
+        for nodes in numbers_of_nodes(results, "allreduce", machine):
+            times = [usual(results, n, machine, wire).get(nodes) for n in plan.SIZES for wire in plan.WIRES]
+            if nodes < 64 or not any(times):
+                continue
+            row = [f"{machine.title()}, {nodes:,}"]
+            for number, nbytes in enumerate(plan.SIZES):
+                several = times[2 * number : 2 * number + 2]
+                row += [cell(time and 1e3 * time, ".3f") for time in several]
+                row.append(f"{1e3 * bound(machine, nodes, nbytes):.3f}")
+            rows.append(row)
+    return markdown(head, rows)
+
+
+def variants(results: list[Run]) -> str:
+    """Write what differs from the usual allreduce of 3 MiB on 64 nodes of Summit, or on other ones."""
+    usual_64 = plan.allreduce(64, SIZE)
+    slow = {"slowness": 2, "slow_node": 5}
+    named = [
+        ("64 nodes, as they are", usual_64),
+        ("one chunk under way in place of 8", usual_64 | {"depth": 1}),
+        ("one rail, which drives one adapter of two", plan.allreduce(64, SIZE, rails=1)),
+        ("`HPCCOLL_ALGORITHM=ring`", usual_64 | {"algorithm": "ring"}),
+        ("flat: 384 ranks, each with a sixth of its node's link", plan.flat(SIZE)),
+        ("one node half as fast", usual_64 | slow),
+        ("one link with a quarter of its bandwidth", usual_64 | {"slow_link": 5, "slowness": 4}),
+    ]
+    for machine, nodes in (("summit", 72), ("summit", 96), ("frontier", 512)):
+        one, where = plan.allreduce(nodes, SIZE, machine), f"{nodes} nodes of {machine.title()}"
+        named += [
+            (f"{where}, the switches known", one),
+            ("ordered along the switches, which are not known", one | {"group": 0}),
+            ("in a random order", one | {"group": 0, "order": "random"}),
+        ]
+    rows = [[text, cell(1e3 * time, ".3f")] for text, run in named if (time := seconds(results, run)) is not None]
+    return markdown(["3 MiB in FP32", "ms"], rows)
+
+
+def coarseness(results: list[Run]) -> str:
+    """Write what coarser simulation changes."""
+    rows = []
+    for nodes in (72, 96):
+        times = [seconds(results, plan.allreduce(nodes, SIZE, precision=p)) for p in (1e-9, 1e-8, 3e-8)]
+        rows.append([f"3 MiB on {nodes} nodes", *(cell(time and 1e3 * time, ".3f") for time in times)])
+    return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns"], rows)
+
+
+def dates(results: list[Run]) -> str:
+    """Write when the runs were made."""
+    nodes: dict[str, list[int]] = {}
+    for run in results:
+        nodes.setdefault(run["date"], []).append(run["nodes"])
+    if len(nodes) == 1:
+        return f"All runs are of {next(iter(nodes))}."
+    parts = (f"those of {min(of):,} to {max(of):,} nodes on {day}" for day, of in sorted(nodes.items(), reverse=True))
+    return f"The runs were made on several days, the newest first: {'; '.join(parts)}."
 
 
 def tables(results: list[Run]) -> str:
-    """Return all results as Markdown: the settings that differ from the defaults, and microseconds."""
-    lines = ["| nodes | ranks | what | us | floor of the links, us |", "|---|---|---|---|---|"]
+    """Return all results as Markdown: the settings, microseconds, and the day of the run."""
+    rows = []
     for run in sorted(results, key=lambda run: (run["what"], run["asked"]["machine"], run["nodes"], run["seconds"])):
         asked = run["asked"]
-        more = ", ".join(f"{k} {v}" for k, v in asked.items() if k not in ("what", "machine", "nodes", "bytes"))
-        floor, size = "", ""
-        if run["what"] == "allreduce":
-            wire = 25e9 * 4 if asked["machine"] == "frontier" else INJECTION
-            floor = f"{1e6 * 2 * (run['nodes'] - 1) / run['nodes'] * run['bytes'] / wire:.0f}"
-            size = f" of {run['bytes'] / 2**20:.1f} MiB"
-        what = f"{asked['machine']}, {run['what']}{size}{', ' if more else ''}{more}"
-        lines.append(f"| {run['nodes']:,} | {run['ranks']:,} | {what} | {1e6 * run['seconds']:.1f} | {floor} |")
-    return "\n".join([*lines, "", by_ranks(efficiency_curves(results), ".3f")])
+        more = ", ".join(f"{name} {value}" for name, value in asked.items() if name not in ("what", "machine", "nodes"))
+        what = f"{asked['machine']}, {run['what']}{', ' if more else ''}{more}"
+        rows.append([f"{run['nodes']:,}", what, f"{1e6 * run['seconds']:.1f}", run["date"]])
+    return markdown(["nodes", "what", "us", "made"], rows)

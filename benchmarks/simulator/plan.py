@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of the study: what the simulator is asked, the most wanted runs first."""
+
+import math
+from typing import Any
+
+from hpccoll.tools.model import chunks
+
+SIZES = (1 << 19, 3 << 20, 16 << 20)
+"""Bytes of a batch: the last one is the largest that the engine fuses."""
+WIRES = ("none", "fp16")
+GROUPS = {"summit": 18, "frontier": 128}
+"""Nodes below a leaf switch, and in a group of the dragonfly."""
+Run = dict[str, Any]
+
+
+def known_group(machine: str, nodes: int) -> int:
+    """Return the number of nodes that hpccoll knows to share a switch, if it knows the switches; 0: no such number."""
+    whole, rest = divmod(nodes, GROUPS[machine])
+    group = math.gcd(GROUPS[machine], rest)
+    return group if whole and group > 1 and nodes > group else 0
+
+
+def precision(nodes: int) -> float:
+    """Return the seconds within which events count as simultaneous: it saves most of the time of large runs."""
+    return 1e-9 if nodes < 64 else 1e-8 if nodes < 512 else 3e-8
+
+
+def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> Run:
+    """Return the run of one batch, cut as a node of that machine cuts it."""
+    per_node = {"summit": 6, "frontier": 8}[machine]
+    dtype = more.get("dtype", "float32")
+    between = {"fp16": "float16"}.get(more.get("wire", ""), dtype)
+    cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
+    found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
+             "shard": cut.shard, "depth": cut.depth, "group": known_group(machine, nodes),
+             "precision": precision(nodes)}  # fmt: skip
+    return found | {name: value for name, value in more.items() if value != "none"}
+
+
+def agreement(nodes: int, **more: Any) -> Run:
+    """Return the run in which all ranks agree on ResNet-50's gradients."""
+    return {"what": "agreement", "machine": "summit", "nodes": nodes} | more
+
+
+def runs() -> list[Run]:
+    """Return all runs."""
+    few, some, many = SIZES
+    found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024)]
+    found += [agreement(n, fanout=4) for n in (16, 64, 256, 1024)]
+    found += [allreduce(n, size, wire=wire) for n in (2, 4, 8, 16, 32, 64) for size in SIZES for wire in WIRES]
+    found += [allreduce(n, size, "frontier") for n in (2, 8, 32) for size in (few, some)]
+    found += [allreduce(n, size, wire=wire) for n in (72, 96) for size in (few, some) for wire in WIRES]
+    found += [allreduce(n, some, "frontier") for n in (64, 128, 512)] + [allreduce(64, many, "frontier")]
+    found += disturbed(some) + grouped(some)
+    found += [allreduce(n, few, wire=wire) for n in (256, 1000, 1024, 4096, 4608) for wire in reversed(WIRES)]
+    found += [allreduce(256, some, wire=wire) for wire in WIRES] + [allreduce(1000, some, "frontier")]
+    found += [allreduce(n, some, wire="fp16") for n in (1000, 1024)]
+    found += [allreduce(n, some) for n in (1024, 1000)]
+    found += [agreement(4608), agreement(4608, fanout=4)]
+    found += [allreduce(4608, 3 * few, wire="fp16"), allreduce(4608, 3 * few), allreduce(1024, many, wire="fp16")]
+    return found
+
+
+def disturbed(some: int) -> list[Run]:
+    """Return runs of 64 nodes in other ways, or with something in the way; and agreements of 256 nodes."""
+    found = [agreement(256, skew=0.001), agreement(256, late=0.01), agreement(256, slow_node=40, slowness=10)]
+    found += [agreement(1024, fanout=k) for k in (2, 8)] + [agreement(1024, fanout=k, hop=5e-6) for k in (4, 8, 16)]
+    for more in ({"rails": 1}, {"depth": 1}, {"algorithm": "ring"}, {"slow_node": 5, "slowness": 2},
+                 {"slow_link": 5, "slowness": 4}):  # fmt: skip
+        found.append(allreduce(64, some, **more))
+    return [*found, flat(some)]
+
+
+def grouped(some: int) -> list[Run]:
+    """Return runs without known groups, with nodes in a random order, and with events told apart to the nanosecond."""
+    found = [allreduce(n, some, group=0) for n in (72, 96)] + [allreduce(512, some, "frontier", group=0)]
+    found += [allreduce(n, some, group=0, order="random") for n in (72, 96)]
+    found += [allreduce(512, some, "frontier", group=0, order="random")]
+    return found + [allreduce(n, some, precision=exact) for n in (72, 96) for exact in (1e-9, 3e-8)]
+
+
+def flat(nbytes: int) -> Run:
+    """Return a run without nodes: all ranks take part in the algorithm, each with a sixth of its node's link."""
+    cut = chunks.cut(1 << 30, "float32", "float32", 1)
+    link: Run = {"per_node": 1, "injection": 23e9 / 6, "port": 23e9 / 6}
+    return allreduce(6 * 64, nbytes, rails=1, shard=cut.shard, depth=cut.depth, group=0, **link)
+
+
+def is_small(run: Run) -> bool:
+    """Whether a test can repeat this run."""
+    return bool(run["nodes"] <= 64 and (run["what"] == "agreement" or run["nodes"] * run["bytes"] <= 32 << 20))
