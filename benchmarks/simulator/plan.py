@@ -8,7 +8,12 @@ from hpccoll.tools.model import chunks
 
 SIZES = (1 << 19, 3 << 20, 16 << 20)
 """Bytes of a batch: the last one is the largest that the engine fuses."""
+PRECISIONS = (1e-9, 1e-8, 3e-8)
+SOME, MANY = SIZES[1:]
 WIRES = ("none", "fp16")
+SUMMIT = (2, 4, 8, 16, 32, 64, 72, 96, 256, 1000, 1024, 4096, 4608)
+FRONTIER = (2, 8, 32, 64, 128, 512, 1000)
+"""Numbers of nodes; the last ones of a machine are not simulated with the largest batches."""
 GROUPS = {"summit": 18, "frontier": 128}
 """Nodes below a leaf switch, and in a group of the dragonfly."""
 Run = dict[str, Any]
@@ -21,9 +26,9 @@ def known_group(machine: str, nodes: int) -> int:
     return group if whole and group > 1 and nodes > group else 0
 
 
-def precision(nodes: int) -> float:
+def precision(machine: str, nodes: int) -> float:
     """Return the seconds within which events count as simultaneous: it saves most of the time of large runs."""
-    return 1e-9 if nodes < 64 else 1e-8 if nodes < 512 else 3e-8
+    return 1e-9 if nodes < 64 else 3e-8 if machine == "summit" and nodes >= 512 else 1e-8
 
 
 def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> Run:
@@ -34,7 +39,7 @@ def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> 
     cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth, "group": known_group(machine, nodes),
-             "precision": precision(nodes)}  # fmt: skip
+             "precision": precision(machine, nodes)}  # fmt: skip
     return found | {name: value for name, value in more.items() if value != "none"}
 
 
@@ -45,21 +50,25 @@ def agreement(nodes: int, **more: Any) -> Run:
 
 def runs() -> list[Run]:
     """Return all runs."""
-    few, some, many = SIZES
-    found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024)]
-    found += [agreement(n, fanout=4) for n in (16, 64, 256, 1024)]
-    found += [allreduce(n, size, wire=wire) for n in (2, 4, 8, 16, 32, 64) for size in SIZES for wire in WIRES]
-    found += [allreduce(n, size, "frontier") for n in (2, 8, 32) for size in (few, some)]
-    found += [allreduce(n, size, wire=wire) for n in (72, 96) for size in (few, some) for wire in WIRES]
-    found += [allreduce(n, some, "frontier") for n in (64, 128, 512)] + [allreduce(64, many, "frontier")]
-    found += disturbed(some) + grouped(some)
-    found += [allreduce(n, few, wire=wire) for n in (256, 1000, 1024, 4096, 4608) for wire in reversed(WIRES)]
-    found += [allreduce(256, some, wire=wire) for wire in WIRES] + [allreduce(1000, some, "frontier")]
-    found += [allreduce(n, some, wire="fp16") for n in (1000, 1024)]
-    found += [allreduce(n, some) for n in (1024, 1000)]
-    found += [agreement(4608), agreement(4608, fanout=4)]
-    found += [allreduce(4608, 3 * few, wire="fp16"), allreduce(4608, 3 * few), allreduce(1024, many, wire="fp16")]
-    return found
+    found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024, 4608)]
+    found += [agreement(n, fanout=4) for n in (16, 64, 256, 1024, 4608)]
+    found += [allreduce(n, size, wire=wire) for n in SUMMIT for size in SIZES[:2] for wire in WIRES]
+    found += [allreduce(n, MANY, wire=wire) for n in SUMMIT if n <= 256 for wire in WIRES]
+    found += [allreduce(n, size, "frontier", wire=wire) for n in FRONTIER for size in SIZES[:2] for wire in WIRES]
+    found += [allreduce(n, MANY, "frontier", wire=wire) for n in FRONTIER if n <= 512 for wire in WIRES]
+    found += [allreduce(1024, MANY, wire=wire) for wire in WIRES]
+    found += disturbed(SOME) + grouped(SOME)
+    return sorted((run for at, run in enumerate(found) if run not in found[:at]), key=messages)
+
+
+def messages(run: Run) -> float:
+    """Return about how many messages a run has, so that the short runs come first."""
+    if run["what"] == "agreement":
+        return float(100 * run["nodes"])
+    nodes: int = run["nodes"]
+    each = nodes if run.get("algorithm") == "ring" else 8 * math.log2(nodes)
+    of_batch: float = run["bytes"] / run["rails"] / 4 / run["shard"]
+    return float(each * nodes * max(1.0, of_batch))
 
 
 def disturbed(some: int) -> list[Run]:
@@ -77,7 +86,12 @@ def grouped(some: int) -> list[Run]:
     found = [allreduce(n, some, group=0) for n in (72, 96)] + [allreduce(512, some, "frontier", group=0)]
     found += [allreduce(n, some, group=0, order="random") for n in (72, 96)]
     found += [allreduce(512, some, "frontier", group=0, order="random")]
-    return found + [allreduce(n, some, precision=exact) for n in (72, 96) for exact in (1e-9, 3e-8)]
+    return found + [run | {"precision": p} for run in compared() for p in PRECISIONS]
+
+
+def compared() -> list[Run]:
+    """Return the runs that are simulated with several precisions."""
+    return [allreduce(n, SOME) for n in (72, 96)] + [allreduce(64, MANY, machine) for machine in GROUPS]
 
 
 def flat(nbytes: int) -> Run:

@@ -20,7 +20,8 @@ Batch = Callable[[int], float]
 """From bytes to the seconds of a batch."""
 INJECTION = {"summit": 23e9, "frontier": 100e9}
 PER_NODE = {"summit": 6, "frontier": 8}
-"""Bytes per second and ranks of a node, as in machine.hpp."""
+NODE_RATE = 50e9
+"""Bytes per second of a node's link, ranks of a node, and bytes per second of a rank, as in machine.hpp."""
 LATENCY, TICK = 1.4e-6, 1e-3
 """A message over four links with overheads; the bit vector's tick."""
 SIZE = plan.SIZES[1]
@@ -35,7 +36,8 @@ PUBLISHED = [  # GPUs, efficiency, source
 ]
 HALVED = 6_000
 """GPUs on which the bit vector is twice as fast as the coordinator that it replaced (Romero et al. 2022, abstract)."""
-EFFICIENCY_ROWS = (96, 384, 1_536, 6_144, 27_648)
+ROWS = (24, 96, 384, 1_536, 6_144, 27_648)
+"""GPUs in tables, and of curves that are calculated."""
 
 
 def by_asked(results: list[Run]) -> dict[str, Run]:
@@ -61,9 +63,11 @@ def usual(results: list[Run], nbytes: int, machine: str = "summit", wire: str = 
     return {n: time for n, time in times.items() if time is not None}
 
 
-def bound(machine: str, nodes: int, nbytes: float) -> float:
-    """Return the seconds that the busiest link of a node needs for the bytes of an allreduce, at least."""
-    return 2 * (nodes - 1) / nodes * nbytes / INJECTION[machine]
+def bound(machine: str, nodes: int, nbytes: int, wire: str = "none") -> float:
+    """Return the seconds that an allreduce takes at least: those of a node's link, or of a rank's copies and sums."""
+    sent = nbytes / (2 if wire == "fp16" else 1)
+    copied = (3 - 1 / PER_NODE[machine]) * nbytes
+    return max(2 * (nodes - 1) / nodes * sent / INJECTION[machine], copied / NODE_RATE)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------
@@ -132,10 +136,10 @@ def agreement_curves(results: list[Run]) -> Curves:
     return found
 
 
-DRAWN = {  # machine, dtype between nodes, bytes between nodes as a share
-    "Summit, FP32": ("summit", "none", 1.0),
-    "Summit, FP16 between nodes": ("summit", "fp16", 0.5),
-    "Frontier, FP32": ("frontier", "none", 1.0),
+DRAWN = {  # machine, and what travels between nodes
+    "Summit, FP32": ("summit", "none"),
+    "Summit, FP16 between nodes": ("summit", "fp16"),
+    "Frontier, FP32": ("frontier", "none"),
 }
 
 
@@ -143,15 +147,15 @@ def allreduce_curves(results: list[Run]) -> Curves:
     """Return the milliseconds of an allreduce of 3 MiB; each curve is of one machine."""
     return {
         label: [(PER_NODE[machine] * n, 1e3 * t) for n, t in usual(results, SIZE, machine, wire).items()]
-        for label, (machine, wire, _) in DRAWN.items()
+        for label, (machine, wire) in DRAWN.items()
     }
 
 
 def bound_curves(results: list[Run]) -> Curves:
-    """Return, for each curve of an allreduce, the milliseconds that the links need at least."""
+    """Return, for each curve of an allreduce, the milliseconds that it takes at least."""
     return {
-        label: [(n, 1e3 * bound(machine, n // PER_NODE[machine], share * SIZE)) for n, _ in points]
-        for (label, points), (machine, _, share) in zip(allreduce_curves(results).items(), DRAWN.values(), strict=True)
+        label: [(n, 1e3 * bound(machine, n // PER_NODE[machine], SIZE, wire)) for n, _ in points]
+        for (label, points), (machine, wire) in zip(allreduce_curves(results).items(), DRAWN.values(), strict=True)
     }
 
 
@@ -162,8 +166,7 @@ def efficiency_curves(results: list[Run]) -> Curves:
         for model, name in MODELS.items()
         for compute in COMPUTE
     }
-    ranks = [n for n, _ in next(iter(found.values()))]
-    return found | {"coordinator": [(n, coordinated(n)) for n in ranks]}
+    return found | {"coordinator, fitted": [(n, coordinated(n)) for n in ROWS]}
 
 
 # ---- pictures --------------------------------------------------------------------------------------------
@@ -206,7 +209,7 @@ def _agreement(axes: Any, results: list[Run]) -> None:
 def _allreduce(axes: Any, results: list[Run]) -> None:
     _plot(axes, allreduce_curves(results))
     for number, points in enumerate(bound_curves(results).values()):
-        label = "bound of the links, each" if number == 0 else None
+        label = "bound, in the colour of each" if number == 0 else None
         axes.plot(*zip(*points, strict=True), color=figures.COLOURS[number], linestyle=":", label=label)
     _ranks_axis(axes)
     axes.set_ylabel("Allreduce of 3 MiB (ms)")
@@ -214,9 +217,9 @@ def _allreduce(axes: Any, results: list[Run]) -> None:
 
 
 def _efficiency(axes: Any, results: list[Run]) -> None:
-    *simulated, (_, old) = efficiency_curves(results).items()
+    *simulated, (label, old) = efficiency_curves(results).items()
     _plot(axes, dict(simulated))
-    axes.plot(*zip(*old, strict=True), color="0.4", linestyle="--", label="coordinator, fitted")
+    axes.plot(*zip(*old, strict=True), color="0.4", linestyle="--", label=label)
     axes.axhline(1, color="0.5", linestyle=":", label="bound")
     for number, (ranks, value, source) in enumerate(PUBLISHED):
         axes.plot([ranks], [value], color="black", linestyle="none", marker="*x+"[number], markersize=7, label=source)
@@ -239,7 +242,7 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
-def by_ranks(curves: Curves, form: str, ranks: tuple[int, ...] = EFFICIENCY_ROWS) -> str:
+def by_ranks(curves: Curves, form: str, ranks: tuple[int, ...] = ROWS) -> str:
     """Write some values of a picture: a row per number of GPUs.
 
     :param form: the format of a number, as ".3f"
@@ -249,7 +252,7 @@ def by_ranks(curves: Curves, form: str, ranks: tuple[int, ...] = EFFICIENCY_ROWS
 
 
 def by_nodes(results: list[Run]) -> str:
-    """Write the milliseconds of allreduces, FP32 and FP16 between nodes, and the bound: a row per number of nodes."""
+    """Write the milliseconds of allreduces by nodes: FP32, FP16 between nodes, and the bound of FP32."""
     names = {1 << 19: "0.5", 3 << 20: "3", 16 << 20: "16"}
     head = ["nodes", *(f"{names[n]} MiB{text}" for n in plan.SIZES for text in ("", ", FP16", ", bound"))]
     rows = []
@@ -294,9 +297,10 @@ def variants(results: list[Run]) -> str:
 def coarseness(results: list[Run]) -> str:
     """Write what coarser simulation changes."""
     rows = []
-    for nodes in (72, 96):
-        times = [seconds(results, plan.allreduce(nodes, SIZE, precision=p)) for p in (1e-9, 1e-8, 3e-8)]
-        rows.append([f"3 MiB on {nodes} nodes", *(cell(time and 1e3 * time, ".3f") for time in times)])
+    for run in plan.compared():
+        times = [seconds(results, run | {"precision": precision}) for precision in plan.PRECISIONS]
+        what = f"{run['bytes'] >> 20} MiB, {run['nodes']} nodes of {run['machine'].title()}"
+        rows.append([what, *(cell(time and 1e3 * time, ".3f") for time in times)])
     return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns"], rows)
 
 
