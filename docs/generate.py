@@ -264,6 +264,12 @@ def simulated_coarseness() -> str:
     return str(study["coarseness"](results))
 
 
+def simulated_line() -> str:
+    """How good the line through smaller batches is."""
+    study, results = simulation()
+    return str(study["line_check"](results))
+
+
 def simulated_dates() -> str:
     """When the simulations were made."""
     study, results = simulation()
@@ -275,7 +281,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     for section in (
         *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
-        *(simulated_coarseness, simulated_efficiency, simulated_dates),
+        *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -36,8 +36,10 @@ PUBLISHED = [  # GPUs, efficiency, source
 ]
 HALVED = 6_000
 """GPUs on which the bit vector is twice as fast as the coordinator that it replaced (Romero et al. 2022, abstract)."""
-ROWS = (24, 96, 384, 1_536, 6_144, 27_648)
+ROWS = (96, 384, 1_536, 6_144, 27_648)
 """GPUs in tables, and of curves that are calculated."""
+TABLED = (64, 72, 96, 512, 1000, 1024, 4096, 4608)
+"""Nodes in a table."""
 
 
 def by_asked(results: list[Run]) -> dict[str, Run]:
@@ -252,22 +254,18 @@ def by_ranks(curves: Curves, form: str, ranks: tuple[int, ...] = ROWS) -> str:
 
 
 def by_nodes(results: list[Run]) -> str:
-    """Write the milliseconds of allreduces by nodes: FP32, FP16 between nodes, and the bound of FP32."""
-    names = {1 << 19: "0.5", 3 << 20: "3", 16 << 20: "16"}
-    head = ["nodes", *(f"{names[n]} MiB{text}" for n in plan.SIZES for text in ("", ", FP16", ", bound"))]
+    """Write the milliseconds of allreduces by nodes, FP32 and FP16 between nodes, and the bounds for the most nodes."""
+    cases = [(nbytes, wire) for nbytes in plan.SIZES for wire in plan.WIRES]
+    texts = [f"{nbytes / 2**20:g} MiB{', FP16' if wire == 'fp16' else ''}" for nbytes, wire in cases]
     rows = []
-    for machine in ("summit", "frontier"):
-        for nodes in numbers_of_nodes(results, "allreduce", machine):
-            times = [usual(results, n, machine, wire).get(nodes) for n in plan.SIZES for wire in plan.WIRES]
-            if nodes < 64 or not any(times):
-                continue
-            row = [f"{machine.title()}, {nodes:,}"]
-            for number, nbytes in enumerate(plan.SIZES):
-                several = times[2 * number : 2 * number + 2]
-                row += [cell(time and 1e3 * time, ".3f") for time in several]
-                row.append(f"{1e3 * bound(machine, nodes, nbytes):.3f}")
-            rows.append(row)
-    return markdown(head, rows)
+    for machine, numbers in (("summit", plan.SUMMIT), ("frontier", plan.FRONTIER)):
+        several = [usual(results, nbytes, machine, wire) for nbytes, wire in cases]
+        least = [bound(machine, numbers[-1], nbytes, wire) for nbytes, wire in cases]
+        for nodes in (n for n in numbers if n in TABLED):
+            times = [of.get(nodes) for of in several]
+            rows.append([f"{machine.title()}, {nodes:,}", *(cell(time and 1e3 * time, ".3f") for time in times)])
+        rows.append([f"{machine.title()}, bound", *(f"{1e3 * time:.3f}" for time in least)])
+    return markdown(["nodes", *texts], rows)
 
 
 def variants(results: list[Run]) -> str:
@@ -283,7 +281,7 @@ def variants(results: list[Run]) -> str:
         ("one node half as fast", usual_64 | slow),
         ("one link with a quarter of its bandwidth", usual_64 | {"slow_link": 5, "slowness": 4}),
     ]
-    for machine, nodes in (("summit", 72), ("summit", 96), ("frontier", 512)):
+    for machine, nodes in (("summit", 72), ("frontier", 512)):
         one, where = plan.allreduce(nodes, SIZE, machine), f"{nodes} nodes of {machine.title()}"
         named += [
             (f"{where}, the switches known", one),
@@ -302,6 +300,17 @@ def coarseness(results: list[Run]) -> str:
         what = f"{run['bytes'] >> 20} MiB, {run['nodes']} nodes of {run['machine'].title()}"
         rows.append([what, *(cell(time and 1e3 * time, ".3f") for time in times)])
     return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns"], rows)
+
+
+def line_check(results: list[Run]) -> str:
+    """Write how well the line through the smaller batches gives the largest one, where that was simulated."""
+    few, some, many = (usual(results, nbytes) for nbytes in plan.SIZES)
+    parts = []
+    for nodes in sorted(set(few) & set(some) & set(many)):
+        if nodes >= 64:
+            drawn = line([(plan.SIZES[0], few[nodes]), (plan.SOME, some[nodes])])(plan.MANY)
+            parts.append(f"{nodes:,} nodes {100 * (drawn / many[nodes] - 1):+.0f} %")
+    return f"Its error for 16 MiB, where they were simulated: {', '.join(parts)}."
 
 
 def dates(results: list[Run]) -> str:

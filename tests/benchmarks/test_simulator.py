@@ -106,11 +106,12 @@ def test_what_the_page_shows(program: Path) -> None:
     assert int(done.stdout.split()[0]) > 20
 
 
-def test_a_curve_is_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each point is a run of the machine that the curve names; and none is below the bound."""
+def test_all_runs_are_recorded_and_a_curve_is_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each point is a run of the machine that the curve names, and none is below the bound."""
     monkeypatch.syspath_prepend(FOLDER)
-    study = runpy.run_path(str(FOLDER / "study.py"))
+    study, plan = (runpy.run_path(str(FOLDER / f"{name}.py")) for name in ("study", "plan"))
     results = [json.loads(line) for line in (ROOT / "benchmarks/results/simulator.jsonl").read_text().splitlines()]
+    assert sorted(map(str, plan["runs"]())) == sorted(str(run["asked"]) for run in results)
     for curves in (study["allreduce_curves"](results), study["bound_curves"](results)):
         for label, points in curves.items():
             of_machine = {r["ranks"] for r in results if r["asked"]["machine"] == label.split(",")[0].lower()}
