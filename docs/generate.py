@@ -264,6 +264,12 @@ def simulated_coarseness() -> str:
     return str(study["coarseness"](results))
 
 
+def simulated_disturbances() -> str:
+    """What disturbs simulated agreements."""
+    study, results = simulation()
+    return str(study["disturbances"](results))
+
+
 def simulated_line() -> str:
     """How good the line through smaller batches is."""
     study, results = simulation()
@@ -281,7 +287,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     for section in (
         *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
-        *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
+        *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates, simulated_disturbances),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

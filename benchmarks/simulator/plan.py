@@ -53,11 +53,11 @@ def runs() -> list[Run]:
     found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024, 4608)]
     found += [agreement(n, fanout=4) for n in (16, 64, 256, 1024, 4608)]
     found += [allreduce(n, SIZES[0], wire=wire) for n in SUMMIT for wire in WIRES]
-    found += [allreduce(n, SOME, wire=wire) for n in SUMMIT if n != 4096 for wire in WIRES]
-    found += [allreduce(n, MANY, wire=wire) for n in SUMMIT if n <= 256 for wire in WIRES]
+    found += [allreduce(n, SOME, wire=wire) for n in SUMMIT if n <= 1024 for wire in WIRES]
+    found += [allreduce(n, MANY, wire=wire) for n in SUMMIT if n <= 96 for wire in WIRES]
+    found += [allreduce(4608, SOME)]
     found += [allreduce(n, size, "frontier", wire=wire) for n in FRONTIER for size in SIZES[:2] for wire in WIRES]
     found += [allreduce(n, MANY, "frontier", wire=wire) for n in FRONTIER if n <= 512 for wire in WIRES]
-    found += [allreduce(1024, MANY, wire="fp16")]
     found += disturbed(SOME) + grouped(SOME)
     return sorted((run for at, run in enumerate(found) if run not in found[:at]), key=messages)
 
@@ -91,7 +91,7 @@ def grouped(some: int) -> list[Run]:
 
 def compared() -> list[Run]:
     """Return the runs that are simulated with several precisions."""
-    return [allreduce(n, SOME) for n in (72, 96)] + [allreduce(64, MANY, machine) for machine in GROUPS]
+    return [allreduce(96, SOME), *(allreduce(64, MANY, machine) for machine in GROUPS)]
 
 
 def flat(nbytes: int) -> Run:

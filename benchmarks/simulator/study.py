@@ -3,6 +3,7 @@
 
 import json
 import math
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,22 @@ def variants(results: list[Run]) -> str:
         ]
     rows = [[text, cell(1e3 * time, ".3f")] for text, run in named if (time := seconds(results, run)) is not None]
     return markdown(["3 MiB in FP32", "ms"], rows)
+
+
+def disturbances(results: list[Run]) -> str:
+    """Write what disturbs an agreement, and how the fan-out of the tree changes it."""
+
+    def us(nodes: int, **more: Any) -> str:
+        return cell(1e6 * (seconds(results, plan.agreement(nodes, **more)) or math.nan), ".0f")
+
+    near = " and ".join([", ".join(us(1024, fanout=k) for k in (2, 4, 8)), us(1024)])
+    far = " and ".join([", ".join(us(1024, fanout=k, hop=5e-6) for k in (4, 8)), us(1024, fanout=16, hop=5e-6)])
+    text = (
+        f"If one of 1,536 ranks comes 10 ms late, all have agreed {us(256, late=0.01)} us after that. One node whose "
+        f"processors are ten times as slow makes it {us(256, slow_node=40, slowness=10)} us. With fan-outs of 2, 4, 8 "
+        f"and 16, 6,144 ranks take {near} us; with 5 us per link, as over TCP, 4, 8 and 16 take {far} us."
+    )
+    return textwrap.fill(text, 120)
 
 
 def coarseness(results: list[Run]) -> str:
