@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """jsrun: IBM's Job Step Manager, as on Summit and Sierra.
 
-Source: IBM Spectrum LSF's documentation of jsrun; PyTorch Lightning's LSFEnvironment reads the same variables. Not
-recorded: no such machine was at hand. Spectrum MPI sets Open MPI's variables as well, which say the same.
+Source: IBM Spectrum LSF's documentation of jsrun; the variables of a rank on a machine like Sierra, shown in Trilinos'
+pull request 5598. Not recorded: no such machine was at hand. Open MPI's variables are set as well, and say the same.
 """
 
 from __future__ import annotations
