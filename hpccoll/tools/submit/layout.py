@@ -22,6 +22,8 @@ class Layout:
     """CPUs of a task, as the scheduler counts them."""
     domains: tuple[int, ...]
     """The NUMA domain of each task; empty for the natural order, which a block distribution gives."""
+    spans_sockets: bool = False
+    """Whether the cores of a task lie on several sockets."""
 
 
 def lay_out(site: Site, tasks: int | None = None, gpus: bool = True) -> Layout:
@@ -46,4 +48,7 @@ def lay_out(site: Site, tasks: int | None = None, gpus: bool = True) -> Layout:
     cores = node.cores // tasks
     domains = tuple(gpu.numa for gpu in node.gpus[:tasks]) if count else ()
     natural = list(domains) == sorted(domains)
-    return Layout(tasks, cores, int(count > 0), cores * node.cpus_per_core, () if natural else domains)
+    in_sockets = node.sockets * (node.cores // node.sockets // cores)
+    return Layout(
+        tasks, cores, int(count > 0), cores * node.cpus_per_core, () if natural else domains, tasks > in_sockets
+    )

@@ -116,6 +116,22 @@ def test_layout_and_binding(name: str, gpus: bool, tasks: int, cores: int, cpus:
 
 
 @pytest.mark.parametrize(
+    ("tasks", "options"),
+    [
+        (1, "ppr:1:node --bind-to none"),
+        (2, "ppr:2:node:PE=32 --bind-to core"),
+        (3, "ppr:3:node --bind-to none"),
+        (4, "ppr:4:node:PE=16 --bind-to core"),
+        (64, "ppr:64:node:PE=1 --bind-to core"),
+    ],
+)
+def test_mpirun_binds_within_sockets(tasks: int, options: str) -> None:
+    """Two sockets of 32 cores: Open MPI 5 refuses to bind a rank to both (tests/lsf shows its mpirun)."""
+    text = script.render(load("generic-lsf"), replace(JOB, tasks_per_node=tasks))
+    assert f"--map-by {options} \\\n" in text
+
+
+@pytest.mark.parametrize(
     ("name", "change", "says"),
     [
         ("generic-gpu", {"tasks_per_node": 5}, "5 tasks per node, but a node of generic-gpu has 4 GPUs"),
