@@ -1,7 +1,7 @@
 #!/bin/bash
 # hpccoll submit --site summit --nodes 2 --no-gpus --account ABC123 --time 0:30 examples/digits/train.py
 # summit: the machine is gone: nothing of this profile was run there
-# 2 resource sets per node: one task, 21 cores. Submit with: bsub < this file
+# 2 resource sets per node: one task, 21 cores. Submit with: bsub FILE
 #BSUB -J train
 #BSUB -nnodes 2
 #BSUB -W 0:30

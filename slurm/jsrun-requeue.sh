@@ -1,7 +1,7 @@
 #!/bin/bash
 # hpccoll submit --site summit --nodes 64 --account ABC123 --requeue --repeat 3 --time 2:00 examples/digits/train.py --checkpoint train.h5
 # summit: the machine is gone: nothing of this profile was run there
-# One resource set per GPU: one task, 7 cores, one GPU. Submit with: bsub < this file
+# One resource set per GPU: one task, 7 cores, one GPU. Submit with: bsub FILE
 #BSUB -J train[1-3]%1
 #BSUB -nnodes 64
 #BSUB -W 2:00

@@ -1,6 +1,6 @@
 #!/bin/bash
 # hpccoll submit --site generic-lsf --nodes 2 --time 0:30 examples/digits/train.py
-# 2 tasks per node, 32 cores each. Submit with: bsub < this file
+# 2 tasks per node, 32 cores each. Submit with: bsub < FILE
 #BSUB -J train
 #BSUB -n 128
 #BSUB -R "span[ptile=64]"

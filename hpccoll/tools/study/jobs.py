@@ -151,7 +151,7 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
 
     :raises HpccollError: the scheduler refuses a job
     """
-    book, scheduler = Book.open(folder), site.load(study.site).scheduler
+    book, where = Book.open(folder), site.load(study.site)
     for name in ("runs", "logs", "scripts"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     look(study, book)
@@ -164,11 +164,11 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
             )
             continue
         durable.write_text(folder / "scripts" / f"{job.scaling}-{job.nodes}.sh", text)
-        options = [word.format(folder / "logs") for word in OUTPUT[scheduler]]
+        options = [word.format(folder / "logs") for word in OUTPUT[where.scheduler]]
         book.jobs.append(job)
         book.save()  # before the submission: if the study is killed now, it later asks for the job's name
         try:
-            job.number = _submitted([submit.COMMANDS[scheduler], *options], text, folder)
+            job.number = _submitted(where, [submit.COMMANDS[where.scheduler], *options], text, folder)
         except StudyError:
             book.jobs.remove(job)
             raise
@@ -177,19 +177,13 @@ def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:
         say(f"job {job.number}: {job.scaling} scaling on {job.nodes} nodes, {len(job.runs)} runs")
 
 
-def _submitted(command: list[str], text: str, folder: Path) -> str:
+def _submitted(where: site.Site, command: list[str], text: str, folder: Path) -> str:
     """Submit a script to the scheduler; return the number of the job."""
     try:
-        done = subprocess.run(
-            command,
-            input=text,
-            cwd=folder.parent,
-            env=dict(config.environment()),
-            pass_fds=held(folder),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = submit.hand_over(
+            where, command, text,
+            cwd=folder.parent, env=dict(config.environment()), pass_fds=held(folder), capture_output=True,
+        )  # fmt: skip
     except FileNotFoundError:
         raise StudyError(f'no {command[0]} on PATH: log in to the cluster, or site = "local"') from None
     numbers = re.findall(r"\d+", done.stdout)

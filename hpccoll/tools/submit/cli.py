@@ -8,9 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hpccoll import config
 from hpccoll.errors import HpccollError
@@ -132,7 +134,22 @@ def submit(where: site.Site, text: str, dry_run: bool) -> int:
     if not shutil.which(command):
         print(f"hpccoll submit: no {command} on PATH: log in to {where.name}, or --dry-run", file=sys.stderr)
         return 2
-    return subprocess.run([command], input=text, text=True, check=False).returncode
+    return hand_over(where, [command], text).returncode
+
+
+def hand_over(where: site.Site, words: list[str], text: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Give a script to sbatch or bsub, on standard input or as a file, as the site takes it.
+
+    :param words: the command and its options
+    :param options: of subprocess.run
+    :raises FileNotFoundError: there is no such command
+    """
+    if not where.script_file:
+        return subprocess.run(words, input=text, text=True, check=False, **options)
+    with tempfile.NamedTemporaryFile("w", prefix="hpccoll-", suffix=".lsf") as file:  # bsub reads it before it returns
+        file.write(text)
+        file.flush()
+        return subprocess.run([*words, file.name], stdin=subprocess.DEVNULL, text=True, check=False, **options)
 
 
 def read_arguments(arguments: argparse.Namespace, words: Sequence[str]) -> tuple[site.Site, list[Request]]:

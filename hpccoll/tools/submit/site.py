@@ -68,6 +68,9 @@ class Site:
         default_factory=list
     )
     gpu_container: Annotated[str, "the option with which Apptainer brings the GPUs into a container"] = "--nv"
+    script_file: Annotated[
+        bool, "bsub takes the script as a file (`LSB_BSUB_PARSE_SCRIPT` in lsf.conf), not on standard input"
+    ] = False
     account: Annotated[bool, "whether jobs must name a project; `hpccoll submit` then asks for --account"] = False
     modules: Annotated[list[str], "modules to load"] = field(default_factory=list)
     environment: Annotated[dict[str, str], "variables to export"] = field(default_factory=dict)

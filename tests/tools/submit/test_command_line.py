@@ -127,6 +127,17 @@ def test_no_scheduler_here(tmp_path: Path) -> None:
     assert status == 2 and "no bsub on PATH: log in to summit, or --dry-run" in errors
 
 
+@pytest.mark.parametrize(("name", "words"), [("summit", 1), ("generic-lsf", 0)])
+def test_bsub_gets_the_script_as_its_site_takes_it(name: str, words: int, tmp_path: Path) -> None:
+    """`bsub < myjob.lsf` "is not needed (and will not work) on Summit" (Summit User Guide, "Batch Scripts")."""
+    (tmp_path / "bsub").write_text(f'#!/bin/sh\n{{ echo $#; cat "$@"; }} > {tmp_path}/got\n')
+    (tmp_path / "bsub").chmod(0o755)
+    line = f"--site {name} --account A --no-gpus true"
+    status, output, errors = submit(line, PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert status == 0 and (tmp_path / "got").read_text() == f"{words}\n{output}", errors
+    assert ("Submit with: bsub < FILE\n" in output) == (words == 0)
+
+
 @pytest.mark.parametrize(
     ("sinfo", "status", "says"),
     [
