@@ -14,7 +14,7 @@
 #BSUB -wt 2
 #BSUB -Q 99
 #BSUB -r
-trap "warned=yes" USR1
+trap "warned=yes" USR1 USR2
 set -e
 module load gcc spectrum-mpi
 export PAMI_IBV_ADAPTER_AFFINITY=1

@@ -8,6 +8,8 @@
 #BSUB -P ABC123
 #BSUB -alloc_flags "smt4"
 #BSUB -o train-%J.out
+# At the time limit, LSF sends USR2 to the job and gives it ten minutes; the ranks stop by hpccoll.preemption().
+trap : USR2
 set -e
 module load gcc spectrum-mpi
 export PAMI_IBV_ADAPTER_AFFINITY=1

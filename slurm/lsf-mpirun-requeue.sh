@@ -13,7 +13,7 @@
 #BSUB -wt 2
 #BSUB -Q 99
 #BSUB -r
-trap "warned=yes" USR1
+trap "warned=yes" USR1 USR2
 set -e
 export OMP_NUM_THREADS=32
 

@@ -7,6 +7,8 @@
 #BSUB -x
 #BSUB -W 0:30
 #BSUB -o train-%J.out
+# At the time limit, LSF sends USR2 to the job and gives it ten minutes; the ranks stop by hpccoll.preemption().
+trap : USR2
 set -e
 export OMP_NUM_THREADS=32
 

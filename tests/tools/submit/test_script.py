@@ -115,6 +115,16 @@ def test_layout_and_binding(name: str, gpus: bool, tasks: int, cores: int, cpus:
     assert (layout.tasks, layout.cores, layout.cpus, script.bind(site, layout)) == (tasks, cores, cpus, bind)
 
 
+@pytest.mark.parametrize("requeue", [False, True])
+@pytest.mark.parametrize("name", ["summit", "generic-lsf"])
+def test_an_lsf_script_survives_the_signal_at_its_limit(name: str, requeue: bool) -> None:
+    """SIGUSR2, ten minutes before the job is killed (IBM, bsub -W), reaches the script, too."""
+    text = script.render(load(name), replace(JOB, requeue=requeue, account="A"))
+    (trap,) = [line for line in text.splitlines() if line.startswith("trap ")]
+    ended = subprocess.run(["bash", "-c", f"{trap}\nkill -USR2 $$\nexit 7"], timeout=10, check=False)
+    assert ended.returncode == 7
+
+
 @pytest.mark.parametrize(
     ("tasks", "options"),
     [
