@@ -77,15 +77,18 @@ class Requeue:
         return self.done
 
 
-def requeue(env: Mapping[str, str]) -> Requeue:
+def requeue(env: Mapping[str, str], *, killed: bool = False) -> Requeue:
     """Ask the scheduler to run this job again (Slurm: `scontrol requeue`, LSF: `brequeue`); one process calls it.
 
     :param env: the environment of the job
+    :param killed: the job was told to end by SIGTERM alone, as by LSF's `bkill`: brequeue would bring it back
     :returns: whether the job will run again, and the details; it raises nothing
     """
     if job := env.get("SLURM_JOB_ID"):
         return _requeue_slurm(job)
     if job := env.get("LSB_JOBID"):
+        if killed:
+            return Requeue(False, f"LSF ends job {job} (SIGTERM without a warning, as by bkill), and it stays so")
         element = env.get("LSB_JOBINDEX", "0")
         return _requeue(["brequeue", f"{job}[{element}]" if element not in ("", "0") else job])
     return Requeue(

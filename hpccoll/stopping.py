@@ -29,9 +29,12 @@ from collections.abc import Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from hpccoll import config, errors, scheduler
 from hpccoll.default_world import current
 from hpccoll.outside import check_inside
+from hpccoll.reductions import MAX
 from hpccoll.worlds import World
 
 __all__ = ["Preemption", "preemption"]
@@ -136,15 +139,17 @@ class Preemption:
         """Ask the scheduler to run this job again; all ranks call it, after saving their state.
 
         When all ranks have called it, rank 0 asks the scheduler (Slurm: `scontrol requeue`, LSF: `brequeue`), prints
-        the result on stderr and sends it to the others. A scheduler that agrees ends the job at once.
+        the result on stderr and sends it to the others. A scheduler that agrees ends the job at once. A job that its
+        user has cancelled stays so: Slurm tells that, and under LSF SIGTERM is the only reason then.
 
         :returns: whether the job will run again, and the details; the same on all ranks
         """
         world = current(self._world)
-        world.barrier(name="hpccoll.requeue")
+        reasons = np.array([self.reason == "SIGTERM", self.reason not in ("", "SIGTERM")], np.int32)
+        terminated, warned = world.allreduce(reasons, MAX, name="hpccoll.requeue")  # all ranks have saved when it ends
         answer = None
         if world.rank == 0:
-            answer = scheduler.requeue(config.environment())
+            answer = scheduler.requeue(config.environment(), killed=bool(terminated and not warned))
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
         result: scheduler.Requeue = world.broadcast_object(answer, name="hpccoll.requeued")
         return result

@@ -296,3 +296,29 @@ def test_requeue_says_what_came_of_it(world, monkeypatch, tmp_path, script, done
         answer = p.requeue()
     assert bool(answer) is done
     assert text in answer.text
+
+
+@pytest.mark.parametrize(
+    ("reasons", "done"),
+    [
+        (["SIGTERM", "", ""], False),
+        (["", "SIGTERM", "SIGTERM"], False),
+        (["SIGTERM", "SIGUSR2", ""], True),
+        (["", "", "the program"], True),
+    ],
+)
+def test_a_job_that_lsf_kills_stays_so(monkeypatch, tmp_path, reasons, done):
+    """bkill sends SIGINT, SIGTERM and SIGKILL (IBM); brequeue would bring the job back, as tests/lsf shows."""
+    stand_in(monkeypatch, tmp_path, brequeue="echo asked")
+    monkeypatch.setenv("LSB_JOBID", "34")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+    def program(world):
+        with hpccoll.preemption((), world=world) as p:
+            if reason := reasons[world.rank]:
+                p.ask(reason)
+            return p.requeue()
+
+    answers = testing.make_and_run(3, program)
+    assert [bool(answer) for answer in answers] == [done] * 3
+    assert ("stays so" in answers[0].text) == (not done)
