@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSF's commands as the stand-in has them: bsub, bjobs, bkill, brequeue and bmod ask the daemon, blaunch runs itself."""
+"""LSF's commands as the stand-in has them: they ask its daemon, except blaunch, which enters a host by itself."""
 
 import json
 import os
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -13,8 +14,8 @@ def main() -> int:
     folder = Path(os.environ["STAND_IN_FOLDER"])
     if command == "blaunch":  # blaunch HOST COMMAND ..., in place of ssh
         pid = json.loads((folder / "pids.json").read_text())[words[0]]
-        enter = ["nsenter", "-t", str(pid), "-n", "-u", "-i", "-m", "--", "sh", "-c", f"cd '{os.getcwd()}' && {' '.join(words[1:])}"]
-        os.execvp(enter[0], enter)
+        script = f"cd {shlex.quote(os.getcwd())} && {' '.join(words[1:])}"
+        os.execvp("nsenter", ["nsenter", "-t", str(pid), "-n", "-u", "-i", "-m", "--", "sh", "-c", script])
     asked = {"command": command, "words": words, "folder": os.getcwd(), "environment": dict(os.environ), "input": ""}
     if command == "bsub" and not sys.stdin.isatty():
         asked["input"] = sys.stdin.read()
@@ -24,7 +25,7 @@ def main() -> int:
         with connection.makefile() as answer:
             status, text = json.load(answer)
     print(text, end="", file=sys.stderr if status == 255 else sys.stdout)
-    return status
+    return int(status)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *wanted)
-{
+int sched_setaffinity(pid_t process, size_t size, const cpu_set_t *wanted) {
     static cpu_set_t there;
     cpu_set_t real;
     int processors[CPU_SETSIZE], count = 0;
-    if (!CPU_COUNT(&there) && sched_getaffinity(1, sizeof there, &there)) return -1;
+    if (!CPU_COUNT(&there) && sched_getaffinity(1, sizeof there, &there))
+        return -1;
     for (int i = 0; i < CPU_SETSIZE; i++)
-        if (CPU_ISSET(i, &there)) processors[count++] = i;
+        if (CPU_ISSET(i, &there))
+            processors[count++] = i;
     CPU_ZERO(&real);
     for (int i = 0; i < CPU_SETSIZE && i < (int)(8 * size); i++)
-        if (CPU_ISSET(i, wanted)) CPU_SET(processors[i % count], &real);
+        if (CPU_ISSET(i, wanted))
+            CPU_SET(processors[i % count], &real);
     return (int)syscall(SYS_sched_setaffinity, process, sizeof real, &real);
 }

@@ -4,9 +4,11 @@
     unshare --pid --fork --kill-child --mount-proc --mount python daemon.py FOLDER
 
 It is process 1 of a PID namespace, so that with it all jobs end. A host is a namespace for network, host name, IPC
-and mounts, with its own /dev/shm; one Ethernet switch connects all. LSF's commands (commands.py) ask through a socket.
+and mounts, with its own /dev/shm and TMPDIR; one Ethernet switch connects all. LSF's commands (commands.py) ask through
+a socket.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -29,6 +31,7 @@ CORES = 42
 SWITCH = "ip link add switch type bridge && ip link set switch up && echo up && exec sleep infinity"
 HOST = """
 hostname {name} && mount -t tmpfs tmpfs /dev/shm && mount --bind {folder}/hosts /etc/hosts &&
+mount -t tmpfs tmpfs {folder}/tmp &&
 ip link set lo up && echo up && exec sleep infinity
 """
 CABLE = """
@@ -87,8 +90,9 @@ class Job:
     killed: float | None = None
     back: bool = False
     """It goes back to the queue when it has ended."""
+    lost: bool = False
+    """It was run before, until a host was lost."""
     sent: list[str] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def called(self) -> str:
@@ -161,6 +165,8 @@ class Queue:
         }  # fmt: skip
         if len(text := " ".join(hosts)) <= 4096:  # longer lists are left out: "Environment variables" of LSF
             found["LSB_HOSTS"] = text
+        if job.lost:
+            found["LSB_RESTART"] = "Y"
         if "o" in job.options:
             found["LSB_OUTPUTFILE"] = named(job, job.options["o"])
         if job.shape.launch_node:
@@ -202,7 +208,7 @@ class Queue:
         elif command:
             script = f"#!/bin/sh\n{' '.join(command)}\n"
         elif parses:
-            raise bsub.Refused("no script: `bsub < script` does not work on Summit, `bsub script` does (its User Guide)")
+            raise bsub.Refused("no script: `bsub < script` does not work on Summit (its User Guide): `bsub script`")
         else:
             script = asked["input"]
         options = bsub.of_script(script) | options
@@ -242,11 +248,12 @@ class Queue:
             found = [job for job in found if wanted or everything or job.state in ("PEND", "RUN")]
             if not found:
                 raise bsub.Refused(f"Job <{' '.join(wanted) or name}> is not found")
+            found.sort(key=lambda job: (job.number, job.index))
             lines = [
-                {"jobid": str(job.number), "stat": job.state, "exit_code": str(job.status or "-"), "runs": str(job.runs)}
+                {"jobid": job.number, "stat": job.state, "exit_code": job.status or "-", "runs": job.runs}
                 for job in found
             ]
-        return 0, "".join(" ".join(line[name] for name in fields) + "\n" for line in lines)
+        return 0, "".join(" ".join(str(line[name]) for name in fields) + "\n" for line in lines)
 
     def bkill(self, words: list[str], asked: dict[str, Any]) -> tuple[int, str]:
         """Kill jobs, or with -s send them a signal."""
@@ -270,6 +277,20 @@ class Queue:
                     raise bsub.Refused(f"Job <{job.called}>: Job has already finished, or is not running")
                 job.killed, job.back = time.monotonic() - job.began, True
         return 0, f"Job <{words[0]}> is being requeued\n"
+
+    def crash(self, words: list[str], asked: dict[str, Any]) -> tuple[int, str]:
+        """End all processes of a host, as a power failure would; the host is back at once. LSF ends its job."""
+        keeper = self.hosts.pids[words[0]]
+        host = link(f"/proc/{keeper}/ns/uts")
+        with self.changed:
+            for folder in Path("/proc").glob("[0-9]*"):
+                if int(folder.name) != keeper and link(f"{folder}/ns/uts") == host:
+                    send(int(folder.name), signal.SIGKILL)
+            for job in self.jobs:
+                if job.state == "RUN" and words[0] in job.hosts:
+                    job.killed, job.back = time.monotonic() - job.began, "r" in job.options
+                    job.lost = job.back
+        return 0, ""
 
     def bmod(self, words: list[str], asked: dict[str, Any]) -> tuple[int, str]:
         """Change the run limit of a job: `bmod -W MINUTES JOB`."""
@@ -318,10 +339,8 @@ def link(path: str) -> str:
 
 
 def send(process: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
-    except ProcessLookupError:
-        pass
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

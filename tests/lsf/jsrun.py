@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from resource_sets import SIMPLE_SMPIARGS, Refused, Shape, Task, parser, place, places
+from resource_sets import SIMPLE_SMPIARGS, SUMMIT, Refused, Task, parser, place, places
 
 
 def main() -> None:
@@ -68,8 +68,8 @@ def start_task(step: Path, program: list[str]) -> None:
     place = {"RANK": task.rank, "SIZE": len(tasks), "LOCAL_RANK": task.local_rank}
     place["LOCAL_SIZE"] = sum(other.host == task.host for other in tasks)
     os.environ |= {f"JSM_NAMESPACE_{name}": str(value) for name, value in place.items()}
-    os.environ |= {"JSM_NAMESPACE_ID": step.stem.removeprefix("step-"), "STAND_IN_PLACES": places(task, Shape(), smt)}
-    if Shape().first_thread(task.cores[-1]) + smt <= (os.cpu_count() or 1):  # else OpenMP complains of them
+    os.environ |= {"JSM_NAMESPACE_ID": step.stem.removeprefix("step-"), "STAND_IN_PLACES": places(task, SUMMIT, smt)}
+    if SUMMIT.first_thread(task.cores[-1]) + smt <= (os.cpu_count() or 1):  # else OpenMP complains of them
         os.environ |= {"OMP_PROC_BIND": "true", "OMP_PLACES": os.environ["STAND_IN_PLACES"]}
     os.environ.setdefault("OMP_NUM_THREADS", str(smt * len(task.cores)))
     if task.gpus:

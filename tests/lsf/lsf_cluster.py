@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("root", "ip")
-COMMANDS = ("bsub", "bjobs", "bkill", "brequeue", "bmod", "blaunch")
+COMMANDS = ("bsub", "bjobs", "bkill", "brequeue", "bmod", "blaunch", "crash")
+"""crash is none of LSF's: it ends everything on a host."""
 
 
 class Cluster:
@@ -33,10 +34,15 @@ class Cluster:
         (programs / "module").write_text('#!/bin/sh\n[ "$1" = load ]\n')
         for program in programs.iterdir():
             program.chmod(0o755)
+        (
+            folder / "tmp"
+        ).mkdir()  # mpirun names the files of its session only after its process number, which begins at 1
         launch = {f"{name}_ALLOW_RUN_AS_ROOT{end}": "1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
         self.environment = os.environ | launch | {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "STAND_IN_FOLDER": str(folder), "STAND_IN_CORES": str(cores),
+            "TMPDIR": str(folder / "tmp"), "STAND_IN_FOLDER": str(folder), "STAND_IN_CORES": str(cores),
+            "PRTE_MCA_prte_local_tmpdir_base": str(folder / "tmp"),
+            "PRTE_MCA_prte_remote_tmpdir_base": str(folder / "tmp"),
             "PRTE_MCA_plm_ssh_agent": str(programs / "blaunch"), "OMPI_MCA_plm_rsh_agent": str(programs / "blaunch"),
         }  # fmt: skip
 

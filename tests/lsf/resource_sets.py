@@ -31,6 +31,9 @@ class Shape:
         return self.threads * (socket * (self.cores + self.isolated) + rest)
 
 
+SUMMIT = Shape()
+
+
 @dataclass(frozen=True)
 class Task:
     """One rank."""
@@ -66,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def place(options: argparse.Namespace, hosts: Sequence[str], shape: Shape = Shape()) -> list[Task]:
+def place(options: argparse.Namespace, hosts: Sequence[str], shape: Shape = SUMMIT) -> list[Task]:
     """Place the tasks of a jsrun on the hosts of its job.
 
     :raises Refused: the sets do not fit
@@ -146,4 +149,4 @@ def _bound(bind: str, cores: tuple[int, ...], which: int, shape: Shape) -> tuple
 
 def places(task: Task, shape: Shape, smt: int) -> str:
     """Write OMP_PLACES: a place per core, of as many hardware threads as the job has switched on."""
-    return ",".join("{%d:%d}" % (shape.first_thread(core), smt) for core in task.cores)
+    return ",".join(f"{{{shape.first_thread(core)}:{smt}}}" for core in task.cores)

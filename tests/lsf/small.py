@@ -19,8 +19,9 @@ from hpccoll import detect
 world = hpccoll.init()
 place, job = detect.place(os.environ), detect.allocation(os.environ)
 total = hpccoll.allreduce(np.full(1000, world.rank + 1.0))[0]
-said = f"{place.launcher}, {place.rank} of {place.size}, {place.local_rank} of {place.local_size}; {' '.join(job.hosts)}"
-print(f"<{world.rank} of {world.size} on {platform.node()} of {world.cross_size}: {total:g}> <{said}>", flush=True)
+said = f"{place.launcher}, {place.rank} of {place.size}, {place.local_rank} of {place.local_size}"
+print(f"<{world.rank} of {world.size} on {platform.node()} of {world.cross_size}: {total:g}>", end=" ")
+print(f"<{said}; {' '.join(job.hosts)}>", flush=True)
 if len(sys.argv) > 2:
     os.environ["PATH"] = sys.argv[3] if len(sys.argv) > 3 else os.environ["PATH"]
     steps = Path(sys.argv[2])

@@ -8,7 +8,7 @@ IBM Spectrum LSF 10.1, command reference of bsub (-Q, -W, -wa) and bkill, and ls
 
 import bsub_options as bsub
 import pytest
-from resource_sets import Refused, Shape, parser, place, places
+from resource_sets import SUMMIT, Refused, Shape, parser, place, places
 
 OLDER = Shape(isolated=0)
 """The guide's first example is older than core isolation: core 84 is the first one of the second socket."""
@@ -34,7 +34,7 @@ QUICK_START = {
 }  # fmt: skip
 
 
-def placed(command: str, nodes: int = 2, shape: Shape = Shape()) -> list[tuple[int, str, list[int], str]]:
+def placed(command: str, nodes: int = 2, shape: Shape = SUMMIT) -> list[tuple[int, str, list[int], str]]:
     """Return of each rank its node, its cores by their first hardware threads, and its GPUs."""
     hosts = [f"h{i}" for i in range(nodes)]
     return [
@@ -45,7 +45,7 @@ def placed(command: str, nodes: int = 2, shape: Shape = Shape()) -> list[tuple[i
 
 @pytest.mark.parametrize("command", GUIDE)
 def test_the_guides_examples_on_two_nodes(command: str) -> None:
-    shape = OLDER if "-r6" in command else Shape()
+    shape = OLDER if "-r6" in command else SUMMIT
     ranks = [(host, *of_rank) for host in ("h0", "h1") for of_rank in GUIDE[command]]
     assert placed(command, shape=shape) == [
         (rank, host, [thread // 4 * 4], gpus) for rank, (host, thread, gpus) in enumerate(ranks)
@@ -76,7 +76,7 @@ def test_threads_of_a_rank_get_cores_by_binding() -> None:
 def test_hardware_threads(smt: int, printed: str) -> None:
     """The guide's `jsrun -n1 -c1 -a1 -bpacked:4 csh -c 'echo $OMP_PLACES'`."""
     (task,) = place(parser().parse_args("-n1 -c1 -a1 -bpacked:4".split()), ["h0"])
-    assert places(task, Shape(), smt) == printed
+    assert places(task, SUMMIT, smt) == printed
 
 
 @pytest.mark.parametrize(

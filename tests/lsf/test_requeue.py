@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "slurm"))
 from render import rendered
 
 pytestmark = pytest.mark.timeout(300)
+PROGRAM = "examples/digits/train.py --checkpoint train.h5"
 SITES = {
     "summit": "--site summit --nodes 2 --no-gpus --tasks-per-node 1 --account A --requeue --time 0:30",
     "generic-lsf": "--site generic-lsf --nodes 2 --tasks-per-node 1 --requeue --time 0:30",
@@ -23,7 +24,7 @@ def test_the_run_limit(lsf: Cluster, tmp_path: Path, name: str, path: str) -> No
     """Rank 0 asks brequeue, or if its node has none, status 99 (-Q) puts the job back."""
     steps, file = tmp_path / "steps", tmp_path / "job.lsf"
     program = f"tests/lsf/small.py 1000000 {steps} {path}"
-    text = rendered(SITES[name]).replace("examples/digits/train.py --checkpoint train.h5", program)
+    text = rendered(SITES[name]).replace(PROGRAM, program)
     file.write_text(text)
     number = lsf.submit(file, summit=True) if name == "summit" else lsf.submit(script=text)
     until(steps.exists, "the first step")
@@ -39,8 +40,8 @@ def test_the_run_limit(lsf: Cluster, tmp_path: Path, name: str, path: str) -> No
     lsf.run("bkill", waiting)
     until(lambda: steps.stat().st_size > reached, "the next run to come further")
     assert lsf.output(number).count("2 ranks on 2 nodes") == 2
-    lsf.run("bkill", number)
-    assert lsf.wait(number)[0][0] == "EXIT"
+    lsf.run("bkill", number)  # the ranks get SIGTERM, save and stop, but do not bring back what was killed
+    assert lsf.wait(number)[0][::2] == ["EXIT", "2"], lsf.output(number)
 
 
 def test_the_run_limit_without_a_warning(lsf: Cluster, tmp_path: Path) -> None:
@@ -54,3 +55,17 @@ def test_the_run_limit_without_a_warning(lsf: Cluster, tmp_path: Path) -> None:
     found, output = lsf.wait(number), lsf.output(number)
     assert "all ranks stop after this step: SIGUSR2" in output, output
     assert output.count(f"<stopped after {steps.stat().st_size}>") == 2 and found == [["DONE", "-", "1"]], output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SITES)
+def test_a_node_dies(lsf: Cluster, tmp_path: Path, name: str) -> None:
+    """`-r` runs the job again, and it goes on where it was."""
+    steps, file = tmp_path / "steps", tmp_path / "job.lsf"
+    text = rendered(SITES[name]).replace(PROGRAM, f"tests/lsf/small.py 60 {steps}")
+    file.write_text(text)
+    number = lsf.submit(file, summit=True) if name == "summit" else lsf.submit(script=text)
+    until(steps.exists, "the first step")
+    lsf.run("crash", "a01n02")
+    assert lsf.wait(number) == [["DONE", "-", "2"]], lsf.output(number)
+    assert steps.stat().st_size == 60

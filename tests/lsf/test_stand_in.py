@@ -2,6 +2,7 @@
 """The stand-in runs jobs: variables, files, exit codes, arrays, signals."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,8 @@ def test_jsrun_starts_ranks_with_their_variables_and_status(lsf: Cluster, tmp_pa
 
 
 def test_an_array_runs_one_element_after_the_other(lsf: Cluster) -> None:
-    script = '#!/bin/bash\n#BSUB -J a[1-3]%1\n#BSUB -n 1\ndate +%s.%N; sleep 0.1; date +%s.%N; exit $((LSB_JOBINDEX == 2))\n'
-    number = lsf.submit(script=script)
+    script = "date +%s.%N; sleep 0.1; date +%s.%N; exit $((LSB_JOBINDEX == 2))\n"
+    number = lsf.submit("-J", "a[1-3]%1", script=script)
     assert lsf.wait(number) == [["DONE", "-", "1"], ["EXIT", "1", "1"], ["DONE", "-", "1"]]
     times = list(map(float, lsf.output(number).split()))
     assert len(times) == 6 and times == sorted(times)
@@ -77,13 +78,29 @@ def test_bkill_and_its_signals(lsf: Cluster) -> None:
     assert lsf.wait(number) == [["EXIT", "130", "1"]]
 
 
-@pytest.mark.parametrize("how", ["brequeue", "status"])
-def test_a_requeued_job_keeps_its_number(lsf: Cluster, tmp_path: Path, how: str) -> None:
-    again = "brequeue $LSB_JOBID; sleep 60" if how == "brequeue" else "exit 99"
+def test_status_99_requeues_a_job_with_its_number(lsf: Cluster, tmp_path: Path) -> None:
     script = f"#!/bin/bash\n#BSUB -n 1\n#BSUB -Q 99\necho $LSB_JOBID\n[ -e {tmp_path}/ran ] && exit 0\n"
-    number = lsf.submit(script=f"{script}touch {tmp_path}/ran\n{again}\n")
+    number = lsf.submit(script=f"{script}touch {tmp_path}/ran\nexit 99\n")
     assert lsf.wait(number) == [["DONE", "-", "2"]]
-    assert [line for line in lsf.output(number).splitlines() if line.isdecimal()] == [number, number]
+    assert lsf.output(number).split() == [number, number]
+
+
+def test_an_element_of_an_array_is_requeued_alone(lsf: Cluster, tmp_path: Path) -> None:
+    """hpccoll.scheduler asks for it; brequeue kills, and so the script does not go on."""
+    ask = f"{sys.executable} -P -c 'import os; from hpccoll import scheduler; scheduler.requeue(os.environ)'"
+    script = f"#!/bin/bash\n#BSUB -J a[1-2]%1\n#BSUB -n 1\n[ -e {tmp_path}/ran ] && exit 0\ntouch {tmp_path}/ran\n"
+    number = lsf.submit(script=f"{script}{ask}\nsleep 60\necho too late\n")
+    assert lsf.wait(number) == [["DONE", "-", "2"], ["DONE", "-", "1"]], lsf.output(number)
+    assert "too late" not in lsf.output(number)
+
+
+@pytest.mark.parametrize(("options", "found"), [(["-r"], ["DONE", "-", "2"]), ([], ["EXIT", "130", "1"])])
+def test_the_loss_of_a_host(lsf: Cluster, options: list[str], found: list[str]) -> None:
+    """`bsub -r`: the job runs again, with its number, and LSB_RESTART says so."""
+    number = lsf.submit(*options, "-n", 2, "-R", "span[ptile=1]", "echo up; [ $LSB_RESTART ] || sleep 60")
+    until(lambda: "up" in lsf.output(number), "the script")
+    lsf.run("crash", "a01n02")
+    assert lsf.wait(number) == [found], lsf.output(number)
 
 
 def test_a_job_that_is_not_there(lsf: Cluster) -> None:
