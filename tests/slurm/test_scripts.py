@@ -32,7 +32,7 @@ LSF = {
     "jsrun-requeue",
     "lsf-mpirun",
     "lsf-mpirun-requeue",
-}  # cannot run here: tests/tools/submit
+}  # tests/lsf
 
 
 def test_every_script_of_slurm_is_submitted() -> None:

@@ -2,7 +2,7 @@
 """LSF: the job's hosts. The launcher of its ranks (jsrun, mpirun) sets variables of its own.
 
 Source: "Environment variables set for job execution" of IBM Spectrum LSF; for the launch node, the launcher of IBM's
-Cluster System Management (CAST, csmi/src/launch). Not recorded: LSF cannot run here.
+Cluster System Management (CAST, csmi/src/launch). Not recorded: LSF cannot run here; tests/lsf has a stand-in.
 """
 
 from __future__ import annotations

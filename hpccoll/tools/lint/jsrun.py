@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jsrun's options and the arithmetic of its resource sets, as documented; it was not tried with a jsrun.
+"""jsrun's options and the arithmetic of its resource sets, as documented; tried with a stand-in only.
 
 A resource set is cores and GPUs of one node in which tasks run; all sets of a jsrun are the same. Sources: OLCF,
 Summit User Guide, "Job Launcher (jsrun)" (options, defaults, core isolation); IBM, "jsrun command" (JSM 10); LLNL,
