@@ -17,8 +17,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hpccoll.ray.settings import ElasticLayout, Settings
 from hpccoll.ray.worker import Worker
+from hpccoll.tools.launch.elastic.events import Action, End
 from hpccoll.tools.launch.elastic.job import Elastic, Runner
-from hpccoll.tools.launch.elastic.membership import Action, End, Limits
+from hpccoll.tools.launch.elastic.membership import Limits
 from hpccoll.tools.launch.job import LaunchError
 
 __all__ = ["ElasticWorkers", "slots"]

@@ -25,8 +25,9 @@ from hpccoll import errors
 from hpccoll.spark.driver import context_of, reason
 from hpccoll.spark.elastic_task import SlotTask, in_slot
 from hpccoll.tools.launch.elastic.agents import END, AgentName
+from hpccoll.tools.launch.elastic.events import Action, Discovered, End
 from hpccoll.tools.launch.elastic.job import Elastic, Runner, Stop
-from hpccoll.tools.launch.elastic.membership import Action, Discovered, End, Limits
+from hpccoll.tools.launch.elastic.membership import Limits
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame
 from hpccoll.tools.launch.function import CALLER, Results
 from hpccoll.tools.launch.job import LaunchError

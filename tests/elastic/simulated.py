@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
-from hpccoll.tools.launch.elastic.membership import (
-    LOST,
+from hpccoll.tools.launch.elastic.events import (
     Came,
     Change,
     Discovered,
@@ -24,14 +23,12 @@ from hpccoll.tools.launch.elastic.membership import (
     Halted,
     Kill,
     Leaving,
-    Limits,
-    Membership,
-    Phase,
     Release,
     Start,
     Tick,
     Void,
 )  # fmt: skip
+from hpccoll.tools.launch.elastic.membership import LOST, Limits, Membership, Phase
 
 LAST = 12
 """The step after which the program ends."""

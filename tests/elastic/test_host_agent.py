@@ -16,7 +16,7 @@ import pytest
 from hpccoll.rendezvous.coordinator import COORDINATOR
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import LocalAgent
-from hpccoll.tools.launch.elastic.membership import Gone, Halted
+from hpccoll.tools.launch.elastic.events import Gone, Halted
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame, Server
 
 pytestmark = pytest.mark.timeout(120)

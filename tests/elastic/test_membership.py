@@ -9,7 +9,7 @@ import simulated
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Report, Version
-from hpccoll.tools.launch.elastic.membership import (
+from hpccoll.tools.launch.elastic.events import (
     Came,
     Change,
     Discovered,
@@ -20,14 +20,13 @@ from hpccoll.tools.launch.elastic.membership import (
     Halted,
     Kill,
     Leaving,
-    Limits,
-    Membership,
     Release,
     Say,
     Start,
     Tick,
     Void,
 )  # fmt: skip
+from hpccoll.tools.launch.elastic.membership import Limits, Membership
 
 SEEDS = 150
 SLOW_SEEDS = 4000

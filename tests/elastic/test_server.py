@@ -12,7 +12,7 @@ import pytest
 import hpccoll
 from hpccoll import channel
 from hpccoll.rendezvous.coordinator import Coordinator
-from hpccoll.tools.launch.elastic.membership import Came, Form, Leaving
+from hpccoll.tools.launch.elastic.events import Came, Form, Leaving
 from hpccoll.tools.launch.elastic.server import Cut, Server
 
 MADE: list[Coordinator] = []

@@ -20,8 +20,7 @@ from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.discovery import Discovery
-from hpccoll.tools.launch.elastic.membership import (
-    EXCLUDE,
+from hpccoll.tools.launch.elastic.events import (
     Action,
     Change,
     Discovered,
@@ -30,14 +29,13 @@ from hpccoll.tools.launch.elastic.membership import (
     Form,
     Gone,
     Kill,
-    Limits,
-    Membership,
     Release,
     Say,
     Start,
     Tick,
     Void,
 )
+from hpccoll.tools.launch.elastic.membership import EXCLUDE, Limits, Membership
 from hpccoll.tools.launch.elastic.server import Cut, CutHost, HostCame, Server
 from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import addresses_towards

@@ -5,10 +5,28 @@ Like the engine it has no clock, process or socket: time is an argument, and the
 tests/elastic/test_membership.py runs it under random interleavings. The rules E1 to E9 are those of docs/elastic.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hpccoll.text import some_ranks
+from hpccoll.tools.launch.elastic.events import (
+    Action,
+    Came,
+    Change,
+    Discovered,
+    Done,
+    End,
+    Event,
+    Form,
+    Gone,
+    Halted,
+    Kill,
+    Leaving,
+    Release,
+    Say,
+    Start,
+    Tick,
+    Void,
+)
 from hpccoll.tools.launch.elastic.hosts import Hosts
 from hpccoll.tools.launch.elastic.worker import STOPPED_AFTER, Phase, Worker, how_to_continue
 
@@ -42,139 +60,6 @@ class Limits:
     cooldown: tuple[float, float] | None = None
     discovers: bool = False
     """Whether hosts may still come."""
-
-
-# ---- events -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Discovered:
-    """The current hosts, with their slots."""
-
-    slots: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Came:
-    """A worker is ready for the next generation."""
-
-    worker: int
-    generation: int
-    """The generation that it was a member of; 0: none."""
-    lost: Mapping[int, str] = field(default_factory=dict)
-    """Ranks of that generation that it has lost, and why."""
-    has_state: bool = False
-    """Whether it has a commit."""
-
-
-@dataclass(frozen=True)
-class Gone:
-    """The process of a worker has ended, or is unreachable."""
-
-    worker: int
-    status: int
-    how: str
-
-
-@dataclass(frozen=True)
-class Halted:
-    """The process of a worker was stopped (SIGSTOP, state T), or goes on."""
-
-    worker: int
-    process: int
-    """Its number on its host; 0: it goes on."""
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """A worker got a signal to leave."""
-
-    worker: int
-
-
-@dataclass(frozen=True)
-class Done:
-    """The program of a worker has ended."""
-
-    worker: int
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed."""
-
-
-Event = Discovered | Came | Gone | Halted | Leaving | Done | Tick
-
-# ---- actions ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start the process of a worker."""
-
-    worker: int
-    host: str
-    slot: int
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Kill the process of a worker (SIGKILL)."""
-
-    worker: int
-    why: str
-
-
-@dataclass(frozen=True)
-class Void:
-    """A generation has ended: its members get no further answers."""
-
-    generation: int
-    why: str
-
-
-@dataclass(frozen=True)
-class Form:
-    """A new generation, with its members in the order of their ranks."""
-
-    generation: int
-    members: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Change:
-    """Tell the members of a generation that it is about to change."""
-
-    generation: int
-    members: tuple[int, ...]
-    adds_only: bool
-
-
-@dataclass(frozen=True)
-class Release:
-    """Tell a ready worker to end regularly."""
-
-    worker: int
-    why: str
-
-
-@dataclass(frozen=True)
-class Say:
-    """Print a line."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class End:
-    """End the job; nothing follows."""
-
-    status: int
-    why: str
-
-
-Action = Start | Kill | Void | Form | Change | Release | Say | End
 
 
 class Membership:

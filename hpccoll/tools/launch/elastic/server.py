@@ -15,7 +15,7 @@ from typing import Any
 from hpccoll.channel import Channel, ChannelError
 from hpccoll.rendezvous.coordinator import LONGEST
 from hpccoll.tools.launch.elastic.agents import AgentName
-from hpccoll.tools.launch.elastic.membership import Came, Event, Form, Gone, Halted, Leaving
+from hpccoll.tools.launch.elastic.events import Came, Event, Form, Gone, Halted, Leaving
 from hpccoll.tools.launch.listener import Listener
 
 
