@@ -59,7 +59,7 @@ def rank() -> int:
     :returns: 0 to `size() - 1`
     :raises ShutDownError: there is no default World
     """
-    return world().rank
+    return _default_world.place().rank
 
 
 def size() -> int:
@@ -67,7 +67,7 @@ def size() -> int:
 
     :raises ShutDownError: there is no default World
     """
-    return world().size
+    return _default_world.place().size
 
 
 def local_rank() -> int:
@@ -76,7 +76,7 @@ def local_rank() -> int:
     :returns: 0 to `local_size() - 1`
     :raises ShutDownError: there is no default World
     """
-    return world().local_rank
+    return _default_world.place().local_rank
 
 
 def local_size() -> int:
@@ -84,7 +84,7 @@ def local_size() -> int:
 
     :raises ShutDownError: there is no default World
     """
-    return world().local_size
+    return _default_world.place().local_size
 
 
 def cross_rank() -> int:
@@ -93,7 +93,7 @@ def cross_rank() -> int:
     :returns: 0 to `cross_size() - 1`; where all nodes have the same number of ranks, the number of the node
     :raises ShutDownError: there is no default World
     """
-    return world().cross_rank
+    return _default_world.place().cross_rank
 
 
 def cross_size() -> int:
@@ -102,7 +102,7 @@ def cross_size() -> int:
     :returns: the number of nodes, where all have the same number of ranks
     :raises ShutDownError: there is no default World
     """
-    return world().cross_size
+    return _default_world.place().cross_size
 
 
 __all__ = [

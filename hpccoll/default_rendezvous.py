@@ -24,9 +24,10 @@ from hpccoll.rendezvous import (
     launcher_store,
 )
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.rendezvous.pmix import serves
 
-__all__ = ["choose"]
+__all__ = ["apart", "choose"]
 
 
 def choose(comm: Any, settings: config.Config) -> Rendezvous:
@@ -60,6 +61,23 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     if rendezvous.size > 1 and isinstance(rendezvous, MpiRendezvous):
         _compare_launch(rendezvous, settings)
     return rendezvous
+
+
+def apart() -> Apart | None:
+    """Make the rendezvous of a new rank of an elastic job, if its program calls init() before run().
+
+    :returns: None: the ranks of the World are those that choose() finds
+    :raises StartError: the launcher of the job is gone
+    """
+    job = coordinator.of_process(config.environment())
+    place = job and job.ask()
+    if not job or not place:
+        return None
+    job.tell(
+        "the job runs already, and does not wait for this new rank. It comes in when it calls elastic.run(); until "
+        "then operations have this rank alone"
+    )
+    return Apart(place)
 
 
 def _without_mpi(settings: config.Config, why: str) -> Rendezvous:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, cast
 
-from hpccoll import _core, bootstrap, errors
+from hpccoll import _core, bootstrap, default_rendezvous, errors
 from hpccoll.outside import Outside
+from hpccoll.rendezvous import newcomer
 from hpccoll.worlds import World
 
 __all__ = [
@@ -66,6 +67,8 @@ default = _Default()
 def init(comm: Any = None, **knobs: Any) -> World:
     """Make the default World, unless there is one already; all ranks call this together.
 
+    A new rank of an elastic job that runs already gets a World of its own until `elastic.run()`: docs/elastic.md.
+
     :param comm: an mpi4py communicator; None: MPI.COMM_WORLD, or this process alone where there is no MPI
     :param knobs: `rendezvous=`, as for `World`, and fields of `hpccoll.config.Config`, which take precedence over the
         environment
@@ -75,7 +78,8 @@ def init(comm: Any = None, **knobs: Any) -> World:
         given
     """
     if default.world is None or default.world.core.closed:
-        world = World(comm, **knobs)
+        alone = default_rendezvous.apart() if comm is None and knobs.get("rendezvous") is None else None
+        world = World(**{**knobs, **newcomer.KNOBS, "rendezvous": alone}) if alone else World(comm, **knobs)
         default.become(world)
         world.core.open_gate(is_world=True)
         return world
@@ -118,6 +122,17 @@ def current(world: World | None = None) -> World:
     if world is not None:
         raise errors.InvalidArgumentError(f"world is {world!r}: use a hpccoll.World, or None for that of init()")
     raise errors.ShutDownError(_NO_WORLD)
+
+
+def place() -> World | newcomer.Place:
+    """Give what knows the numbers of this process in the job, such as its rank and the number of ranks.
+
+    :returns: the default World; of a new rank of an elastic job that is not in yet, the place that it will have
+    :raises ShutDownError: there is no default World
+    """
+    world = current()
+    rendezvous = world.base.rendezvous
+    return rendezvous.place if isinstance(rendezvous, newcomer.Apart) else world
 
 
 # ---- the functions of the package: each method of a World that moves data ------------------------------------

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hpccoll import config, errors
-from hpccoll.default_world import current, init, is_initialized, shutdown
+from hpccoll.default_world import current, init, is_initialized, place, shutdown
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.state import State
 from hpccoll.rendezvous import coordinator
+from hpccoll.rendezvous.newcomer import Place
 
 __all__ = ["run", "runner"]
 
@@ -38,8 +39,8 @@ def run(function: Function[P, T]) -> Function[P, T]:
 
     The function is called with the state. If ranks are lost it is called again, by the ranks that are left, with the
     newest commit; if ranks come or leave, when each rank has called `state.commit()` or `state.check_host_updates()`
-    after the same step. It must keep its progress in the state. `init()` need not be called before; if a new rank
-    leaves it to run(), no rank waits for its preparations.
+    after the same step. It must keep its progress in the state. `init()` need not be called before. A new rank comes in
+    when it calls this; the others do not wait for its preparations.
 
     :param function: takes a State as its first argument
     :returns: a function of the same arguments, which returns what `function` returns
@@ -83,7 +84,7 @@ class _Turns:
 
     def __enter__(self) -> Self:
         if self.job:
-            self.job.on_change = self._tell
+            self.job.on_change, self.job.comes = self._tell, True
             if (
                 threading.current_thread() is threading.main_thread()
                 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -100,15 +101,29 @@ class _Turns:
 
     def begin(self) -> None:
         """Make the World, and take the newest commit."""
+        told = self._end_world_apart()
         self.make()
-        if not self.first:
+        if not self.first or (told and (told.rank, told.size) != (current().rank, current().size)):
             self.state.on_reset()
+        elif told:
+            self.state.reset()  # what the program has made so far was for a World of one rank
         self.state.synchronize()
         self.first = False
         if self.job:
             self.job.has_state = True
             if self.job.changing == self.job.generation:
                 self._tell(adds_only=False)
+
+    def _end_world_apart(self) -> Place | None:
+        """End the World that init() has given to a new rank before run().
+
+        :returns: what rank() and size() have said; None: there is no such World
+        """
+        told = place() if is_initialized() else None
+        if not isinstance(told, Place):
+            return None
+        self.end()
+        return told
 
     def mend(self, error: Exception) -> None:
         """Leave a World that is lost or about to change; raise the error if a new World would not help."""

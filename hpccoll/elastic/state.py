@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import config, errors
-from hpccoll.default_world import current, is_initialized
+from hpccoll.default_world import current, is_initialized, place
 from hpccoll.elastic import versions
 from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
@@ -272,7 +272,7 @@ class State:
         return elastic is not None and current().core.preempted()
 
     def _rank(self) -> int:
-        return self._own_rank() if self._own_rank else int(current().rank)
+        return self._own_rank() if self._own_rank else int(place().rank)
 
     def _bcast_object(self, obj: Any) -> Any:
         """Give the source's object to all ranks."""

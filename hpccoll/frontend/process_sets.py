@@ -12,11 +12,12 @@ from typing import Any
 
 from hpccoll import errors
 from hpccoll.default_world import current, is_initialized
+from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.worlds import World
 
 __all__ = [
-    "ProcessSet", "add_process_set", "global_process_set", "process_set_by_id", "process_set_ids", "remove_process_set",
-    "root_in", "world_of",
+    "ProcessSet", "add_process_set", "global_process_set", "has_peers", "process_set_by_id", "process_set_ids",
+    "remove_process_set", "root_in", "world_of",
 ]  # fmt: skip
 
 
@@ -218,6 +219,15 @@ def world_of(process_set: ProcessSet) -> World:
         why = f"does not contain rank {rank}" if process_set.registered else "is not registered"
         raise errors.InvalidArgumentError(f"{process_set} {why}")
     return world
+
+
+def has_peers(process_set: ProcessSet) -> bool:
+    """Return whether this rank has others in the process set, or will: a new rank of an elastic job is alone first.
+
+    :raises InvalidArgumentError: (a ValueError) this rank is not in it, or it is not registered
+    """
+    world = world_of(process_set)
+    return world.size > 1 or isinstance(world.base.rendezvous, Apart)
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:

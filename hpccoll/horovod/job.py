@@ -10,7 +10,7 @@ from typing import Any
 
 from hpccoll import config, errors
 from hpccoll.default_world import init as make_default_world
-from hpccoll.default_world import is_initialized
+from hpccoll.default_world import is_initialized, place
 from hpccoll.default_world import shutdown as end_default_world
 from hpccoll.frontend.process_sets import (
     ProcessSet,
@@ -22,6 +22,8 @@ from hpccoll.frontend.process_sets import (
 from hpccoll.horovod import environment
 from hpccoll.observe import timeline
 from hpccoll.rendezvous import CoordinatedRendezvous, Rendezvous
+from hpccoll.rendezvous.newcomer import Apart, Place
+from hpccoll.worlds import World
 
 __all__ = [
     "at_shutdown", "barrier", "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "join",
@@ -54,15 +56,17 @@ def init(
     found = environment.read(config.environment())
     with _communicator(comm) as chosen:
         made = make_default_world(chosen, rendezvous=through() if through else None, **found.knobs)
-    if made.rank == 0:
+    if rank() == 0:
         print(
             *(f"hpccoll: {line}" for line in found.lines),
             sep="\n",
             end="\n" * bool(found.lines),
             file=sys.stderr,
         )
-    if isinstance(made.base.rendezvous, CoordinatedRendezvous):
+    if isinstance(made.base.rendezvous, CoordinatedRendezvous | Apart):
         _publish()
+    if isinstance(made.base.rendezvous, Apart):
+        return  # without process sets, as all ranks of an elastic job are after a change
     for process_set in at_once:
         add_process_set(process_set)
 
@@ -113,12 +117,21 @@ def shutdown() -> None:
         function()
 
 
+def _place() -> World | Place:
+    """See hpccoll.default_world.place.
+
+    :raises InvalidArgumentError: there is no World
+    """
+    world_of(global_process_set)
+    return place()
+
+
 def rank() -> int:
     """Return the number of this process in the job, from 0.
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).rank
+    return _place().rank
 
 
 def size() -> int:
@@ -126,7 +139,7 @@ def size() -> int:
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).size
+    return _place().size
 
 
 def local_rank() -> int:
@@ -134,7 +147,7 @@ def local_rank() -> int:
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).local_rank
+    return _place().local_rank
 
 
 def local_size() -> int:
@@ -142,7 +155,7 @@ def local_size() -> int:
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).local_size
+    return _place().local_size
 
 
 def cross_rank() -> int:
@@ -150,7 +163,7 @@ def cross_rank() -> int:
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).cross_rank
+    return _place().cross_rank
 
 
 def cross_size() -> int:
@@ -158,7 +171,7 @@ def cross_size() -> int:
 
     :raises InvalidArgumentError: (a ValueError) there is no World: call init() first
     """
-    return world_of(global_process_set).cross_size
+    return _place().cross_size
 
 
 def is_homogeneous() -> bool:

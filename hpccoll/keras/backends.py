@@ -16,7 +16,7 @@ import keras
 from hpccoll import errors, reductions
 from hpccoll.frontend.compression import NoneCompressor, own_wire
 from hpccoll.frontend.own_errors import own_error
-from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.frontend.process_sets import ProcessSet, has_peers
 from hpccoll.keras.compression import Compressor
 
 __all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all", "uncompiled"]
@@ -262,7 +262,7 @@ def reduce_all(named: Named, how: Reduction) -> list[Sequence[Any]]:
     """
     if how.process_set.included() is False:
         return [tensors for _, tensors in named]
-    if world_of(how.process_set).size == 1:
+    if not has_peers(how.process_set):
         factor = how.prescale * how.postscale
         return [tensors if factor == 1.0 else [x * factor for x in tensors] for _, tensors in named]
     wire = own_wire(how.compression)

@@ -22,7 +22,13 @@ from hpccoll import errors
 from hpccoll.default_world import is_initialized
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
 from hpccoll.frontend.groups import check_members, checked_groups, compare_groups_once, group_name, members_of
-from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
+from hpccoll.frontend.process_sets import (
+    ProcessSet,
+    check_process_set,
+    global_process_set,
+    has_peers,
+    world_of,
+)
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import check_predivide
 from hpccoll.frontend.reductions import Adasum, Average, Max, Op, choose
@@ -63,7 +69,7 @@ class _Reducing:
     def exchanges(self) -> bool:
         """Return whether a step exchanges gradients; a single rank does not."""
         process_set = self._given.how.process_set
-        return is_initialized() and process_set.included() is not False and world_of(process_set).size > 1
+        return is_initialized() and process_set.included() is not False and has_peers(process_set)
 
     def build(self, variables: Sequence[Any]) -> None:
         """See keras.optimizers.Optimizer.

@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 from hpccoll import channel, errors
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.rendezvous.newcomer import Place
 from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import some_ranks
@@ -53,6 +54,8 @@ class Coordinator:
         self.worker, self.generation, self.rank = worker, 0, -1
         self.lost: dict[int, str] = {}
         """Ranks of the last generation that this process has lost, with reasons; come() reports them."""
+        self.comes = False
+        """Whether run() was called: from then on this process is a rank of the job."""
         self.has_state = False
         """Whether this process has a commit; come() also reports it."""
         self.changing = 0
@@ -83,6 +86,19 @@ class Coordinator:
 
     # ---- messages to the coordinator ----------------------------------------------------------------------
 
+    def ask(self) -> Place | None:
+        """Ask where this process will be, for init() before run().
+
+        :returns: None if it is to come: it has been a rank, has called run(), or there is no generation yet
+        :raises StartError: the coordinator is gone
+        :raises SystemExit: the job does not need this process any more
+        """
+        if self.comes or self.generation:
+            return None
+        self.say({"early": True})
+        found = self._answer("place")["place"]
+        return Place(*found) if found else None
+
     def come(self) -> dict[str, Any]:
         """Report that this process is ready, and wait for the next generation.
 
@@ -93,14 +109,9 @@ class Coordinator:
         lost = {str(rank): why for rank, why in self.lost.items()}
         self.say({"come": self.generation, "lost": lost, "has_state": self.has_state})
         self.lost, self.rank = {}, -1
-        while True:
-            news = self._next()
-            if "release" in news:
-                self.tell(f"ends: {news['release']}")
-                raise SystemExit(0)
-            if "generation" in news:
-                self.generation, self.rank = int(news["generation"]), int(news["rank"])
-                return news
+        news = self._answer("generation")
+        self.generation, self.rank = int(news["generation"]), int(news["rank"])
+        return news
 
     def gather(self, number: int, value: Any, waits: Callable[[], None]) -> list[Any]:
         """Exchange a value in the present generation.
@@ -142,6 +153,16 @@ class Coordinator:
         self._channel.close()
 
     # ---- messages from the coordinator -------------------------------------------------------------------
+
+    def _answer(self, key: str) -> dict[str, Any]:
+        """Wait for a message with this key."""
+        while True:
+            news = self._next()
+            if "release" in news:
+                self.tell(f"ends: {news['release']}")
+                raise SystemExit(0)
+            if key in news:
+                return news
 
     def _next(self, seconds: float | None = None) -> dict[str, Any]:
         if self._cut:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
+from hpccoll.rendezvous.newcomer import Place
 from hpccoll.tools.launch.elastic.events import (
+    Answer,
     Came,
     Change,
     Discovered,
     Done,
+    Early,
     End,
     Form,
     Gone,
@@ -58,7 +61,7 @@ class Worker:
     synced: bool = False
     entered: int = 0
     state: str = "starting"
-    """starting, waiting, member, done"""
+    """starting, asking (in an early init()), preparing (told its place), waiting, member, done"""
     told: bool = False
     """Whether it knows of a change."""
     cut: bool = False
@@ -115,7 +118,12 @@ class Job:
     def tell(self, event: object) -> None:
         if not self.launcher_lives:
             return
-        for action in self.coordinator.step(event, self.now):
+        if isinstance(event, Early):
+            self.tell(Tick())  # what only waits for its time
+        actions = self.coordinator.step(event, self.now)
+        quiet = all(isinstance(action, Answer) for action in actions)
+        require(quiet or not isinstance(event, Early), "nobody waits for a worker that is not ready")
+        for action in actions:
             match action:
                 case Start(worker, host, slot):
                     self.workers[worker] = Worker(worker, host, slot)
@@ -128,6 +136,9 @@ class Job:
                     for m in members if isinstance(action, Change) else ():
                         self.workers[m].inbox.append(action)
                 case Release(worker):
+                    self.workers[worker].inbox.append(action)
+                case Answer(worker, place):
+                    self.check_place(place)
                     self.workers[worker].inbox.append(action)
                 case End():
                     self.end = action
@@ -154,6 +165,16 @@ class Job:
             require(worker.state == "waiting" or not worker.alive, "a worker is in one generation at a time")
             worker.inbox.append(Form(generation, members))
         self.worlds[generation] = World(members)
+
+    def check_place(self, place: Place | None) -> None:
+        """Check what a new worker tells its program before it is in; None: it is to come."""
+        require((place is None) == (not self.worlds), "init() makes the first generation, and no other one")
+        if place is not None:
+            staying = [m for m in self.coordinator.members if m in self.coordinator.workers]
+            survive = [m for m in staying if self.coordinator.workers[m].phase in (Phase.MEMBER, Phase.READY)]
+            kept = [m for m in survive if self.coordinator._may_stay(self.coordinator.workers[m])]
+            require(len(kept) <= place.rank < place.size, "a new worker is behind all that stay")
+            require(place.local_rank < place.local_size and place.cross_rank < place.cross_size, "places count from 0")
 
     def check(self) -> None:
         in_slot = [(w.host, w.slot) for w in self.coordinator.workers.values()]
@@ -247,7 +268,10 @@ class Job:
             self.halt(worker, stopped=self.random.random() < 0.95)
         elif worker.inbox and (worker.state != "member" or self.random.random() < 0.5):
             self.hear(worker, worker.inbox.popleft())
-        elif worker.state == "starting":
+        elif worker.state == "starting" and self.random.random() < 0.5:
+            worker.state = "asking"
+            worker.outbox.append(Early(worker.number))
+        elif worker.state == "starting" or (worker.state == "preparing" and self.random.random() < 0.2):
             self.come(worker, {})
         elif worker.state == "member":
             self.go_on(worker, self.worlds[worker.generation])
@@ -262,9 +286,13 @@ class Job:
                 worker.told = worker.told or generation == worker.generation
             case Release():
                 self.die(worker, 0)
+            case Answer(_, place):
+                worker.state = "preparing"
+                if place is None:
+                    self.come(worker, {})
             case Cut():
                 worker.cut = True
-                if worker.state in ("starting", "waiting"):
+                if worker.state in ("starting", "asking", "preparing", "waiting"):
                     self.end_alone(worker)
 
     def come(self, worker: Worker, lost: dict[int, str]) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic jobs of real processes: what is killed, stopped, added, given back, and how they end."""
 
+import json
 import os
 import random
 import signal
@@ -24,12 +25,18 @@ def is_gone(folder: Path, deed: str) -> bool:
 
 
 def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
-    """Rank 0 is killed between the operation of a step and its commit; the new rank comes in."""
-    ran = jobs.run(tmp_path, [[7, 0, "after", "SIGKILL", 0], [12, -1, "before", "reach", 3]], *THREE)
+    """Rank 0 is killed between the operation of a step and its commit.
+
+    The new rank calls init() early, as Horovod's programs do, and prepares until the others have made steps without it.
+    """
+    plan = [[7, 0, "after", "SIGKILL", 0], [10, 0, "two", "mark", 0], [12, -1, "before", "reach", 3]]
+    ran = jobs.run(tmp_path, plan, *THREE, words=("early",))
     jobs.check(ran)
     assert ran.sizes == [3, 2, 3], ran.output
     assert "rank 0 (host localhost, slot 0) was lost" in ran.output and "ending the job" not in ran.output
     assert is_gone(tmp_path, "SIGKILL")
+    assert json.loads((tmp_path / "early").read_text()) == [2, 3, 0, 1.0], "the last of three, and its sum is its own"
+    assert ran.output.count("It comes in when it calls elastic.run()") == 1, ran.output
 
 
 @pytest.mark.slow

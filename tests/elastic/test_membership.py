@@ -9,11 +9,14 @@ import simulated
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Report, Version
+from hpccoll.rendezvous.newcomer import Place
 from hpccoll.tools.launch.elastic.events import (
+    Answer,
     Came,
     Change,
     Discovered,
     Done,
+    Early,
     End,
     Form,
     Gone,
@@ -215,6 +218,36 @@ def test_a_rank_that_is_asked_to_leave_is_not_replaced() -> None:
     assert not job.kinds(Start)
 
 
+def test_an_early_init_is_answered_and_halts_nobody() -> None:
+    """The place is the one behind the survivors and the newcomers that were started before."""
+    job = Script({"a": 2, "b": 2}, np=4, max_np=4, gather=0)
+    for worker in range(4):
+        assert job.tell(Early(worker)) == [Answer(worker, None)], "all come to the first generation"
+    job.begin(0, 1, 2, 3)
+    job.tell(Gone(0, -9, "killed"))
+    job.tell(Gone(2, -9, "killed"))
+    for worker in (1, 3):
+        job.tell(Came(worker, 1, {0: "gone", 2: "gone"}))
+    assert job.kinds(Form) == [Form(2, (1, 3))]
+    assert job.tell(Early(5)) == [Answer(5, Place(3, 4, 0, 2, 1, 2))]
+    assert job.tell(Early(4)) == [Answer(4, Place(2, 4, 0, 2, 0, 2))]
+    assert not job.tell(Tick(), later=50), "they prepare"
+    job.tell(Came(4, 0))
+    assert job.kinds(Change) == [Change(2, (1, 3), True)]
+
+
+def test_an_early_worker_that_does_not_come_is_named() -> None:
+    job = Script({"a": 2}, min_np=2, elastic_timeout=30)
+    job.begin(0, 1)
+    job.tell(Gone(1, -9, "killed"))
+    job.tell(Came(0, 1))
+    job.tell(Early(2))
+    said = "1 ranks stand ready, waiting for 2 (--min-np); a new rank has called init(), and not elastic.run() yet"
+    assert job.tell(Tick(), later=11) == [Say(said)]
+    (end,) = job.tell(Tick(), later=31)
+    assert end.status == 1 and "(--elastic-timeout); a new rank has called init(), and not elastic.run() yet" in end.why
+
+
 def test_the_end_of_the_program() -> None:
     job = Script({"a": 2})
     job.begin(0, 1)
@@ -291,6 +324,19 @@ class BelievesTheDead(Membership):
         super()._come(event, now)
 
 
+class TakesTheEarlyForReady(Membership):
+    def _answer(self, number: int) -> None:
+        super()._answer(number)
+        if self.generation and number in self.workers and self.workers[number].phase is simulated.Phase.STARTING:
+            self.workers[number].phase = simulated.Phase.READY
+
+
+class PutsTheEarlyFirst(Membership):
+    def _answer(self, number: int) -> None:
+        super()._answer(number)
+        self.out = [Answer(a.worker, a.place and a.place._replace(rank=0)) for a in self.out if isinstance(a, Answer)]
+
+
 class EndsWithItsLauncher(simulated.Job):
     def trains(self) -> tuple[int, ...]:
         return super().trains()[1:]
@@ -304,7 +350,17 @@ def test_a_planted_end_with_the_launcher_is_found() -> None:
 
 @pytest.mark.parametrize(
     "planted",
-    [ForgetsToKill, NewcomersFirst, DoesNotWait, TakesAnybody, CountsArrivals, ForgetsTheEnd, BelievesTheDead],
+    [
+        ForgetsToKill,
+        NewcomersFirst,
+        DoesNotWait,
+        TakesAnybody,
+        CountsArrivals,
+        ForgetsTheEnd,
+        BelievesTheDead,
+        TakesTheEarlyForReady,
+        PutsTheEarlyFirst,
+    ],
 )
 def test_planted_faults_are_found(planted: type[Membership]) -> None:
     for seed in range(10 * SEEDS):

@@ -5,6 +5,7 @@ import json
 import queue
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import hpccoll
 from hpccoll import channel
 from hpccoll.rendezvous.coordinator import Coordinator
-from hpccoll.tools.launch.elastic.events import Came, Form, Leaving
+from hpccoll.rendezvous.newcomer import Place
+from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Form, Leaving
 from hpccoll.tools.launch.elastic.server import Cut, Server
 
 MADE: list[Coordinator] = []
@@ -61,6 +63,20 @@ def test_an_exchange(server: Server, told: Told) -> None:
     second.say({"gather": 0, "generation": 1, "value": [2]})
     assert first.gather(0, [1], never) == [[1], [2]]
     assert second._next(30)["values"] == [[1], [2]]
+
+
+def test_an_early_worker_asks_for_its_place(server: Server, told: Told) -> None:
+    new = Coordinator(server.listener.variable, 3)
+    MADE.append(new)
+    place = Place(2, 3, 0, 2, 0, 1)
+    with ThreadPoolExecutor() as pool:
+        for answer in (place, None):
+            asked = pool.submit(new.ask)
+            assert told.next() == Early(3)
+            server.answer(Answer(3, answer))
+            assert asked.result(30) == answer
+    new.comes = True
+    assert new.ask() is None, "in run() it need not ask"
 
 
 def test_a_loss_is_told_to_those_who_wait_and_to_those_who_come(server: Server, told: Told) -> None:

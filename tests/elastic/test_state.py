@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import elastic
+from hpccoll import default_rendezvous, elastic
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import Commit, Report
+from hpccoll.rendezvous import newcomer
 
 
 def test_objects_go_back_to_the_commit() -> None:
@@ -188,3 +189,24 @@ def test_the_samplers_epochs() -> None:
     sampler.set_epoch(1)
     assert sorted(sampler) == list(range(10)) and list(sampler) != first
     assert list(elastic.ElasticSampler(range(5), shuffle=False)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("told", "resets"), [((2, 3), ["callback"]), ((0, 1), [])])
+def test_a_program_learns_if_init_has_told_a_new_rank_other_numbers(
+    told: tuple[int, int], resets: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new rank is told its place before it is in; run() calls the callbacks if it has got another one."""
+    place, seen = newcomer.Place(*told, local_rank=1, local_size=2, cross_rank=0, cross_size=1), []
+    monkeypatch.setattr(default_rendezvous, "apart", lambda: newcomer.Apart(place))
+    hpccoll.init(nodes="2")  # of a job; a World of one rank has one node
+    try:
+        assert (hpccoll.rank(), hpccoll.size(), hpccoll.local_rank(), hpccoll.cross_size()) == (*told, 1, 1)
+        assert hpccoll.allreduce(np.ones(1)).tolist() == [1.0] and hpccoll.world().size == 1
+        state = elastic.ArrayState(sampler=elastic.ElasticSampler(range(4)))
+        state.register_reset_callbacks([lambda: seen.append("callback")])
+        before = hpccoll.world()
+        monkeypatch.setattr(default_rendezvous, "apart", lambda: None)
+        assert elastic.run(lambda _state: hpccoll.world() is not before)(state)
+        assert seen == resets and (hpccoll.rank(), hpccoll.size()) == (0, 1)
+    finally:
+        hpccoll.shutdown()

@@ -17,7 +17,7 @@ from hpccoll.frontend.deltas import Deltas
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.parameters import distributed_gradients, names_of
-from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, world_of
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set, has_peers
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Op, choose
 from hpccoll.torch.adapter import ADAPTER
@@ -227,7 +227,7 @@ def DistributedOptimizer(  # noqa: N802
     check_process_set(process_set)
     named = _named(optimizer, named_parameters)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    if reduction is Adasum and process_set.included() is not False and world_of(process_set).size > 1:
+    if reduction is Adasum and process_set.included() is not False and has_peers(process_set):
         check_passes(passes)
         names = names_of(ADAPTER, parameters, named)
         if gradient_predivide_factor != 1.0 or groups is not None:

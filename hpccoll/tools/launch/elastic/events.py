@@ -4,6 +4,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hpccoll.rendezvous.newcomer import Place
+
 # ---- events -------------------------------------------------------------------------------------------
 
 
@@ -12,6 +14,13 @@ class Discovered:
     """The current hosts, with their slots."""
 
     slots: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Early:
+    """The program of a worker calls init() before run()."""
+
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Discovered | Came | Gone | Halted | Leaving | Done | Tick
+Event = Discovered | Early | Came | Gone | Halted | Leaving | Done | Tick
 
 # ---- actions ------------------------------------------------------------------------------------------
 
@@ -84,6 +93,14 @@ class Kill:
 
     worker: int
     why: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Tell a worker that is early where its place will be; None: there is no generation yet, and it is to come."""
+
+    worker: int
+    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -134,4 +151,4 @@ class End:
     why: str
 
 
-Action = Start | Kill | Void | Form | Change | Release | Say | End
+Action = Start | Kill | Answer | Void | Form | Change | Release | Say | End

@@ -22,6 +22,7 @@ from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.discovery import Discovery
 from hpccoll.tools.launch.elastic.events import (
     Action,
+    Answer,
     Change,
     Discovered,
     End,
@@ -284,6 +285,8 @@ class Runner:
                 self._start(worker, host, slot)
             case Kill(worker):
                 self._kill(worker)
+            case Answer():
+                self._server.answer(action)
             case Form():
                 self._tell_agents(action.members)
                 self._server.form(action)

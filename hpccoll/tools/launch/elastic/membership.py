@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from hpccoll.text import some_ranks
 from hpccoll.tools.launch.elastic.events import (
     Action,
+    Answer,
     Came,
     Change,
     Discovered,
     Done,
+    Early,
     End,
     Event,
     Form,
@@ -28,7 +30,7 @@ from hpccoll.tools.launch.elastic.events import (
     Void,
 )
 from hpccoll.tools.launch.elastic.hosts import Hosts
-from hpccoll.tools.launch.elastic.worker import STOPPED_AFTER, Phase, Worker, how_to_continue
+from hpccoll.tools.launch.elastic.worker import STOPPED_AFTER, Phase, Worker, how_to_continue, place_of
 
 LOST = "all ranks that had the state are lost"
 EXCLUDE = "--exclude-host-on-failure"
@@ -103,6 +105,8 @@ class Membership:
         match event:
             case Discovered(slots):
                 self.hosts.set(slots)
+            case Early(worker):
+                self._answer(worker)
             case Came():
                 self._come(event, now)
             case Gone(worker, status, how):
@@ -122,6 +126,20 @@ class Membership:
         return self.out
 
     # ---- one event ------------------------------------------------------------------------------------
+
+    def _answer(self, number: int) -> None:
+        """E2: a worker that is early is not ready. It is told where it will be if all come in that are being started.
+
+        Before the first generation it is told to come, because the program may need the World at once.
+        """
+        worker = self.workers.get(number)
+        if worker is None or worker.phase is not Phase.STARTING:
+            return
+        worker.early = bool(self.generation)
+        members = [self.workers[m] for m in self.members if m in self.workers]
+        staying = [w for w in members if w.phase in (Phase.MEMBER, Phase.READY) and self._may_stay(w)]
+        new = [w for w in self._newcomers() if w is worker or self._may_stay(w)]
+        self.out.append(Answer(number, place_of(worker, [*staying, *new]) if self.generation else None))
 
     def _come(self, event: Came, now: float) -> None:
         """E2: a worker returns from the running generation, or is ready for the first time."""
@@ -323,11 +341,21 @@ class Membership:
             self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more can come: {why}")
         elif now - self.short_since >= limits.elastic_timeout:
             waited = f"after {limits.elastic_timeout:g} s (--elastic-timeout)"
-            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more had come {waited}")
+            self._end(1, f"{count} ranks, --min-np is {limits.min_np}, and no more had come {waited}{self._early()}")
         else:
-            self._report(f"{count} ranks stand ready, waiting for {limits.min_np} (--min-np)", now)
+            self._report(f"{count} ranks stand ready, waiting for {limits.min_np} (--min-np){self._early()}", now)
 
     # ---- helpers ----------------------------------------------------------------------------------------
+
+    def _newcomers(self) -> list[Worker]:
+        found = [w for w in self.workers.values() if w.number not in self.members]
+        return [w for w in found if w.phase in (Phase.STARTING, Phase.READY)]
+
+    def _early(self) -> str:
+        """Say how many workers have called init() only: the rest of a line, which may be the reason for the wait."""
+        count = sum(w.early for w in self.workers.values() if w.phase is Phase.STARTING)
+        who = f"{count} new ranks have" if count > 1 else "a new rank has"
+        return f"; {who} called init(), and not elastic.run() yet" if count else ""
 
     def _may_stay(self, worker: Worker) -> bool:
         return self.hosts.keeps(worker.host, worker.slot)

@@ -15,7 +15,7 @@ from typing import Any
 from hpccoll.channel import Channel, ChannelError
 from hpccoll.rendezvous.coordinator import LONGEST
 from hpccoll.tools.launch.elastic.agents import AgentName
-from hpccoll.tools.launch.elastic.events import Came, Event, Form, Gone, Halted, Leaving
+from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Event, Form, Gone, Halted, Leaving
 from hpccoll.tools.launch.listener import Listener
 
 
@@ -114,6 +114,10 @@ class Server:
         if connection := self._connections.get(worker):
             connection.send(json.dumps(message).encode())
 
+    def answer(self, answer: Answer) -> None:
+        """Tell a worker that is early where its place will be."""
+        self.send(answer.worker, {"place": answer.place})
+
     def form(self, form: Form) -> None:
         """Tell the members of a new generation their ranks."""
         with self._lock:
@@ -172,6 +176,8 @@ class Server:
     def _take(self, worker: int, message: dict[str, Any]) -> None:
         if "gather" in message:
             self._gather(worker, int(message["generation"]), int(message["gather"]), message["value"])
+        elif "early" in message:
+            self._tell(Early(worker))
         elif "come" in message:
             lost = {int(rank): str(why) for rank, why in message["lost"].items()}
             self._tell(Came(worker, int(message["come"]), lost, bool(message["has_state"])))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from hpccoll.rendezvous.newcomer import Place
 from hpccoll.text import some_ranks
 
 STOPPED_AFTER = 8.0
@@ -32,11 +33,24 @@ class Worker:
     phase: Phase = Phase.STARTING
     has_state: bool = False
     """Whether it had a commit when it was last ready: a newcomer that lost its generation before the sync has none."""
+    early: bool = False
+    """Whether its program has called init() while a generation ran; it is ready when it calls run()."""
     since: float = 0.0
     """The time at which this phase began."""
     process: int = 0
     """The number of its process, if that is stopped; else 0."""
     stopped_at: float = 0.0
+
+
+def place_of(worker: Worker, job: Sequence[Worker]) -> Place:
+    """Find the place of a worker among those of a generation, in the order of their ranks.
+
+    Its local rank is its slot, in which no other worker is: the others may have chosen their GPUs by theirs.
+    """
+    beside = sum(other.host == worker.host for other in job)
+    across = [other.number for other in job if other.slot == worker.slot]
+    rank = [other.number for other in job].index(worker.number)
+    return Place(rank, len(job), worker.slot, max(beside, worker.slot + 1), across.index(worker.number), len(across))
 
 
 def how_to_continue(stopped: Sequence[Worker], members: Sequence[int]) -> str:
