@@ -2,6 +2,8 @@
 """Options of other launchers that users type by habit: `hpccoll run` refuses each and names its own."""
 
 import argparse
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 LAUNCHERS_OWN = "an option of mpirun: --launcher-options='{} ...'"
@@ -29,6 +31,8 @@ HABITS = {
     "--mpi-args --start-timeout --check-build": "a flag of horovodrun, which `hpccoll horovodrun` takes",
 }
 """Options, separated by blanks, and what to do; {}: the option as it was typed."""
+MARK = "--habit:"
+"""Stands before an option of one dash while argparse parses: it would read -m, Python's, as the beginning of -mca."""
 
 
 class Refusal(argparse.Action):
@@ -36,21 +40,34 @@ class Refusal(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
         """Say it, and exit with status 2."""
-        _, _, typed = rest
+        typed = _typed(rest[2])
         parser.error(f"{typed}: {self.const.format(typed)}")
 
 
 def refuse(parser: argparse.ArgumentParser) -> None:
-    """Let a parser refuse the options of other launchers, which its help does not show."""
+    """Let a parser refuse the options of other launchers, which its help does not show.
+
+    :param parser: its argument `command` has the rest of the line, which is left as it is
+    """
+    marked = {name: _marked(name) for names in HABITS for name in names.split()}
     for names, remedy in HABITS.items():
-        parser.add_argument(
-            *names.split(), action=Refusal, nargs="?", const=remedy, dest="habit", help=argparse.SUPPRESS
-        )
-    options: Any = parser
-    of_a_prefix = options._get_option_tuples  # noqa: SLF001
+        options = [marked[name] for name in names.split()]
+        parser.add_argument(*options, action=Refusal, nargs="?", const=remedy, dest="habit", help=argparse.SUPPRESS)
+    parse: Callable[..., tuple[argparse.Namespace, list[str]]] = parser.parse_known_args
 
-    def none_of_ours(word: str) -> list[Any]:
-        """Options that begin like a word. argparse looks for them behind the program, too: -m is Python's, not -mca."""
-        return [found for found in of_a_prefix(word) if not isinstance(found[0], Refusal)]
+    def parse_marked(words: Sequence[str] | None = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
+        given = [word.partition("=") for word in (sys.argv[1:] if words is None else words)]
+        found, rest = parse([marked.get(name, name) + equals + value for name, equals, value in given], namespace)
+        found.command = [_typed(word) for word in found.command]
+        return found, [_typed(word) for word in rest]
 
-    options._get_option_tuples = none_of_ours  # noqa: SLF001
+    its: Any = parser  # mypy refuses the assignment to a method
+    its.parse_known_args = parse_marked
+
+
+def _marked(name: str) -> str:
+    return name if name.startswith("--") else MARK + name
+
+
+def _typed(word: str) -> str:
+    return word.removeprefix(MARK)

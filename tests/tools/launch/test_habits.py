@@ -42,6 +42,20 @@ def test_a_habit_is_refused_with_the_right_option(typed: str, says: str, capsys:
     assert re.search(f"error: .*{says}", refusal(capsys, *typed.split()))
 
 
+def test_words_behind_the_program_are_its_own() -> None:
+    """Also habits, and words with which several habits begin (-m, -p)."""
+    commands = argparse.ArgumentParser(allow_abbrev=False).add_subparsers()
+    cli.add_parser(commands)
+    program = "python -m train -mca -N 8 -bind-to=none --bind-to none -p -host h -np 3 --n 4 -c=-l".split()
+    found = commands.choices["run"].parse_args(["-np", "2", "-x", "A=-N", *program])
+    assert (found.ranks, found.variables, found.command) == (2, ["A=-N"], program)
+
+
+@pytest.mark.parametrize("word", ["-m", "-p", "-mc", "--no-such"])
+def test_other_words_are_refused_as_they_were_typed(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"unrecognized arguments: {word}" in refusal(capsys, word)
+
+
 def test_what_horovodrun_takes_is_no_news() -> None:
     """Each flag for which horovodrun is named is one of it."""
     ours = {name for flag in horovodrun.FLAGS for name in flag.names.split()}
