@@ -12,7 +12,7 @@ from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, own_wire
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import Groups, check_members, checked_groups, members_of
-from hpccoll.frontend.process_sets import ProcessSet, check_process_set, world_of
+from hpccoll.frontend.process_sets import ProcessSet, check_process_set, has_peers, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
 from hpccoll.frontend.reductions import Adasum, Reduction, Sum
@@ -43,7 +43,7 @@ def distributed_gradients(
     :param passes: backward passes that add up before gradients are reduced
     :param predivide: with Average: divide by it before the sum, multiply by it after
     :param groups: into how many groups the gradients are cut, or lists of parameters
-    :returns: None if there is nothing to reduce: one rank, or a rank outside of the process set
+    :returns: None if there is nothing to reduce: one rank that stays alone, or a rank outside of the process set
     :raises InvalidArgumentError: names, groups, factors or passes make no sense
     :raises MismatchError: the ranks have different groups
     """
@@ -58,7 +58,7 @@ def distributed_gradients(
     wire = own_wire(compression)
     spec = ReductionSpec(world, own, predivide, wire)
     buckets = buckets_of(adapter, parameters, names, groups, world)
-    if world.size == 1:
+    if not has_peers(process_set):
         return None
     custom = None if compression is NoneCompressor or wire else compression
     return Gradients(adapter, parameters, names, buckets, spec, process_set, passes, custom, sparse_as_dense)

@@ -12,6 +12,7 @@ from typing import Any
 
 from hpccoll import errors
 from hpccoll.default_world import current, is_initialized
+from hpccoll.rendezvous import CoordinatedRendezvous
 from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.worlds import World
 
@@ -222,12 +223,12 @@ def world_of(process_set: ProcessSet) -> World:
 
 
 def has_peers(process_set: ProcessSet) -> bool:
-    """Return whether this rank has others in the process set, or will: a new rank of an elastic job is alone first.
+    """Return whether this rank has others in the process set, or may get some, as in an elastic job.
 
     :raises InvalidArgumentError: (a ValueError) this rank is not in it, or it is not registered
     """
     world = world_of(process_set)
-    return world.size > 1 or isinstance(world.base.rendezvous, Apart)
+    return world.size > 1 or isinstance(world.base.rendezvous, Apart | CoordinatedRendezvous)
 
 
 def root_in(process_set: ProcessSet, root_rank: int) -> int:

@@ -75,9 +75,10 @@ add_host() {
 
 # Links of a rate and a delay between this machine and hosts.
 start_wire() {
-    local rate=$1 delay=$2
+    local rate=$1 delay=$2 h
     shift 2
     cc -D_GNU_SOURCE -O2 -o "$FOLDER/wire" "$(dirname "$0")/wire.c"
+    for h in "$@"; do ip netns exec "$h" tc qdisc replace dev eth0 root tbf rate "$rate" burst 4kb latency 1s; done
     rate=$(numfmt --from=si "$(tr kmg KMG <<< "${rate%bit}")")
     case $delay in
         *us) delay=${delay%us} ;;

@@ -5,9 +5,10 @@
  *     wire RATE DELAY [NAMESPACE]:DEVICE...        bits per second, microseconds
  *
  * Many kernels have no netem, which would delay packets. Here the interface of a host is a TAP device, whose frames
- * this program reads and writes. A frame takes its length / RATE on the link of the sender, then DELAY, then its
- * length / RATE on the link of the receiver; frames wait in order, and none is lost below QUEUE bytes. A device without
- * a namespace, that of the machine itself, has neither rate nor delay.
+ * this program reads and writes. A frame takes DELAY, then its length / RATE on the link of the receiver; frames wait in
+ * order, and none is lost below QUEUE bytes. The rate at which a host sends is for a queueing discipline of its device
+ * (tbf), which tells TCP to wait, as a network adapter does. A device without a namespace, that of the machine itself,
+ * has neither rate nor delay.
  */
 #include <err.h>
 #include <errno.h>
@@ -41,7 +42,7 @@ typedef struct {
     uint8_t mac[MAC]; /* of the last frame that came from there; 0 before */
     double pace;      /* nanoseconds per byte */
     int64_t delay;
-    int64_t up, down; /* until when the two directions of its link are busy */
+    int64_t down; /* until when its link is busy with frames to it */
     frame *first, **last;
     size_t waiting; /* bytes */
 } port;
@@ -107,7 +108,7 @@ static void put(port *to, const uint8_t *bytes, size_t length, int64_t arrival) 
 
 /* Send a frame to the port of its receiver, or to all others if the receiver is not known, or is everybody. */
 static void forward(port *from, const uint8_t *bytes, size_t length) {
-    from->up = later(from->up, now()) + (int64_t)(from->pace * (double)length);
+    int64_t arrival = now() + from->delay;
     memcpy(from->mac, bytes + MAC, MAC);
     port *found = NULL;
     for (port *to = ports; to < ports + count; to++) {
@@ -116,7 +117,7 @@ static void forward(port *from, const uint8_t *bytes, size_t length) {
     }
     for (port *to = ports; to < ports + count; to++) {
         if (to != from && (!found || to == found))
-            put(to, bytes, length, from->up + from->delay);
+            put(to, bytes, length, arrival);
     }
 }
 
