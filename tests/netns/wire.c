@@ -5,10 +5,10 @@
  *     wire RATE DELAY [NAMESPACE]:DEVICE...        bits per second, microseconds
  *
  * Many kernels have no netem, which would delay packets. Here the interface of a host is a TAP device, whose frames
- * this program reads and writes. A frame takes DELAY, then its length / RATE on the link of the receiver; frames wait in
- * order, and none is lost below QUEUE bytes. The rate at which a host sends is for a queueing discipline of its device
- * (tbf), which tells TCP to wait, as a network adapter does. A device without a namespace, that of the machine itself,
- * has neither rate nor delay.
+ * this program reads and writes. A frame takes DELAY, then its length / RATE on the link of the receiver; frames wait
+ * in order, and none is lost below QUEUE bytes. The rate at which a host sends is for a queueing discipline of its
+ * device (tbf), which tells TCP to wait, as a network adapter does. A device without a namespace, that of the machine
+ * itself, has neither rate nor delay.
  */
 #include <err.h>
 #include <errno.h>
