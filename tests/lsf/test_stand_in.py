@@ -76,7 +76,8 @@ def test_an_array_runs_one_element_after_the_other(lsf: Cluster) -> None:
 
 def test_bkill_and_its_signals(lsf: Cluster) -> None:
     """`bkill -s` sends one signal; `bkill` begins with SIGINT. A job that ends by a signal has 128 and its number."""
-    script = '#!/bin/bash\n#BSUB -n 1\ntrap "echo warned" USR1\necho up\nwhile true; do sleep 0.1; done\n'
+    script = '#!/bin/bash\n#BSUB -n 1\ntrap "echo warned" USR1\necho up\n'
+    script += "while true; do sleep 3 & wait; done\n"  # bash ignores SIGINT if its foreground command ends regularly
     number = lsf.submit(script=script)
     until(lambda: "up" in lsf.output(number), "the script")
     lsf.run("bkill", "-s", "USR1", number)
