@@ -80,7 +80,7 @@ def differing(options: argparse.Namespace) -> list[str]:
         same_time = math.isclose(now["seconds"], run["seconds"], rel_tol=1e-4)  # compilers may round differently
         if now["messages"] != run["messages"] or not same_time:
             found.append(f"{run['asked']}: {1e6 * now['seconds']:.3f} us, recorded {1e6 * run['seconds']:.3f} us")
-    print(f"{len(recorded)} runs repeated, {len(found)} differ", *found, sep="\n")
+    print(f"{len(recorded)} runs repeated, {len(found)} differ", *found, sep="\n", flush=True)
     return found
 
 
