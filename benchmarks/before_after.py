@@ -12,7 +12,6 @@ pairs, and the ratio of the fastest bursts of all. The program does not judge th
 """
 
 import argparse
-import bisect
 import contextlib
 import json
 import statistics
@@ -90,6 +89,8 @@ def pairs_of(before: Job, after: Job, pairs: int, seconds: float) -> list[Pair]:
             measured.append(Pair(min(bursts[before]["seconds"]), min(bursts[after]["seconds"]), max(lines)))
         if len(measured) == pairs:
             break
+    if not measured:
+        print("before_after.py: the cores moved during each pair, so this launch has no row", file=sys.stderr)
     for job in (before, after):
         job.go_on()
     return measured
@@ -130,7 +131,7 @@ def by_distance(launches: list[list[Pair]]) -> Iterator[tuple[str, list[list[Pai
     """Yield each distance of the cores, and the pairs of each launch that were measured at it; launches have some."""
     bounds = distance.classes([pair.line for pairs in launches for pair in pairs])
     for at in range(-1, len(bounds)):
-        some = [[pair for pair in pairs if bisect.bisect(bounds, pair.line) - 1 == at] for pairs in launches]
+        some = [[pair for pair in pairs if distance.class_of([pair.line], bounds)[0] == at] for pairs in launches]
         if some := [pairs for pairs in some if pairs]:
             yield distance.text((), [pair.line for pairs in some for pair in pairs]), some
 

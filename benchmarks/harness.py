@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import bursts
@@ -181,10 +181,10 @@ def main(question: str, cases: Cases, add_arguments: Callable[[argparse.Argument
 def _answer(library: Library, cases: Iterable[Case], options: argparse.Namespace) -> None:
     """Verify, time and report each case."""
     out = None if COMM.rank or not options.out else file_for(options.out)
-    limits = Limits(width=0, seconds=options.seconds, most=options.most, least=statistics.LEAST, warmup=1)
-    if options.size == TINY:
-        limits = replace(limits, seconds=0)
-    limits = replace(limits, fresh=options.inputs == "written")
+    limits = Limits(
+        width=0, seconds=0 if options.size == TINY else options.seconds, most=options.most, least=statistics.LEAST,
+        warmup=1, fresh=options.inputs == "written",
+    )  # fmt: skip
     for case in cases:
         case.verify()
         found = measure(case, limits)

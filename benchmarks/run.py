@@ -142,7 +142,7 @@ def at_each_distance(result: Result, cases: Iterable[Result]) -> Iterator[Result
     """Divide a result by the distances of the cores at which all these cases were measured."""
     bounds = distance.classes([seconds for case in cases for seconds in case["lines"]])
     lines = np.array(result["lines"] or [0.0] * len(result["samples"]))
-    places = np.searchsorted(bounds, lines, side="right")
+    places = distance.class_of(lines, bounds)
     for place in sorted(set(places)):
         some = np.flatnonzero(places == place)
         samples = [result["samples"][i] for i in some]

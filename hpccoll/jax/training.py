@@ -63,15 +63,16 @@ def allreduce_gradients(
     """
     pairs, form = _leaves(tree)
     _check_groups(groups)
-    calls, parts = [], [[at] for at in range(len(pairs))] if groups is None else divided(range(len(pairs)), groups)
+    calls, parts = [], divided(range(len(pairs)), groups or max(1, len(pairs)))  # each alone without groups
+    named = [[pairs[at][0] for at in part] for part in parts]
     if groups is not None:
-        compare_groups_once(name, [[pairs[at][0] for at in part] for part in parts], process_set)
-    for part in parts:
+        compare_groups_once(name, named, process_set)
+    for part, paths in zip(parts, named, strict=True):
         xs = [pairs[at][1] for at in part]
         call = allreduce_call(
             xs, op, compression, prescale_factor, postscale_factor, process_set, group=groups is not None
         )
-        calls.append((call, f"{name}{group_name([pairs[at][0] for at in part])}", xs))
+        calls.append((call, f"{name}{group_name(paths)}", xs))
     return form.unflatten([result for results in run_all(calls) for result in results])
 
 

@@ -134,6 +134,11 @@ def classes(latencies: Sequence[float] | Latencies) -> list[float]:
     return found
 
 
+def class_of(latencies: Sequence[float] | Latencies, bounds: Sequence[float]) -> NDArray[np.intp]:
+    """Return the place of each latency's distance in `bounds`, which classes() gave; -1: not known."""
+    return np.searchsorted(bounds, latencies, side="right") - 1
+
+
 @cache
 def named(first: int, second: int, processors: Path = PROCESSORS, virtual: bool | None = None) -> int:
     """Return the place in NAMES of the distance of two processors; 0: the system does not know it.

@@ -110,7 +110,7 @@ def at_each_distance(case: Case) -> list[tuple[float, Any]]:
         return []
     latencies = case.parts[FARTHEST]
     bounds = distance.classes(latencies)
-    place = np.searchsorted(bounds, latencies, side="right") - 1
+    place = distance.class_of(latencies, bounds)
     return [(low, case.samples[place == i]) for i, low in enumerate(bounds)]
 
 
