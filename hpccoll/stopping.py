@@ -11,8 +11,8 @@
 
 A signal on one rank, or the end of the job's time, sets one bit in the control messages of the operations. The bit has
 a position in the log that is the same on all ranks. It counts for a program as soon as the program has waited for an
-operation at or after that position. So ranks that ask after the same operations get the same answer, without an
-operation of their own (docs/control-plane.md).
+operation at or after that position, or one of its compiled programs (JAX, TensorFlow) has ended such an operation. So
+ranks that ask after the same operations get the same answer, without an operation of their own (docs/control-plane.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
@@ -37,7 +37,21 @@ from hpccoll.outside import check_inside
 from hpccoll.reductions import MAX
 from hpccoll.worlds import World
 
-__all__ = ["Preemption", "preemption"]
+__all__ = ["Preemption", "before_asked", "is_asked_to_stop", "preemption"]
+
+before_asked: list[Callable[[], object]] = []
+"""Functions of front ends whose programs run while Python goes on. Each waits for the programs of this thread, so that
+a rank whose programs are slower gives the same answer."""
+
+
+def is_asked_to_stop(world: World) -> bool:
+    """Tell whether a rank has asked all to stop, at an operation whose end this rank has seen.
+
+    :returns: the same answer on all ranks that have made the same operations
+    """
+    for wait in before_asked:
+        wait()
+    return bool(world.core.preempted())
 
 
 class Preemption:
@@ -124,7 +138,7 @@ class Preemption:
         world = current(self._world)
         if self.reason and world.size == 1:  # a program of one rank may do without operations: agree here
             world.barrier(name="hpccoll.preempted")
-        if not world.core.preempted():
+        if not is_asked_to_stop(world):
             return False
         if world.rank == 0 and world.base.settings.verbose and not self._announced:
             self._announced = True

@@ -273,7 +273,8 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_has_lost(hc_loop *, int rank)
     void hc_loop_process_ended(hc_loop *, const char *, int)
     void hc_loop_last_report(hc_loop *, char *, size_t)
-    uint64_t hc_loop_preempted(hc_loop *, uint32_t)
+    int hc_loop_preempted(hc_loop *, uint32_t, uint64_t)
+    uint64_t hc_handle_position(const hc_handle *)
     ctypedef struct hc_loop_tuning:
         hc_tuning now
         uint64_t changes, at

@@ -135,12 +135,11 @@ cdef class Set:
         ask_to_stop(self)
 
     def preempted(self):
-        """Whether a member has asked before an operation that this program has waited for: the same answer on all
-        members that have waited for the same operations."""
+        """Whether a member has asked before an operation that this program has waited for, or that one of its compiled
+        programs has made: the same answer on all members that have waited for the same operations."""
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
-        cdef uint64_t position = hc_loop_preempted(self.loop.c, self.number)
-        return position != 0 and position <= self.waited
+        return bool(hc_loop_preempted(self.loop.c, self.number, self.waited))
 
     def tune(self, uint64_t fusion_threshold, uint64_t raise_bytes, double raise_window):
         """Change these knobs on all members after the same entry of the log that commits a request. Call it on the
@@ -148,10 +147,7 @@ cdef class Set:
         change_knobs(self, fusion_threshold, raise_bytes, raise_window)
 
     cdef void note_waited(self, const hc_handle *h) noexcept:
-        """Record the position of an agreed request; a request that only this rank refused has no position."""
-        agreed = h.status == HC_OK or h.status == HC_MISMATCH or h.status == HC_ROOT_JOINED
-        if agreed and h.position > self.waited:
-            self.waited = h.position
+        self.waited = max(self.waited, hc_handle_position(h))
 
     # ---- names -----------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ static int check_message(const hc_gate_call *call, const hc_gate_place *place, c
 typedef struct begun {
     void (*done)(void *, hc_gate_result *);
     void *context;
+    hc_loop *loop;
     int32_t *members; /* of the set, for a receive; else NULL */
     int32_t size;
 } begun;
@@ -214,6 +215,7 @@ static void finished(hc_handle *handle, void *context) {
         result.out = piece->out_owned ? piece->out : NULL;
         result.out_rows = piece->out_rows;
     }
+    hc_loop_note_compiled(b->loop, handle);
     hc__gate_ended();
     if (!disagreed(handle, result.status) || !hc__gate_fail_later(b->done, b->context, &result))
         b->done(b->context, &result);
@@ -227,7 +229,7 @@ static begun *new_begun(const hc_gate_call *call, const hc_gate_place *place) {
     begun *b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
-    *b = (begun){.done = call->done, .context = call->context, .size = place->size};
+    *b = (begun){.done = call->done, .context = call->context, .loop = place->loop, .size = place->size};
     if (call->operation != HC_GATE_RECEIVE)
         return b;
     size_t bytes = (size_t)place->size * sizeof *b->members;

@@ -92,6 +92,11 @@ static void leave_to_caller(hc_loop *loop, hc_handle *handle) {
     hc__futex_wake(&completion->call);
 }
 
+uint64_t hc_handle_position(const hc_handle *handle) {
+    int agreed = handle->status == HC_OK || handle->status == HC_MISMATCH || handle->status == HC_ROOT_JOINED;
+    return agreed ? handle->position : 0;
+}
+
 /* The waiter may release its reference as soon as it sees `done`: after that store the handle is read only under the
  * loop's reference. */
 void hc__handle_finish(hc_loop *loop, hc_handle *handle, int status, const char *text) {

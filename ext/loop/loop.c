@@ -217,8 +217,20 @@ const char *hc_loop_broken_text(const hc_loop *loop) {
     return loop->failure.broken_text;
 }
 
-uint64_t hc_loop_preempted(hc_loop *loop, uint32_t set) {
-    return set < HC_MAX_SETS ? atomic_load(&loop->sets.preempted[set]) : 0;
+void hc_loop_note_compiled(hc_loop *loop, const hc_handle *handle) {
+    unsigned long long position = hc_handle_position(handle);
+    if (!position || handle->set >= HC_MAX_SETS)
+        return;
+    atomic_ullong *last = &loop->sets.compiled[handle->set];
+    unsigned long long before = atomic_load(last);
+    while (before < position && !atomic_compare_exchange_weak(last, &before, position)) {}
+}
+
+int hc_loop_preempted(hc_loop *loop, uint32_t set, uint64_t waited) {
+    if (set >= HC_MAX_SETS)
+        return 0;
+    uint64_t position = atomic_load(&loop->sets.preempted[set]);
+    return position != 0 && (position <= waited || position <= atomic_load(&loop->sets.compiled[set]));
 }
 
 static void add_net(const hc_loop *loop, hc_loop_stats *stats) {

@@ -97,6 +97,8 @@ static inline int hc_handle_done(hc_handle *h) /* [any thread] */
 {
     return atomic_load_explicit(&h->done, memory_order_acquire);
 }
+/* The position of an ended request in the log of its set; 0: this rank alone has refused it. */
+uint64_t hc_handle_position(const hc_handle *);
 
 /* ---- the loop --------------------------------------------------------------------------------------- */
 
@@ -238,9 +240,13 @@ int hc_loop_has_lost(hc_loop *, int32_t rank);
 /* The launcher reports that a process ended without shutting down its World: its rank counts as lost as soon as this
  * rank waits. A process that is no rank of this World is ignored. [any thread] */
 void hc_loop_process_ended(hc_loop *, const char *host, int32_t pid);
-/* The position of PREEMPT in the set's log; 0: none yet. It is set before any handle of that or a later position ends,
- * so a caller that has waited for such a handle sees it. [any thread] */
-uint64_t hc_loop_preempted(hc_loop *, uint32_t set);
+/* Notes that a compiled program gets the result of this handle, for which nothing else waits. It is called while the
+ * handle ends, so its set is still there. [any thread] */
+void hc_loop_note_compiled(hc_loop *, const hc_handle *);
+/* 1: a member has asked all members of the set to stop, at a position of its log that is at most `waited` or that of a
+ * compiled program's request: the same answer on all members that have waited for the same requests. PREEMPT's position
+ * is stored before any handle of that or a later position ends. [any thread] */
+int hc_loop_preempted(hc_loop *, uint32_t set, uint64_t waited);
 
 /* The World's knobs that change at run time, at this rank's position of the log. */
 typedef struct hc_loop_tuning {

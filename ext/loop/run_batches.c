@@ -53,6 +53,7 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
         queue->votes->wire = queue->wire;
     hc__trace_set(loop, queue, parts->lead);
     atomic_store(&loop->sets.preempted[number], 0);
+    atomic_store(&loop->sets.compiled[number], 0);
     if (number >= loop->sets.nqueues)
         loop->sets.nqueues = number + 1;
     return HC_OK;

@@ -25,6 +25,7 @@ struct hc__set_queue {
 
 typedef struct hc__sets {
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
+    atomic_ullong compiled[HC_MAX_SETS];  /* [any] largest position of a compiled program's request that has ended */
     hc__set_queue queues[HC_MAX_SETS];
     uint32_t nqueues;  /* 1 + the highest number in use */
     uint32_t nrunning; /* batches and plans that run */

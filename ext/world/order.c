@@ -90,9 +90,8 @@ static int number_of(const hc_request *request) {
 }
 
 void hc_order_note(hc_order *order, const hc_handle *h) {
-    int agreed = h->status == HC_OK || h->status == HC_MISMATCH || h->status == HC_ROOT_JOINED;
-    if (!h->position || !agreed)
-        return; /* a request that only this rank refused has no position */
+    if (!hc_handle_position(h))
+        return;
     if (h->status == HC_MISMATCH && hc_order_has(h))
         note_failure(order, number_of(&h->request));
     if (h->kind == HC_EV_JOIN && !atomic_load_explicit(&order->open, memory_order_relaxed))

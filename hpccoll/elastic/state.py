@@ -27,6 +27,7 @@ from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.rendezvous import coordinator
+from hpccoll.stopping import is_asked_to_stop
 
 __all__ = ["ArrayState", "ObjectState", "State", "checked_names"]
 
@@ -269,7 +270,7 @@ class State:
 
     def _is_changing(self) -> bool:
         elastic = coordinator.of_process(config.environment())
-        return elastic is not None and current().core.preempted()
+        return elastic is not None and is_asked_to_stop(current())
 
     def _rank(self) -> int:
         return self._own_rank() if self._own_rank else int(place().rank)

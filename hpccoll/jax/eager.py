@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hpccoll import _core, compression, errors
+from hpccoll import _core, compression, errors, stopping
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.default_world import current
 from hpccoll.jax import names, threads
@@ -24,6 +24,7 @@ from hpccoll.worlds import World
 __all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_traced"]
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
+stopping.before_asked.append(wait_for_programs)
 
 
 def open_gate(world: World) -> int:

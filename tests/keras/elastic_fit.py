@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic training with fit(); rank 0 is killed in its second epoch."""
+"""An elastic training with fit(); rank 0 is killed in its second epoch, and replaced."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import numpy as np
 
 import hpccoll.keras as hvd
 
-EPOCHS, STEPS, VICTIM = 4, 8, Path(sys.argv[1])
+EPOCHS, STEPS, RANKS, VICTIM = 4, 8, 3, Path(sys.argv[1])
 
 hvd.init()
 x = np.random.default_rng(0).standard_normal((STEPS * 8, 20)).astype("float32")
@@ -36,8 +36,8 @@ def train(state):
         hvd.elastic.UpdateBatchStateCallback(state),
         hvd.elastic.CommitStateCallback(state),
     ]
-    while state.epoch < EPOCHS:  # the rest of an epoch, then whole epochs
-        epochs = 1 if state.batch else EPOCHS - state.epoch
+    while state.epoch < EPOCHS or state.batch or hvd.size() < RANKS:  # the rest of an epoch, then whole epochs
+        epochs = 1 if state.batch else max(1, EPOCHS - state.epoch)
         model.fit(
             x[: (STEPS - state.batch) * 8], y[: (STEPS - state.batch) * 8], batch_size=8, epochs=epochs, verbose=0,
             callbacks=callbacks,
@@ -50,6 +50,6 @@ train(state)
 weights = hvd.allgather_object([keras.ops.convert_to_numpy(v).tolist() for v in model.weights])
 assert all(one == weights[0] for one in weights), "ranks have different weights"
 iterations = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-assert iterations == EPOCHS * STEPS, iterations
+assert iterations == state.epoch * STEPS, iterations
 if hvd.rank() == 0:
     print(f"{state.epoch} epochs, with {hvd.size()} ranks at the end")

@@ -1,4 +1,4 @@
-"""An elastic training with tf.function, a Keras model, or a session; rank 0 is killed in the middle."""
+"""An elastic training with tf.function, a Keras model, or a session; rank 0 is killed in the middle, and replaced."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import tensorflow as tf
 import hpccoll.tensorflow as hvd
 from hpccoll.tensorflow import elastic
 
-STEPS, VICTIM, KIND = 20, Path(sys.argv[1]), sys.argv[2]
+STEPS, RANKS, VICTIM, KIND = 20, 3, Path(sys.argv[1]), sys.argv[2]
 v1 = tf.compat.v1
 hvd.init()
 rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def with_a_session():
 
 @elastic.run
 def train(state):
-    while state.step < STEPS:
+    while state.step < STEPS or hvd.size() < RANKS:
         if state.step == 7 and hvd.rank() == 0 and not VICTIM.exists():
             VICTIM.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)

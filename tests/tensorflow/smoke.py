@@ -41,6 +41,20 @@ def tensors():
             assert "rank 0 has float32[3] AVERAGE, rank 1 has float32[2]" in str(error), error
         else:
             raise AssertionError("different shapes pass")
+    step = tf.function(lambda: hvd.allreduce(tf.ones(1), name="step"))
+    assert steps_until_stop(step) == 8
+
+
+def steps_until_stop(step):
+    """Rank 1 asks all to stop before its eighth step; rank 0 has made operations only in a compiled program."""
+    with hpccoll.preemption(()) as p:
+        for number in range(1000):
+            if hpccoll.rank() == 1 and number == 7:
+                p.ask()
+            step()
+            if p.should_stop():
+                return number + 1
+    raise AssertionError("the rank was not stopped")
 
 
 def arrays():
@@ -58,6 +72,8 @@ def arrays():
         except hpccoll.MismatchError:
             continue
         raise AssertionError("different shapes pass")
+    one = np.ones(1, np.float32)
+    assert steps_until_stop(lambda: hpccoll.allreduce(one, hpccoll.AVERAGE, name="allreduce.step")) == 8
 
 
 hpccoll.init()
