@@ -121,7 +121,11 @@ class KerasState(ObjectState):
 
 
 class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Commits a state after some steps and after each epoch; put it after callbacks that change the state."""
+    """Commits a state after some steps and after each epoch; put it after callbacks that change the state.
+
+    The last step of an epoch is committed with the epoch. If the ranks changed between the two, fit() would be called
+    again for an epoch without a step, which it refuses.
+    """
 
     def __init__(self, state: State, batches_per_commit: int = 1) -> None:
         """
@@ -134,7 +138,7 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See keras.callbacks.Callback."""
         del logs
-        if (batch + 1) % self.batches_per_commit == 0:
+        if (batch + 1) % self.batches_per_commit == 0 and batch + 1 != self.params.get("steps"):
             self._commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

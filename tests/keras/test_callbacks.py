@@ -127,3 +127,20 @@ def test_the_best_model_is_saved_once(network, share, tmp_path):
         x, y, batch_size=24, verbose=0, validation_data=(x, y), callbacks=[hvd.callbacks.MetricAverageCallback(), best]
     )
     assert (tmp_path / "best.keras").exists() == (hvd.rank() == 0)
+
+
+def test_after_each_commit_the_epoch_has_a_step_left(network, share):
+    """fit() may be called again after each commit, for the rest of its epoch; it refuses an epoch without a step."""
+    model = network(3)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), "mse")
+    state = hvd.elastic.KerasState(model, epoch=0, batch=0)
+    at = []
+    state.commit = lambda: at.append((state.epoch, state.batch))
+    callbacks = [
+        hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.UpdateBatchStateCallback(state),
+        hvd.elastic.CommitStateCallback(state),
+    ]
+    model.fit(*share(), batch_size=8, epochs=2, verbose=0, callbacks=callbacks)
+    steps = -(-len(share()[0]) // 8)
+    assert at == [*((0, step) for step in range(1, steps)), (1, 0), *((1, step) for step in range(1, steps)), (2, 0)]
