@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, launched, net, node_order, start_report
+from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -137,7 +137,7 @@ def make(
         heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
-        shares_device=gpus.sharing(config.environment()),
+        shares_device=gpus.sharing(inherited.environment()),
         gpu_aware=_gpu_aware(choice, settings, ranks),
         world=ranks.nonce,
         trace_folder=_trace_folder(settings, ranks.nonce),
@@ -150,7 +150,7 @@ def make(
     except BaseException:
         loop.close()
         raise
-    launched.world_begins(config.environment(), loop.process_ended)
+    launched.world_begins(inherited.environment(), loop.process_ended)
     return base, first
 
 
@@ -171,7 +171,7 @@ def _trace_folder(settings: config.Config, nonce: str) -> str:
     """The folder for the trace of each rank after a failure; "": no traces."""
     if settings.trace_dir == "none":
         return ""
-    allocation = detect.allocation(config.environment())
+    allocation = detect.allocation(inherited.environment())
     path = os.path.abspath(settings.trace_dir or f"hpccoll-trace-{allocation.job if allocation else nonce[:8]}")
     if len(os.fsencode(path)) > _core.TRACE_FOLDER:
         raise errors.InvalidArgumentError(f"HPCCOLL_TRACE_DIR is {path!r}: at most {_core.TRACE_FOLDER} bytes")
@@ -225,7 +225,7 @@ def _look_at_gpus(rendezvous: Rendezvous, ranks: Ranks, nccl_files: list[str]) -
     settings, facts = ranks.settings[rendezvous.rank], {}
     if ranks.uses_gpu[rendezvous.rank]:
         before = ranks.machines.like(rendezvous.rank).index(rendezvous.rank)
-        facts = gpus.collect(settings, before, config.environment(), nccl_files)
+        facts = gpus.collect(settings, before, inherited.environment(), nccl_files)
     seen = rendezvous.compare(facts)
     try:
         found = grouped(gpus.judge(_gpus(ranks, seen))) if gpus.suspicious(seen, ranks.machines) else []
@@ -307,7 +307,7 @@ def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks)
     library = proofs.library(choice.provider.library()) if choice else ""
     if not library:
         return "no", [], ""
-    env = config.environment()
+    env = inherited.environment()
     launched = detect.place(env)
     here = proofs.setup(library, launched.launcher if launched else "", env)
     found = proofs.verdict(*ranks.proofs, here, len(ranks.machines.values))
@@ -381,7 +381,7 @@ def _start_line(base: Base) -> str:
     driver = "a background thread drives" if loop.background else "waiting callers drive (no background thread)"
     device = f"; device memory of GPU {loop.device.number} ({loop.device.pci})" if loop.device else ""
     ranks = f"{loop.size} rank{'s' if loop.size > 1 else ''}"
-    started, met = detect.started_by(config.environment()), base.rendezvous.describe()
+    started, met = detect.started_by(inherited.environment()), base.rendezvous.describe()
     return (
         f"hpccoll {_core.VERSION}: {ranks} on {nodes}{emulated}{ordered}; inside a node shared memory "
         f"({_core.kernels()}){between}{device}; {driver}; waits: {loop.waiting()}; stores: {loop.stores()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The knobs, each one field of `Config`. No other file of the package reads the environment.
+"""The knobs, each one field of `Config`.
 
 A knob that C reads is a row in the table of the struct that holds it (HC_ENGINE_KNOBS, HC_LOOP_KNOBS,
 HC_HIERARCHY_KNOBS); the fields of the others stand here.
@@ -16,20 +16,17 @@ import dataclasses
 import difflib
 import math
 import operator
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hpccoll import _core, errors
+from hpccoll import _core, errors, inherited
 from hpccoll.compared import Compared
 from hpccoll.text import some_ranks
 
-__all__ = ["Config", "Knob", "environment", "knobs", "publish", "read", "secret"]
+__all__ = ["Config", "Knob", "knobs", "read"]
 
 PREFIX = "HPCCOLL_"
-SECRET = "HPCCOLL_SECRET"
-"""The only variable with the prefix that is no knob: unlike knobs, it is never shown or sent to other ranks."""
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -255,21 +252,6 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def environment() -> Mapping[str, str]:
-    """Return the environment of the process, for code that reads variables of schedulers and launchers."""
-    return os.environ
-
-
-def publish(name: str, value: str) -> None:
-    """Set a variable of the environment, for the program that uses hpccoll."""
-    os.environ[name] = value
-
-
-def secret() -> str:
-    """Return the secret of this job, which authenticates its ranks; "" if it has none."""
-    return os.environ.get(SECRET, "")
-
-
 def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     """Read the knobs from the environment.
 
@@ -279,11 +261,11 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     :raises InvalidArgumentError: a variable that begins with `HPCCOLL_` or a name in `given` is no knob, or a value is
         out of its bounds or of the wrong type
     """
-    env = os.environ if env is None else env
+    env = inherited.environment() if env is None else env
     fields = {f.name: f for f in dataclasses.fields(Config)}
     values = {}
     for name, text in env.items():
-        if name.startswith(PREFIX) and name != SECRET:
+        if name.startswith(PREFIX) and name != inherited.SECRET:
             field = _find(fields, name.removeprefix(PREFIX).lower(), name)
             values[field.name] = _parse(field, text)
     for name in given:

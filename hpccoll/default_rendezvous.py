@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpccoll import _core, config, detect, errors, net
-from hpccoll.detect import pmix
+from hpccoll import _core, config, detect, errors, inherited, net
+from hpccoll.detect import contradictions, pmix
+from hpccoll.launch_protocol import STORE
 from hpccoll.rendezvous import (
     CoordinatedRendezvous,
     MpiRendezvous,
@@ -40,9 +41,9 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     """
     if comm is not None:
         return MpiRendezvous(comm, settings.start_timeout)
-    if elastic := coordinator.of_process(config.environment()):
+    if elastic := coordinator.of_process(inherited.environment()):
         return CoordinatedRendezvous(elastic, settings.start_timeout)
-    if store := launcher_store.of_process(config.environment()):
+    if store := launcher_store.of_process(inherited.environment()):
         return _through_launcher(store, settings)
     _check_slurm_pmix(settings)
     try:
@@ -55,7 +56,7 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     else:
         rendezvous = MpiRendezvous(MPI.COMM_WORLD, settings.start_timeout)
         reason = ""
-    problem = detect.singleton_problem(config.environment(), rendezvous.size)
+    problem = contradictions.singleton_problem(inherited.environment(), rendezvous.size)
     if problem and not settings.allow_singleton:
         raise errors.StartError(f"{problem}{reason}")
     if rendezvous.size > 1 and isinstance(rendezvous, MpiRendezvous):
@@ -69,7 +70,7 @@ def apart() -> Apart | None:
     :returns: None: the ranks of the World are those that choose() finds
     :raises StartError: the launcher of the job is gone
     """
-    job = coordinator.of_process(config.environment())
+    job = coordinator.of_process(inherited.environment())
     place = job and job.ask()
     if not job or not place:
         return None
@@ -82,19 +83,18 @@ def apart() -> Apart | None:
 
 def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
     """Use the PMIx server of the launcher, or a rendezvous of this process alone."""
-    place = detect.place(config.environment())
-    if place and place.size != 1 and serves(config.environment()):
+    place = detect.place(inherited.environment())
+    if place and place.size != 1 and serves(inherited.environment()):
         return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"), why)
     return SingleProcess()
 
 
 def _through_launcher(store: launcher_store.LauncherStore, settings: config.Config) -> Rendezvous:
     """Use the store of the launcher, which has set the rank of each process."""
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     if place is None or place.rank is None or place.size is None:
         raise errors.StartError(
-            f"{launcher_store.STORE} is set, and no variable says which rank this is: start the job by `hpccoll run`, "
-            "or unset it"
+            f"{STORE} is set, and no variable says which rank this is: start the job by `hpccoll run`, or unset it"
         )
     return StoreRendezvous(place.rank, place.size, store, host=machine_name(), timeout=settings.start_timeout)
 
@@ -106,7 +106,7 @@ def _notice_of_a_hang(settings: config.Config, what: str) -> contextlib.Abstract
 
     :param what: the call, such as MPI_Init
     """
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     rank = place.rank if place else 0
     who = f"hpccoll: rank {rank} on {platform.node()}: {what} has not returned after"
     doctor = "`hpccoll doctor`, started like this job, says where it hangs (docs: When it hangs or is slow)"
@@ -123,7 +123,7 @@ def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
     """All ranks of MPI_COMM_WORLD learn together whether the launcher tells of the same ranks."""
     from hpccoll import _mpi
 
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     about = place and dataclasses.asdict(place.without_numbers())
     mine: list[Any] = [about, _mpi.library_version(), settings.trust_mpi]
     said = rendezvous.compare(mine)
@@ -131,17 +131,17 @@ def _compare_launch(rendezvous: Rendezvous, settings: config.Config) -> None:
     if any(trusting for *_, trusting in said.values):
         return
     places = said.map(lambda one: detect.Place(**one[0]) if one[0] else None)
-    if problem := detect.contradiction(places, said.map(lambda one: one[1]), numbers):
+    if problem := contradictions.contradiction(places, said.map(lambda one: one[1]), numbers):
         raise errors.StartError(f"the World was not made: {problem}")
 
 
 def _check_slurm_pmix(settings: config.Config) -> None:
     """Find known problems before mpi4py starts MPI, because MPI_Init may end the process."""
-    environment = config.environment()
+    environment = inherited.environment()
     if "SLURM_MPI_TYPE" not in environment or "mpi4py.MPI" in sys.modules or settings.trust_mpi:
         return
     try:
-        risk = detect.slurm_pmix_risk(environment, net.MpiNet().library())
+        risk = contradictions.slurm_pmix_risk(environment, net.MpiNet().library())
     except (ImportError, RuntimeError):
         return
     client = pmix.library_in(Path("/proc/self/maps").read_text()) if risk else ""

@@ -18,11 +18,10 @@ import threading
 from collections.abc import Callable, Mapping
 
 from hpccoll import channel, detect
-from hpccoll.channel import parse, text_of
+from hpccoll.launch_protocol import LAUNCHER
 
-__all__ = ["LAUNCHER", "parse", "text_of", "world_begins", "world_ended"]
+__all__ = ["world_begins", "world_ended"]
 
-LAUNCHER = "_HPCCOLL_LAUNCHER"
 Ended = Callable[[str, int], None]
 """Called with the host and the process id of a rank that has ended without shutdown()."""
 LAST_WORD = 1.0
@@ -41,7 +40,7 @@ class _Connection:
         threading.Thread(target=self._open, args=(text,), name="hpccoll launcher", daemon=True).start()
 
     def _open(self, text: str) -> None:
-        secret, addresses = parse(text)
+        secret, addresses = channel.parse(text)
         with contextlib.suppress(OSError, channel.ChannelError):  # the launcher counts only ranks with a connection
             try:
                 opened = channel.connect(addresses, secret)

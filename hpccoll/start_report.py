@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import config, errors, node_order
+from hpccoll import config, errors, inherited, node_order
 from hpccoll.checks import gpus, proofs
 from hpccoll.compared import Compared
 from hpccoll.rendezvous import Machine, Rendezvous
@@ -53,7 +53,7 @@ def exchange(rendezvous: Rendezvous, settings: config.Config) -> Ranks:
     told = rendezvous.compare({"settings": dataclasses.asdict(settings), "uses_gpu": gpus.wanted(settings)})
     leads = {"nonce": secrets.token_hex(8), "proofs": _proofs(settings)} if rendezvous.rank == 0 else {}
     place: dict[str, Any] = {"machine": rendezvous.machine(), "host": platform.node(), "leads": leads}
-    address = node_order.address_here(settings, config.environment())
+    address = node_order.address_here(settings, inherited.environment())
     if address[0] != node_order.HOST:
         place["address"] = list(address)
     places = rendezvous.compare(place)
@@ -149,5 +149,5 @@ def _proofs(settings: config.Config) -> list[Any]:
     """The proofs for MPI and GPU memory that this rank can read, as JSON values."""
     if settings.gpu_aware_mpi != "auto" or settings.device == "none":
         return [[], ""]
-    found, wrong = proofs.read(proofs.files(settings.gpu_aware_record, config.environment()))
+    found, wrong = proofs.read(proofs.files(settings.gpu_aware_record, inherited.environment()))
     return [[dataclasses.asdict(proof) for proof in found], wrong]

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from hpccoll import config, errors, scheduler
+from hpccoll import errors, inherited, scheduler
 from hpccoll.default_world import current
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MAX
@@ -67,7 +67,7 @@ class Preemption:
         """See preemption()."""
         self.reason = ""
         """This rank's reason to stop ("SIGUSR1", "the end of the job's time"), or "" without a request."""
-        env = config.environment()
+        env = inherited.environment()
         self._world = world
         world = current(world)
         check_inside(world.core, "preemption")
@@ -163,7 +163,7 @@ class Preemption:
         terminated, warned = world.allreduce(reasons, MAX, name="hpccoll.requeue")  # all ranks have saved when it ends
         answer = None
         if world.rank == 0:
-            answer = scheduler.requeue(config.environment(), killed=bool(terminated and not warned))
+            answer = scheduler.requeue(inherited.environment(), killed=bool(terminated and not warned))
             print(f"hpccoll: requeue: {answer.text}", file=sys.stderr, flush=True)
         result: scheduler.Requeue = world.broadcast_object(answer, name="hpccoll.requeued")
         return result
@@ -232,7 +232,7 @@ def _deadline(world: World, end: float | datetime.datetime | None, margin: float
 
 def _end_of_job(world: World) -> float:
     """The end of the job's time; where the environment does not tell, rank 0 alone asks the scheduler's server."""
-    end, why = scheduler.end_of_job(config.environment(), ask=world.rank == 0)
+    end, why = scheduler.end_of_job(inherited.environment(), ask=world.rank == 0)
     if why and world.rank == 0 and world.base.settings.verbose:
         remedy = "give HPCCOLL_END_TIME, or have a signal sent"
         print(

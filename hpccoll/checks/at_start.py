@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.checks import memory, names, placement
 from hpccoll.checks.finding import ERROR, Facts, Finding, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -29,7 +29,7 @@ def look(compare: Callable[[Any], Compared[Any]], rank: int, mates: Sequence[int
     :param mates: the ranks on this machine
     :returns: one line per finding; errors are left out, as the step that fails raises them itself
     """
-    seen = compare(placement.collect(config.environment()))
+    seen = compare(placement.collect(inherited.environment()))
     own = {memory.NAME: memory.collect(), names.NAME: names.collect()} if rank == mates[0] else {}
     mine = judge_node([(mate, {placement.NAME: seen[mate]} | own) for mate in mates]) if own else {}
     found = compare(mine)

@@ -5,29 +5,15 @@ Read from the environment, before MPI starts or without it; `hpccoll.init()` use
 module in launchers/.
 """
 
-from hpccoll.detect.contradictions import (
-    LaunchProblem,
-    contradiction,
-    contradiction_between,
-    singleton_problem,
-    slurm_pmix_risk,
-    tasks,
-)
 from hpccoll.detect.hosts import Allocation
 from hpccoll.detect.job_place import Place
 from hpccoll.detect.search import allocation, place, places, started_by
 
 __all__ = [
     "Allocation",
-    "LaunchProblem",
     "Place",
     "allocation",
-    "contradiction",
-    "contradiction_between",
     "place",
     "places",
-    "singleton_problem",
-    "slurm_pmix_risk",
     "started_by",
-    "tasks",
 ]

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from hpccoll import config, errors
+from hpccoll import errors, inherited
 from hpccoll.default_world import current, init, is_initialized, place, shutdown
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.state import State
+from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous import coordinator
-from hpccoll.rendezvous.newcomer import Place
 
 __all__ = ["run", "runner"]
 
@@ -78,7 +78,7 @@ class _Turns:
 
     def __init__(self, state: State, make: Callable[[], Any], end: Callable[[], Any]) -> None:
         self.state, self.make, self.end = state, make, end
-        self.job = coordinator.of_process(config.environment())
+        self.job = coordinator.of_process(inherited.environment())
         self.first = True
         self.handler: Any = None
 

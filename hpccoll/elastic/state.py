@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import config, errors
+from hpccoll import errors, inherited
 from hpccoll.default_world import current, is_initialized, place
 from hpccoll.elastic import versions
 from hpccoll.elastic.commit_file import CommitFile
@@ -269,7 +269,7 @@ class State:
     # ---- helpers -----------------------------------------------------------------------------------------
 
     def _is_changing(self) -> bool:
-        elastic = coordinator.of_process(config.environment())
+        elastic = coordinator.of_process(inherited.environment())
         return elastic is not None and is_asked_to_stop(current())
 
     def _rank(self) -> int:
@@ -475,5 +475,5 @@ def _commit(version: Version) -> Commit:
 
 
 def _generation() -> int:
-    elastic = coordinator.of_process(config.environment())
+    elastic = coordinator.of_process(inherited.environment())
     return elastic.generation if elastic else 0

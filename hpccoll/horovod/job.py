@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hpccoll import config, errors
+from hpccoll import errors, inherited
 from hpccoll.default_world import init as make_default_world
 from hpccoll.default_world import is_initialized, place
 from hpccoll.default_world import shutdown as end_default_world
@@ -20,9 +20,10 @@ from hpccoll.frontend.process_sets import (
     world_of,
 )
 from hpccoll.horovod import environment
+from hpccoll.launch_protocol import Place
 from hpccoll.observe import timeline
 from hpccoll.rendezvous import CoordinatedRendezvous, Rendezvous
-from hpccoll.rendezvous.newcomer import Apart, Place
+from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.worlds import World
 
 __all__ = [
@@ -53,7 +54,7 @@ def init(
         if comm is not None or at_once:
             raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init(...)")
         return
-    found = environment.read(config.environment())
+    found = environment.read(inherited.environment())
     with _communicator(comm) as chosen:
         made = make_default_world(chosen, rendezvous=through() if through else None, **found.knobs)
     if rank() == 0:
@@ -74,7 +75,7 @@ def init(
 def _publish() -> None:
     """Set the variables that Horovod's launcher sets for each generation of an elastic job."""
     for function in (rank, size, local_rank, local_size, cross_rank, cross_size):
-        config.publish(f"HOROVOD_{function.__name__.upper()}", str(function()))
+        inherited.publish(f"HOROVOD_{function.__name__.upper()}", str(function()))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from hpccoll import config
+from hpccoll import config, inherited
 from hpccoll.checks import names
 from hpccoll.compared import Compared
 from hpccoll.net import interfaces, ucx_libraries
@@ -55,7 +55,7 @@ class UcxNet:
 
     def describe(self) -> str:
         """See NetProvider: library, file, transports and devices."""
-        chosen = config.environment().get(f"UCX_{DEVICES}")
+        chosen = inherited.environment().get(f"UCX_{DEVICES}")
         by_user = f" by UCX_{DEVICES}" if chosen else ""
         return f"{self.library()} on {', '.join(self.used) or 'no device'}{by_user}"
 
@@ -80,7 +80,7 @@ class UcxNet:
             chosen = ",".join(look())
             return _ucx.net(rendezvous.rank, rendezvous.size, {} if by_user else {DEVICES: chosen})
 
-        by_user = f"UCX_{DEVICES}" in config.environment()
+        by_user = f"UCX_{DEVICES}" in inherited.environment()
         made = agreed(rendezvous.compare, begin)
         self.used = sorted(set(BETWEEN_HOSTS.findall(_ucx.info(made))))
         has_rdma = any(not used.startswith("tcp/") for used in self.used)

@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.default_world import shutdown
 from hpccoll.rendezvous.machine import machine_name
 
@@ -51,7 +51,7 @@ def where() -> Where:
 def prepare(variables: Mapping[str, str]) -> None:
     """Set variables of this process."""
     for name, value in variables.items():
-        config.publish(name, value)
+        inherited.publish(name, value)
 
 
 class Worker:

@@ -21,22 +21,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from hpccoll import channel, errors
+from hpccoll.launch_protocol import COORDINATOR, LONGEST, WORKER, Place
 from hpccoll.rendezvous import codec
 from hpccoll.rendezvous.machine import machine_name
-from hpccoll.rendezvous.newcomer import Place
 from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import some_ranks
 
-__all__ = ["COORDINATOR", "LONGEST", "WORKER", "CoordinatedRendezvous", "Coordinator", "of_process"]
+__all__ = ["CoordinatedRendezvous", "Coordinator", "of_process"]
 
 T = TypeVar("T")
-COORDINATOR = "_HPCCOLL_COORDINATOR"
-"""The variable that holds the secret and the addresses of the coordinator, as hpccoll.channel writes them."""
-WORKER = "_HPCCOLL_WORKER"
-"""The variable that holds the number of the worker, which no other process of the job has."""
-LONGEST = 256 << 20
-"""Bytes of a message."""
 REPORT_EVERY = 10.0
 
 

@@ -10,14 +10,10 @@ from datetime import timedelta
 from typing import Any
 
 from hpccoll import channel, errors
+from hpccoll.launch_protocol import LONGEST, STORE
 from hpccoll.rendezvous.process_connection import ProcessConnection
 
-__all__ = ["LONGEST", "STORE", "LauncherStore", "of_process"]
-
-STORE = "_HPCCOLL_STORE"
-"""The variable that holds the secret and the addresses of the store, as hpccoll.channel writes them."""
-LONGEST = 256 << 20
-"""Bytes of a message."""
+__all__ = ["LauncherStore", "of_process"]
 
 
 class LauncherStore:

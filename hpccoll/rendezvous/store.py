@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpccoll import config, errors
+from hpccoll import errors, inherited
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec, generation
 from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError
@@ -65,7 +65,7 @@ class StoreRendezvous(ByAllgather):
         self.rank, self.size = rank, size
         self.store, self.timeout = store, timeout
         self.host = host or f"{socket.gethostname()} (boot {BOOT_ID.read_text().strip()})"
-        secret = config.secret() if secret is None else secret
+        secret = inherited.secret() if secret is None else secret
         self.authenticated = bool(secret)
         with self._patiently() as patient:
             members = generation.find(patient, Seal(secret), prefix, rank, size)

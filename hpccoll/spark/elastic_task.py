@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from hpccoll import channel, config
-from hpccoll.rendezvous.coordinator import COORDINATOR
+from hpccoll import channel, inherited
+from hpccoll.launch_protocol import COORDINATOR
 from hpccoll.tools.launch.elastic.agents import END, LocalAgent
 
 __all__ = ["SlotTask", "in_slot"]
@@ -59,7 +59,7 @@ def in_slot(task: SlotTask, partition: int, _rows: Iterable[int]) -> Iterator[in
         say({"halted": worker, "process": process})
 
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    environment = {**config.environment(), "PYTHONPATH": path, **task.variables}
+    environment = {**inherited.environment(), "PYTHONPATH": path, **task.variables}
     agent = LocalAgent(
         [task.executable or sys.executable, "-m", "hpccoll.spark.elastic_worker"], environment, "", ended, halted
     )

@@ -4,9 +4,9 @@
 import pickle
 import sys
 
-from hpccoll import channel, config
+from hpccoll import channel, inherited
 from hpccoll.default_world import shutdown
-from hpccoll.rendezvous.coordinator import WORKER
+from hpccoll.launch_protocol import WORKER
 from hpccoll.tools.launch.call import answer, problem
 from hpccoll.tools.launch.function import CALLER, LARGEST
 
@@ -16,7 +16,7 @@ def main() -> int:
 
     :returns: the exit status: 0, or 1 if the function raised
     """
-    env = config.environment()
+    env = inherited.environment()
     secret, addresses = channel.parse(env[CALLER])
     caller = channel.connect(addresses, secret)
     caller.send(pickle.dumps((int(env[WORKER]), 0)))

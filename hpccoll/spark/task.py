@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark import BarrierTaskContext
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.channel import parse, text_of
 from hpccoll.errors import StartError
 from hpccoll.rendezvous.launcher_store import LauncherStore
@@ -103,7 +103,7 @@ class _Rank:
         """Start the process, and wait for its end."""
         with Listener([LOOPBACK], self._results.serve) as listener:
             path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-            environment = {**config.environment(), "PYTHONPATH": path, **self._task.variables, **self._variables}
+            environment = {**inherited.environment(), "PYTHONPATH": path, **self._task.variables, **self._variables}
             environment[CALLER] = listener.variable
             command = [self._task.executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
             agent = LocalAgent(command, environment, "", lambda *ended: self._ended.put(ended))

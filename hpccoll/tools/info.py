@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from hpccoll import _core, config, cuda, detect, errors, net, node_order, rendezvous
+from hpccoll import _core, config, cuda, detect, errors, inherited, net, node_order, rendezvous
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.launch import installed
@@ -220,7 +220,7 @@ def nets() -> Facts:
 
 def gpu_aware_mpi() -> Facts:
     """List the verdicts of `hpccoll doctor --gpu-aware`, and why one does not apply to a job like this process."""
-    env, settings = config.environment(), knobs()
+    env, settings = inherited.environment(), knobs()
     if isinstance(settings, dict):
         return settings
     paths = proofs.files(settings.gpu_aware_record, env)
@@ -240,7 +240,7 @@ def gpu_aware_mpi() -> Facts:
 
 def launcher() -> Facts:
     """Describe the launcher that `hpccoll run` would use."""
-    environment = config.environment()
+    environment = inherited.environment()
     try:
         path = installed.find_launcher(environment.get("PATH", ""))
         banner = installed.banner_of(path, environment)
@@ -292,7 +292,7 @@ def place_in_network() -> str:
     settings = knobs()
     if isinstance(settings, dict):
         return "see knobs"
-    kind, address = node_order.address_here(settings, config.environment())
+    kind, address = node_order.address_here(settings, inherited.environment())
     if kind != node_order.HOST:
         return f"{address} (by {node_order.called(kind)})"
     wanted = f"HPCCOLL_NODE_FILE={settings.node_file} cannot be read or has no line for this host: "

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from hpccoll import config, detect, errors
+from hpccoll import config, detect, errors, inherited
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.horovod import job
 from hpccoll.rendezvous import Rendezvous
@@ -32,7 +32,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
 
 def _under_torchrun() -> bool:
     """Whether torchrun has started this process and others, without a launcher of MPI jobs in between."""
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     several = place is not None and place.launcher == "torchrun" and (place.size or 1) > 1
     return several and not config.read().allow_singleton and dist.is_available()
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import bootstrap, config, detect, testing
+from hpccoll import bootstrap, config, testing
 from hpccoll.compared import from_list
+from hpccoll.detect import contradictions
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 
 
@@ -133,4 +134,4 @@ STEP = {"SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}
     ],
 )
 def test_a_lonely_task(env, size, refused):
-    assert bool(detect.singleton_problem(env, size)) == refused
+    assert bool(contradictions.singleton_problem(env, size)) == refused

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hpccoll.compared import from_list
-from hpccoll.detect import Place, contradiction, singleton_problem, slurm_pmix_risk
+from hpccoll.detect import Place
+from hpccoll.detect.contradictions import contradiction, singleton_problem, slurm_pmix_risk
 
 SRUN_PMIX = {
     "PMIX_NAMESPACE": "slurm.pmix.3.0",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll import config, detect, errors, scheduler
+from hpccoll.detect import contradictions
 from hpccoll.tools.launch.job import HOST_NAME, parse_hosts
 
 FILES = sorted((Path(__file__).parent / "recorded").glob("*.toml"))
@@ -56,8 +57,8 @@ def fuzz_environment(count: int) -> int:
         bad = environment | {name: mangled(rng, environment[name]) for name in names}
         read = dict.fromkeys(files.values(), "") | {name: mangled(rng, text) for name, text in files.items()}
         detect.place(bad)
-        detect.tasks(bad)
-        detect.singleton_problem(bad, 1)
+        contradictions.tasks(bad)
+        contradictions.singleton_problem(bad, 1)
         try:
             scheduler.end_of_job(bad, ask=False)
             detect.allocation(bad, lambda path, read=read: read.get(path, ""))  # type: ignore[misc]

@@ -10,7 +10,7 @@ from pathlib import Path
 import mpi4py
 import pytest
 
-from hpccoll import config, errors
+from hpccoll import config, errors, inherited
 from hpccoll.detect import pmix
 
 RECORDED = Path(__file__).parent / "recorded" / "srun-pmix-three-a-node.toml"
@@ -41,7 +41,7 @@ def start(monkeypatch: pytest.MonkeyPatch, clients: Clients) -> Callable[..., No
         from hpccoll import _mpi
 
         settings = config.read(verbose=0, **knobs)
-        monkeypatch.setattr(config, "environment", lambda: environment)
+        monkeypatch.setattr(inherited, "environment", lambda: environment)
         monkeypatch.setattr(_mpi, "library_version", lambda: OPEN_MPI_5)
         monkeypatch.setattr(pmix, "library_in", lambda maps: str(clients[server]))
         monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll import detect
+from hpccoll.detect import contradictions
 
 FILES = sorted((Path(__file__).parent / "recorded").glob("*.toml"))
 RECORDINGS = {file.stem: tomllib.loads(file.read_text()) for file in FILES}
@@ -59,15 +60,15 @@ def test_what_fits_is_not_refused(name):
     size = detect.place(envs[0]).size
     if size == len(envs):  # of the documented ones some ranks are shown
         libraries = ["Open MPI v5.0.11"] * size
-        assert detect.contradiction_between([detect.place(env) for env in envs], libraries) is None
-    assert all(detect.tasks(env) == size for env in envs)
-    assert not any(detect.singleton_problem(env, size) for env in envs)
+        assert contradictions.contradiction_between([detect.place(env) for env in envs], libraries) is None
+    assert all(contradictions.tasks(env) == size for env in envs)
+    assert not any(contradictions.singleton_problem(env, size) for env in envs)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_processes_that_are_alone_for_mpi_are_refused(name):
     for env in environments(name):
-        remedy = str(detect.singleton_problem(env, 1))
+        remedy = str(contradictions.singleton_problem(env, 1))
         assert remedy.startswith(f"{RECORDINGS[name]['launcher']} started ")
         assert "HPCCOLL_ALLOW_SINGLETON=1" in remedy
         assert ("torch.distributed" in remedy) == ("torchrun" in name)

@@ -39,7 +39,7 @@ def main() -> int:
         runner.run(test, clear_globs=False)
         failed += runner.failures
         hpccoll.shutdown()
-    if hpccoll.config.environment().get("OMPI_COMM_WORLD_RANK", "0") == "0":
+    if hpccoll.inherited.environment().get("OMPI_COMM_WORLD_RANK", "0") == "0":
         print(f"{len(examples())} docstrings with examples")
     return failed
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
-from hpccoll.rendezvous.newcomer import Place
+from hpccoll.launch_protocol import Place
 from hpccoll.tools.launch.elastic.events import (
     Answer,
     Came,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hpccoll.rendezvous.coordinator import COORDINATOR
+from hpccoll.launch_protocol import COORDINATOR
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.elastic.events import Gone, Halted

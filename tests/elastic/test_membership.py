@@ -9,7 +9,7 @@ import simulated
 
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import NONE, Report, Version
-from hpccoll.rendezvous.newcomer import Place
+from hpccoll.launch_protocol import Place
 from hpccoll.tools.launch.elastic.events import (
     Answer,
     Came,

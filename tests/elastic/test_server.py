@@ -12,8 +12,8 @@ import pytest
 
 import hpccoll
 from hpccoll import channel
+from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous.coordinator import Coordinator
-from hpccoll.rendezvous.newcomer import Place
 from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Form, Leaving
 from hpccoll.tools.launch.elastic.server import Cut, Server
 

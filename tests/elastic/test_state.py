@@ -14,6 +14,7 @@ import hpccoll
 from hpccoll import default_rendezvous, elastic
 from hpccoll.elastic import versions
 from hpccoll.elastic.versions import Commit, Report
+from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous import newcomer
 
 
@@ -196,7 +197,7 @@ def test_a_program_learns_if_init_has_told_a_new_rank_other_numbers(
     told: tuple[int, int], resets: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new rank is told its place before it is in; run() calls the callbacks if it has got another one."""
-    place, seen = newcomer.Place(*told, local_rank=1, local_size=2, cross_rank=0, cross_size=1), []
+    place, seen = Place(*told, local_rank=1, local_size=2, cross_rank=0, cross_size=1), []
     monkeypatch.setattr(default_rendezvous, "apart", lambda: newcomer.Apart(place))
     hpccoll.init(nodes="2")  # of a job; a World of one rank has one node
     try:

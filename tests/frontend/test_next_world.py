@@ -8,6 +8,7 @@ import pytest
 
 import hpccoll.horovod as hvd
 from hpccoll import default_rendezvous
+from hpccoll.launch_protocol import Place
 from hpccoll.rendezvous import newcomer
 
 pytestmark = pytest.mark.mpi(min_size=1)
@@ -31,7 +32,7 @@ def test_an_optimizer_of_a_new_rank_goes_on_with_the_others(
 ) -> None:
     """Horovod's elastic programs make it after init(), where a new rank is alone still."""
     with monkeypatch.context() as patch:
-        patch.setattr(default_rendezvous, "apart", lambda: newcomer.Apart(newcomer.Place(1, 2, 1, 2, 0, 1)))
+        patch.setattr(default_rendezvous, "apart", lambda: newcomer.Apart(Place(1, 2, 1, 2, 0, 1)))
         hvd.init()
         named = {name: front.parameter(np.zeros(3)) for name in "ab"}
         optimizer = front.optimizer(named, groups=groups)

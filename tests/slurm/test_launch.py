@@ -95,8 +95,8 @@ STEPS = {
     "heterogeneous": ["-N1", "-n1", ":", "-N1", "-n2"],
 }
 WHO = """
-from hpccoll import config, detect
-p = detect.place(config.environment())
+from hpccoll import detect, inherited
+p = detect.place(inherited.environment())
 print(f"<{p.launcher} {p.rank} {p.size} {p.local_rank} {p.local_size} {p.node}>", flush=True)
 """
 

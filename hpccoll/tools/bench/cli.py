@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpccoll import config, detect
+from hpccoll import config, detect, inherited
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import (
     busy,
@@ -154,7 +154,7 @@ def main(arguments: argparse.Namespace) -> int:
         request = read_request(arguments)
         if arguments.out:
             files.check_h5py()
-        launched = detect.place(config.environment()) is not None
+        launched = detect.place(inherited.environment()) is not None
         inside = arguments.in_job or (launched and arguments.ranks is None)  # -np in an interactive step starts a job
         return inside_a_job(arguments, request) if inside else from_outside(arguments, request)
     except (ResultsError, HpccollError) as error:
@@ -166,13 +166,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _rank() -> int:
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     return (place.rank if place else 0) or 0
 
 
 def _started() -> int:
     """Return the number of ranks that the launcher has started; 0: no launcher, or unknown."""
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     return (place.size if place else 0) or 0
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import hpccoll
-from hpccoll import _core, config, detect
+from hpccoll import _core, detect, inherited
 from hpccoll.checks import cgroups
-from hpccoll.launched import LAUNCHER
+from hpccoll.launch_protocol import LAUNCHER
 from hpccoll.text import parse_ranges, ranges, some_ranks
 from hpccoll.tools.bench.results import Facts, ResultsError
 
@@ -186,4 +186,4 @@ def knobs(world: hpccoll.World) -> Facts:
 
 def environment() -> Mapping[str, str]:
     """Return the variables of this process."""
-    return config.environment()
+    return inherited.environment()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hpccoll
-from hpccoll import config, durable
+from hpccoll import config, durable, inherited
 from hpccoll.tools.bench import conditions, files, results
 from hpccoll.tools.bench.results import Results, ResultsError
 
@@ -72,8 +72,8 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
             yield Path(made)
         return
     folder = out.with_name(f"{out.name}.launches")
-    knobs = {name: value for name, value in config.environment().items() if name.startswith(config.PREFIX)}
-    knobs.pop(config.SECRET, None)
+    knobs = {name: value for name, value in inherited.environment().items() if name.startswith(config.PREFIX)}
+    knobs.pop(inherited.SECRET, None)
     same = [hpccoll.__version__, conditions.build(), conditions.revision(), asked, knobs]
     request, text = folder / "request.json", json.dumps(same, indent=1)
     if not (request.exists() and request.read_text() == text):
@@ -117,7 +117,7 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
     command += ["--", environment.python, "-P", "-m", "hpccoll", "bench", *words, "--in-job", "--quiet"]
     command += ["--expect", str(launch.ranks), "--number", str(number), "--out", str(file)]
     command += [f"--against={','.join(environment.peers)}"] if environment.peers else []
-    variables = dict(config.environment())
+    variables = dict(inherited.environment())
     variables.setdefault("OMP_NUM_THREADS", "1")
     if not environment.own:
         variables["PATH"] = f"{programs}:{variables.get('PATH', '')}"

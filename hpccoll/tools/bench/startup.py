@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import hpccoll
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.tools.bench import conditions
 from hpccoll.tools.bench.results import Case, Facts, Key, Results, ResultsError
 
@@ -30,7 +30,7 @@ def one(rank: int, size: int, traced: bool) -> Any:
     """
     command = [sys.executable, "-P", "-m", "hpccoll.tools.bench.one_rank", "--rank", str(rank), "--ranks", str(size)]
     command += ["--traced"] * traced
-    variables = {**config.environment(), "OMP_NUM_THREADS": "1"}
+    variables = {**inherited.environment(), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     if done.returncode:
         raise ResultsError(f"{NAME}: rank {rank} of {size} failed: {done.stderr.strip() or done.returncode}")
@@ -45,7 +45,7 @@ def measured(
     :param repeat: processes per place, for the interval of the CPU time; the bytes are the same in each
     :raises ResultsError: a rank failed
     """
-    environment = config.environment()
+    environment = inherited.environment()
     facts = conditions.of_job(environment, {}, list(command))
     launch = facts | {"ranks": 1, "nodes": 1, "warnings": [], "placement": [conditions.of_rank()]}
     found = Results([launch])

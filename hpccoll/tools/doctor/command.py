@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpccoll import config, detect
+from hpccoll import detect, inherited
 from hpccoll.checks.finding import Facts
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.tools.doctor import (
@@ -124,7 +124,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll doctor: {error}", file=sys.stderr)
         return 2
     if record:
-        process = identity.read(config.environment())
+        process = identity.read(inherited.environment())
         return trial.gpu_aware_mpi(process, record, arguments.patience, arguments.json, _reporter(process))
     return in_job(options, arguments)
 
@@ -223,7 +223,7 @@ def in_job(options: Facts, arguments: argparse.Namespace) -> int:
     :returns: the exit status
     """
     mine = examine.look()
-    process = identity.read(config.environment())
+    process = identity.read(inherited.environment())
     given = {"report": vars(mine), "options": options}
     outcome = child_monitor.Outcome()
     termination.raise_on_sigterm()
@@ -258,7 +258,7 @@ def report_at_once(mine: RankReport, process: identity.Identity, options: Facts,
 
     Open MPI 5 leaves a fifth of a second for that.
     """
-    place = detect.place(config.environment())
+    place = detect.place(inherited.environment())
     if place is None or not place.local_rank:
         report = examine.summarize(Survey([mine], 1), options | {"measure": False})
         show(report, arguments.json, "" if arguments.json else f"{mine.host} rank {process.rank}: ")

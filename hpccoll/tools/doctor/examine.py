@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from hpccoll import _core, config
+from hpccoll import _core, config, inherited
 from hpccoll.checks import memory, names, placement
 from hpccoll.checks.finding import ERROR, Facts, Finding, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -68,7 +68,7 @@ LINK_PATIENCE = 8.0
 
 def look() -> RankReport:
     """Collect the facts of this process without MPI and without other ranks; the launcher gives the rank."""
-    env = config.environment()
+    env = inherited.environment()
     facts = {
         build.NAME: build.collect(),
         transports.NAME: transports.collect(env),

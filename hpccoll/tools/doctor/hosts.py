@@ -17,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.checks.finding import ERROR, Facts, Finding
 from hpccoll.tools.doctor import addresses
 from hpccoll.tools.launch.job import Host
@@ -96,7 +96,7 @@ def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> F
 
 def start(host: str, ssh: str) -> Remote:
     """Start this Python's doctor on a host, in this folder, with the variables that a job from here would get."""
-    env = config.environment()
+    env = inherited.environment()
     passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
     inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
     agent = shlex.split(ssh)

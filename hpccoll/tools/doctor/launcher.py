@@ -9,6 +9,7 @@ from dataclasses import asdict
 from hpccoll import detect
 from hpccoll.checks.finding import ERROR, NOTE, Facts, Finding
 from hpccoll.checks.survey import Survey
+from hpccoll.detect import contradictions
 from hpccoll.text import some_ranks
 from hpccoll.tools.doctor import identity
 
@@ -18,7 +19,7 @@ NAME = "launcher"
 def collect(env: Mapping[str, str]) -> Facts:
     """Read the launcher's facts about this process, and the reason if MPI believes that it is alone."""
     process, place = identity.read(env), detect.place(env)
-    problem = detect.singleton_problem(env, 1)
+    problem = contradictions.singleton_problem(env, 1)
     return {
         "launcher": process.launcher,
         "rank": process.rank,
@@ -73,6 +74,7 @@ def _contradictions(survey: Survey) -> Iterator[Finding]:
     if len(survey.reports) > 1 and _mpi_is_up(survey):
         places = [report.facts[NAME]["place"] for report in survey.reports]
         one_library = [""] * len(places)  # mpi.py compares the libraries
-        problem = detect.contradiction_between([place and detect.Place(**place) for place in places], one_library)
+        known = [place and detect.Place(**place) for place in places]
+        problem = contradictions.contradiction_between(known, one_library)
         if problem:
             yield Finding(NAME, ERROR, problem.seen, "hpccoll.init() refuses it", problem.remedy)

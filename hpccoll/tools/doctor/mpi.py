@@ -6,9 +6,9 @@ from __future__ import annotations
 import signal
 from dataclasses import asdict
 
-from hpccoll import detect
 from hpccoll.checks.finding import ERROR, NOTE, WARNING, Facts, Finding
 from hpccoll.checks.survey import RankReport, Survey
+from hpccoll.detect import contradictions
 from hpccoll.net import Drivers
 from hpccoll.net.mpi import LEVELS
 from hpccoll.text import capitalized, listed, some_ranks
@@ -33,7 +33,7 @@ def collect(env: dict[str, str]) -> Facts:
     from mpi4py import MPI
 
     library = " ".join(MPI.Get_library_version().strip("\0\n ").splitlines()[0].split())
-    risk = detect.slurm_pmix_risk(env, library)
+    risk = contradictions.slurm_pmix_risk(env, library)
     levels = {getattr(MPI, "THREAD_" + n): n for n in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")}
     return {
         "library": library,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.checks.survey import RankReport
 from hpccoll.tools.doctor import examine, exchange, mpi
 from hpccoll.tools.doctor.stages import NoMpiError, Stages, mpi_world
@@ -18,7 +18,7 @@ def main() -> None:
         stages.report({"no MPI": str(reason)})
         return
     seen = RankReport(**stages.given["report"])
-    seen.facts[mpi.NAME] = mpi.collect(dict(config.environment()))
+    seen.facts[mpi.NAME] = mpi.collect(dict(inherited.environment()))
     stages.begin("the first exchange through MPI")
     ranks = exchange.MpiExchange(comm)
     ranks.allgather(None)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from typing import Self
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.channel import PATIENCE, Channel, ChannelError
 from hpccoll.tools.launch.listener import Listener
 
@@ -98,7 +98,7 @@ def connect(address: str, port: int, token: str, rank: int, keep: bool) -> Chann
 
 def _secret(token: str) -> str:
     """Derive the secret that this job's ranks share with the node of the token."""
-    return hmac.digest(config.secret().encode(), b"hpccoll doctor" + bytes.fromhex(token), "sha256").hex()
+    return hmac.digest(inherited.secret().encode(), b"hpccoll doctor" + bytes.fromhex(token), "sha256").hex()
 
 
 def _is_here(address: str) -> bool:

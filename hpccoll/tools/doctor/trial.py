@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hpccoll import config
+from hpccoll import config, inherited
 from hpccoll.checks import proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.doctor import child_monitor, termination
@@ -22,7 +22,7 @@ def record() -> Path:
 
     :raises InvalidArgumentError: a knob is wrong
     """
-    return proofs.files(config.read().gpu_aware_record, config.environment())[0]
+    return proofs.files(config.read().gpu_aware_record, inherited.environment())[0]
 
 
 def gpu_aware_mpi(
@@ -60,7 +60,7 @@ def _proof(process: Identity, verdict: Facts) -> proofs.Proof:
     return proofs.Proof(
         verdict["proved"],
         verdict["why"],
-        proofs.setup(about["mpi"], process.launcher, config.environment()),
+        proofs.setup(about["mpi"], process.launcher, inherited.environment()),
         about["devices"],
         about["ranks"],
         about["hosts"],

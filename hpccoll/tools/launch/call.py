@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from hpccoll import channel, config, detect, launched
+from hpccoll import channel, detect, inherited
 from hpccoll.tools.launch.function import CALLER, LARGEST, pickler
 
 
@@ -16,10 +16,10 @@ def main() -> int:
 
     :returns: the exit status of this rank: 0, or 1 if the function raised
     """
-    env = config.environment()
+    env = inherited.environment()
     place = detect.place(env)
     rank, size = (place.rank or 0, place.size or 1) if place else (0, 1)
-    secret, addresses = launched.parse(env[CALLER])
+    secret, addresses = channel.parse(env[CALLER])
     caller = channel.connect(addresses, secret)
     caller.send(pickle.dumps((rank, size)))
     task = caller.receive(LARGEST)

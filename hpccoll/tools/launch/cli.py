@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.channel import new_secret
-from hpccoll.launched import LAUNCHER
+from hpccoll.launch_protocol import LAUNCHER
 from hpccoll.tools.launch import habits, installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
-from hpccoll.tools.launch.elastic import job as elastic
+from hpccoll.tools.launch.elastic import options as elastic
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.ranks import Rank, Ranks
@@ -88,7 +88,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     :returns: the exit status of the job; 124 after --timeout, 2 if the job cannot be started as asked
     """
-    environment = dict(config.environment())
+    environment = dict(inherited.environment())
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
         if elastic.is_asked_for(arguments):
@@ -161,7 +161,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
     if arguments.nodes is not None:
         exported["HPCCOLL_NODES"] = checked_nodes(arguments.nodes, ranks, hosts)
     if hosts:
-        wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {config.SECRET}
+        wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {inherited.SECRET}
         exported = {n: environment[n] for n in sorted(wanted)} | exported
     return Job(
         ranks=ranks,
@@ -183,6 +183,8 @@ def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -
     :returns: the exit status of `hpccoll run`
     :raises LaunchError: the job cannot be started as asked
     """
+    from hpccoll.tools.launch.elastic import job  # it takes a fifth of the time that the start of any other job takes
+
     hosts, way = {host.name: host.slots for host in chosen_hosts(arguments)}, "ssh"
     allocation = allocation_of(environment)
     if allocation and allocation.scheduler == "Slurm":
@@ -191,9 +193,9 @@ def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -
             hosts = dict.fromkeys(allocation.hosts, arguments.slots_per_host)
             processes.say(f"{arguments.slots_per_host} ranks at most on each host of {allocation} (--slots-per-host)")
     chosen = chosen_variables(arguments.variables, environment)
-    wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {config.SECRET}
+    wanted = {n for n in environment if n in EVERYWHERE or n.startswith("HPCCOLL_")} - {inherited.SECRET}
     exported = {n: environment[n] for n in sorted(wanted)} | chosen
-    return elastic.run(arguments, chosen_command(arguments), hosts, {**environment, **chosen}, exported, way)
+    return job.run(arguments, chosen_command(arguments), hosts, {**environment, **chosen}, exported, way)
 
 
 def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -209,7 +211,7 @@ def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 def with_secret(job: Job) -> Job:
     """Give all ranks of a job a secret. It is passed in their environment, never in an argument."""
-    return replace(job, exported={**job.exported, config.SECRET: new_secret()})
+    return replace(job, exported={**job.exported, inherited.SECRET: new_secret()})
 
 
 def chosen_hosts(arguments: argparse.Namespace) -> tuple[Host, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from hpccoll import config, errors
+from hpccoll import errors, inherited
 from hpccoll.channel import Channel
 from hpccoll.text import some_ranks
 from hpccoll.tools.launch.allocation import allocation_of
@@ -73,12 +73,12 @@ def run(
     command += ["--timeout", str(timeout)] if timeout is not None else []
     command += [word for name in env or {} for word in ("-x", name)]  # any user of a machine can read arguments
     listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts) if hosts else ()
-    allocation = None if listed else allocation_of(config.environment())
+    allocation = None if listed else allocation_of(inherited.environment())
     reached = allocation.hosts if allocation else [host.name for host in listed]
     with Listener(addresses_towards(reached), job.serve) as listener:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         command += ["-x", CALLER, "-x", "PYTHONPATH", executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
-        variables = {**config.environment(), **(env or {}), CALLER: listener.variable, "PYTHONPATH": path}
+        variables = {**inherited.environment(), **(env or {}), CALLER: listener.variable, "PYTHONPATH": path}
         status = subprocess.run(command, env=variables, check=False).returncode
     return job.results(status)
 

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self
 
 from hpccoll import channel
-from hpccoll.launched import text_of
 
 LOOPBACK = "127.0.0.1"
 DISCARD = 9
@@ -67,7 +66,7 @@ class Listener:
         """Under way, oldest first, with the other end's address."""
         self._servers = [_Server(address, self._admit, self._accept) for address in addresses]
         self.addresses: list[tuple[str, int]] = [server.server_address[:2] for server in self._servers]  # type: ignore[misc]
-        self.variable = text_of(self.secret, self.addresses)
+        self.variable = channel.text_of(self.secret, self.addresses)
         self.refused: Counter[str] = Counter()
         """By address: connections that did not prove to know the secret."""
         self._lock = threading.Lock()

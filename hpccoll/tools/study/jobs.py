@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from hpccoll import config, durable
+from hpccoll import durable, inherited
 from hpccoll.tools.lint import check
 from hpccoll.tools.study import launches, plan
 from hpccoll.tools.study.book import Book, Job, held
@@ -114,7 +114,7 @@ def _run_here(study: Study, run: Run, folder: Path) -> int:
         return subprocess.run(
             command,
             cwd=folder.parent,
-            env=dict(config.environment()),
+            env=dict(inherited.environment()),
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=held(folder),
@@ -182,7 +182,7 @@ def _submitted(where: site.Site, command: list[str], text: str, folder: Path) ->
     try:
         done = submit.hand_over(
             where, command, text,
-            cwd=folder.parent, env=dict(config.environment()), pass_fds=held(folder), capture_output=True,
+            cwd=folder.parent, env=dict(inherited.environment()), pass_fds=held(folder), capture_output=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise StudyError(f'no {command[0]} on PATH: log in to the cluster, or site = "local"') from None
@@ -227,7 +227,7 @@ def _asked(command: list[str]) -> list[str] | None:
     """Return the words of the scheduler's answer; none: it knows no such job; None: it does not answer now."""
     try:
         done = subprocess.run(
-            command, env=dict(config.environment()), capture_output=True, text=True, check=False, timeout=60
+            command, env=dict(inherited.environment()), capture_output=True, text=True, check=False, timeout=60
         )
     except FileNotFoundError:
         raise StudyError(f"no {command[0]} on PATH: log in to the cluster") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll import config, detect
+from hpccoll import config, detect, inherited
 from hpccoll.tools.bench import conditions, files
 from hpccoll.tools.bench.results import Case, Key, Results, ResultsError
 
@@ -28,7 +28,7 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
     :returns: the exit status of the program
     :raises ResultsError: no line matches
     """
-    environment = dict(config.environment())
+    environment = dict(inherited.environment())
     file = environment.pop(config.variable("study"), "")
     place = detect.place(environment)
     if place and place.rank:
@@ -57,7 +57,7 @@ def results(
     """
     if not found:
         raise ResultsError(f"no line of {name} behind those of the warm-up fits the pattern {pattern!r}")
-    environment = config.environment()
+    environment = inherited.environment()
     ranks = (place.size if place else None) or 1
     nodes = nodes_of(environment, place, ranks)
     launch = conditions.of_job(environment, {}, sys.argv) | {"ranks": ranks, "nodes": nodes, "warnings": warnings}

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.errors import HpccollError
 from hpccoll.tools.lint import check
 from hpccoll.tools.submit import script, site
@@ -104,7 +104,7 @@ def too_many(where: site.Site, request: Request, text: str, dry_run: bool) -> bo
     try:
         if where.scheduler != "slurm":
             raise UnknownError(f"{where.scheduler.upper()} is not asked")
-        problem = too_many_nodes(text, request.all_nodes, dict(config.environment()))
+        problem = too_many_nodes(text, request.all_nodes, dict(inherited.environment()))
     except UnknownError as why:
         if dry_run:
             nodes = f"{request.all_nodes} node{'s' * (request.all_nodes > 1)}"

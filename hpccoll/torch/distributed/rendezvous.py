@@ -13,7 +13,8 @@ from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from hpccoll import config, detect, errors
+from hpccoll import config, errors, inherited
+from hpccoll.detect import contradictions
 from hpccoll.rendezvous import StoreRendezvous
 from hpccoll.worlds import World
 
@@ -32,10 +33,8 @@ def make_world(rank: int, size: int, store: Store, timeout: timedelta) -> World:
 
     ranks = found.allgather(MPI.COMM_WORLD.Get_rank())
     if len(set(ranks)) != size:
-        raise errors.StartError(
-            f"torch's {size} ranks have the MPI ranks {ranks}: "
-            + str(detect.singleton_problem(config.environment(), MPI.COMM_WORLD.Get_size()) or "they must all differ")
-        )
+        alone = contradictions.singleton_problem(inherited.environment(), MPI.COMM_WORLD.Get_size())
+        raise errors.StartError(f"torch's {size} ranks have the MPI ranks {ranks}: {alone or 'they must all differ'}")
     comm = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(ranks))
     try:
         return World(comm)
@@ -55,11 +54,11 @@ def through_store(store: Store, rank: int, size: int, timeout: timedelta) -> Sto
 
 def _mpi_ranks() -> int:
     """Return the number of ranks of this process's MPI job; 0: there is none, or torchrun started the process."""
-    environment = config.environment()
+    environment = inherited.environment()
     if "TORCHELASTIC_RUN_ID" in environment:
         return 0
     mpi = sys.modules.get("mpi4py.MPI")
-    return max(detect.tasks(environment), mpi.COMM_WORLD.Get_size() if mpi and mpi.Is_initialized() else 0)
+    return max(contradictions.tasks(environment), mpi.COMM_WORLD.Get_size() if mpi and mpi.Is_initialized() else 0)
 
 
 def install() -> None:
@@ -67,7 +66,7 @@ def install() -> None:
     by_environment = _rendezvous_handlers["env"]
 
     def env(url: str, timeout: timedelta = default_pg_timeout, **options: Any) -> Iterator[Any]:
-        environment = config.environment()
+        environment = inherited.environment()
         if _mpi_ranks() and not any(environment.get(name) for name in _ASKED_BY_ENV) and "?" not in url:
             return _through_mpi(url, timeout)
         return by_environment(url, timeout=timeout, **options)
@@ -82,7 +81,7 @@ def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) ->
 
     comm = MPI.COMM_WORLD
     rank, size = comm.Get_rank(), comm.Get_size()
-    if problem := detect.singleton_problem(config.environment(), size):
+    if problem := contradictions.singleton_problem(inherited.environment(), size):
         raise errors.StartError(str(problem))
     hosts, store = comm.allgather(socket.gethostname()), None
     host = hosts[0] if len(set(hosts)) > 1 else "localhost"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hpccoll import channel
-from hpccoll.rendezvous.coordinator import COORDINATOR
+from hpccoll.launch_protocol import COORDINATOR
 
 DIRECT, ELASTIC = "hpccoll.tools.launch.direct.agent", "hpccoll.tools.launch.elastic.host_agent"
 NOBODY = channel.text_of("secret", [("127.0.0.1", 9)])

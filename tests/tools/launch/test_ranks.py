@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll import channel, launched
+from hpccoll import channel
+from hpccoll.launch_protocol import LAUNCHER
 from hpccoll.tools.launch.installed import find_launcher
 from hpccoll.tools.launch.ranks import Ranks
 
@@ -27,7 +28,7 @@ def wait_until(condition: object, seconds: float = 30) -> None:
 
 
 def tell(variable: str, rank: int) -> channel.Channel:
-    secret, addresses = launched.parse(variable)
+    secret, addresses = channel.parse(variable)
     connected = channel.connect(addresses, secret)
     connected.send(b'{"rank": %d, "host": "h1", "pid": 7}' % rank)
     return connected
@@ -101,7 +102,7 @@ def test_a_process_has_ended_when_nothing_of_it_runs() -> None:
     """Python has ended, and closed the sockets of all modules; MPI_Finalize, which comes then, may take long."""
     ranks = Ranks(1, ["127.0.0.1"])
     with ranks.listener as listener:
-        environment = {launched.LAUNCHER: listener.variable, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+        environment = {LAUNCHER: listener.variable, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
         command = [sys.executable, "-c", ENDS_LATE]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=os.environ | environment) as process:

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.tools.launch import agent_task
 from hpccoll.tools.launch.agent_start import start
 
@@ -35,7 +35,7 @@ class Agent:
         """
         self._ranks: dict[int, subprocess.Popen[bytes]] = {}
         for number, variables in task["ranks"].items():
-            environment = {**config.environment(), **task["variables"], **variables}
+            environment = {**inherited.environment(), **task["variables"], **variables}
             folder = task["output"] and f"{task['output']}/rank.{number}"
             try:
                 self._ranks[int(number)] = start(task["command"], environment, folder)

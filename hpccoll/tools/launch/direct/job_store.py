@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Self
 
-from hpccoll import config
+from hpccoll import inherited
 from hpccoll.channel import parse
-from hpccoll.rendezvous.launcher_store import STORE
+from hpccoll.launch_protocol import STORE
 from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.direct.store import StoreServer
 from hpccoll.tools.launch.listener import addresses_towards
@@ -53,5 +53,5 @@ def variables_at(store: str, machines: Sequence[Hashable], starter: str) -> list
     """
     secret, _ = parse(store)
     job = hashlib.sha256(secret.encode()).hexdigest()[:8]
-    shared = {STORE: store, config.SECRET: secret}
+    shared = {STORE: store, inherited.SECRET: secret}
     return [{**place, **shared} for place in variables_of_ranks(machines, job, starter)]

@@ -12,8 +12,8 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
-from hpccoll import config
-from hpccoll.rendezvous.launcher_store import STORE
+from hpccoll import inherited
+from hpccoll.launch_protocol import STORE
 from hpccoll.tools.launch import agent_start
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.direct import agent
@@ -59,7 +59,7 @@ class Agents:
         """Start them, and with them the ranks."""
         self._ended: queue.SimpleQueue[Host] = queue.SimpleQueue()
         self._agents: dict[Host, subprocess.Popen[str]] = {}
-        environment = config.environment()
+        environment = inherited.environment()
         names = [name for name in arguments.export.split(",") if name]
         variables = {**{name: environment[name] for name in names}, STORE: store}
         hosts = parse_hosts(arguments.hosts)

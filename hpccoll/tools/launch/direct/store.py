@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hpccoll.channel import Channel
-from hpccoll.rendezvous.launcher_store import LONGEST
+from hpccoll.launch_protocol import LONGEST
 from hpccoll.tools.launch.listener import Listener
 
 

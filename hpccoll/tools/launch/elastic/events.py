@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.rendezvous.newcomer import Place
+from hpccoll.launch_protocol import Place
 
 # ---- events -------------------------------------------------------------------------------------------
 

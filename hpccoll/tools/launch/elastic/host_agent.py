@@ -17,8 +17,8 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from hpccoll import channel, config
-from hpccoll.rendezvous.coordinator import COORDINATOR, LONGEST
+from hpccoll import channel, inherited
+from hpccoll.launch_protocol import COORDINATOR, LONGEST
 from hpccoll.tools.launch import agent_task
 from hpccoll.tools.launch.agent_task import say
 from hpccoll.tools.launch.elastic.agents import END, LocalAgent
@@ -58,7 +58,7 @@ class HostAgent:
         """The workers that are in the present generation."""
         self._ends: queue.SimpleQueue[tuple[int, int, str]] = queue.SimpleQueue()
         """The workers that have ended: the number, the exit status, and how it ended in words."""
-        environment = {**config.environment(), **task["variables"]}
+        environment = {**inherited.environment(), **task["variables"]}
         self._peer_timeout = task["peer_timeout"]
         self._stopped: set[int] = set()
         """The workers whose processes are stopped (state T)."""

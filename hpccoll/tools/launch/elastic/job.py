@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpccoll import config
+from hpccoll import config, inherited
 from hpccoll.channel import new_secret
-from hpccoll.rendezvous.coordinator import COORDINATOR, WORKER
+from hpccoll.launch_protocol import COORDINATOR, WORKER
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import AgentName
@@ -36,7 +36,7 @@ from hpccoll.tools.launch.elastic.events import (
     Tick,
     Void,
 )
-from hpccoll.tools.launch.elastic.membership import EXCLUDE, Limits, Membership
+from hpccoll.tools.launch.elastic.membership import Limits, Membership
 from hpccoll.tools.launch.elastic.server import Cut, CutHost, HostCame, Server
 from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import addresses_towards
@@ -82,34 +82,6 @@ class Stop:
 
     status: int
     why: str
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options of an elastic job."""
-    group = parser.add_argument_group("elastic jobs", "each of the first three makes the job elastic, without MPI")
-    group.add_argument("--min-np", type=int, metavar="N", help="go on while there are N ranks (default: -np)")
-    group.add_argument("--max-np", type=int, metavar="N", help="take in ranks up to N (default: what the hosts take)")
-    group.add_argument("--host-discovery-script", metavar="FILE", help="prints `host` or `host:slots` per line")
-    group.add_argument("--slots-per-host", type=int, default=1, metavar="N", help="of hosts without a number")
-    group.add_argument("--elastic-timeout", type=float, default=600.0, metavar="SECONDS", help="to wait for --min-np")
-    group.add_argument("--reset-limit", type=int, metavar="N", help="how often the ranks may change")
-    group.add_argument(
-        "--blacklist-cooldown-range", type=float, nargs=2, metavar=("S", "S"), help="seconds that a host is excluded"
-    )
-    group.add_argument(
-        "--host-failures", type=int, default=3, metavar="N", help="in ten minutes exclude a host (default: 3)"
-    )
-    group.add_argument(
-        EXCLUDE, action="store_true", help="one failure excludes a host and ends its other ranks, as in Horovod"
-    )
-    group.add_argument(
-        "--straggler-timeout", type=float, default=60.0, metavar="SECONDS", help="to wait for a rank after a loss"
-    )
-
-
-def is_asked_for(arguments: argparse.Namespace) -> bool:
-    """Return whether the arguments make the job elastic."""
-    return bool(arguments.min_np or arguments.max_np or arguments.host_discovery_script)
 
 
 def make(
@@ -176,7 +148,7 @@ class Runner:
         peer_timeout = {**defaults, **job.exported, **environment}["HPCCOLL_PEER_TIMEOUT"]
         seconds = config.read({"HPCCOLL_PEER_TIMEOUT": peer_timeout}).peer_timeout
         self._membership = Membership(replace(job.limits, peer_timeout=seconds))
-        secrets = {COORDINATOR: self._server.listener.variable, config.SECRET: new_secret()}
+        secrets = {COORDINATOR: self._server.listener.variable, inherited.SECRET: new_secret()}
         self._agents: dict[str, AgentProcess] = {}
         """The agent of each host."""
         self._started = 0

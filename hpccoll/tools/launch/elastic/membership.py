@@ -30,10 +30,10 @@ from hpccoll.tools.launch.elastic.events import (
     Void,
 )
 from hpccoll.tools.launch.elastic.hosts import Hosts
+from hpccoll.tools.launch.elastic.options import EXCLUDE
 from hpccoll.tools.launch.elastic.worker import STOPPED_AFTER, Phase, Worker, how_to_continue, place_of
 
 LOST = "all ranks that had the state are lost"
-EXCLUDE = "--exclude-host-on-failure"
 REPORT_EVERY = 10.0
 """Seconds between two lines about what is awaited."""
 

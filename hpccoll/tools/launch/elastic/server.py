@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.channel import Channel, ChannelError
-from hpccoll.rendezvous.coordinator import LONGEST
+from hpccoll.launch_protocol import LONGEST
 from hpccoll.tools.launch.elastic.agents import AgentName
 from hpccoll.tools.launch.elastic.events import Answer, Came, Early, Event, Form, Gone, Halted, Leaving
 from hpccoll.tools.launch.listener import Listener

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from hpccoll.rendezvous.newcomer import Place
+from hpccoll.launch_protocol import Place
 from hpccoll.text import some_ranks
 
 STOPPED_AFTER = 8.0
