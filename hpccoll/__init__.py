@@ -11,117 +11,57 @@ The package has `init()` and `shutdown()`, the collective operations, point-to-p
 `.spark` start jobs that change or that others start; `hpccoll.testing` runs ranks as threads of one process.
 """
 
-try:
-    from hpccoll import _core as _core
-except ImportError as _error:
-    from hpccoll import unbuilt as _unbuilt
+import typing as _typing
+from importlib import import_module as _import_module
+from importlib.machinery import PathFinder as _PathFinder
 
-    raise _unbuilt.explain(_error) from None
-
-from hpccoll import compression, config, errors
-from hpccoll import default_world as _default_world
 from hpccoll import not_there as _not_there
-from hpccoll.collectives import Handle
-from hpccoll.default_world import *  # noqa: F403 - all names of its __all__, as below
-from hpccoll.default_world import current as world
-from hpccoll.device_arrays import DeviceArray
-from hpccoll.errors import *  # noqa: F403
-from hpccoll.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
-from hpccoll.plans import Plan, start_all, wait_all
-from hpccoll.reductions import (
-    ADASUM,
-    AVERAGE,
-    BAND,
-    BOR,
-    BXOR,
-    LAND,
-    LOR,
-    LXOR,
-    MAX,
-    MIN,
-    PRODUCT,
-    SUM,
-    Reduction,
-)
-from hpccoll.stopping import preemption
-from hpccoll.tools.launch.function import run
-from hpccoll.topology import Cart, dims_create
-from hpccoll.user_reductions import MAXLOC, MINLOC, UserReduction, value_index
-from hpccoll.worlds import World
 
-__version__ = _core.VERSION
 _not_there.tell_imports()
 
+if _typing.TYPE_CHECKING:
+    from hpccoll.default_world import *  # noqa: F403 - mypy does not follow the stars of public.py
+    from hpccoll.errors import *  # noqa: F403
+    from hpccoll.public import *  # noqa: F403
+    from hpccoll.public import __version__ as __version__
+elif not _PathFinder.find_spec("hpccoll._core", __spec__.submodule_search_locations):
+    from hpccoll import unbuilt as _unbuilt
 
-def rank() -> int:
-    """Give the number of this process in the default World.
-
-    :returns: 0 to `size() - 1`
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().rank
-
-
-def size() -> int:
-    """Give the number of ranks of the default World.
-
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().size
-
-
-def local_rank() -> int:
-    """Give the number of this process among the ranks of its node.
-
-    :returns: 0 to `local_size() - 1`
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().local_rank
-
-
-def local_size() -> int:
-    """Give the number of ranks of the default World on this node.
-
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().local_size
-
-
-def cross_rank() -> int:
-    """Return the number of this process among the ranks with its local rank; each node has at most one of them.
-
-    :returns: 0 to `cross_size() - 1`; where all nodes have the same number of ranks, the number of the node
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().cross_rank
-
-
-def cross_size() -> int:
-    """Give the number of ranks with the local rank of this process.
-
-    :returns: the number of nodes, where all have the same number of ranks
-    :raises ShutDownError: there is no default World
-    """
-    return _default_world.place().cross_size
-
-
-__all__ = [
-    "ADASUM", "ANY_SOURCE", "ANY_TAG", "AVERAGE", "BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR", "MAX", "MAXLOC", "MIN",
-    "MINLOC", "PROC_NULL", "PRODUCT", "SUM", "Cart", "DeviceArray", "Handle", "Plan", "Reduction", "Status",
-    "UserReduction", "World", "compression", "config", "cross_rank", "cross_size", "dims_create", "errors",
-    "local_rank", "local_size", "preemption", "rank", "run", "size", "start_all", "value_index", "wait_all", "world",
-]  # fmt: skip
-__all__ += _default_world.__all__
-__all__ += errors.__all__
+    raise _unbuilt.explain(ImportError("No module named 'hpccoll._core'", name="hpccoll._core"))
 
 _MODULES = (
     "elastic", "frontend", "io", "jax", "keras", "mxnet", "net", "observe", "ray", "rendezvous", "spark", "study",
     "tensorflow", "testing", "torch",
 )  # fmt: skip
 """Public modules that are not in __all__: a program imports them if it needs them."""
+_USED_BY_THE_LIBRARY = ("compression", "config", "errors", "net", "observe", "rendezvous")
+"""Public modules that are there without an import of theirs."""
+_OF_PUBLIC = ("__all__", "__version__")
+
+
+def _is_module(name: str) -> bool:
+    return _PathFinder.find_spec(f"hpccoll.{name}", __spec__.submodule_search_locations) is not None
+
+
+if not _typing.TYPE_CHECKING:  # to a type checker it would mean that the package has every name
+
+    def __getattr__(name: str) -> _typing.Any:
+        """Import the core, NumPy and the rest at the first use of a public name: `hpccoll run` starts without them.
+
+        Python also asks here for a module (`from hpccoll import detect`), before it looks for its file.
+        """
+        if name in _USED_BY_THE_LIBRARY:
+            return _import_module(f"hpccoll.{name}")
+        if name in _OF_PUBLIC or not (name.startswith("_") or _is_module(name)):
+            public = _import_module("hpccoll.public")
+            globals().update({each: getattr(public, each) for each in (*_OF_PUBLIC, *public.__all__)})
+            if name in globals():
+                return globals()[name]
+        raise AttributeError(f"module 'hpccoll' has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
     """List the public names, without the library's internal modules."""
-    given = {*__all__, *(module for module in _MODULES if module in globals())}
-    return sorted(given | {name for name in globals() if name.startswith("__")})
+    public = _import_module("hpccoll.public")
+    given = {*public.__all__, *(module for module in _MODULES if module in globals())}
+    return sorted(given | {name for name in globals() if name.startswith("__")} | {*_OF_PUBLIC})

@@ -57,10 +57,12 @@ def execute(words: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="hpccoll", description="Collective operations for the ranks of a job.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"hpccoll {hpccoll.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
     words = sys.argv[1:] if words is None else words
-    for name in words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS:
+    asks_version = words[:1] == ["--version"]
+    version = hpccoll.__version__ if asks_version else ""  # to know it takes the import of the core
+    parser.add_argument("--version", action="version", version=f"hpccoll {version}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name in words[:1] if words[:1] and words[0] in COMMANDS else () if asks_version else COMMANDS:
         importlib.import_module(f"hpccoll.tools.{COMMANDS[name]}").add_parser(commands)
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, NoReturn, cast
 
 from hpccoll import _core, bootstrap, default_rendezvous, errors
+from hpccoll.launch_protocol import Place
 from hpccoll.outside import Outside
 from hpccoll.rendezvous import newcomer
 from hpccoll.worlds import World
@@ -13,12 +14,12 @@ from hpccoll.worlds import World
 __all__ = [
     "allgather", "allgather_async", "allgather_init", "allgather_object", "allreduce", "allreduce_async",
     "allreduce_init", "alltoall", "alltoall_async", "alltoall_init", "barrier", "barrier_async", "barrier_init",
-    "broadcast", "broadcast_async", "broadcast_init", "broadcast_object", "capsule", "exscan", "exscan_async",
-    "exscan_init", "gather", "gather_async", "gather_init", "gather_object", "init", "iprobe", "is_initialized", "join",
-    "join_async", "probe", "recv", "recv_async", "recv_init", "recv_object", "reduce", "reduce_async", "reduce_init",
-    "reducescatter", "reducescatter_async", "reducescatter_init", "scan", "scan_async", "scan_init", "scatter",
-    "scatter_async", "scatter_init", "scatter_object", "send", "send_async", "send_init", "send_object", "sendrecv",
-    "shutdown",
+    "broadcast", "broadcast_async", "broadcast_init", "broadcast_object", "capsule", "cross_rank", "cross_size",
+    "exscan", "exscan_async", "exscan_init", "gather", "gather_async", "gather_init", "gather_object", "init", "iprobe",
+    "is_initialized", "join", "join_async", "local_rank", "local_size", "probe", "rank", "recv", "recv_async",
+    "recv_init", "recv_object", "reduce", "reduce_async", "reduce_init", "reducescatter", "reducescatter_async",
+    "reducescatter_init", "scan", "scan_async", "scan_init", "scatter", "scatter_async", "scatter_init",
+    "scatter_object", "send", "send_async", "send_init", "send_object", "sendrecv", "shutdown", "size",
 ]  # fmt: skip
 
 _NO_WORLD = "there is no World: call hpccoll.init() first"
@@ -124,7 +125,7 @@ def current(world: World | None = None) -> World:
     raise errors.ShutDownError(_NO_WORLD)
 
 
-def place() -> World | newcomer.Place:
+def place() -> World | Place:
     """Give what knows the numbers of this process in the job, such as its rank and the number of ranks.
 
     :returns: the default World; of a new rank of an elastic job that is not in yet, the place that it will have
@@ -133,6 +134,58 @@ def place() -> World | newcomer.Place:
     world = current()
     rendezvous = world.base.rendezvous
     return rendezvous.place if isinstance(rendezvous, newcomer.Apart) else world
+
+
+def rank() -> int:
+    """Give the number of this process in the default World.
+
+    :returns: 0 to `size() - 1`
+    :raises ShutDownError: there is no default World
+    """
+    return place().rank
+
+
+def size() -> int:
+    """Give the number of ranks of the default World.
+
+    :raises ShutDownError: there is no default World
+    """
+    return place().size
+
+
+def local_rank() -> int:
+    """Give the number of this process among the ranks of its node.
+
+    :returns: 0 to `local_size() - 1`
+    :raises ShutDownError: there is no default World
+    """
+    return place().local_rank
+
+
+def local_size() -> int:
+    """Give the number of ranks of the default World on this node.
+
+    :raises ShutDownError: there is no default World
+    """
+    return place().local_size
+
+
+def cross_rank() -> int:
+    """Return the number of this process among the ranks with its local rank; each node has at most one of them.
+
+    :returns: 0 to `cross_size() - 1`; where all nodes have the same number of ranks, the number of the node
+    :raises ShutDownError: there is no default World
+    """
+    return place().cross_rank
+
+
+def cross_size() -> int:
+    """Give the number of ranks with the local rank of this process.
+
+    :returns: the number of nodes, where all have the same number of ranks
+    :raises ShutDownError: there is no default World
+    """
+    return place().cross_size
 
 
 # ---- the functions of the package: each method of a World that moves data ------------------------------------

@@ -51,14 +51,15 @@ def info(**environment: str) -> dict[str, dict[str, object]]:
     ],
 )
 def test_an_extension_that_is_not_built(tmp_path: Path, left: tuple[str, ...], says: str) -> None:
-    """An unbuilt clone; one that another Python built; one whose file is broken."""
+    """An unbuilt clone; one that another Python built; one whose file is broken, which the first use shows."""
     package = Path(hpccoll.__file__).parent
     shutil.copytree(package, tmp_path / "hpccoll", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     (tmp_path / "Makefile").touch()
     for name in left:
         (tmp_path / "hpccoll" / name).touch()
     path = [str(tmp_path), str(Path(numpy.__file__).parents[1])]
-    program = f"import sys; sys.path[:0] = {path}; import hpccoll"
+    use = "; hpccoll.init" if says == "file too short" else ""
+    program = f"import sys; sys.path[:0] = {path}; import hpccoll{use}"
     status, output = python("-S", "-c", program)  # without the finder of an editable install
     assert status != 0
     assert says in output, output
