@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = "ext/core/*.c"
+SLOTS = "ext/core/slots.c"
+WITHOUT_SLOTS = tuple(f"ext/core/{file.name}" for file in sorted(ROOT.glob(ENGINE)) if file.name != "slots.c")
 SIMULATOR = "tests/core/simulator/*.c"
 STATES = "tests/core/fuzz/states.c"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from programs import SANITIZE, Build, simulator, starve
+from programs import SANITIZE, SLOTS, WITHOUT_SLOTS, Build, simulator, starve
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: st
 
 def test_two_slots_a_name(build_c: Build, run_c: Callable[..., str]) -> None:
     """The bound on the slots of one name, made so small that most programs meet it."""
-    program = simulator(build_c, "-DHC__SLOTS_PER_NAME=2")
+    program = simulator(build_c, engine=(*WITHOUT_SLOTS, f"{SLOTS} -DHC__SLOTS_PER_NAME=2"))
     print(run_c(program, "--programs", 1000, "--ranks", "1-6", "--capacity", 200, "--stop", 0))
 
 

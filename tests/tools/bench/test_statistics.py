@@ -2,12 +2,18 @@
 """Intervals and tests against known values and against random samples whose truth is known."""
 
 import math
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp, mannwhitneyu
 
 from hpccoll.tools.bench import statistics
+
+
+def scipy_stats() -> ModuleType:
+    """Import SciPy for the tests that need it: every worker collects this file, and the import takes 2 s."""
+    return import_module("scipy.stats")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_medians_of_resamples_are_those_of_drawn_samples(n: int) -> None:
     samples = random.exponential(size=n)
     found = statistics._medians(samples, 10_000, random)
     drawn = np.median(random.choice(samples, (10_000, n)), axis=1)
-    assert ks_2samp(found, drawn).pvalue > 0.01
+    assert scipy_stats().ks_2samp(found, drawn).pvalue > 0.01
 
 
 BETWEEN, WITHIN = 0.03, 0.02
@@ -133,8 +139,8 @@ def test_the_launches_that_a_verdict_needs() -> None:
     """The Mann-Whitney test of two sides without overlap, by SciPy, times the number of cases."""
     for tests, n in ((1, 6), (23, 6), (24, 7), (100, 8)):
         assert statistics.needed(tests) == n
-        assert tests * mannwhitneyu(range(n), range(n, 2 * n)).pvalue < 0.05
-        assert n == 6 or tests * mannwhitneyu(range(n - 1), range(n, 2 * n - 1)).pvalue > 0.05
+        assert tests * scipy_stats().mannwhitneyu(range(n), range(n, 2 * n)).pvalue < 0.05
+        assert n == 6 or tests * scipy_stats().mannwhitneyu(range(n - 1), range(n, 2 * n - 1)).pvalue > 0.05
 
 
 def test_many_tests_are_corrected() -> None:
