@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report
 from hpccoll.checks import at_start, gpus, proofs
@@ -20,7 +20,9 @@ from hpccoll.observe.timeline import Timeline, for_rank
 from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed
 from hpccoll.start_report import Ranks
 from hpccoll.text import some_ranks
-from hpccoll.tuner import worker
+
+if TYPE_CHECKING:
+    from hpccoll.tuner import worker
 
 __all__ = ["Base", "make"]
 
@@ -191,6 +193,8 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     if settings.timeline:
         base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, settings.timeline))
     if settings.autotune:
+        from hpccoll.tuner import worker  # most jobs have no tuner
+
         base.tuner = agreed(rendezvous.compare, lambda: worker.for_rank(first, settings))
     rendezvous.compare(None)  # no rank sends before all ranks listen
     return first

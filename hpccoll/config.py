@@ -16,7 +16,6 @@ import dataclasses
 import difflib
 import math
 import operator
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -281,6 +280,8 @@ def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not path:
         return {}
+    import tomllib  # few jobs have a site file
+
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)["knobs"]

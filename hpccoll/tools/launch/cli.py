@@ -183,7 +183,7 @@ def run_elastic(arguments: argparse.Namespace, environment: Mapping[str, str]) -
     :returns: the exit status of `hpccoll run`
     :raises LaunchError: the job cannot be started as asked
     """
-    from hpccoll.tools.launch.elastic import job  # it takes a fifth of the time that the start of any other job takes
+    from hpccoll.tools.launch.elastic import job  # other jobs start sooner without it
 
     hosts, way = {host.name: host.slots for host in chosen_hosts(arguments)}, "ssh"
     allocation = allocation_of(environment)

@@ -21,7 +21,6 @@ from hpccoll.channel import Channel
 from hpccoll.text import some_ranks
 from hpccoll.tools.launch.allocation import allocation_of
 from hpccoll.tools.launch.job import LaunchError, parse_hosts, read_hostfile
-from hpccoll.tools.launch.listener import Listener, addresses_towards
 
 __all__ = ["CALLER", "LARGEST", "Results", "pickler", "run"]
 
@@ -66,6 +65,8 @@ def run(
         the exception itself if that can be pickled
     :raises LaunchError: the job could not be started, or ended without the results of all ranks
     """
+    from hpccoll.tools.launch.listener import Listener, addresses_towards  # a server, which no rank needs
+
     job = Results(pickler().dumps((function, tuple(args), dict(kwargs or {}))))
     options = {"-np": np, "-H": hosts, "--hostfile": hostfile, "--nodes": nodes, "--launcher": launcher}
     command = [sys.executable, "-m", "hpccoll", "run"]
