@@ -22,6 +22,9 @@ EXCHANGES = 30
 """Round trips per rank; only the fastest counts."""
 LEAD, MOST_LEAD = 200e-6, 20e-3
 """Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
+AWAKE = 100e-6
+"""Seconds before the start from which on a rank does not sleep. Ranks that share a core would keep it from each other
+if they all spun from the agreement on."""
 MOST_LATE = 500
 """Samples that may be dropped one after the other."""
 
@@ -68,8 +71,9 @@ class Clock:
         """
         moment = float(self.ranks.slowest(np.array([self.now() + self.lead]))[0])
         late = self.now() > moment
-        while self.now() < moment:
-            pass
+        while (left := moment - self.now()) > 0:
+            if left > AWAKE:
+                time.sleep(left - AWAKE)
         return moment, late
 
     def ended(self, moment: float, late: bool) -> float | None:
