@@ -27,6 +27,7 @@ MEANINGS = {
     "batch": "batch, besides messages and bytes",
     "touch": "byte packed, summed or copied by a rank",
     "alpha": "message of data between nodes",
+    "overhead": "further message that comes with another",
     "beta": "byte on a node's link, one direction",
     "start": "init(), computed by a rank",
     "member": "rank of the job, in init()",
@@ -277,7 +278,7 @@ def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
             continue
         key, found = case.key, _asked(fitted, seconds, case.key.bytes)
         lines.append(Line(f"{key.what} {key.arm}".strip(), key.nodes, key.ranks, key.bytes, *found[:3],
-                          float(sorted(case.samples)[len(case.samples) // 2]), refused=found[3]))  # fmt: skip
+                          fit.median(case), refused=found[3]))  # fmt: skip
     return sorted(lines, key=lambda line: (line.what, line.nodes, line.bytes))
 
 
@@ -306,5 +307,9 @@ def table(lines: list[Line], fitted: Fitted) -> str:
         f"# predicted, not measured: the model of {fitted.source} on {', '.join(map(str, fitted.nodes))} nodes"
     )
     if errors:
-        found.append(f"# largest error {max(errors):.1%}, mean {sum(errors) / len(errors):.1%}")
+        outside = sum(not line.low <= (line.measured or 0) <= line.high for line in lines if line.error is not None)
+        found.append(
+            f"# largest error {max(errors):.1%}, mean {sum(errors) / len(errors):.1%}; {outside} of {len(errors)} "
+            "measured times are outside of their interval"
+        )
     return "\n".join(found)

@@ -6,6 +6,7 @@ disturbed case from moving all others. Intervals are those of nonlinear regressi
 derivatives at the best parameters and the scatter of the cases around the fit give a covariance of the parameters'
 logarithms. An interval is symmetric on that scale, so it holds its estimate. Launches that are drawn anew (Efron and
 Tibshirani 1993) give a second covariance, as the cases of a launch are disturbed together; the wider interval counts.
+The interval of a prediction is one of the median of a launch, so the errors of fitted launches widen it.
 
 What no case determines keeps the wide distribution that it had before anything was measured. So its interval is wide,
 and a prediction that depends on it is refused.
@@ -36,8 +37,8 @@ DRAWS = 400
 DETERMINED = 3.0
 """The largest ratio of the end of an interval to its estimate; what is wider is not determined."""
 NEAR = 3
-"""The number of fitted cases, nearest in size, whose errors widen the interval of a prediction."""
-FORMAT, VERSION = "hpccoll model", 2
+"""The number of fitted sizes, nearest to that of a prediction, whose launches' errors widen its interval."""
+FORMAT, VERSION = "hpccoll model", 3
 NORMAL = 1.96
 """Quantile of an interval of 95 %."""
 PRIOR = 3.0
@@ -56,6 +57,7 @@ DETERMINING = {
     "batch": "barriers on one node, with two numbers of ranks there (bench barrier --named)",
     "touch": "an allreduce of 1 MiB or more on one node",
     "alpha": "allreduces of 8 B and 64 KiB on two nodes, and a barrier there",
+    "overhead": "a barrier and an allreduce of 8 B on four nodes, or on two hosts with HPCCOLL_NODES=2 (bench --named)",
     "beta": "an allreduce of 4 MiB or more on two nodes",
     "start": "bench startup, with two numbers of virtual ranks",
     "member": "bench startup, with two numbers of virtual ranks",
@@ -89,7 +91,8 @@ class Fitted:
     launches: int
     """The smallest number of launches of a case."""
     residuals: tuple[tuple[int, float], ...]
-    """Bytes, and the logarithm of predicted over measured seconds, of the fitted cases on the most nodes."""
+    """Bytes, and the logarithm of predicted over measured seconds, of each launch of the fitted cases between nodes, or
+    of all fitted cases if none is between nodes."""
     cases: int
     nodes: tuple[int, ...]
     per_node: int
@@ -105,12 +108,9 @@ class Fitted:
 
         :param derivatives: of the estimate's logarithm by those of the parameters
         """
-        from scipy.stats import t
-
         spread = [math.sqrt(max(0.0, float(derivatives @ np.array(found) @ derivatives)))
                   for found in (self.covariance, self.of_launches)]  # fmt: skip
-        quantile = float(t.ppf(0.975, self.freedom))
-        return math.exp(min(100.0, max(quantile * spread[0], NORMAL * spread[1])))
+        return math.exp(min(100.0, max(_student(self.freedom) * spread[0], NORMAL * spread[1])))
 
     def range(self, name: str) -> tuple[float, float]:
         """Return the 95 % interval of a parameter."""
@@ -118,12 +118,19 @@ class Fitted:
         return value / factor, value * factor
 
     def error(self, nbytes: int) -> float:
-        """Return the relative error of the fitted cases whose sizes are nearest to this one."""
-        near = sorted(self.residuals, key=lambda residual: abs(math.log((residual[0] + 1) / (nbytes + 1))))[:NEAR]
-        return math.exp(math.sqrt(sum(off * off for _, off in near) / len(near))) - 1
+        """Return the relative error of launches of the fitted cases whose sizes are nearest to this one."""
+        return math.exp(self._scatter(nbytes)[0]) - 1
+
+    def _scatter(self, nbytes: int) -> tuple[float, int]:
+        """Return the root mean square of the errors' logarithms at the nearest sizes, and the number of errors."""
+        by_distance = sorted(
+            {size for size, _ in self.residuals}, key=lambda size: abs(math.log((size + 1) / (nbytes + 1)))
+        )
+        off = [found for size, found in self.residuals if size in by_distance[:NEAR]]
+        return math.sqrt(sum(one * one for one in off) / len(off)), len(off)
 
     def interval(self, seconds: Callable[[Parameters], float], nbytes: int) -> tuple[float, float, float]:
-        """Return a prediction and its 95 % interval, widened by the fit's error at this size.
+        """Return a prediction and the 95 % interval of a launch's median: the errors at this size widen it.
 
         :raises UndeterminedError: the fitted cases do not determine it
         """
@@ -140,13 +147,22 @@ class Fitted:
             cases = dict.fromkeys(DETERMINING[name] for name in NAMES if name in missing)
             names = ", ".join(name for name in NAMES if name in missing) or "what the cases show too inaccurately"
             raise UndeterminedError(f"it depends on {names}: measure {'; '.join(cases) or 'more launches'}")
-        wider = 1 + self.error(nbytes)
-        return middle, low / wider, high * wider
+        scatter, count = self._scatter(nbytes)
+        off = _student(count) * scatter
+        low, high = (math.exp(math.hypot(off, math.log(end / middle))) for end in (low, high))
+        return middle, middle / low, middle * high
 
     def write(self, path: Path) -> None:
         """Write a file of JSON."""
         values = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         durable.write_text(path, json.dumps(values, indent=1) + "\n")
+
+
+def _student(freedom: float) -> float:
+    """Return the quantile of an interval of 95 % with these degrees of freedom."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, freedom))
 
 
 def _unit(name: str) -> Vector:
@@ -278,9 +294,9 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
     of_launches = _of_launches(cases, medians, gain)
     together = [case.key for case in cases if case.key.kind != "start"] or [case.key for case in cases]
     most = max(key.nodes for key in together)
-    several = zip(cases, predictors, medians, strict=True)
-    off = tuple((case.key.bytes, math.log(found(best) / m))
-                for case, found, m in several if case.key in together and case.key.nodes == most)  # fmt: skip
+    several = zip(cases, predictors, strict=True)
+    off = tuple((case.key.bytes, math.log(found(best) / float(np.median(launch)))) for case, found in several
+                if case.key in together and case.key.nodes >= min(2, most) for launch in case.by_launch())  # fmt: skip
     fitted = Fitted(
         best, _rows(covariance), _rows(of_launches), freedom, {},
         min(len(case.by_launch()) for case in cases), off, len(cases),
@@ -351,9 +367,14 @@ def _of_launches(cases: Sequence[Case], medians: Vector, gain: Vector) -> Vector
     return np.asarray(np.cov(gain @ moved), np.float64)
 
 
+def median(case: Case) -> float:
+    """Return the median of the medians of a case's launches, in seconds."""
+    return float(np.median([np.median(launch) for launch in case.by_launch()]))
+
+
 def _observed(cases: Sequence[Case]) -> tuple[Vector, Vector]:
     """Medians, and the relative error of each."""
-    medians = np.array([np.median([np.median(launch) for launch in case.by_launch()]) for case in cases])
+    medians = np.array([median(case) for case in cases])
     spread = [float(np.subtract(*np.quantile(case.samples, [0.75, 0.25]))) for case in cases]
     errors = [max(LEAST_ERROR, s / m / math.sqrt(len(case.samples)))
               for s, m, case in zip(spread, medians, cases, strict=True)]  # fmt: skip

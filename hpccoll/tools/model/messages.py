@@ -14,8 +14,6 @@ from hpccoll import _core
 
 ALPHA, BETA, GAMMA = 2e-5, 1e-9, 1e-10
 """The costs that hierarchy.c assumes of every network: seconds per message, per byte, per byte summed."""
-FURTHER = 0.2
-"""Share of alpha that each further message costs if several are posted together (choose.c)."""
 INCAST = 0.01
 """Share by which a byte takes longer per further member that sends to the same receiver at once (choose.c)."""
 LATENCY_BYTES = 20_000
@@ -208,18 +206,16 @@ def rounds(choice: Choice, n: int, me: int, count: int) -> list[Round]:
 class Load:
     """The load of an allreduce among n members on the busiest member."""
 
-    latencies: float
-    """Messages that wait for one another; one that is posted together with others counts as FURTHER."""
+    rounds: int
+    """Rounds of messages that wait for one another. The messages of a round are under way together."""
+    further: int
+    """Messages that are received together with the first one of their round."""
     nbytes: float
     """Bytes in the busier direction of its link, round by round."""
     summed: float
     """Bytes that its sums read."""
     incast: float = 1.0
     """The factor by which a byte takes longer because several members send to one at once."""
-
-
-def _together(messages: int) -> float:
-    return 1 + FURTHER * (messages - 1) if messages > 0 else 0.0
 
 
 def _incast(choice: Choice) -> float:
@@ -235,21 +231,21 @@ def _incast(choice: Choice) -> float:
 def load(choice: Choice, n: int, count: int) -> Load:
     """Return the busiest member's load. A group with a member without a position does more than others."""
     if n == 1 or count == 0:
-        return Load(0.0, 0.0, 0.0)
+        return Load(0, 0, 0.0, 0.0)
     size = SIZES[choice.dtype]
     if choice.algorithm == "ring":
         part = even_part(count, n, 1)
         total = min(part * n, 2 * count) * (n - 1) / n
-        return Load(2.0 * (n - 1), 2 * total * size, 2 * total * size)
+        return Load(2 * (n - 1), 0, 2 * total * size, 2 * total * size)
     seen = dict.fromkeys((0, 1, n - 1, choice.radices[0] if choice.extra else 0))
     members = [rounds(choice, n, me, count) for me in seen]
-    latencies = nbytes = summed = 0.0
+    waits, further, nbytes, summed = 0, 0, 0.0, 0.0
     for together in zip(*members, strict=True):
         messages = max(len([1 for _, elements in member.receives or member.sends if elements]) for member in together)
-        latencies += _together(messages)
+        waits, further = waits + (messages > 0), further + max(0, messages - 1)
         nbytes += size * max(
             max(sum(elements for _, elements in member.sends), sum(elements for _, elements in member.receives))
             for member in together
         )
         summed += size * max(member.sums for member in together)
-    return Load(latencies, nbytes, summed, _incast(choice))
+    return Load(waits, further, nbytes, summed, _incast(choice))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicts seconds from parameters: of an agreement, an allreduce, or a step of training, on any number of nodes.
 
-A LogGP-like model (Alexandrov et al. 1995) per level: a latency per message that others wait for, and a gap per byte.
+LogGP (Alexandrov et al. 1995) per level: the messages of a round are under way together, so a round costs one message
+that others wait for (latency and overhead), and the overhead of a processor for each further one; and a gap per byte.
 Overlapping work counts once: an allreduce takes as long as its busiest part (the link, the ranks' copies and sums, or
-the latencies of all chunks divided by the chunks in flight), plus the time of the first chunk before that part.
+the rounds of all chunks divided by the chunks in flight), plus the time of the first chunk before that part.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ class Parameters:
     hop: float = 1e-6
     """A control message inside a node."""
     edge: float = 5e-6
-    """A control message between nodes."""
+    """A control message between nodes: its latency, and the overheads of its sender and its receiver."""
     batch: float = 2e-6
     """A batch, besides its messages and bytes."""
     touch: float = 1e-10
     """A byte that a rank packs, reduces or copies out."""
     alpha: float = 5e-6
-    """A message of data between nodes."""
+    """A message of data between nodes: its latency, and the overheads of its sender and its receiver."""
+    overhead: float = 1e-6
+    """The processor's time for each further message between nodes that comes together with another."""
     beta: float = 1e-10
     """A byte on the link of a node, in one direction."""
     start: float = 1e-2
@@ -60,7 +63,7 @@ class Layout:
 def agree(p: Parameters, where: Layout) -> float:
     """Seconds of one agreement on requests that are cached: up the tree and down."""
     path = agreement.path(where.nodes, where.per_node, where.fanout)
-    return 2 * (path.inside * p.hop + path.between * p.edge)
+    return 2 * (path.inside * p.hop + path.between * p.edge + path.further * p.overhead)
 
 
 def init_computes(p: Parameters, ranks: int) -> float:
@@ -90,10 +93,10 @@ class Work:
     """The time of a number of elements on each level, in seconds."""
 
     node: float
-    """Copies and sums of the busiest rank."""
+    """Copies, sums and further messages of the busiest rank."""
     link: float
     latency: float
-    """Messages between nodes that wait for one another."""
+    """Rounds of messages between nodes that wait for one another."""
 
 
 def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int) -> Work:
@@ -104,7 +107,9 @@ def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int)
     choice = messages.choose(where.nodes, shard, wire, where.algorithm, where.latency_bytes, where.exact_sums)
     load = messages.load(choice, where.nodes, shard)
     return Work(
-        p.touch * (copied + load.summed), p.beta * load.incast * load.nbytes * cut.rails, p.alpha * load.latencies
+        p.touch * (copied + load.summed) + p.overhead * load.further,
+        p.beta * load.incast * load.nbytes * cut.rails,
+        p.alpha * load.rounds,
     )
 
 
