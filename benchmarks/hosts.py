@@ -63,12 +63,12 @@ def hosts_up(hosts: int, rate: str, delay: str, burst: str = "") -> Iterator[Non
         cluster("down")
 
 
-def place(hosts: int) -> Place:
-    """Return the place of two ranks on each host, started from the first host."""
+def place(hosts: int, ranks: int = 2) -> Place:
+    """Return the place of so many ranks on each host, started from the first host."""
     exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
     variables = {**MPIS_HERE, **dict(word.split("=", 1) for word in exports)}
-    names = ",".join(f"h{i + 1}:2" for i in range(hosts))
-    return Place(2 * hosts, (str(CLUSTER), "exec", "h1"), names, tuple(variables.items()))
+    names = ",".join(f"h{i + 1}:{ranks}" for i in range(hosts))
+    return Place(ranks * hosts, (str(CLUSTER), "exec", "h1"), names, tuple(variables.items()))
 
 
 def bytes_per_second() -> float:

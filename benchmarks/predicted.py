@@ -6,26 +6,33 @@
     python benchmarks/predicted.py --rate 100mbit --delay 1ms --hosts 1 2 3 4 6
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two ranks.
-All numbers of hosts are measured in turn, --launches times. The last table has the predictions for the numbers of hosts
+All numbers of hosts are measured in turn, --launches times. The fitted hosts also act as two nodes each, because on two
+nodes no message comes together with another. Clocks tell the start: ranks leave a barrier up to a delay apart. The last table has the predictions for the numbers of hosts
 that were not fitted, and their errors. The exit status is 3 if an error exceeds --within.
 
 The links must be the limit, not this machine. The ranks share its cores, so they have a higher priority than other
-programs, and time slices of 0.1 ms instead of some ms. The queue of a link is long enough to lose nothing: real
+programs, a control group with a large share, and time slices of 0.1 ms instead of some ms. The queue of a link is long enough to lose nothing: real
 hardware makes a sender wait where `tc` drops packets of its own host.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from hosts import ROOT, hosts_up, place
 
 SLICE, NICE, SCHED_SETATTR = 100_000, -20, 314
 """Nanoseconds that a rank runs at a time, its priority, and the number of Linux's call on x86-64."""
+SHARES = (("/sys/fs/cgroup/cpu", "cpu.shares", 262_144), ("/sys/fs/cgroup", "cpu.weight", 10_000))
+"""Where control groups of processors are, version 1 and 2; the setting of a group's share, and its largest value."""
+EMULATED, SMALL = 2, "8,1K"
+"""Nodes that each of the fitted hosts also acts as, for the cost of messages that come together; sizes measured so."""
 QUEUE = "1s"
 BURST = "4kb"
 """With a larger burst, the first 256 KiB pass faster than the rate."""
@@ -40,16 +47,49 @@ def run_first() -> None:
         print("predicted.py: time slices stay as they are: other programs disturb small messages", file=sys.stderr)
 
 
-def measure(hosts: int, launch: int, sizes: str, seconds: float, out: Path) -> Path:
-    """Measure barriers and allreduces on `hosts` hosts."""
-    where, file = place(hosts), out / f"predicted-{hosts}-hosts-{launch}.h5"
+@contextlib.contextmanager
+def group_first() -> Iterator[None]:
+    """Put this process and its children into a control group with a large share of the processors.
+
+    Otherwise Linux may group processes by session (autogroup). Each host's sshd begins sessions, so ranks of different
+    hosts would be in different groups: priorities would not count between groups, and a rank that yields would give its
+    core to the ranks of its own host only.
+    """
+    found = [(Path(root), name, value) for root, name, value in SHARES if Path(root, "cpu.stat").exists()]
+    if not found:
+        print("predicted.py: no control group for processors: other programs disturb small messages", file=sys.stderr)
+        yield
+        return
+    root, name, value = found[0]
+    group = root / f"hpccoll-predicted-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / name).write_text(str(value))
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        (root / "cgroup.procs").write_text(str(os.getpid()))
+        with contextlib.suppress(OSError):  # a process of a host has not ended yet
+            group.rmdir()
+
+
+def measure(hosts: int, launch: int, sizes: str, seconds: float, out: Path, emulated: int = 1) -> Path:
+    """Measure barriers and allreduces on `hosts` hosts.
+
+    :param emulated: nodes of two ranks that each host acts as
+    """
+    where, file = place(hosts, 2 * emulated), out / f"predicted-{hosts}-hosts-{emulated}-{launch}.h5"
     variables = [f"{name}={value}" for name, value in dict(where.variables).items()]
+    variables += ["HPCCOLL_WAIT=yield"]  # no rank sees that the hosts share cores, and auto would spin
+    variables += [f"HPCCOLL_NODES={emulated}"] if emulated > 1 else []
     hpccoll = [sys.executable, "-P", "-m", "hpccoll"]
     bench = [
         "bench",
         "barrier",
         "allreduce",
         "--named",
+        "--synchronise",
+        "clocks",
         "--place",
         "in",
         "--sizes",
@@ -89,12 +129,14 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     run_first()
     os.environ["LATENCY"] = QUEUE
-    with hosts_up(max(options.hosts), options.rate, options.delay, BURST):
-        measured = [
-            (hosts, measure(hosts, launch, options.sizes, options.seconds, out))
-            for launch in range(options.launches)
-            for hosts in options.hosts
-        ]
+    with group_first(), hosts_up(max(options.hosts), options.rate, options.delay, BURST):
+        measured = []
+        for launch in range(options.launches):
+            for hosts in options.hosts:
+                file = measure(hosts, launch, options.sizes, options.seconds, out)
+                measured.append((hosts, file))
+            file = measure(options.fitted, launch, SMALL, options.seconds, out, EMULATED)
+            measured.append((options.fitted, file))
     small = [file for hosts, file in measured if hosts <= options.fitted]
     more = [word for hosts, file in measured if hosts > options.fitted for word in ("--against", file)]
     status = model("fit", *small, "--out", out / "model.json")

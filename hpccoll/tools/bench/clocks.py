@@ -9,6 +9,7 @@ Synchronizing Clocks and Processes on Benchmarking MPI Collectives"). A second m
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -23,8 +24,8 @@ EXCHANGES = 30
 LEAD, MOST_LEAD = 200e-6, 20e-3
 """Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
 AWAKE = 100e-6
-"""Seconds before the start from which on a rank does not sleep. Ranks that share a core would keep it from each other
-if they all spun from the agreement on."""
+"""Seconds before the start from which on a rank yields and does not sleep. Ranks that share a core would keep it from one
+another if all of them spun."""
 MOST_LATE = 500
 """Samples that may be dropped one after the other."""
 
@@ -74,6 +75,7 @@ class Clock:
         while (left := moment - self.now()) > 0:
             if left > AWAKE:
                 time.sleep(left - AWAKE)
+            os.sched_yield()
         return moment, late
 
     def ended(self, moment: float, late: bool) -> float | None:
