@@ -6,13 +6,14 @@
     python benchmarks/predicted.py --rate 100mbit --delay 1ms --hosts 1 2 3 4 6
 
 Hosts are network namespaces with links of a given rate (tests/netns/cluster.sh, which needs root); each has two ranks.
-All numbers of hosts are measured in turn, --launches times. The fitted hosts also act as two nodes each, because on two
-nodes no message comes together with another. Clocks tell the start: ranks leave a barrier up to a delay apart. The last table has the predictions for the numbers of hosts
-that were not fitted, and their errors. The exit status is 3 if an error exceeds --within.
+All numbers of hosts are measured in turn, --launches times. The fitted hosts also act as two nodes each, because on
+two nodes no message comes together with another. Clocks tell the start: ranks leave a barrier up to a delay apart. The
+last table has the predictions for the numbers of hosts that were not fitted, and their errors. The exit status is 3 if
+an error exceeds --within.
 
 The links must be the limit, not this machine. The ranks share its cores, so they have a higher priority than other
-programs, a control group with a large share, and time slices of 0.1 ms instead of some ms. The queue of a link is long enough to lose nothing: real
-hardware makes a sender wait where `tc` drops packets of its own host.
+programs, a control group with a large share, and time slices of 0.1 ms instead of some ms. The queue of a link is long
+enough to lose nothing: real hardware makes a sender wait where `tc` drops packets of its own host.
 """
 
 import argparse

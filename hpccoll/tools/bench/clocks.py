@@ -24,8 +24,8 @@ EXCHANGES = 30
 LEAD, MOST_LEAD = 200e-6, 20e-3
 """Seconds from the agreement on a start to the start: at first, and at most after ranks came late."""
 AWAKE = 100e-6
-"""Seconds before the start from which on a rank yields and does not sleep. Ranks that share a core would keep it from one
-another if all of them spun."""
+"""Seconds before the start from which on a rank yields and does not sleep. If all ranks of a core spun from the
+agreement on, they would keep it from one another."""
 MOST_LATE = 500
 """Samples that may be dropped one after the other."""
 
