@@ -21,8 +21,9 @@ import tensorflow as tf
 from in_turn import COMM, ELSEWHERE, NUMPY, Bar, Contestant
 
 import hpccoll.tensorflow as hvd
+from hpccoll.frontend.gradient_step import GradientStep
 from hpccoll.tensorflow import xla
-from hpccoll.tensorflow.reducing import Reduction
+from hpccoll.tensorflow.reducing import combine
 
 EAGER, GRAPH, HOROVOD = "eager", "tf.function", "Horovod in tf.function"
 XLA = "tf.function, by XLA"
@@ -49,15 +50,15 @@ def of_tensors(run: Any, given: list[np.ndarray]) -> Contestant:
 def gradients(peer: Any, given: list[np.ndarray]) -> dict[str, Contestant]:
     tensors = [tf.constant(x) for x in given]
     variables = [tf.Variable(x, name=f"v{i}") for i, x in enumerate(tensors)]
-    reduction = Reduction("bench")
-    program = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False)
-    computed = tf.function(lambda *xs: reduction.combine([x * 1.0 for x in xs], variables), autograph=False)
-    compiled = tf.function(lambda *xs: reduction.combine(xs, variables), autograph=False, jit_compile=True)
+    step = GradientStep("bench")
+    program = tf.function(lambda *xs: combine(step, xs, variables), autograph=False)
+    computed = tf.function(lambda *xs: combine(step, [x * 1.0 for x in xs], variables), autograph=False)
+    compiled = tf.function(lambda *xs: combine(step, xs, variables), autograph=False, jit_compile=True)
     multiplied = tf.function(lambda *xs: [x * 1.0 for x in xs], autograph=False)
     made = {
         NUMPY: in_turn.in_numpy(given),
         ELSEWHERE: in_turn.in_numpy(given, in_place=False),
-        EAGER: of_tensors(lambda: reduction.combine(tensors, variables), given),
+        EAGER: of_tensors(lambda: combine(step, tensors, variables), given),
         GRAPH: of_tensors(lambda: program(*tensors), given),
         COMPUTED: of_tensors(lambda: computed(*tensors), given),
         ALONE: Contestant(lambda: multiplied(*tensors)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hpccoll import errors
-from hpccoll.frontend.groups import AGREE, compare_groups, divided, group_name
+from hpccoll.frontend.groups import AGREE, compare_groups, divided, named_groups
 from hpccoll.worlds import World
 
 __all__ = ["Bucket", "buckets_in_parts", "buckets_of_groups", "check_names", "one_bucket_each"]
@@ -52,9 +52,7 @@ def buckets_of_groups(names: Sequence[str], groups: Sequence[Sequence[int]], wor
     :param groups: numbers of gradients, none in two groups
     :raises MismatchError: the ranks have different groups
     """
-    buckets = _with_others(names, groups)
-    compare_groups([" ".join(names[member] for member in bucket.members) for bucket in buckets], world)
-    return buckets
+    return _named(names, groups, lambda given: compare_groups(given, world))
 
 
 def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, world: World) -> list[Bucket]:
@@ -65,17 +63,14 @@ def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, w
     :raises MismatchError: the ranks have different gradients
     """
     number = {names[member]: member for member in members}
-    compare_groups([f"{parts} groups", *sorted(number)], world)
+    compare_groups([[f"{parts} groups"], *([name] for name in sorted(number))], world)
     order = [number[name] for name in world.broadcast_object(list(number), name=AGREE)]
-    return _with_others(names, divided(order, parts))
+    return _named(names, divided(order, parts), lambda _: None)  # the gradients are compared, and rank 0 has divided
 
 
-def _with_others(names: Sequence[str], groups: Sequence[Sequence[int]]) -> list[Bucket]:
+def _named(
+    names: Sequence[str], groups: Sequence[Sequence[int]], compare: Callable[[list[list[str]]], None]
+) -> list[Bucket]:
     grouped = {member for group in groups for member in group}
-    return [_bucket(names, group) for group in groups] + [
-        bucket for bucket in one_bucket_each(names) if bucket.members[0] not in grouped
-    ]
-
-
-def _bucket(names: Sequence[str], members: Sequence[int]) -> Bucket:
-    return Bucket(f"gradient.{group_name([names[member] for member in members])}", tuple(members))
+    parts = [*groups, *([member] for member in range(len(names)) if member not in grouped)]
+    return [Bucket(f"gradient.{name}", tuple(part)) for name, part in named_groups(parts, names, compare)]

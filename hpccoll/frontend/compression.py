@@ -8,12 +8,15 @@ tensors are converted before and after, as in Horovod.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from hpccoll import compression, errors
 from hpccoll.frontend.adapter import TensorAdapter, is_floating
 
-__all__ = ["Compressor", "Compressors", "NoneCompressor", "check_compressor", "own_wire", "wire_for"]
+__all__ = [
+    "Compressor", "Compressors", "NoneCompressor", "Packed", "check_compressor", "own_wire", "packed", "wire_for",
+]  # fmt: skip
 
 
 class Compressor(Protocol):
@@ -77,6 +80,32 @@ def wire_for(compressor: Compressor, *dtypes: str) -> compression.Compression | 
     """Return the library's conversion that is equivalent to the compressor for tensors of these dtypes, if any."""
     wire = own_wire(compressor)
     return wire if wire is not None and all(dtype in ("float32", "float64") for dtype in dtypes) else None
+
+
+class Packed(NamedTuple):
+    """Tensors as they are sent."""
+
+    tensors: list[Any]
+    wire: compression.Compression | None
+    """The library's own conversion of them, if that does the same."""
+    unpack: Callable[[Sequence[Any]], list[Any]]
+    """Makes results in the caller's dtypes of what was received."""
+
+
+def packed(compressor: Compressor, tensors: Sequence[Any], dtype_of: Callable[[Any], str]) -> Packed:
+    """Compress tensors, or say how the library does it.
+
+    :param dtype_of: returns a tensor's dtype
+    """
+    wire = wire_for(compressor, *map(dtype_of, tensors))
+    if compressor is NoneCompressor or wire is not None:
+        return Packed(list(tensors), wire, list)
+    pairs = [compressor.compress(tensor) for tensor in tensors]
+    return Packed(
+        [sent for sent, _ in pairs],
+        None,
+        lambda results: [compressor.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)],
+    )
 
 
 def own_wire(compressor: Compressor) -> compression.Compression | None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,8 +16,8 @@ from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.worlds import World
 
 __all__ = [
-    "AGREE", "Groups", "check_members", "checked_groups", "compare_groups", "compare_groups_once", "divided",
-    "group_name", "is_number_of_groups", "members_of",
+    "AGREE", "Groups", "Variables", "check_members", "checked_groups", "compare_groups", "compare_groups_once",
+    "divided", "group_name", "is_number_of_groups", "members_of", "named_groups",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -26,19 +26,26 @@ Groups = int | Sequence[Sequence[P]] | None
 """A number of groups, lists of variables, or None: no groups."""
 
 
+class Variables(NamedTuple):
+    """What a framework's variables are."""
+
+    kind: str
+    """The name of their type, for errors."""
+    is_one: Callable[[Any], bool]
+    """Tells whether an object is a variable."""
+    key: Callable[[Any], int] = id
+    """Tells variables apart."""
+
+
 def is_number_of_groups(groups: object) -> bool:
     """Tell whether it is a positive integer."""
     return isinstance(groups, int | np.integer) and groups is not True and int(groups) > 0
 
 
-def checked_groups(
-    groups: Any, kind: str, is_one: Callable[[Any], bool], key: Callable[[Any], int] = id
-) -> int | list[list[Any]] | None:
+def checked_groups(groups: Any, kind: Variables) -> int | list[list[Any]] | None:
     """Check the argument `groups` of a tape or an optimizer.
 
-    :param kind: the name of the type of variables
-    :param is_one: tells whether an object is a variable
-    :param key: tells variables apart
+    :param kind: what it may hold
     :returns: the groups, in lists of their own
     :raises InvalidArgumentError: it is no Groups, or a variable is in two groups
     """
@@ -48,14 +55,14 @@ def checked_groups(
         return int(groups)
     if not _are_lists(groups):
         raise errors.InvalidArgumentError(
-            f"groups is {groups!r}: groups should be a positive integer or a list of list of {kind}"
+            f"groups is {groups!r}: groups should be a positive integer or a list of list of {kind.kind}"
         )
     variables = [variable for group in groups for variable in group]
     for variable in variables:
-        if not is_one(variable):
-            raise errors.InvalidArgumentError(f"groups must consist of {kind}: {variable!r} is in it")
-    if len({key(variable) for variable in variables}) < len(variables):
-        raise errors.InvalidArgumentError(f"groups: a {kind} can only appear once in groups")
+        if not kind.is_one(variable):
+            raise errors.InvalidArgumentError(f"groups must consist of {kind.kind}: {variable!r} is in it")
+    if len({kind.key(variable) for variable in variables}) < len(variables):
+        raise errors.InvalidArgumentError(f"groups: a {kind.kind} can only appear once in groups")
     return [list(group) for group in groups]
 
 
@@ -99,6 +106,24 @@ def divided(members: Sequence[int], parts: int) -> list[list[int]]:
     return [part.tolist() for part in np.array_split(np.array(members, np.int64), parts) if len(part)]
 
 
+def named_groups(
+    parts: Sequence[Sequence[int]],
+    names: Mapping[int, str] | Sequence[str],
+    compare: Callable[[list[list[str]]], None],
+) -> list[tuple[str, list[int]]]:
+    """Name groups of gradients, after a comparison over the ranks.
+
+    :param parts: the numbers of the gradients in each group
+    :param names: of each gradient
+    :param compare: compare_groups() or compare_groups_once(), with the names in each group
+    :returns: names, each with the numbers of the gradients
+    :raises MismatchError: the ranks have different groups
+    """
+    named = [[names[member] for member in part] for part in parts]
+    compare(named)
+    return [(group_name(members), list(part)) for members, part in zip(named, parts, strict=True)]
+
+
 def group_name(names: Sequence[str]) -> str:
     """Name a group after its first gradient, and after all by a digest: other groups have other names on all ranks."""
     if len(names) == 1:
@@ -132,17 +157,19 @@ def compare_groups_once(what: str, groups: Sequence[Sequence[str]], process_set:
     world = world_of(process_set)
     known, key = _compared.setdefault(world, set()), ((what,), *map(tuple, groups))
     if world.size > 1 and key not in known:
-        compare_groups([" ".join(group) for group in groups], world, f"{AGREE}.{what}")
+        compare_groups(groups, world, f"{AGREE}.{what}")
         known.add(key)
 
 
-def compare_groups(lines: list[str], world: World, name: str = AGREE) -> None:
-    """Compare lines, one per group, over all ranks; only if they differ, gather them to report the difference.
+def compare_groups(groups: Sequence[Sequence[str]], world: World, name: str = AGREE) -> None:
+    """Compare groups over all ranks; only if they differ, gather them to report the difference.
 
     The minimum of a digest and that of its complement show whether all are equal: 16 bytes, however many ranks.
 
+    :param groups: the names of the gradients in each group
     :raises MismatchError: they differ
     """
+    lines = [" ".join(group) for group in groups]
     digest = np.frombuffer(_digest(lines)[:8], np.uint64)
     low, flipped_high = world.allreduce(np.concatenate([digest, ~digest]), collectives.MIN, name=name)
     if low == ~flipped_high:

@@ -9,10 +9,11 @@ from typing import TypeVar
 from hpccoll import errors
 from hpccoll.frontend.adapter import ParameterAdapter
 from hpccoll.frontend.buckets import Bucket, buckets_in_parts, buckets_of_groups, check_names, one_bucket_each
-from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, own_wire
+from hpccoll.frontend.compression import Compressor, NoneCompressor, own_wire
+from hpccoll.frontend.gradient_step import gradient_step
 from hpccoll.frontend.gradients import Gradients
-from hpccoll.frontend.groups import Groups, check_members, checked_groups, members_of
-from hpccoll.frontend.process_sets import ProcessSet, check_process_set, has_peers, world_of
+from hpccoll.frontend.groups import Groups, Variables, check_members, members_of
+from hpccoll.frontend.process_sets import ProcessSet, has_peers, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reduction_spec import ReductionSpec
 from hpccoll.frontend.reductions import Adasum, Reduction, Sum
@@ -48,16 +49,19 @@ def distributed_gradients(
     :raises MismatchError: the ranks have different groups
     """
     check_passes(passes)
-    check_compressor(compression)
-    check_process_set(process_set)
+    kind = f"{adapter.parameter_type.__module__}.{adapter.parameter_type.__qualname__}"
+    step = gradient_step(
+        "gradient", Variables(kind, lambda one: isinstance(one, adapter.parameter_type)), op=op,
+        compression=compression, predivide=predivide, groups=groups, sparse_as_dense=sparse_as_dense,
+        process_set=process_set,
+    )  # fmt: skip
     names = names_of(adapter, parameters, named)
+    check_members(step.groups, {id(p) for p in parameters})
     if process_set.included() is False:
         return None
-    world = world_of(process_set)
-    own = Sum if op is Adasum else op
-    wire = own_wire(compression)
-    spec = ReductionSpec(world, own, predivide, wire)
-    buckets = buckets_of(adapter, parameters, names, groups, world)
+    world, wire = world_of(process_set), own_wire(compression)
+    spec = ReductionSpec(world, Sum if step.op is Adasum else step.op, wire)
+    buckets = buckets_of(adapter, parameters, names, step.groups, world)
     if not has_peers(process_set):
         return None
     custom = None if compression is NoneCompressor or wire else compression
@@ -100,16 +104,13 @@ def buckets_of(
 ) -> list[Bucket]:
     """Make a bucket of each group, and of each parameter that is in no group. All ranks call it together.
 
-    :param groups: into how many groups the trainable parameters are cut; or lists of parameters
-    :raises InvalidArgumentError: groups make no sense
+    :param groups: as checked_groups() returns it: into how many groups the trainable parameters are cut; or lists of
+        parameters
     :raises MismatchError: the ranks have different groups
     """
-    kind = f"{adapter.parameter_type.__module__}.{adapter.parameter_type.__qualname__}"
-    given = checked_groups(groups, kind, lambda p: isinstance(p, adapter.parameter_type))
-    check_members(given, {id(p) for p in parameters})
-    if given is None:
+    if groups is None:
         return one_bucket_each(names)
     numbers = {id(p): at for at, p in enumerate(parameters) if adapter.trainable(p)}
-    if isinstance(given, int):
-        return buckets_in_parts(names, list(numbers.values()), given, world)
-    return buckets_of_groups(names, members_of(given, numbers), world)
+    if isinstance(groups, int):
+        return buckets_in_parts(names, list(numbers.values()), groups, world)
+    return buckets_of_groups(names, members_of(groups, numbers), world)

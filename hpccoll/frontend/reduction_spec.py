@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reduction of gradients: the operation, its factors, and the type between nodes."""
+"""The reduction of gradients: the operation, and the type between nodes."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll import collectives, errors
+from hpccoll import collectives
 from hpccoll._core import Buffer
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.compression import Compression
 from hpccoll.worlds import World
 
-__all__ = ["BucketEntry", "ReductionSpec", "check_predivide"]
+__all__ = ["BucketEntry", "ReductionSpec"]
 
 Memory = np.ndarray | Buffer
 
@@ -29,33 +28,14 @@ class BucketEntry(NamedTuple):
     """Whether they are float32 or float64, which may travel as something narrower."""
 
 
-def check_predivide(predivide: float, op: Reduction) -> None:
-    """Check the `gradient_predivide_factor` of an optimizer or a tape.
-
-    :raises InvalidArgumentError: it is not positive and finite, or is given with another operation than Average
-    """
-    if not isinstance(predivide, int | float | np.number) or not 0 < predivide < math.inf:
-        raise errors.InvalidArgumentError(f"gradient_predivide_factor is {predivide!r}: a positive number")
-    if predivide != 1.0 and op != collectives.AVERAGE:
-        raise errors.InvalidArgumentError(
-            f"gradient_predivide_factor not supported with op != Average: it is {predivide:g}, and op is {op.name}"
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReductionSpec:
     """The reduction of all gradients of an optimizer."""
 
     world: World
     op: Reduction = collectives.AVERAGE
-    predivide: float = 1.0
-    """With AVERAGE: Horovod divides by this before the sum, against overflow, and multiplies by it afterwards. Here the
-    sum is kept near the mean anyhow, and a factor and its reciprocal are none: checked, and not passed on."""
     compression: Compression | None = None
     """For float32 and float64; other types travel as they are."""
-
-    def __post_init__(self) -> None:
-        check_predivide(self.predivide, self.op)
 
     def start(self, name: str, entries: Sequence[BucketEntry]) -> list[Handle]:
         """Begin to reduce the entries of a bucket in place.

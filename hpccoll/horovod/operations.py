@@ -11,44 +11,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from hpccoll.compression import Compression as Wire
 from hpccoll.frontend import names
-from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, wire_for
+from hpccoll.frontend.calls import Allreduce, Reducescatter
+from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, packed
 from hpccoll.frontend.handles import synchronize, wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Average, Op, Reduction, choose
+from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.refused import each, tells
 from hpccoll.frontend.requests import group_of
 from hpccoll.horovod.rooted import RootedOperations
 
-__all__ = ["Allreduce", "Operations", "Reducescatter"]
+__all__ = ["Operations"]
 
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Allreduce:
-    """Everything about an allreduce but its tensors."""
-
-    name: str | None
-    op: Reduction
-    prescale: float
-    postscale: float
-    process_set: ProcessSet
-    group: bool
-    wire: Wire | None = None
-    """The 16-bit format of float32 and float64 values on the wire; None: unchanged."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reducescatter:
-    """Everything about some reducescatters but their tensors."""
-
-    names: list[str | None]
-    op: Reduction
-    prescale: float
-    postscale: float
-    process_set: ProcessSet
 
 
 class Operations(RootedOperations[T]):
@@ -178,12 +153,8 @@ class Operations(RootedOperations[T]):
         if compression is NoneCompressor:
             return self.run_allreduce(call, tensors)
         check_compressor(compression)
-        wire = wire_for(compression, *map(self.adapter.dtype, tensors))
-        if wire is not None:
-            return self.run_allreduce(dataclasses.replace(call, wire=wire), tensors)
-        pairs = [compression.compress(tensor) for tensor in tensors]
-        results = self.run_allreduce(call, [compressed for compressed, _ in pairs])
-        return [compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]
+        sent = packed(compression, tensors, self.adapter.dtype)
+        return sent.unpack(self.run_allreduce(dataclasses.replace(call, wire=sent.wire), sent.tensors))
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[T]) -> list[T]:
         """Return the results of one allreduce; without `call.group` there is one tensor."""
@@ -367,7 +338,7 @@ class Operations(RootedOperations[T]):
 
     def _compressed_rows(self, call: Reducescatter, tensors: Sequence[T], compression: Compressor) -> list[T]:
         check_compressor(compression)
-        pairs = [compression.compress(tensor) for tensor in tensors]
+        pairs = [compression.compress(tensor) for tensor in tensors]  # a reducescatter has no conversion of its own
         results = self.run_reducescatter(call, [compressed for compressed, _ in pairs])
         return [compression.decompress(x, context) for x, (_, context) in zip(results, pairs, strict=True)]
 

@@ -26,6 +26,7 @@ import jax
 import numpy as np
 
 from hpccoll import compression, errors
+from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
@@ -75,10 +76,12 @@ def _run(call: Call, name: str | None, *xs: Any) -> list[Any]:
     return bind(dataclasses.replace(call, name=names.in_trace(call.operation, name)), *xs)
 
 
-def run_all(calls: Sequence[tuple[Call, str, Sequence[Any]]]) -> list[list[Any]]:
+def run_all(calls: Sequence[tuple[Call, str | None, Sequence[Any]]]) -> list[list[Any]]:
     """Run several independent calls: begin all of them, then wait for all of them."""
     if any(names.tracing(xs) for _, _, xs in calls):
-        return [bind(dataclasses.replace(call, name=name), *xs) for call, name, xs in calls]
+        return [
+            bind(dataclasses.replace(call, name=names.in_trace(call.operation, name)), *xs) for call, name, xs in calls
+        ]
     in_flight = [eager.begin(call, xs, name) for call, name, xs in calls]
     return [operation.wait() for operation in in_flight]
 
@@ -139,21 +142,22 @@ def _allreduce(
     xs: list[Any], op: Op | None, name: str | None, narrow: Any, prescale: float, postscale: float,
     process_set: ProcessSet, group: bool,
 ) -> list[Any]:  # fmt: skip
-    return _run(allreduce_call(xs, op, narrow, prescale, postscale, process_set, group), name, *xs)
+    call = Allreduce(name, choose(op), prescale, postscale, process_set, group=group)
+    return _run(allreduce_call(xs, call, narrow), name, *xs)
 
 
-def allreduce_call(
-    xs: Sequence[Any], op: Op | None, narrow: Any, prescale: float, postscale: float, process_set: ProcessSet,
-    group: bool,
-) -> Call:  # fmt: skip
-    """Check the arguments of an allreduce; return the call."""
-    codes = {checked_reduction(op, x, prescale, postscale) for x in xs}
+def allreduce_call(xs: Sequence[Any], given: Allreduce, narrow: Any) -> Call:
+    """Check the arguments of an allreduce; return the call, without its name.
+
+    :param narrow: a compression, or None
+    """
+    codes = {checked_reduction(given.op, x, given.prescale, given.postscale) for x in xs}
     wires = {wire_of(narrow, x) for x in xs}
     if len(wires) > 1:
         raise errors.UnsupportedError("compression of a group whose arrays are only partly float32 or float64")
     return _call(
-        "allreduce", process_set, reduction=codes.pop(), prescale=float(prescale), postscale=float(postscale),
-        wire=wires.pop(), group=group,
+        "allreduce", given.process_set, reduction=codes.pop(), prescale=float(given.prescale),
+        postscale=float(given.postscale), wire=wires.pop(), group=given.group,
     )  # fmt: skip
 
 

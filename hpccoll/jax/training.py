@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from jax.experimental.sparse import JAXSparse
 
 from hpccoll import errors, objects
-from hpccoll.frontend.groups import compare_groups_once, divided, group_name, is_number_of_groups
+from hpccoll.frontend.gradient_step import GradientStep, Kind
+from hpccoll.frontend.groups import is_number_of_groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.reductions import Average, Op
+from hpccoll.frontend.reducer import check_passes
+from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import check_options
@@ -62,18 +64,22 @@ def allreduce_gradients(
     :raises UnsupportedError: (a ValueError) a gradient is sparse, or of a dtype that has no such reduction
     """
     pairs, form = _leaves(tree)
+    check_options(op, compression, process_set)
     _check_groups(groups)
-    calls, parts = [], divided(range(len(pairs)), groups or max(1, len(pairs)))  # each alone without groups
-    named = [[pairs[at][0] for at in part] for part in parts]
-    if groups is not None:
-        compare_groups_once(name, named, process_set)
-    for part, paths in zip(parts, named, strict=True):
-        xs = [pairs[at][1] for at in part]
-        call = allreduce_call(
-            xs, op, compression, prescale_factor, postscale_factor, process_set, group=groups is not None
-        )
-        calls.append((call, f"{name}{group_name(paths)}", xs))
-    return form.unflatten([result for results in run_all(calls) for result in results])
+    step = GradientStep(
+        name, choose(op), groups=groups, process_set=process_set, prescale=prescale_factor, postscale=postscale_factor,
+        key=int,
+    )  # fmt: skip
+    xs = [x for _, x in pairs]
+    plan = step.plan(range(len(xs)), [Kind.DENSE] * len(xs), lambda places: [f"{name}{pairs[at][0]}" for at in places])
+    calls = []
+    for members, call, *_ in plan.sent:
+        tensors = [xs[at] for at in members]
+        calls.append((allreduce_call(tensors, call, compression), call.name, tensors))
+    for sent, results in zip(plan.sent, run_all(calls), strict=True):
+        for at, result in zip(sent.members, results, strict=True):
+            xs[at] = result
+    return form.unflatten(xs)
 
 
 def _check_groups(groups: Any) -> None:
@@ -111,8 +117,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}, no optax.GradientTransformation")
     if getattr(optimizer.update, "hpccoll_distributed", False):
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
-    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
-        raise errors.InvalidArgumentError(f"backward_passes_per_step is {backward_passes_per_step!r}: 1 or more")
+    check_passes(backward_passes_per_step)
     check_options(op, compression, process_set)
     _check_groups(groups)
     names.checked(name)

@@ -13,37 +13,23 @@ from typing import Any, Protocol
 
 import keras
 
-from hpccoll import errors, reductions
-from hpccoll.frontend.compression import NoneCompressor, own_wire
+from hpccoll import errors
+from hpccoll.frontend.calls import Allreduce
+from hpccoll.frontend.compression import Compressor, packed
 from hpccoll.frontend.own_errors import own_error
-from hpccoll.frontend.process_sets import ProcessSet, has_peers
-from hpccoll.keras.compression import Compressor
+from hpccoll.frontend.process_sets import has_peers
 
-__all__ = ["Backend", "Reduction", "backend", "check_no_distribution", "reduce_all", "uncompiled"]
+__all__ = ["Backend", "backend", "check_no_distribution", "reduce_all", "uncompiled"]
 
-Named = Sequence[tuple[str, Sequence[Any]]]
-"""Names, each with the tensors that are agreed, fused and finished together."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reduction:
-    """The options of a reduction."""
-
-    op: reductions.Reduction
-    process_set: ProcessSet
-    compression: Compressor = NoneCompressor
-    prescale: float = 1.0
-    postscale: float = 1.0
+Calls = Sequence[tuple[Allreduce, Sequence[Any]]]
+"""Allreduces, each with its tensors: one, or a group that is agreed, fused and finished together."""
 
 
 class Backend(Protocol):
     """The interface that hpccoll.keras needs of a front end."""
 
-    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        """Begin all allreduces, then wait for them; return the results.
-
-        :param wire: the library's own compression (hpccoll.compression), or None
-        """
+    def allreduce(self, calls: Calls) -> list[Sequence[Any]]:
+        """Begin all allreduces, then wait for them; return the results."""
 
     def operations(self) -> Any:
         """Return the module with Horovod's functions for tensors."""
@@ -53,6 +39,12 @@ class Backend(Protocol):
 
     def dense(self, gradient: Any) -> Any:
         """Return a gradient as a dense tensor, also if it is sparse."""
+
+    def sparse(self, gradient: Any) -> bool:
+        """Return whether a gradient is sparse."""
+
+    def divided(self, gradient: Any, divisor: int) -> Any:
+        """Return a gradient divided by a number; a sparse one stays sparse."""
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         """Wait until values are computed; raise the error of a failed operation.
@@ -75,16 +67,20 @@ class _Torch:
     def operations(self) -> Any:
         return self._operations
 
-    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        return _all_begun(
-            self._requests, named, how, wire, in_place=lambda tensors: all(x.is_contiguous() for x in tensors)
-        )
+    def allreduce(self, calls: Calls) -> list[Sequence[Any]]:
+        return _all_begun(self._requests, calls, in_place=lambda tensors: all(x.is_contiguous() for x in tensors))
 
     def check(self) -> None:
         pass
 
     def dense(self, gradient: Any) -> Any:
         return gradient.to_dense() if gradient.is_sparse else gradient
+
+    def sparse(self, gradient: Any) -> bool:
+        return bool(gradient.is_sparse)
+
+    def divided(self, gradient: Any, divisor: int) -> Any:
+        return gradient / divisor
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
@@ -96,25 +92,21 @@ class _Torch:
 class _Jax:
     def __init__(self) -> None:
         import jax
+        from jax.experimental.sparse import JAXSparse
 
         import hpccoll.jax
         from hpccoll.jax import operations
 
         self._jax: Any = jax
+        self._sparse_type = JAXSparse
         self._operations, self._calls = hpccoll.jax, operations
 
     def operations(self) -> Any:
         return self._operations
 
-    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        calls = []
-        for name, tensors in named:
-            narrow = wire if _wide(tensors) else None
-            call = self._calls.allreduce_call(
-                tensors, how.op, narrow, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1
-            )
-            calls.append((call, name, tensors))
-        return list(self._calls.run_all(calls))
+    def allreduce(self, calls: Calls) -> list[Sequence[Any]]:
+        jobs = [(self._calls.allreduce_call(tensors, call, call.wire), call.name, tensors) for call, tensors in calls]
+        return list(self._calls.run_all(jobs))
 
     def check(self) -> None:
         if keras.distribution.distribution() is not None:
@@ -125,6 +117,12 @@ class _Jax:
 
     def dense(self, gradient: Any) -> Any:
         return keras.ops.convert_to_tensor(gradient, sparse=False)
+
+    def sparse(self, gradient: Any) -> bool:
+        return isinstance(gradient, self._sparse_type)
+
+    def divided(self, gradient: Any, divisor: int) -> Any:
+        return gradient / divisor
 
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         error = raised
@@ -148,27 +146,31 @@ class _TensorFlow:
         import hpccoll.tensorflow
         from hpccoll.frontend.requests import Requests
         from hpccoll.tensorflow.adapter import ADAPTER
+        from hpccoll.tensorflow.reducing import divided
 
+        self._divided = divided
         self._operations: Any = hpccoll.tensorflow
         self._tf, self._requests = tensorflow, Requests(ADAPTER)
 
     def operations(self) -> Any:
         return self._operations
 
-    def allreduce(self, named: Named, how: Reduction, wire: Any) -> list[Sequence[Any]]:
-        slices = any(isinstance(x, self._tf.IndexedSlices) for _, tensors in named for x in tensors)
+    def allreduce(self, calls: Calls) -> list[Sequence[Any]]:
+        slices = any(self.sparse(x) for _, tensors in calls for x in tensors)
         if self._tf.executing_eagerly() and not slices:
-            return _all_begun(self._requests, named, how, wire, in_place=lambda _: False)
-        narrow = _compressor(self._operations, wire)
-        common: Any = {"op": how.op, "process_set": how.process_set, "compression": narrow}
-        common |= {"prescale_factor": how.prescale, "postscale_factor": how.postscale}
-        allreduce, grouped = self._operations.allreduce, self._operations.grouped_allreduce
-        return [
-            [allreduce(tensors[0], name=name, **common)]
-            if len(tensors) == 1
-            else grouped(list(tensors), name=name, **common)
-            for name, tensors in named
-        ]
+            return _all_begun(self._requests, calls, in_place=lambda _: False)
+        return [self._one(call, tensors) for call, tensors in calls]
+
+    def _one(self, call: Allreduce, tensors: Sequence[Any]) -> Sequence[Any]:
+        common: Any = {
+            "op": call.op, "name": call.name, "process_set": call.process_set,
+            "compression": _compressor(self._operations, call.wire), "prescale_factor": call.prescale,
+            "postscale_factor": call.postscale,
+        }  # fmt: skip
+        if call.group:
+            grouped: Sequence[Any] = self._operations.grouped_allreduce(list(tensors), **common)
+            return grouped
+        return [self._operations.allreduce(tensors[0], **common)]
 
     def check(self) -> None:
         if self._tf.distribute.has_strategy():
@@ -180,6 +182,12 @@ class _TensorFlow:
     def dense(self, gradient: Any) -> Any:
         return self._tf.convert_to_tensor(gradient)  # keras.ops.convert_to_tensor does not change an IndexedSlices
 
+    def sparse(self, gradient: Any) -> bool:
+        return isinstance(gradient, self._tf.IndexedSlices)
+
+    def divided(self, gradient: Any, divisor: int) -> Any:
+        return self._divided(gradient, divisor)
+
     def finish(self, values: Sequence[Any], raised: BaseException | None) -> None:
         pass
 
@@ -187,23 +195,21 @@ class _TensorFlow:
         pass
 
 
-def _all_begun(
-    requests: Any, named: Named, how: Reduction, wire: Any, in_place: Callable[[Sequence[Any]], bool]
-) -> list[Sequence[Any]]:
-    """Begin an allreduce of each tensor (none of them traced), and wait for all of them.
+def _all_begun(requests: Any, calls: Calls, in_place: Callable[[Sequence[Any]], bool]) -> list[Sequence[Any]]:
+    """Begin allreduces (their tensors are not traced), and wait for all of them.
 
     :param requests: hpccoll.frontend.requests.Requests of the front end
     :param in_place: whether tensors may be overwritten
     """
     handles = [
         requests.allreduce(
-            name, list(tensors), how.op, how.prescale, how.postscale, how.process_set, group=len(tensors) > 1,
-            in_place=in_place(tensors), wire=wire if _wide(tensors) else None,
+            call.name, list(tensors), call.op, call.prescale, call.postscale, call.process_set, group=call.group,
+            in_place=in_place(tensors), wire=call.wire,
         )
-        for name, tensors in named
+        for call, tensors in calls
     ]  # fmt: skip
     results = [handle.wait() for handle in handles]
-    return [result if isinstance(result, list) else [result] for result in results]
+    return [result if call.group else [result] for (call, _), result in zip(calls, results, strict=True)]
 
 
 def _compressor(module: Any, wire: Any) -> Any:
@@ -212,8 +218,8 @@ def _compressor(module: Any, wire: Any) -> Any:
     return getattr(module.Compression, chosen)
 
 
-def _wide(tensors: Sequence[Any]) -> bool:
-    return all(keras.backend.standardize_dtype(x.dtype) in ("float32", "float64") for x in tensors)
+def _dtype(tensor: Any) -> str:
+    return str(keras.backend.standardize_dtype(tensor.dtype))
 
 
 _BACKENDS: dict[str, type] = {"torch": _Torch, "jax": _Jax, "tensorflow": _TensorFlow}
@@ -255,23 +261,20 @@ def check_no_distribution() -> None:
     backend().check()
 
 
-def reduce_all(named: Named, how: Reduction) -> list[Sequence[Any]]:
-    """Combine tensors of all ranks; each name is a separate operation, in any order on any rank.
+def reduce_all(calls: Sequence[tuple[Allreduce, Compressor, Sequence[Any]]]) -> list[Sequence[Any]]:
+    """Combine tensors of all ranks; each allreduce is a separate operation, in any order on any rank.
 
-    :returns: the results, in the form of `named`; the tensors themselves on a rank without peers
+    :param calls: allreduces over one process set, with the compression of their tensors
+    :returns: the results; the tensors themselves on a rank without peers
     """
-    if how.process_set.included() is False:
-        return [tensors for _, tensors in named]
-    if not has_peers(how.process_set):
-        factor = how.prescale * how.postscale
-        return [tensors if factor == 1.0 else [x * factor for x in tensors] for _, tensors in named]
-    wire = own_wire(how.compression)
-    if how.compression is NoneCompressor or wire is not None:
-        return backend().allreduce(named, how, wire)
-    pairs = [[how.compression.compress(x) for x in tensors] for _, tensors in named]
-    sent = [(name, [x for x, _ in each]) for (name, _), each in zip(named, pairs, strict=True)]
-    received = backend().allreduce(sent, how, None)
-    return [
-        [how.compression.decompress(x, context) for x, (_, context) in zip(xs, each, strict=True)]
-        for xs, each in zip(received, pairs, strict=True)
-    ]
+    if not calls or calls[0][0].process_set.included() is False:
+        return [tensors for _, _, tensors in calls]
+    if not has_peers(calls[0][0].process_set):
+        return [_scaled(tensors, call.prescale * call.postscale) for call, _, tensors in calls]
+    ready = [packed(compressor, tensors, _dtype) for _, compressor, tensors in calls]
+    sent = [(dataclasses.replace(call, wire=p.wire), p.tensors) for (call, _, _), p in zip(calls, ready, strict=True)]
+    return [p.unpack(results) for p, results in zip(ready, backend().allreduce(sent), strict=True)]
+
+
+def _scaled(tensors: Sequence[Any], factor: float) -> Sequence[Any]:
+    return tensors if factor == 1.0 else [x * factor for x in tensors]

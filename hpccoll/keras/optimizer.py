@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,19 +19,13 @@ import keras
 
 from hpccoll import errors
 from hpccoll.default_world import is_initialized
-from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
-from hpccoll.frontend.groups import check_members, checked_groups, compare_groups_once, group_name, members_of
-from hpccoll.frontend.process_sets import (
-    ProcessSet,
-    check_process_set,
-    global_process_set,
-    has_peers,
-    world_of,
-)
+from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.gradient_step import GradientStep, Kind, either_groups, gradient_step
+from hpccoll.frontend.groups import Variables, check_members
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, has_peers, world_of
 from hpccoll.frontend.reducer import check_passes
-from hpccoll.frontend.reduction_spec import check_predivide
-from hpccoll.frontend.reductions import Adasum, Average, Max, Op, choose
-from hpccoll.keras.backends import Reduction, backend, check_no_distribution, reduce_all, uncompiled
+from hpccoll.frontend.reductions import Adasum, Average, Op
+from hpccoll.keras.backends import backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
@@ -45,11 +38,7 @@ _NUMBERED = re.compile(r"_\d+(?=/|$)")
 class _Given:
     """The arguments of DistributedOptimizer()."""
 
-    name: str
-    how: Reduction
-    sparse_as_dense: bool
-    groups: int | list[list[Any]] | None
-    scale_local_gradients: bool
+    step: GradientStep
     local: set[int] = dataclasses.field(default_factory=set)
     """Ids of the variables whose gradients stay on their rank."""
 
@@ -68,7 +57,7 @@ class _Reducing:
 
     def exchanges(self) -> bool:
         """Return whether a step exchanges gradients; a single rank does not."""
-        process_set = self._given.how.process_set
+        process_set = self._given.step.process_set
         return is_initialized() and process_set.included() is not False and has_peers(process_set)
 
     def build(self, variables: Sequence[Any]) -> None:
@@ -76,7 +65,7 @@ class _Reducing:
 
         :raises InvalidArgumentError: (a ValueError) `groups` has a variable that is not among them
         """
-        check_members(self._given.groups, {*map(_key, variables)}, _key)
+        check_members(self._given.step.groups, {*map(_key, variables)}, _key)
         super().build(variables)  # type: ignore[misc]
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -139,6 +128,9 @@ def _key(variable: Any) -> int:
     return id(getattr(variable, "value", variable)) if keras.backend.backend() == "tensorflow" else id(variable)
 
 
+_VARIABLES = Variables("keras.Variable", lambda one: hasattr(one, "shape"), _key)
+
+
 # ---- from gradients to reduced ones ----------------------------------------------------------------------
 
 
@@ -196,47 +188,32 @@ def _accumulated(optimizer: Any, gradients: list[Any], variables: list[Any], ste
 def _exchanged(optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
     """Combine the gradients of all ranks."""
     given: _Given = optimizer._given
-    gradients, exchanged, largest = list(gradients), [], []
-    for at, variable in enumerate(variables):
-        if _key(variable) in given.local:
-            gradients[at] = _local(given, gradients[at])
-        elif getattr(variable, "overwrite_with_gradient", False):  # the ranges of float8 values
-            largest.append(at)
-        else:
-            exchanged.append(at)
-    if given.sparse_as_dense:
-        gradients = [backend().dense(gradient) for gradient in gradients]
-    for places, how in ((exchanged, given.how), (largest, Reduction(Max, given.how.process_set))):
-        parts = _parts(optimizer, variables, places)
-        named = [(name, [gradients[at] for at in members]) for name, members in parts]
-        for (_, members), results in zip(parts, reduce_all(named, how), strict=True):
-            for at, result in zip(members, results, strict=True):
-                gradients[at] = result
+    step, gradients = given.step, list(gradients)
+    kinds = [_kind(gradient, variable) for gradient, variable in zip(gradients, variables, strict=True)]
+    plan = step.plan(variables, kinds, lambda at: [_label(optimizer, variables[i]) for i in at], given.local)
+    for at in plan.divided:
+        gradients[at] = backend().divided(gradients[at], world_of(step.process_set).size)
+    for sent in plan.sent:
+        for at in sent.members:
+            if kinds[at] is Kind.SPARSE and not sent.sparse:
+                gradients[at] = backend().dense(gradients[at])
+    calls = [(sent.call, sent.compression, [gradients[at] for at in sent.members]) for sent in plan.sent]
+    for sent, results in zip(plan.sent, reduce_all(calls), strict=True):
+        for at, result in zip(sent.members, results, strict=True):
+            gradients[at] = result
     return gradients
 
 
-def _local(given: _Given, gradient: Any) -> Any:
-    if not given.scale_local_gradients or given.how.process_set.included() is False:
-        return gradient
-    return gradient / world_of(given.how.process_set).size
-
-
-def _parts(optimizer: Any, variables: list[Any], places: list[int]) -> list[tuple[str, list[int]]]:
-    """Return the groups of the gradients at `places`: names, each with members of `places`."""
-    given: _Given = optimizer._given
-    labels = {at: _label(optimizer, variables[at]) for at in places}
-    if given.groups is None or not places:
-        return [(label, [at]) for at, label in labels.items()]
-    parts = members_of(given.groups, {_key(variables[at]): at for at in places}, _key)
-    named = [[labels[at] for at in part] for part in parts]
-    compare_groups_once(given.name, named, given.how.process_set)
-    return [(group_name(names), part) for names, part in zip(named, parts, strict=True)]
+def _kind(gradient: Any, variable: Any) -> Kind:
+    if getattr(variable, "overwrite_with_gradient", False):  # the ranges of float8 values
+        return Kind.LARGEST
+    return Kind.SPARSE if backend().sparse(gradient) else Kind.DENSE
 
 
 def _label(optimizer: Any, variable: Any) -> str:
     """Name a variable by its place in the optimizer, and its path without the numbers that Keras counts."""
     path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
-    return f"{optimizer._given.name}.{optimizer._get_variable_index(variable)} {path}"
+    return f"{optimizer._given.step.name}.{optimizer._get_variable_index(variable)} {path}"
 
 
 # ---- from an optimizer to a distributed one --------------------------------------------------------------
@@ -287,17 +264,20 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     _check_optimizer(optimizer)
     check_no_distribution()
     watch_compile()
-    if num_groups:
-        warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
-    passes, given = backward_passes_per_step, _checked_groups(groups)
-    factor = 1 if average_aggregated_gradients else passes
-    how = _checked_reduction(op, process_set, compression, gradient_predivide_factor, passes, factor)
+    passes = backward_passes_per_step
+    check_passes(passes)
+    step = gradient_step(
+        name or f"Distributed{type(optimizer).__name__}", _VARIABLES, op=op, compression=compression,
+        predivide=gradient_predivide_factor, groups=either_groups(num_groups, groups),
+        sparse_as_dense=sparse_as_dense, process_set=process_set, scales_local=scale_local_gradients,
+        factor=1 if average_aggregated_gradients else passes,
+    )  # fmt: skip
+    if step.op is Adasum and keras.backend.backend() == "jax":
+        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or another backend of Keras")
     if optimizer.built:
-        check_members(given, {*map(_key, optimizer._trainable_variables)}, _key)
+        check_members(step.groups, {*map(_key, optimizer._trainable_variables)}, _key)
     made = _put_before(_scaling(optimizer), passes)
-    label = name or f"Distributed{type(optimizer).__name__}"
-    vars(made)["_given"] = _Given(label, how, sparse_as_dense, given, scale_local_gradients)
+    vars(made)["_given"] = _Given(step)
     return made
 
 
@@ -306,19 +286,6 @@ def _from_config(made: Any, config: dict[str, Any], custom_objects: Any) -> Any:
     again = _put_before(made.__class__.from_config(config, custom_objects), passes=1)  # the configuration has them
     vars(again)["_given"] = dataclasses.replace(made._given, local=set())
     return again
-
-
-def _checked_reduction(
-    op: Op, process_set: ProcessSet, compression: Compressor, predivide: float, passes: int, factor: int
-) -> Reduction:
-    check_compressor(compression)
-    check_process_set(process_set)
-    check_passes(passes)
-    chosen = choose(op)
-    if chosen is Adasum and keras.backend.backend() == "jax":
-        raise errors.UnsupportedError("hpccoll.jax has no Adasum: use Average, or another backend of Keras")
-    check_predivide(predivide, chosen)
-    return Reduction(chosen, process_set, compression, 1.0 / predivide, predivide * factor)
 
 
 def PartialDistributedOptimizer(  # noqa: N802 - Horovod's name
@@ -368,10 +335,6 @@ def _check_optimizer(optimizer: Any) -> None:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         kind = f"{type(optimizer).__module__}.{type(optimizer).__name__}"
         raise errors.InvalidArgumentError(f"optimizer is of {kind}: give a keras.optimizers.Optimizer of Keras 3")
-
-
-def _checked_groups(groups: Any) -> int | list[list[Any]] | None:
-    return checked_groups(groups, "keras.Variable", lambda one: hasattr(one, "shape"), _key)
 
 
 def _scaling(optimizer: Any) -> Any:

@@ -11,11 +11,12 @@ import keras
 import numpy as np
 
 from hpccoll import errors
+from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, choose
-from hpccoll.keras.backends import Reduction, backend, reduce_all
+from hpccoll.keras.backends import backend, reduce_all
 
 __all__ = [
     "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_model", "broadcast_variables",
@@ -66,13 +67,15 @@ def allreduce(
         return world_of(process_set).allreduce(
             array, chosen, name=name, prescale=prescale_factor, postscale=postscale_factor,
         )  # fmt: skip
-    how = Reduction(chosen, process_set, compression, prescale_factor, postscale_factor)
     if name is None and compression is NoneCompressor:
         return backend().operations().allreduce(
             value, op=chosen, prescale_factor=prescale_factor, postscale_factor=postscale_factor,
             process_set=process_set,
         )  # fmt: skip
-    (result,) = reduce_all([(name or "keras.allreduce", [keras.ops.copy(value)])], how)[0]
+    call = Allreduce(
+        name or "keras.allreduce", chosen, prescale_factor, postscale_factor, process_set, group=False
+    )  # fmt: skip
+    (result,) = reduce_all([(call, compression, [keras.ops.copy(value)])])[0]
     return result
 
 

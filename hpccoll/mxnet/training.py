@@ -11,13 +11,13 @@ import mxnet as mx
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
+from hpccoll.frontend.gradient_step import check_predivide
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import divided, group_name, is_number_of_groups
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.parameters import distributed_gradients
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
-from hpccoll.frontend.reduction_spec import check_predivide
 from hpccoll.frontend.reductions import Average
 from hpccoll.mxnet.adapter import ADAPTER
 from hpccoll.mxnet.operations import OPERATIONS

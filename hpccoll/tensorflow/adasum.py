@@ -15,9 +15,10 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend import adasum, names
 from hpccoll.frontend.adapter import is_floating
+from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.process_sets import world_of
 from hpccoll.frontend.reductions import Sum
-from hpccoll.horovod.operations import Allreduce, Operations
+from hpccoll.horovod.operations import Operations
 from hpccoll.tensorflow.adapter import ADAPTER
 from hpccoll.tensorflow.graph_names import unique
 

@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend import names
+from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
-from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.horovod.operations import Operations
 from hpccoll.tensorflow.graph import zeros_after
 
 __all__ = ["of_allgather", "of_allreduce", "of_alltoall", "of_broadcast", "of_reducescatter"]

@@ -16,9 +16,9 @@ from hpccoll._core import Buffer
 from hpccoll.compression import Compression
 from hpccoll.frontend import names
 from hpccoll.frontend.called import called, in_its_words
+from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Reduction
-from hpccoll.horovod.operations import Allreduce
 from hpccoll.tensorflow.adapter import code_of, memory_of, new_tensor, on_host
 
 __all__ = ["Allreduces", "allreduce", "can"]

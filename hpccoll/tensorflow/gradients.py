@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import _core, compression
+from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.reductions import Reduction
-from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import derivatives
 from hpccoll.tensorflow.graph import process_set_of
 from hpccoll.tensorflow.operations import OPERATIONS

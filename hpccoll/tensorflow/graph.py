@@ -18,10 +18,10 @@ from hpccoll import _core, errors
 from hpccoll.compression import Compression
 from hpccoll.default_world import current
 from hpccoll.frontend.adapter import is_inexact
+from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Reduction, Sum
 from hpccoll.frontend.requests import check_factors
-from hpccoll.horovod.operations import Allreduce, Reducescatter
 from hpccoll.tensorflow import kernels, xla
 from hpccoll.tensorflow.adapter import ADAPTER, code_of
 from hpccoll.tensorflow.graph_names import unique

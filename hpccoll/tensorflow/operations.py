@@ -22,12 +22,13 @@ import tensorflow as tf
 from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.call_numbers import note_call
+from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
 from hpccoll.horovod import job
-from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.horovod.operations import Operations
 from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
 from hpccoll.tensorflow.facts import ranks_of

@@ -11,12 +11,13 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.gradient_step import GradientStep, either_groups, gradient_step
 from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.tensorflow.accumulation import Accumulation, Passes, after, own_variable
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.reducing import Reduction, reduction_for
+from hpccoll.tensorflow.reducing import VARIABLES, combine
 
 __all__ = ["DistributedOptimizer"]
 
@@ -63,14 +64,13 @@ class _DistributedOptimizer(_Wrapping):
     def __init__(
         self,
         optimizer: Any,
-        reduction: Reduction,
+        step: GradientStep,
         added_up: Accumulation,
         *,
-        scales_local: bool,
         use_locking: bool,
     ) -> None:
         super().__init__(optimizer, added_up.passes.name, use_locking=use_locking)
-        self._reduction, self._scales_local = reduction, scales_local
+        self._step = step
         self._added_up = added_up if added_up.passes.passes > 1 else None
 
     @public
@@ -78,10 +78,10 @@ class _DistributedOptimizer(_Wrapping):
         """Compute the gradients, and combine them over the ranks; the arguments are those of the optimizer."""
         gradients, variables = zip(*self._optimizer.compute_gradients(*args, **kwargs), strict=True)
 
-        def combine(whole: Sequence[Any]) -> list[Any]:
-            return self._reduction.combine_shared(whole, variables, self._local, scales_local=self._scales_local)
+        def shared(whole: Sequence[Any]) -> list[Any]:
+            return combine(self._step, whole, variables, self._local)
 
-        combined = self._added_up.add(gradients, combine) if self._added_up else combine(gradients)
+        combined = self._added_up.add(gradients, shared) if self._added_up else shared(gradients)
         return list(zip(combined, variables, strict=True))
 
     @public
@@ -103,16 +103,18 @@ class _DeltaOptimizer(_Wrapping):
     So the changes include the optimizer's momentum and scaling, see hpccoll.frontend.deltas.
     """
 
-    def __init__(self, optimizer: Any, reduction: Reduction, passes: Passes, *, use_locking: bool) -> None:
+    def __init__(self, optimizer: Any, step: GradientStep, passes: Passes, *, use_locking: bool) -> None:
         super().__init__(optimizer, passes.name, use_locking=use_locking)
-        self._reduction, self._passes = dataclasses.replace(reduction, name="delta"), passes
+        self._step, self._passes = dataclasses.replace(step, name="delta"), passes
         self._starts: dict[int, Any] = {}
 
     @public
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
         """Call the optimizer's method; after the last backward pass of a step, combine the changes since the first."""
         pairs = list(grads_and_vars)
-        shared = [v for gradient, v in pairs if gradient is not None and id(v) not in self._local]
+        variables = [v for _, v in pairs]
+        places = [at for at, (gradient, v) in enumerate(pairs) if gradient is not None and id(v) not in self._local]
+        shared = [variables[at] for at in places]
         keepers = [self._keeper(at, v) for at, v in enumerate(shared)]
         between = self._passes.between()
         starts = [
@@ -123,9 +125,11 @@ class _DeltaOptimizer(_Wrapping):
             stepped = self._optimizer.apply_gradients(pairs, global_step=global_step, name=name)
 
         def last() -> Any:
-            deltas = [_copy(v) - start for v, start in zip(shared, starts, strict=True)]
-            whole = self._reduction.combine(deltas, shared)
-            return after([v.assign(start + delta) for v, start, delta in zip(shared, starts, whole, strict=True)])
+            deltas: list[Any] = [None] * len(pairs)
+            for at, v, start in zip(places, shared, starts, strict=True):
+                deltas[at] = _copy(v) - start
+            whole = combine(self._step, deltas, variables, self._local)
+            return after([v.assign(start + whole[at]) for at, v, start in zip(places, shared, starts, strict=True)])
 
         def other() -> Any:
             return after([keeper.assign(start) for keeper, start in zip(keepers, starts, strict=True)])
@@ -195,16 +199,16 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
             scale_local_gradients,
         )  # fmt: skip
     _check_optimizer(optimizer)
-    reduction = reduction_for(
-        "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
-    )
+    step = gradient_step(
+        "gradient", VARIABLES, op=op, compression=compression, predivide=gradient_predivide_factor,
+        groups=either_groups(num_groups, groups), sparse_as_dense=sparse_as_dense, process_set=process_set,
+        scales_local=scale_local_gradients,
+    )  # fmt: skip
     passes = Passes(backward_passes_per_step, name or f"Distributed{type(optimizer).__name__}")
-    if reduction.op is Adasum:
-        return _DeltaOptimizer(optimizer, reduction, passes, use_locking=use_locking)
+    if step.op is Adasum:
+        return _DeltaOptimizer(optimizer, step, passes, use_locking=use_locking)
     added_up = Accumulation(passes, average=average_aggregated_gradients, sparse_as_dense=sparse_as_dense)
-    return _DistributedOptimizer(
-        optimizer, reduction, added_up, scales_local=scale_local_gradients, use_locking=use_locking
-    )
+    return _DistributedOptimizer(optimizer, step, added_up, use_locking=use_locking)
 
 
 def _check_optimizer(optimizer: Any) -> None:

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.gradient_step import GradientStep, either_groups, gradient_step
 from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.reducing import Reduction, reduction_for
+from hpccoll.tensorflow.reducing import VARIABLES, combine
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
@@ -23,8 +24,7 @@ __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 class _Distributed:
     """The methods that are added to the class of a tape."""
 
-    _hpccoll_reduction: Reduction
-    _hpccoll_scales_local: bool
+    _hpccoll_step: GradientStep
     _hpccoll_local: dict[int, Any]
 
     @public
@@ -48,9 +48,9 @@ class _Distributed:
         """
         generic = options.pop("use_generic_names", False)
         gradients = super().gradient(target, sources, output_gradients, **options)  # type: ignore[misc]
-        combined = self._hpccoll_reduction.combine_shared(
-            tf.nest.flatten(gradients), tf.nest.flatten(sources), self._hpccoll_local,
-            scales_local=self._hpccoll_scales_local, generic_names=generic,
+        combined = combine(
+            self._hpccoll_step, tf.nest.flatten(gradients), tf.nest.flatten(sources), self._hpccoll_local,
+            generic_names=generic,
         )  # fmt: skip
         return tf.nest.pack_sequence_as(sources, combined)
 
@@ -112,17 +112,18 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     del device_dense, device_sparse
     if not isinstance(gradtape, tf.GradientTape):
         raise errors.InvalidArgumentError(f"gradtape is {gradtape!r}, no tf.GradientTape")
-    if "_hpccoll_reduction" in vars(gradtape):
+    if "_hpccoll_step" in vars(gradtape):
         raise errors.InvalidArgumentError("the tape is a DistributedGradientTape already")
-    reduction = reduction_for(
-        "gradient", compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
-    )
+    step = gradient_step(
+        "gradient", VARIABLES, op=op, compression=compression, predivide=gradient_predivide_factor,
+        groups=either_groups(num_groups, groups), sparse_as_dense=sparse_as_dense, process_set=process_set,
+        scales_local=scale_local_gradients,
+    )  # fmt: skip
     base: Any = type(gradtape)
     cls: Any = _class_of(base)
     made = cls.__new__(cls)
     made.__dict__ = gradtape.__dict__  # both tapes have one recording
-    made._hpccoll_reduction = reduction  # noqa: SLF001
-    made._hpccoll_scales_local = scale_local_gradients  # noqa: SLF001
+    made._hpccoll_step = step  # noqa: SLF001
     made._hpccoll_local = {}  # noqa: SLF001
     return made
 

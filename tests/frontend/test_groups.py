@@ -9,6 +9,7 @@ import pytest
 import hpccoll
 import hpccoll.horovod as hvd
 from hpccoll.frontend.groups import (
+    Variables,
     check_members,
     checked_groups,
     compare_groups_once,
@@ -22,7 +23,7 @@ A, B, C = (SimpleNamespace(name=name, shape=(2,)) for name in "abc")
 
 
 def checked(groups):
-    return checked_groups(groups, "tf.Variable", lambda one: hasattr(one, "shape"))
+    return checked_groups(groups, Variables("tf.Variable", lambda one: hasattr(one, "shape")))
 
 
 def horovod_split(members, parts):

@@ -117,6 +117,15 @@ def test_an_optimizer_checks_its_arguments_when_it_is_made(options, words):
         hvd.DistributedOptimizer(optax.sgd(1.0), **options)
 
 
+def test_a_rank_outside_of_the_process_set_keeps_its_gradients():
+    """As with Horovod's optimizers for other frameworks."""
+    first = hvd.add_process_set([0]) if hvd.size() > 1 else hvd.global_process_set
+    mine = {"w": jnp.full(3, 1.0 + hvd.rank())}
+    for function in (hvd.allreduce_gradients, jax.jit(hvd.allreduce_gradients, static_argnames="process_set")):
+        np.testing.assert_array_equal(function(mine, process_set=first)["w"], mine["w"])
+    hvd.remove_process_set(first)
+
+
 def test_trees():
     tree = {"a": jnp.full(3, 1.0 + hvd.rank()), "b": [jnp.full((), hvd.rank(), jnp.bfloat16), jnp.arange(2.0)]}
     mean = (hvd.size() - 1) / 2

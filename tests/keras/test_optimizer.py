@@ -122,6 +122,36 @@ def test_errors():
         hvd.broadcast_global_variables(0)
 
 
+if keras.backend.backend() == "tensorflow":
+
+    @pytest.mark.parametrize("options", [{"gradient_predivide_factor": 49.0}, {"groups": 1}, {"sparse_as_dense": True}])
+    def test_a_gradient_of_an_embedding(options):
+        """It is sparse; 1 / 49 * 49 is not 1 in floating-point numbers, and sparse gradients have no factors."""
+        embedding, dense = (keras.Variable(np.zeros((3, 2), "float32"), name=name) for name in ("embedding", "dense"))
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), **options)
+        optimizer.apply(gradients_of(embedding, dense), [embedding, dense])
+        mean = (1 + hvd.size()) / 2
+        np.testing.assert_allclose(embedding.numpy(), [[-mean, -mean], [0, 0], [-mean, -mean]], rtol=1e-6)
+        np.testing.assert_allclose(dense.numpy(), np.full((3, 2), -mean), rtol=1e-6)
+
+    @pytest.mark.parametrize("sparse_as_dense", [False, True])
+    def test_a_gradient_of_an_embedding_stays_on_its_rank(sparse_as_dense):
+        """It is divided by the number of ranks, as Horovod's scale_local_gradients says."""
+        embedding, dense = (keras.Variable(np.zeros((3, 2), "float32"), name=name) for name in ("embedding", "dense"))
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), sparse_as_dense=sparse_as_dense)
+        optimizer.register_local_var(embedding)
+        optimizer.apply(gradients_of(embedding, dense), [embedding, dense])
+        mine = (1 + hvd.rank()) / hvd.size()
+        np.testing.assert_allclose(embedding.numpy(), [[-mine, -mine], [0, 0], [-mine, -mine]], rtol=1e-6)
+
+    def gradients_of(embedding, dense):
+        import tensorflow as tf
+
+        value = 1.0 + hvd.rank()
+        slices = tf.IndexedSlices(tf.fill((2, 2), value), tf.constant([0, 2]), tf.constant([3, 2]))
+        return [slices, tf.fill(dense.shape, value)]
+
+
 if keras.backend.backend() == "jax":
 
     def test_two_optimizers_in_one_program_keep_their_gradients():

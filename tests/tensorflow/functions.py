@@ -111,6 +111,22 @@ def check_groups():
                 raise AssertionError("a is added to c")
 
 
+def check_groups_with_local_variables():
+    """A variable of a group may be one whose gradient stays on its rank."""
+    a, b, c = (tf.Variable([1.0 * i], name=f"x{i}") for i in range(3))
+
+    def gradients(groups):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((a + 2 * b + 3 * c) * (rank + 1))
+        tape = hvd.DistributedGradientTape(tape, groups=groups)
+        tape.register_local_source(b)
+        return tape.gradient(loss, [a, b, c])
+
+    for groups in ([[a, b, c]], [[b], [a, c]], 1):
+        for found in eager_and_traced(lambda groups=groups: gradients(groups)):
+            assert np.allclose(np.ravel(found), [mean, 2 * (rank + 1) / size, 3 * mean])
+
+
 def check_local_layers():
     shared, own = tf.keras.layers.Dense(1, use_bias=False), tf.keras.layers.Dense(1, use_bias=False)
     x = tf.ones([1, 2]) * (rank + 1.0)

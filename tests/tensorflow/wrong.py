@@ -93,6 +93,7 @@ def check_tapes():
     refused(lambda: gradient(groups=True), "groups is True")
     refused(lambda: gradient(gradient_predivide_factor=2.0, op=hvd.Sum), "gradient_predivide_factor")
     refused(lambda: gradient(gradient_predivide_factor=0.0), "gradient_predivide_factor is 0.0")
+    refused(lambda: gradient(process_set=[0]), "process_set is [0]")
     refused(lambda: hvd.DistributedGradientTape(hvd.DistributedGradientTape(tf.GradientTape())), "already")
     refused(lambda: hvd.DistributedGradientTape("tape"), "no tf.GradientTape")
     refused(lambda: hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=["dense"]), "local_layers")

@@ -26,11 +26,12 @@ import torch
 from hpccoll import errors
 from hpccoll.frontend import names
 from hpccoll.frontend.call_numbers import last_call, note_call
+from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressors
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
 from hpccoll.horovod.job import rank
-from hpccoll.horovod.operations import Allreduce, Operations, Reducescatter
+from hpccoll.horovod.operations import Operations
 from hpccoll.torch.adapter import ADAPTER
 
 __all__ = [

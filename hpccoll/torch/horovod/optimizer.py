@@ -14,6 +14,7 @@ from hpccoll import errors
 from hpccoll.frontend.buckets import one_bucket_each
 from hpccoll.frontend.compression import Compressor, NoneCompressor
 from hpccoll.frontend.deltas import Deltas
+from hpccoll.frontend.gradient_step import either_groups
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import Groups
 from hpccoll.frontend.parameters import distributed_gradients, names_of
@@ -218,9 +219,7 @@ def DistributedOptimizer(  # noqa: N802
     :raises InvalidArgumentError: (a ValueError) names or groups make no sense
     :raises MismatchError: (a RuntimeError) ranks have different groups
     """
-    if num_groups:
-        warnings.warn("num_groups is the old name of groups", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
+    groups = either_groups(num_groups, groups)
     if isinstance(optimizer, _Reducing | AdasumSteps):
         raise errors.InvalidArgumentError("the optimizer is a DistributedOptimizer already")
     reduction, passes = choose(op), backward_passes_per_step
