@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:
 elif not _PathFinder.find_spec("hpccoll._core", __spec__.submodule_search_locations):
     from hpccoll import unbuilt as _unbuilt
 
+    __all__ = []  # for mkdocstrings, which reads `__all__` of modules only if their package has one in some branch
     raise _unbuilt.explain(ImportError("No module named 'hpccoll._core'", name="hpccoll._core"))
 
 _MODULES = (
