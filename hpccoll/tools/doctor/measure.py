@@ -24,6 +24,10 @@ PINGS, PING_SECONDS = 200, 0.1
 TICKS = 10
 MANY, FEW = 20_000, 9
 """Trials of a small and of a large operation, at most: many, because another process takes a core for milliseconds."""
+SECONDS = 1.0
+"""Time after which a collective operation is measured no further."""
+LEAST, BATCH = 5, 100
+"""Trials of an operation at least; trials between two looks at the clock."""
 LARGE = 16 << 20
 """Bytes of the large collective operation."""
 
@@ -219,17 +223,25 @@ def _time_allreduce(comm: Any, nbytes: int, nodes: str) -> dict[str, float]:
 def _times(comm: Any, action: Callable[[], object], most: int) -> list[float]:
     """Repeat an action on all ranks, at most `most` times and for about a second.
 
+    The ranks agree after each batch whether to go on: on a busy machine the first trials can take microseconds and the
+    later ones milliseconds, or the reverse.
+
     :returns: median, mean and maximum of the seconds, each of the rank where it is largest
     """
 
-    def trial(_: int) -> float:
+    def trial() -> float:
         comm.Barrier()
         began = time.perf_counter()
         action()
         return time.perf_counter() - began
 
-    first = [trial(i) for i in range(3)]  # the set-up in the first is not counted
-    count = max(5, min(most, int(1 / max(comm.allgather(max(first[1:]))))))
-    found = np.array([trial(i) for i in range(count)])
-    mine = [float(np.median(found)), float(found.mean()), float(found.max())]
+    for _ in range(3):  # the set-up in the first is not counted
+        trial()
+    found: list[float] = []
+    began, count = time.perf_counter(), LEAST
+    while count > 0:
+        found += [trial() for _ in range(count)]
+        late = max(comm.allgather(time.perf_counter() - began)) > SECONDS
+        count = 0 if late else min(BATCH, most - len(found))
+    mine = [float(np.median(found)), float(np.mean(found)), max(found)]
     return [max(each) for each in zip(*comm.allgather(mine), strict=True)]
