@@ -34,6 +34,9 @@ pytest_plugins = ["run_limits", "run_records"]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Several workers and their jobs share the cores; threads of NumPy's and PyTorch's pools would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 C_FLAGS = (
     "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests -Itests/core/simulator "
     "-Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings"

@@ -98,7 +98,7 @@ def main(arguments: argparse.Namespace) -> int:
             job = with_secret(job)
         plan_of = planner(arguments.launcher, environment)
         if arguments.show:
-            print(shown(plan_of(job)))
+            print(shown(plan_of(job), environment))
             return 0
         with openmpi.own_session_folder(environment) as environment_of_mpirun:
             return execute(job, plan_of, environment_of_mpirun, arguments.timeout)
@@ -134,11 +134,11 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
     if job.ranks > MOST_WATCHED:
         processes.say(f"{job.ranks} ranks: mpirun alone watches them, hpccoll run does so for {MOST_WATCHED} at most")
         plan = plan_of(job)
-        return report(processes.run(plan.argv, {**environment, **plan.environment}, timeout), timeout, {})
+        return report(processes.run(plan.argv, plan.environment_from(environment), timeout), timeout, {})
     ranks = Ranks(job.ranks, addresses_towards(job.reached))
     with ranks.listener as listener:
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
-        ending = processes.run(plan.argv, {**environment, **plan.environment}, timeout, ranks.have_ended)
+        ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended)
         unfinished = ranks.unfinished(SETTLED) if needs_ranks(ending) else {}
     return report(ending, timeout, unfinished)
 
@@ -260,9 +260,10 @@ def path_with_this_python(path: str) -> str:
     return path if programs in path.split(os.pathsep) else os.pathsep.join((programs, path))
 
 
-def shown(plan: Plan) -> str:
-    """Write the command for a shell."""
-    return shlex.join(["env", *(f"{n}={v}" for n, v in plan.environment.items()), *plan.argv])
+def shown(plan: Plan, environment: Mapping[str, str]) -> str:
+    """Write the command for a shell that has this environment."""
+    defaults = {name: value for name, value in plan.defaults.items() if name not in environment}
+    return shlex.join(["env", *(f"{n}={v}" for n, v in {**defaults, **plan.environment}.items()), *plan.argv])
 
 
 def needs_ranks(ending: processes.Ending) -> bool:

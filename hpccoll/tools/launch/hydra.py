@@ -23,7 +23,7 @@ def plan_mpich(job: Job, launcher: str) -> Plan:
         argv += ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
     if job.cores_per_rank and not job.binding_options:
         argv += ["-bind-to", f"core:{job.cores_per_rank}"]
-    return Plan((*argv, *output(job), *job.launcher_options, *job.command), dict(job.exported))
+    return Plan((*argv, *output(job), *job.launcher_options, *job.command), dict(job.exported), job.defaults)
 
 
 def output(job: Job) -> list[str]:
@@ -46,4 +46,4 @@ def plan_intel(job: Job, launcher: str) -> Plan:
     sets = sets or [["-n", str(job.ranks), *job.command]]
     words = [*output(job), *job.launcher_options, *[word for argument_set in sets for word in (":", *argument_set)][1:]]
     sharing = {"I_MPI_PIN": "0"} if job.oversubscribed else {}
-    return Plan((launcher, *words), {**job.exported, **sharing})
+    return Plan((launcher, *words), {**job.exported, **sharing}, job.defaults)

@@ -47,7 +47,7 @@ class Job:
     @property
     def cores_per_rank(self) -> int:
         """Cores to bind a rank to; 0: do not bind, as ranks share cores or run on machines not counted here."""
-        return 0 if self.hosts or self.allocated else self.cores // self.ranks
+        return self.cores // self.ranks if self.local else 0
 
     @property
     def binding_options(self) -> set[str]:
@@ -58,15 +58,32 @@ class Job:
     @property
     def oversubscribed(self) -> bool:
         """Whether there are more ranks than cores, so that a waiting rank must yield its core."""
-        return not self.hosts and not self.allocated and self.ranks > self.cores
+        return self.local and self.ranks > self.cores
+
+    @property
+    def local(self) -> bool:
+        """Whether all ranks run on this machine."""
+        return not self.hosts and not self.allocated
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Variables to set where the user has not: ranks that share cores get one thread each, as under torchrun."""
+        return {"OMP_NUM_THREADS": "1"} if self.oversubscribed else {}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The execution of a job: argv, and the variables to set on top of the caller's environment."""
+    """The execution of a job."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    """The variables to set, whatever the caller's environment has."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """The variables to set unless the caller's environment has them."""
+
+    def environment_from(self, caller: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment to start the job with, made from the caller's."""
+        return {**self.defaults, **caller, **self.environment}
 
 
 HOST_NAME = re.compile(r"(?:\w[\w.-]*@)?[A-Za-z0-9](?:[\w.-]*\w)?", re.ASCII)

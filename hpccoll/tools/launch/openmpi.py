@@ -44,7 +44,16 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     for name in sorted(job.exported):
         argv += ["-x", name]
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"} if job.oversubscribed else {}
-    return Plan((*argv, *job.command), {**job.exported, **yielding})
+    return Plan((*argv, *job.command), {**job.exported, **yielding}, {**job.defaults, **transports(job, major)})
+
+
+def transports(job: Job, major: int) -> dict[str, str]:
+    """The variable that leaves out Open MPI's transport for remote memory over libfabric, on one machine.
+
+    Ranks of one machine do not need it, and without a fabric Open MPI 5 sleeps for a second in MPI_Init when it puts
+    the transport away (mca_btl_ofi_component_close).
+    """
+    return {"OMPI_MCA_btl": "^ofi"} if job.local and major >= 5 else {}
 
 
 def binding(job: Job, major: int) -> list[str]:

@@ -21,6 +21,16 @@ ALLOCATED = replace(JOB, allocated=True)
 BOUND = replace(JOB, launcher_options=("-bind-to", "none"))
 MAPPED = replace(CROWDED, launcher_options=("--map-by=ppr:4:node",), root=False, exported={})
 
+ONE_THREAD, ONE_MACHINE = {"OMP_NUM_THREADS": "1"}, {"OMPI_MCA_btl": "^ofi"}
+
+DEFAULTS = {  # what is set unless the user has set it
+    "Open MPI 5": {"cores to spare": ONE_MACHINE, "crowded, root": ONE_THREAD | ONE_MACHINE,
+                   "bound by the user": ONE_MACHINE, "mapped by the user": ONE_THREAD | ONE_MACHINE},
+    "Open MPI 4": {"crowded, root": ONE_THREAD},
+    "MPICH": {"crowded, root": ONE_THREAD},
+    "Intel": {"crowded, root": ONE_THREAD},
+}  # fmt: skip
+
 GOLDEN = {
     ("Open MPI 5", "cores to spare"): (JOB, {}, "-np 4 --host localhost:4 --map-by slot:PE=2 --bind-to core"),
     ("Open MPI 5", "crowded, root"): (
@@ -75,7 +85,7 @@ GOLDEN = {
 def test_command_line(family: str, case: str) -> None:
     job, environment, options = GOLDEN[family, case]
     launcher = "/opt/bin/mpiexec.hydra" if family == "Intel" and not job.allocated else "/opt/bin/mpirun"
-    expected = Plan((launcher, *options.split(), *job.command), environment)
+    expected = Plan((launcher, *options.split(), *job.command), environment, DEFAULTS[family].get(case, {}))
     assert plan(job, "/opt/bin/mpirun", BANNERS[family]) == expected
 
 

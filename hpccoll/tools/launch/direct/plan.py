@@ -16,4 +16,4 @@ def plan(job: Job) -> Plan:
     argv += ["--export", ",".join(sorted(job.exported))] if job.exported else []
     argv += ["--output", job.output] if job.output else []
     argv += [f"--ssh-option={word}" for word in job.launcher_options]
-    return Plan((*argv, "--", *job.command), dict(job.exported))
+    return Plan((*argv, "--", *job.command), dict(job.exported), job.defaults)
