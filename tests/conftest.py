@@ -37,6 +37,10 @@ sys.dont_write_bytecode = False
 # Several workers and their jobs share the cores; threads of NumPy's and PyTorch's pools would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# A shell without job control starts a background command with SIGINT ignored, and so would all jobs of the tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 C_FLAGS = (
     "-std=c11 -O1 -g1 -fPIC -D_GNU_SOURCE= -pthread -Iext -Itests -Itests/core/simulator "
     "-Wall -Wextra -Wpedantic -Werror -Wno-overlength-strings"

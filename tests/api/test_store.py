@@ -39,11 +39,9 @@ def all_are(what):
 END = """
 assert 'mpi4py' not in sys.modules and (kind == "tcp" or 'torch' not in sys.modules)
 """
-STORES = ["files", *(["tcp"] if importlib.util.find_spec("torch") else [])]
-mostly_files = pytest.mark.parametrize(
-    "job", ["files", *(pytest.param(store, marks=pytest.mark.slow) for store in STORES[1:])], indirect=True
-)
-"""What is agreed on once all have met: the other store says the same, and each of its ranks imports torch for it."""
+STORES = ["files"]
+if importlib.util.find_spec("torch"):
+    STORES += [pytest.param("tcp", marks=pytest.mark.slow)]  # each rank imports torch; torchrun's jobs have this store
 
 
 @pytest.fixture(params=STORES)
@@ -99,7 +97,6 @@ print("fine")
     assert "; the ranks met through a store without a secret (HPCCOLL_SECRET): its records are not auth" in done[0][1]
 
 
-@mostly_files
 def test_a_secret_is_said_and_not_shown(job):
     script = """
 with hpccoll.World(rendezvous=meet()) as world:
@@ -114,7 +111,6 @@ with hpccoll.World(rendezvous=meet()) as world:
 # The store of kind "tcp" is rank 0's, and ends with it: it is the last to know what all say.
 
 
-@mostly_files
 def test_missing_ranks_are_named_on_those_that_came(job):
     script = """
 all_are("there")
@@ -128,7 +124,6 @@ except hpccoll.StartError as error:
         assert "the World was not made: no word from ranks 3, 4 within 8 s" in output
 
 
-@mostly_files
 def test_several_machines_are_refused_on_all_ranks(job):
     script = """
 try:
@@ -144,7 +139,6 @@ except hpccoll.StartError as error:
         ) in output
 
 
-@mostly_files
 def test_emulated_nodes_are_refused_on_all_ranks(job):
     script = """
 try:
@@ -158,7 +152,6 @@ except hpccoll.StartError as error:
         assert "did not meet through MPI (start the job with hpccoll run, mpirun or srun)" in output
 
 
-@mostly_files
 @pytest.mark.parametrize(
     ("other", "differ"),
     [
@@ -188,7 +181,6 @@ except hpccoll.StartError as error:
         ) in output
 
 
-@mostly_files
 def test_settings_must_agree(job):
     script = """
 try:
@@ -201,7 +193,6 @@ except hpccoll.StartError as error:
         assert "HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on rank 0; 65 on rank 1" in output
 
 
-@mostly_files
 def test_a_killed_rank_is_named_and_nobody_hangs(job):
     script = """
 import signal
@@ -219,7 +210,6 @@ hpccoll.allreduce(np.ones(10), name="after")
         assert re.search(r"PeerLostError: rank 1 \(host \S+, pid \d+\) was lost: its process is gone", output), output
 
 
-@mostly_files
 def test_a_killed_rank_ends_open_messages(job):
     script = """
 import signal
@@ -243,7 +233,6 @@ for name, handle in handles.items():
             assert re.search(rf"{name} rank 1 \(host \S+, pid \d+\) was lost", done[rank][1]), done
 
 
-@mostly_files
 def test_a_store_that_fails_is_a_start_error(job):
     script = """
 try:

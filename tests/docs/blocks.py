@@ -5,7 +5,7 @@
     <!-- run: mpirun -np 2 -->        a Python program, under this launcher; several are separated by semicolons, and
                                       `make test-all` alone uses one that begins with the word slow
     <!-- run with: first.py -->       beside the page's last Python program, saved under this name
-    <!-- run slow: ... -->            by `make test-all` alone
+    <!-- run slow: ... -->            by `make test-all` alone; also as `run slow with`
     <!-- run elsewhere: PATH -->      by the tests (or the CI script) at PATH
 
 Blocks with srun are run in the tests' Slurm (tests/slurm/test_docs.py), all others by test_commands.py.
@@ -72,7 +72,7 @@ def blocks() -> list[Block]:
 def runs(block: Block) -> list[Run]:
     """List the ways to run a block that is not run elsewhere."""
     how, _, detail = str(block.how).partition(": ")
-    slow = how == "run slow"
+    slow = how.startswith("run slow")
     if block.language == "sh":
         return [Run(str(block), block.text, {detail: block.program} if detail else {}, slow)]
     made = []

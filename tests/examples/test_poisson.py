@@ -25,7 +25,7 @@ def test_poisson(job, ranks: int, nodes: int) -> None:
 def test_bits_do_not_depend_on_fusion(job) -> None:
     """Two jobs, two fusion thresholds: the checksums of the solutions are equal."""
     outputs = [
-        job(4, "examples/poisson/solve.py", "--points", "64", "--checksum",
+        job(4, "examples/poisson/solve.py", "--points", "32", "--checksum",
             HPCCOLL_NODES=2, HPCCOLL_DETERMINISTIC=1, HPCCOLL_FUSION_THRESHOLD=threshold)
         for threshold in (4096, 1 << 26)
     ]  # fmt: skip

@@ -174,7 +174,8 @@ def compare(label: str, front: Any, forms: Forms, made: Callable[[Any], Any]) ->
         for name, form in itertools.product(table, forms):
             if table is INTEGERS and form.startswith("Distributed"):
                 continue  # gradients are floats
-            for op in given_as(front, name):
+            compiled = form.endswith((" in tf.function", ", compiled", " in jit"))
+            for op in given_as(front, name)[: 1 if compiled else None]:  # the same code reads both, before it is traced
                 check(label, form, forms[form](x, op), op, table[name])
                 checked += 1
     return checked

@@ -3,6 +3,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 PROGRAM = """
 import threading, time
 import torch, torch.distributed as dist
@@ -21,5 +23,6 @@ began.wait()
 """
 
 
+@pytest.mark.slow
 def test_a_callback_comes_to_its_end(run_job: Callable[[str], str]) -> None:
     assert run_job(PROGRAM).count("called") == 2

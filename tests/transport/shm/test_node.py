@@ -25,7 +25,7 @@ def contract(build_c: Callable[..., Path]) -> Path:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("mode", ["threads", "processes"])
 def test_random_programs(run_c: Callable[..., str], contract: Path, mode: str, size: int) -> None:
-    run_c(contract, mode, size, size, 50, timeout=100)
+    run_c(contract, mode, size, size, 25, timeout=100)
 
 
 @pytest.mark.timeout(120)
