@@ -10,7 +10,6 @@ decay and averages of weights) use the reduced gradients.
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,11 +26,9 @@ from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Adasum, Average, Op
 from hpccoll.keras.backends import backend, check_no_distribution, reduce_all, uncompiled
 from hpccoll.keras.compiling import watch_compile
+from hpccoll.keras.values import path_of
 
 __all__ = ["DistributedOptimizer", "PartialDistributedOptimizer"]
-
-_NUMBERED = re.compile(r"_\d+(?=/|$)")
-"""The suffix that Keras adds to the name of a layer; it depends on earlier models of this process."""
 
 
 @dataclasses.dataclass
@@ -211,9 +208,8 @@ def _kind(gradient: Any, variable: Any) -> Kind:
 
 
 def _label(optimizer: Any, variable: Any) -> str:
-    """Name a variable by its place in the optimizer, and its path without the numbers that Keras counts."""
-    path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
-    return f"{optimizer._given.step.name}.{optimizer._get_variable_index(variable)} {path}"
+    """Name a variable by its place in the optimizer, and its path."""
+    return f"{optimizer._given.step.name}.{optimizer._get_variable_index(variable)} {path_of(variable)}"
 
 
 # ---- from an optimizer to a distributed one --------------------------------------------------------------

@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NUMBERED = re.compile(r"_\d+(?=/|$)")
+"""The suffix that Keras adds to the name of a layer; it depends on earlier models of this process."""
 _VARIABLES = "hpccoll.keras.variables"
 
 
@@ -197,10 +198,14 @@ def broadcast_global_variables(root_rank: int) -> None:
     )
 
 
+def path_of(variable: Any) -> str:
+    """Return the path of a variable without the numbers that Keras counts: the same on all ranks."""
+    return _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
+
+
 def _form(variable: Any) -> str:
-    """Describe the properties that must be the same on all ranks; numbers in names depend on earlier models."""
-    path = _NUMBERED.sub("", str(getattr(variable, "path", variable.name)))
-    return f"{path} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
+    """Describe the properties that must be the same on all ranks."""
+    return f"{path_of(variable)} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
 
 
 def _check_forms(mine: Sequence[str], process_set: ProcessSet) -> None:
