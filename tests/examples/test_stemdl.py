@@ -101,9 +101,9 @@ def test_training_matches_one_process(two_ranks: str, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(("ranks", "nodes"), [(4, 2), (1, 1), (3, 2)])
-def test_training_of_other_worlds_matches_one_process(job, folder: Path, ranks: int, nodes: int) -> None:
-    output = job(ranks, PROGRAM, "--folder", folder, *SMALL, "--verify", HPCCOLL_NODES=nodes)
+@pytest.mark.parametrize(("ranks", "nodes", "passes"), [(4, 2, 1), (1, 1, 2), (3, 2, 2)])
+def test_training_of_other_worlds_matches_one_process(job, folder: Path, ranks: int, nodes: int, passes: int) -> None:
+    output = job(ranks, PROGRAM, "--folder", folder, *SMALL, "--passes", passes, "--verify", HPCCOLL_NODES=nodes)
     check_training(output, folder, ranks, nodes)
 
 
