@@ -185,6 +185,7 @@ def train_and_save(training: Training, samples: Samples, scale: Scale, rank: int
 def error_of_one_process(options: argparse.Namespace, samples: Samples, held_out: Samples, scale: Scale) -> float:
     """Return the validation error of the same training in one process, without communication."""
     alone = Training(options, samples.count // options.batch, 1)
+    alone.calibrate(scale.apply(*samples.read(np.arange(options.batch // options.passes))))
     train(alone, samples, scale, 0)
     error, deviation = alone.squared_errors(held_out, scale, 0)
     return error / deviation
