@@ -7,6 +7,7 @@ another process than the one that reports.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -49,7 +50,7 @@ class Outcome:
     seconds: float = 0.0
     """Time that the child had spent in that stage."""
     status: int | None = None
-    """The child's exit status; None: it hung and was killed."""
+    """The child's exit status; None: it hangs, and is stopped."""
     stack: list[str] = field(default_factory=list)
     """The stack of a child that hung, innermost first: Python's functions and, if there is a gdb, the libraries'."""
     waits_for: list[str] = field(default_factory=list)
@@ -63,7 +64,10 @@ def run(
     progress: Callable[[str, float], None],
     outcome: Outcome | None = None,
 ) -> Outcome:
-    """Run `python -m module` as long as it reports a new stage in time, and kill it otherwise.
+    """Run `python -m module` as long as it reports a new stage in time, and stop it otherwise.
+
+    A child that hangs is killed when this process ends, and not before: launchers that serve PMIx (Open MPI 5, Slurm)
+    end the whole job at the death of one of their clients, and the report would be lost.
 
     Descriptors stay open for the child, because some launchers pass their connection as one (PMI_FD).
 
@@ -85,17 +89,30 @@ def run(
         try:
             _hand_over(child, given)
             _follow(child, messages, patience, progress, outcome)
-            if outcome.status is None and outcome.stage != FIRST_STAGE:
-                outcome.stack = _stack(child.pid, stacks)
-                outcome.waits_for = connecting(child.pid)
+            if outcome.status is None:
+                if outcome.stage != FIRST_STAGE:
+                    outcome.stack = _stack(child.pid, stacks)
+                    outcome.waits_for = connecting(child.pid)
+                _stop_until_the_end(child)
         except BaseException:  # the caller is interrupted: take what the child has sent so far
             outcome.status = child.wait() if messages.take_all() else child.poll()
+            child.kill()
+            child.wait()
             raise
         finally:
             os.close(reading)
-            child.kill()
-            child.wait()
     return outcome
+
+
+def _stop_until_the_end(child: subprocess.Popen[bytes]) -> None:
+    """Stop a child, and kill it when this process ends; see also Stages."""
+    child.send_signal(signal.SIGSTOP)
+
+    def kill() -> None:
+        child.kill()
+        child.wait()
+
+    atexit.register(kill)
 
 
 def _hand_over(child: subprocess.Popen[bytes], given: Facts) -> None:

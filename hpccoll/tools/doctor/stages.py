@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import json
 import os
@@ -15,6 +16,7 @@ from hpccoll.checks.finding import Facts
 
 LOADING = "loading mpi4py and the MPI library"
 LAST = ("MPI_Finalize", "the end")
+PR_SET_PDEATHSIG = 1
 
 
 class NoMpiError(Exception):
@@ -24,10 +26,12 @@ class NoMpiError(Exception):
 class Stages:
     """The pipe to the monitoring process, from the arguments that child_monitor.run passed.
 
-    SIGUSR1 makes this process write its Python stack into a file of the monitor.
+    SIGUSR1 makes this process write its Python stack into a file of the monitor. It does not outlive the monitor, which
+    a launcher may kill.
     """
 
     def __init__(self) -> None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         self.pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
         for descriptor in (self.pipe, stacks):
             os.set_inheritable(descriptor, False)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A monitored child: its stages, its report, where it hangs, how it ends."""
 
+import os
+import subprocess
+import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +39,34 @@ def test_a_hang_is_ended_and_its_place_is_known(run: Run) -> None:
     assert (outcome.status, outcome.stage) == (None, "waiting")
     assert outcome.seconds > 1.0
     assert any("never_returns" in frame for frame in outcome.stack), outcome.stack
+
+
+def test_a_hang_is_stopped_while_its_monitor_lives_and_dies_with_it(tmp_path: Path) -> None:
+    """A launcher that serves PMIx would end the job, and the report with it, at the death of a client."""
+    (tmp_path / "hanging.py").write_text(
+        "import os, time\nfrom hpccoll.tools.doctor.stages import Stages\nstages = Stages()\n"
+        "stages.begin(f'waiting as {os.getpid()}')\ntime.sleep(1000)\n"
+    )
+    program = (
+        "from hpccoll.tools.doctor import child_monitor\n"
+        "outcome = child_monitor.run('hanging', {}, 1.0, lambda stage, seconds: None)\n"
+        "print(outcome.stage.split()[-1], flush=True)\n"
+        "input()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    for ends in (lambda monitor: monitor.communicate("\n"), lambda monitor: monitor.kill()):
+        monitor = subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        with monitor:
+            assert monitor.stdout
+            child = Path("/proc", monitor.stdout.readline().strip(), "stat")
+            assert child.read_text().rpartition(") ")[2][0] == "T"  # stopped
+            ends(monitor)
+        until = time.monotonic() + 30
+        while child.exists() and child.read_text().rpartition(") ")[2][0] != "Z":
+            assert time.monotonic() < until, child.read_text()
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("how", "status"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 11)", -11)])
