@@ -115,11 +115,12 @@ class Job:
 
     # ---- the coordinator -----------------------------------------------------------------------------
 
-    def tell(self, event: object) -> None:
+    def tell(self, event: object) -> bool:
+        """Let the coordinator take an event; return whether it acted."""
         if not self.launcher_lives:
-            return
-        if isinstance(event, Early):
-            self.tell(Tick())  # what only waits for its time
+            return False
+        while isinstance(event, Early) and self.tell(Tick()):
+            pass  # what only waits for its time, or for the step after a new generation
         actions = self.coordinator.step(event, self.now)
         quiet = all(isinstance(action, Answer) for action in actions)
         require(quiet or not isinstance(event, Early), "nobody waits for a worker that is not ready")
@@ -146,6 +147,7 @@ class Job:
                     through = any(w.number not in self.killed for w in done)
                     require(action.why != LOST or not through, "a program that has come to its end has lost nothing")
         self.check()
+        return bool(actions)
 
     def form(self, generation: int, members: tuple[int, ...]) -> None:
         before = self.worlds[generation - 1].members if generation > 1 else ()
