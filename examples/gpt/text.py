@@ -45,15 +45,15 @@ class Tokens:
         with h5py.File(path) as file:
             data = file["tokens"]
             tokens = np.memmap(path, data.dtype, "r", data.id.get_offset(), data.shape)
-        self.context, ninth = context, len(tokens) * 9 // 10
-        self.training, self.validation = tokens[:ninth], tokens[ninth:]
+        self.context, border = context, len(tokens) * 9 // 10
+        self.training, self.validation = tokens[:border], tokens[border:]
         if len(self.validation) <= context:
             raise SystemExit(f"{path} has {len(tokens)} tokens: too few for a context of {context}")
 
     def batch(self, key: Sequence[int], count: int, mine: slice, validation: bool = False) -> torch.Tensor:
         """Return this rank's windows of a batch, which is the same batch for any number of ranks.
 
-        :param key: what the random positions follow from: the seed and the number of the step
+        :param key: the seed of the random positions: that of the training, and the number of the step
         :param count: the windows of the whole batch
         :param mine: this rank's windows
         :returns: int64[windows, context + 1]

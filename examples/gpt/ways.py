@@ -182,7 +182,7 @@ class Fsdp(Ddp):
         return fully_shard(self.network, mesh=mesh, mp_policy=policy)
 
     def narrow(self, model: Any) -> None:
-        """The policy has said it."""
+        """Do nothing: the policy says what gradients travel as."""
 
     def adding_up(self, last: bool) -> contextlib.AbstractContextManager[None]:
         self.network.set_requires_gradient_sync(last)

@@ -127,7 +127,11 @@ def test_ranks_come_and_go_as_the_script_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_host_takes_over_from_another_one(tmp_path: Path) -> None:
-    plan = [[3, 0, "after", "hosts", "127.0.0.1:2"], [4, -1, "before", "reach", 3]]
+    plan = [
+        [3, 0, "after", "hosts", "127.0.0.1:2"],
+        [4, -1, "before", "reach", 3],
+        [5, -1, "before", "fall", 2],
+    ]
     ran = jobs.run(tmp_path, plan, "--min-np", "1", "-np", "2", *discovery(tmp_path, "localhost:2"))
     jobs.check(ran)
     assert ran.size == 2 and ran.output.count("its slot is to be given back") == 2, ran.output

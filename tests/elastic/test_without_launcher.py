@@ -15,6 +15,8 @@ SAID = "the launcher of the job is gone: training goes on, and the next change o
 ENDS = "so its ranks cannot change: see why `hpccoll run` ended"
 THREE = ("-np", "3", "--min-np", "2", "--host-failures", "100")
 KILL_LAUNCHER = [6, 0, "after", "kill launcher", 0]
+NOTICE = [8, 0, "before", "compute", 2]
+"""Time in which all ranks and the agent notice that the launcher is gone."""
 
 
 def run(folder: Path, plan: list[list[Any]], *arguments: str, **variables: str) -> jobs.Ran:
@@ -29,7 +31,7 @@ def run(folder: Path, plan: list[list[Any]], *arguments: str, **variables: str) 
 
 
 def test_training_goes_on_to_its_end(tmp_path: Path) -> None:
-    ran = run(tmp_path, [KILL_LAUNCHER, [9, 0, "before", "compute", 2]])  # time in which the agent can notice it
+    ran = run(tmp_path, [KILL_LAUNCHER, NOTICE])
     jobs.check(ran, status=-signal.SIGKILL)
     assert ran.sizes == [3] and ran.output.count(SAID) == 1 and ENDS not in ran.output, ran.output
 
@@ -39,7 +41,7 @@ def test_training_goes_on_to_its_end(tmp_path: Path) -> None:
     ("deed", "argument"), [("SIGKILL", 0), ("raise", 0), ("SIGTERM", 0), ("SIGSTOP", 0), ("exit", 3)]
 )
 def test_a_loss_ends_the_job(tmp_path: Path, deed: str, argument: int) -> None:
-    ran = run(tmp_path, [KILL_LAUNCHER, [9, 1, "before", deed, argument]], HPCCOLL_PEER_TIMEOUT="2")
+    ran = run(tmp_path, [KILL_LAUNCHER, NOTICE, [9, 1, "before", deed, argument]], HPCCOLL_PEER_TIMEOUT="2")
     assert ran.output.count(SAID) == 1 and ran.output.count(ENDS) >= 2, ran.output
     assert "agent of" in ran.output and "and the launcher of the job is gone: its ranks end" in ran.output, ran.output
     assert not ran.log, "the job did not come to its end"
