@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 @dataclass(frozen=True)
 class Size:
-    """The numbers that a network is made of."""
+    """The hyperparameters of a network."""
 
     layers: int
     heads: int
@@ -34,31 +34,31 @@ class Attention(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.heads = size.heads
-        self.inwards = nn.Linear(size.width, 3 * size.width)
-        self.outwards = nn.Linear(size.width, size.width)
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.projection = nn.Linear(size.width, size.width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """:param x: [batch, tokens, width]"""
         shape = (*x.shape[:2], self.heads, x.shape[2] // self.heads)
-        query, key, value = (part.view(shape).transpose(1, 2) for part in self.inwards(x).chunk(3, -1))
+        query, key, value = (part.view(shape).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.outwards(mixed.transpose(1, 2).reshape(x.shape))
+        return self.projection(mixed.transpose(1, 2).reshape(x.shape))
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each added to what it reads."""
+    """Attention and an MLP, each behind a layer norm and beside a residual connection."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.before_attention, self.attention = nn.LayerNorm(size.width), Attention(size)
-        self.before_perceptron = nn.LayerNorm(size.width)
-        self.perceptron = nn.Sequential(
+        self.attention_norm, self.attention = nn.LayerNorm(size.width), Attention(size)
+        self.mlp_norm = nn.LayerNorm(size.width)
+        self.mlp = nn.Sequential(
             nn.Linear(size.width, 4 * size.width), nn.GELU(approximate="tanh"), nn.Linear(4 * size.width, size.width)
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.before_attention(x))
-        return x + self.perceptron(self.before_perceptron(x))
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
 
 
 class Gpt(nn.Module):
@@ -70,13 +70,13 @@ class Gpt(nn.Module):
     def __init__(self, size: Size, recompute: bool = False) -> None:
         super().__init__()
         self.recompute = recompute
-        self.words = nn.Embedding(size.vocabulary, size.width)
-        self.places = nn.Embedding(size.context, size.width)
+        self.token_embedding = nn.Embedding(size.vocabulary, size.width)
+        self.position_embedding = nn.Embedding(size.context, size.width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
-        self.last = nn.LayerNorm(size.width)
+        self.final_norm = nn.LayerNorm(size.width)
         self.apply(_initialise)
         for name, weight in self.named_parameters():  # the sum of 2 * layers terms keeps its variance
-            if name.endswith(("outwards.weight", "perceptron.2.weight")):
+            if name.endswith(("projection.weight", "mlp.2.weight")):
                 nn.init.normal_(weight, std=0.02 / (2 * size.layers) ** 0.5)
 
     def forward(self, windows: torch.Tensor) -> torch.Tensor:
@@ -85,10 +85,10 @@ class Gpt(nn.Module):
         :param windows: int64[batch, tokens + 1]; each token but the first is to be predicted from those before it
         """
         tokens, wanted = windows[:, :-1], windows[:, 1:]
-        x = self.words(tokens) + self.places.weight[: tokens.shape[1]]
+        x = self.token_embedding(tokens) + self.position_embedding.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.recompute and self.training else block(x)
-        logits = functional.linear(self.last(x), self.words.weight)
+        logits = functional.linear(self.final_norm(x), self.token_embedding.weight)
         return functional.cross_entropy(logits.flatten(0, 1).float(), wanted.flatten())
 
 

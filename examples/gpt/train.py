@@ -97,7 +97,7 @@ class Training:
     def step(self) -> None:
         began, passes, total = time.perf_counter(), self.options.passes, 0.0
         for number in range(passes):
-            with self.way.adding_up(last=number + 1 == passes):
+            with self.way.accumulating(last=number + 1 == passes):
                 loss = self._loss(self.way.model, self._windows(self.done, number)) / passes
                 loss.backward()
             total += float(loss.detach())
@@ -136,12 +136,12 @@ class Training:
 
 
 def tokens_of(options: argparse.Namespace, rank: int) -> Tokens:
-    """Map the tokens into memory. Rank 0 writes them before, unless a run has written those of the same files."""
+    """Map the tokens into memory. Rank 0 writes them before, unless the tokens of these files are there."""
     path = options.folder / "tokens.h5"
     if rank == 0:
         options.folder.mkdir(parents=True, exist_ok=True)
         files = options.text or default_files()
-        if files_of(path) != files:
+        if files_of(path) != files or any(file.stat().st_mtime > path.stat().st_mtime for file in files):
             write_tokens(path, files)
     hpccoll.barrier()
     return Tokens(path, SIZES[options.network].context)

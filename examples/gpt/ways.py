@@ -47,7 +47,7 @@ class Alone:
         """Return the optimizer that the program calls."""
         return optimizer
 
-    def adding_up(self, last: bool) -> contextlib.AbstractContextManager[None]:
+    def accumulating(self, last: bool) -> contextlib.AbstractContextManager[None]:
         """Return the context of a pass; the gradients of all but the last pass of a step only add up on this rank."""
         return contextlib.nullcontext()
 
@@ -127,19 +127,19 @@ class Ddp(Alone):
 
     def wrapped(self) -> nn.Module:
         distributed.init_process_group(self.backend)
-        model = self.parallel()
-        if self.bfloat16:
-            self.narrow(model)
-        return model
+        return self.parallel()
 
     def parallel(self) -> Any:
-        return DistributedDataParallel(self.network)
+        model = DistributedDataParallel(self.network)
+        if self.bfloat16:
+            self.compress(model)
+        return model
 
-    def narrow(self, model: Any) -> None:
+    def compress(self, model: Any) -> None:
         """Let gradients travel as bfloat16."""
         model.register_comm_hook(ddp_hook.State(compression=hpccoll.compression.BF16), ddp_hook.allreduce_hook)
 
-    def adding_up(self, last: bool) -> contextlib.AbstractContextManager[None]:
+    def accumulating(self, last: bool) -> contextlib.AbstractContextManager[None]:
         context: contextlib.AbstractContextManager[None] = contextlib.nullcontext() if last else self.model.no_sync()
         return context
 
@@ -167,7 +167,7 @@ class DdpGloo(Ddp):
 
     backend = "gloo"
 
-    def narrow(self, model: Any) -> None:
+    def compress(self, model: Any) -> None:
         raise SystemExit("Gloo does not average bfloat16: --wire fp32")
 
 
@@ -181,10 +181,7 @@ class Fsdp(Ddp):
             fully_shard(block, mesh=mesh, mp_policy=policy)
         return fully_shard(self.network, mesh=mesh, mp_policy=policy)
 
-    def narrow(self, model: Any) -> None:
-        """Do nothing: the policy says what gradients travel as."""
-
-    def adding_up(self, last: bool) -> contextlib.AbstractContextManager[None]:
+    def accumulating(self, last: bool) -> contextlib.AbstractContextManager[None]:
         self.network.set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 
