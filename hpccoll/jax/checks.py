@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import JAXSparse
@@ -24,7 +25,7 @@ def array(x: Any) -> Any:
     if isinstance(x, JAXSparse):
         raise errors.UnsupportedError(f"{arrays.name_of(x)} is sparse: use its todense()")
     try:
-        made = jnp.asarray(x)
+        made = x if isinstance(x, jax.Array) else jnp.asarray(x)
     except (TypeError, ValueError) as error:
         raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
     if not isinstance(made.dtype, np.dtype):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unpublished parts of JAX that this package needs: traces, effects, tokens, custom calls, lowered functions.
 
-Decisions 39 and 60 say what each part is for. tests/jax run with the oldest and the newest version of JAX.
+Decisions 39, 60 and 104 say what each part is for. tests/jax run with the oldest and the newest version of JAX.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.interpreters import mlir
 
 from hpccoll import errors
@@ -27,7 +28,7 @@ try:
     from jax._src import dispatch, effects, pjit
     from jax._src.core import trace_ctx
     from jax._src.interpreters import mlir as mlir_internals
-    from jax._src.interpreters import partial_eval
+    from jax._src.interpreters import partial_eval, pxla
     from jax._src.interpreters.mlir import TokenSet, custom_call, lower_jaxpr_to_module  # noqa: F401 - is it there?
     from jax._src.lax.control_flow import loops as jax_loops
     from jax.extend.core import Primitive
@@ -83,8 +84,11 @@ def has_calls(jaxpr: Any) -> bool:
     return any(isinstance(effect, (_Ordered, _Unordered)) for effect in jaxpr.effects)
 
 
+# ---- programs that were started --------------------------------------------------------------------------
+
+
 class _Tokens(dispatch.RuntimeTokenSet):
-    """JAX's tokens, except that each program gets a new token of hpccoll.
+    """JAX's tokens, except that each program gets a new token of hpccoll, and that all programs are waited for.
 
     A token orders the operations of one program. XLA runs the programs of a process one after another, so programs need
     no token between them. And if JAX passed on the token of a failed program, all later programs would fail.
@@ -95,14 +99,62 @@ class _Tokens(dispatch.RuntimeTokenSet):
             self.current_tokens.pop(eff, None)
         return super().get_token_input(eff, devices)
 
+    def block_until_ready(self) -> None:
+        _wait_for_programs_without_token()
+        super().block_until_ready()
+
 
 dispatch.runtime_tokens = _Tokens()
 
 
+class _Programs:
+    """Programs with operations that JAX starts without Python, and so without a token."""
+
+    any = False
+
+
+def _start_without_python() -> None:
+    """Make JAX start a program from C++ if its only effect is the unordered one.
+
+    JAX starts programs with effects from Python, which costs about 80 us for each argument and result. The effect has
+    done its work when the program is compiled: JAX has removed no operation.
+    """
+    initialize = pxla.ExecuteReplicated.__init__
+    signature = inspect.signature(initialize)
+
+    @functools.wraps(initialize)
+    def without_effect(self: Any, *given: Any, **more: Any) -> None:
+        initialize(self, *given, **more)
+        found = signature.bind(self, *given, **more).arguments["unordered_effects"]
+        if found and all(isinstance(effect, _Unordered) for effect in found):
+            self.has_unordered_effects = False
+            _Programs.any = True
+
+    pxla.ExecuteReplicated.__init__ = without_effect  # type: ignore[method-assign]
+
+
+_start_without_python()
+
+
+@functools.cache
+def _empty_program(device: Any) -> Callable[[], Any]:
+    with jax.ensure_compile_time_eval():
+        zero = jax.device_put(np.zeros(()), device)
+        return functools.partial(jax.jit(lambda x: x + 1).lower(zero).compile(), zero)
+
+
+def _wait_for_programs_without_token() -> None:
+    """Wait until the CPU has run all programs of this thread: it runs them in the order of their calls."""
+    if _Programs.any:
+        _empty_program(jax.local_devices(backend="cpu")[0])().block_until_ready()
+
+
 def wait_for_programs() -> None:
     """Wait until the programs that this thread has started have finished their operations, or have failed."""
+    with contextlib.suppress(Exception):  # JAX raises it again where the program's results are used
+        _wait_for_programs_without_token()
     for token in dispatch.runtime_tokens.output_runtime_tokens.values():
-        with contextlib.suppress(Exception):  # JAX raises it again where the program's results are used
+        with contextlib.suppress(Exception):
             token.block_until_ready()
 
 

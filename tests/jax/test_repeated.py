@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.interpreters import pxla
 
 import hpccoll.jax as hvd
 
@@ -310,10 +311,44 @@ def test_calls_outside_follow_the_programs_before_them():
     np.testing.assert_array_equal(first, 1)
     np.testing.assert_array_equal(second, 2)
     named = jax.jit(lambda x: hvd.allreduce(late(x, hvd.rank() == 0), hvd.Sum, name="outside"))
+    ready = jax.block_until_ready(10 * x)
     for _ in range(5):
-        first, second = named(x), hvd.allreduce(10 * x, hvd.Sum, name="outside")
+        first, second = named(x), hvd.allreduce(ready, hvd.Sum, name="outside")
         np.testing.assert_array_equal(first, hvd.size())
         np.testing.assert_array_equal(second, 10 * hvd.size())
+
+
+def test_jax_starts_a_program_without_python_unless_it_has_messages(monkeypatch):
+    started, start = [], pxla.ExecuteReplicated.__call__
+    monkeypatch.setattr(
+        pxla.ExecuteReplicated, "__call__", lambda self, *given: started.append(self.name) or start(self, *given)
+    )
+    program, messages = jax.jit(lambda x: total(x)), jax.jit(lambda x: hvd.sendrecv(x, *neighbours()))
+    counts = []
+    for made in (program, messages):
+        jax.block_until_ready(made(jnp.ones(3)))
+        started.clear()
+        jax.block_until_ready(made(jnp.ones(3)))
+        counts.append(len(started))
+    assert counts == [0, 1]
+
+
+def test_a_barrier_for_effects_waits_for_programs():
+    program = jax.jit(lambda x: total(late(x, True)))
+    for _ in range(3):
+        result = program(jnp.ones(3))
+        jax.effects_barrier()
+        assert result.is_ready()
+
+
+def test_a_call_outside_waits_while_jax_traces():
+    def object_of(x):
+        return x + hvd.broadcast_object(float(hvd.rank() + 1), 0)
+
+    program = jax.jit(lambda x: total(late(x, hvd.rank() == 0)))
+    result = program(jnp.ones(3))
+    np.testing.assert_array_equal(jax.jit(object_of)(jnp.ones(3)), 2)
+    np.testing.assert_array_equal(result, hvd.size())
 
 
 def test_a_failed_program_does_not_fail_the_next():
