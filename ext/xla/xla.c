@@ -32,10 +32,10 @@ typedef struct options {
     hc_ffi_array splits, empty;
 } options;
 
-#define OPTION(name, type) {#name, offsetof(options, name), type, sizeof(((options *)0)->name)}
+#define OPTION(name, type) {#name, sizeof #name - 1, offsetof(options, name), type, sizeof(((options *)0)->name)}
 static const struct {
     const char *name;
-    size_t offset;
+    size_t length, offset;
     int type;
     size_t size;
 } known[] = {OPTION(operation, HC_FFI_SCALAR), OPTION(reduction, HC_FFI_SCALAR), OPTION(wire, HC_FFI_SCALAR),
@@ -51,13 +51,14 @@ static options read_options(const hc_ffi_attributes *attributes) {
     for (int64_t i = 0; i < attributes->count; i++)
         for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
             const hc_ffi_span *name = attributes->names[i];
-            if (attributes->types[i] != known[k].type || name->length != strlen(known[k].name) ||
+            if (attributes->types[i] != known[k].type || name->length != known[k].length ||
                 memcmp(name->text, known[k].name, name->length) != 0)
                 continue;
             const void *value = attributes->values[i];
             if (known[k].type == HC_FFI_SCALAR)
                 value = ((const hc_ffi_scalar *)value)->value;
             memcpy((char *)&all + known[k].offset, value, known[k].size);
+            break;
         }
     return all;
 }
