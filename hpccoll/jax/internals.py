@@ -151,11 +151,10 @@ def _wait_for_programs_without_token() -> None:
 
 def wait_for_programs() -> None:
     """Wait until the programs that this thread has started have finished their operations, or have failed."""
-    with contextlib.suppress(Exception):  # JAX raises it again where the program's results are used
-        _wait_for_programs_without_token()
-    for token in dispatch.runtime_tokens.output_runtime_tokens.values():
-        with contextlib.suppress(Exception):
-            token.block_until_ready()
+    tokens = dispatch.runtime_tokens.output_runtime_tokens.values()
+    for wait in (_wait_for_programs_without_token, *(token.block_until_ready for token in tokens)):
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # JAX raises it where the program's results are used
+            wait()
 
 
 # ---- lowering --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def job() -> Callable[..., str]:
     def run(ranks: int, program: str, *arguments: object, status: int = 0, **variables: object) -> str:
         command = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--timeout", 280]  # on a busy machine
         command += [sys.executable, ROOT / program, *arguments]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | {name: str(value) for name, value in variables.items()}
+        environment = os.environ | {name: str(value) for name, value in variables.items()}
         done = subprocess.run(
             [str(word) for word in command], cwd=ROOT, env=environment, timeout=290, text=True, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
