@@ -24,13 +24,25 @@ def results(job: Job, mode: str, many: settings) -> None:
 def disagreements(job: Job, mode: str, many: settings) -> None:
     """Check that every rank gets an error if one rank differs, and that the next program has the expected results."""
     can = job.modes[mode]
-    if can.derives:
-        return
+    if can.disagrees and not can.derives:
+        refusals(job, mode, strategies.disagreements(job.ranks, can), many)
 
+
+def misuses(job: Job, mode: str, many: settings) -> None:
+    """Check that every rank gets an error for a wrong argument, and that the next program has the expected results."""
+    can = job.modes[mode]
+    if can.misuses:
+        refusals(job, mode, strategies.misuses(job.ranks, can), many)
+
+
+def refusals(job: Job, mode: str, wrong: st.SearchStrategy[Program], many: settings) -> None:
     @many
-    @given(st.tuples(strategies.disagreements(job.ranks, can), strategies.programs(job.ranks, can)))
+    @given(st.tuples(wrong, strategies.programs(job.ranks, job.modes[mode])))
     def check(both: tuple[Program, Program]) -> None:
         job.check_refused(mode, both[0])
         job.check(mode, both[1])
 
     check()
+
+
+ALL = (results, disagreements, misuses)

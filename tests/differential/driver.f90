@@ -33,15 +33,27 @@ contains
     end if
     select case (kind)
     case (1)
-      call c_f_pointer(x, i4, nx); call c_f_pointer(y, j4, ny); call chosen(i4, j4)
+      call c_f_pointer(x, i4, around(nx)); call c_f_pointer(y, j4, around(ny))
+      call chosen(i4(1:nx(1), :), j4(1:ny(1), :))
     case (2)
-      call c_f_pointer(x, i8, nx); call c_f_pointer(y, j8, ny); call chosen(i8, j8)
+      call c_f_pointer(x, i8, around(nx)); call c_f_pointer(y, j8, around(ny))
+      call chosen(i8(1:nx(1), :), j8(1:ny(1), :))
     case (3)
-      call c_f_pointer(x, r4, nx); call c_f_pointer(y, s4, ny); call chosen(r4, s4)
+      call c_f_pointer(x, r4, around(nx)); call c_f_pointer(y, s4, around(ny))
+      call chosen(r4(1:nx(1), :), s4(1:ny(1), :))
     case (4)
-      call c_f_pointer(x, r8, nx); call c_f_pointer(y, s8, ny); call chosen(r8, s8)
+      call c_f_pointer(x, r8, around(nx)); call c_f_pointer(y, s8, around(ny))
+      call chosen(r8(1:nx(1), :), s8(1:ny(1), :))
     end select
   contains
+    ! The shape of an array of which the rows and columns are a part. One row is then a part of one column of it, which
+    ! is contiguous; several rows are the whole array. What lies around is not touched.
+    function around(n) result(shape)
+      integer(c_int), intent(in) :: n(2)
+      integer(c_int) :: shape(2)
+      shape = [n(1) + merge(1, 0, n(2) == 1), n(2)]
+    end function
+
     subroutine chosen(a, b)
       type(*), intent(in) :: a(..)
       type(*), intent(inout) :: b(..)

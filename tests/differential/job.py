@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from differential import fortran_driver
-from differential.oracle import difference, expected, gradients
+from differential.oracle import difference, wanted
 from differential.programs import Abilities, Program
 
 START_LIMIT = 240.0
@@ -60,7 +60,7 @@ class Job:
             return
         fortran = Path(self.folder.name, "driver.so")
         if "fortran" in self.front_ends and not fortran.exists():
-            fortran_driver.build(fortran)
+            fortran_driver.build(fortran, self.plant)
         with tempfile.TemporaryDirectory() as folder, Listener(str(Path(folder, "socket"))) as listener:
             program = Path(__file__).with_name("rank.py")
             self.process = subprocess.Popen(
@@ -132,21 +132,21 @@ class Job:
 
         :raises AssertionError: a rank raised, hung, or has another result
         """
-        derives = self.modes[mode].derives
+        can = self.modes[mode]
         for rank, (kind, value) in sorted(self.answers(mode, program).items()):
             if kind == "error":
                 self.stop()
                 raise self.wrong(f"{mode}, rank {rank} of {self.ranks}: {value}\n{program}")
             for turn, results in enumerate(value):
                 for call, got in zip(program.calls, results, strict=True):
-                    want = gradients(call, self.ranks, turn, derives) if derives else expected(call, self.ranks, turn)
-                    if wrong := difference(call, got, want[rank]):
+                    want = wanted(call, self.ranks, turn, can)[rank]
+                    if wrong := difference(call, got, want):
                         raise self.wrong(
                             f"{mode}, rank {rank} of {self.ranks}, turn {turn}: {call}\n{wrong}\nin {program}"
                         )
 
     def check_refused(self, mode: str, program: Program) -> None:
-        """Run a program in which one rank differs: every rank must get an error, and the next program is right."""
+        """Run a program in which one rank differs, or all ranks are wrong: every rank must get an error."""
         answers = self.answers(mode, program)
         if silent := [rank for rank, (kind, _) in answers.items() if kind != "error"]:
             self.stop()

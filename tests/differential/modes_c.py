@@ -55,6 +55,10 @@ LIBRARY.hpccoll_last_error.restype = ctypes.c_char_p
 CODES = enumerators((PACKAGE / "include" / "hpccoll.h").read_text())
 
 
+def code_of(call: Call) -> int:
+    return 99 if call.misuse else CODES[call.reduction]
+
+
 def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
     """Return the Worlds of all sets that this rank is in, for C."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -116,14 +120,14 @@ def arguments(memory: Memory) -> list[Any]:
     unit, call = memory.unit, memory.unit.calls[0]
     if unit.is_group:
         operation, root = CODES[call.operation.upper()], call.root if call.operation == "reduce" else 0
-        return [operation, memory.group(), len(unit.calls), CODES[call.reduction], root]
+        return [operation, memory.group(), len(unit.calls), code_of(call), root]
     x, out, dtype = memory.inputs[0], memory.outputs[0], CODES[call.dtype.upper()]
     given, taken, count = pointer_to(x), pointer_to(out), ctypes.c_int64(x.size)
     root = [call.root] if call.operation in ROOTED else []
     if call.operation == "broadcast":
         return [taken, count, dtype, *root]
     if call.operation in REDUCES:
-        return [given, taken, count, dtype, CODES[call.reduction], *root]
+        return [given, taken, count, dtype, code_of(call), *root]
     capacity = ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)
     splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
     return {
@@ -172,4 +176,5 @@ def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
 
 def modes() -> list[Mode]:
     """Return the modes; there are no plans, because a World of Python makes them in Python."""
-    return [Mode("C", in_turns(blocking(worlds())), Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False))]
+    can = Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False, large=True, misuses=("no reduction",))
+    return [Mode("C", in_turns(blocking(worlds())), can)]

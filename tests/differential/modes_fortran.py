@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from differential.modes import Array, Mode, in_turns, placed
-from differential.modes_c import CODES, LIBRARY, Memory, worlds
+from differential.modes_c import LIBRARY, Memory, code_of, worlds
 from differential.modes_numpy import neighbours
 from differential.programs import OPERATIONS, Abilities, Program
 
@@ -31,7 +31,7 @@ def run_one(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
         WHAT.index(call.operation) + 1, KINDS.index(call.dtype) + 1,
         ctypes.c_void_p(x.ctypes.data), columns_and_rows(x, call.trailing),
         ctypes.c_void_p(out.ctypes.data), columns_and_rows(out, call.trailing),
-        CODES[call.reduction], call.root, (ctypes.c_double * 2)(*call.factors),
+        code_of(call), call.root, (ctypes.c_double * 2)(*call.factors),
         (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size)), (ctypes.c_int * 2)(*neighbours(unit)),
         name, len(name), ctypes.byref(world), ctypes.byref(status),
     )  # fmt: skip
@@ -51,4 +51,5 @@ def modes() -> list[Mode]:
             made.append((unit, memory.results()))
         return placed(program, made)
 
-    return [Mode("Fortran", in_turns(run), Abilities(OPERATIONS, KINDS, narrow=False))]
+    can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
+    return [Mode("Fortran", in_turns(run), can)]

@@ -1,25 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """NumPy arrays: blocking calls, asynchronous ones, and plans."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from differential import process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.programs import BYTES, DTYPES, OPERATIONS, REDUCES, ROOTED, Abilities, Call, Program, Unit
+from differential.programs import (
+    BYTES,
+    DTYPES,
+    MISUSES,
+    OF_PAIRS,
+    OPERATIONS,
+    REDUCES,
+    REDUCTIONS,
+    ROOTED,
+    WHOLE,
+    Abilities,
+    Call,
+    Program,
+    Unit,
+)  # fmt: skip
 
 import hpccoll
+
+
+def largest(a: Array, b: Array) -> Array:
+    """Keep the largest elements of two arrays, in order."""
+    return np.sort(np.concatenate([a, b], axis=None))[-a.size :].reshape(a.shape) if a.size else a
+
+
+OPS = {name: hpccoll.Reduction[name] for name in REDUCTIONS}
+OPS |= {name: getattr(hpccoll, name) for name in OF_PAIRS}
+OPS |= {WHOLE: hpccoll.UserReduction(largest, elementwise=False)}
 
 
 def arguments(unit: Unit) -> dict[str, Any]:
     call = unit.calls[0]
     given: dict[str, Any] = {}
     if call.operation in REDUCES:
-        given["op"] = hpccoll.Reduction[call.reduction]
+        given["op"] = 17 if call.misuse == "no reduction" else OPS[call.reduction]
     if call.factors != (1.0, 1.0):
         given["prescale"], given["postscale"] = call.factors
     if call.operation in ROOTED:
-        given["root"] = call.root
+        given["root"] = hpccoll.MAX if call.misuse == "a reduction as the root" else call.root
     if call.operation == "alltoall":
         given["splits"] = call.splits(unit.rank, unit.size)
     return given
@@ -56,7 +81,7 @@ def blocking(program: Program, rank: int, size: int, turn: int) -> list[Array | 
     def run(unit: Unit) -> list[Array | None]:
         call, inputs = unit.calls[0], inputs_of(unit, turn)
         if call.operation == "sendrecv":
-            (to, source), result = neighbours(unit), place_for(call)
+            (to, source), result = neighbours(unit), inputs[0] if call.misuse else place_for(call)
             process_sets.world_of(unit.members).sendrecv(inputs[0], to, result, source)
             return [result]
         function = getattr(process_sets.world_of(unit.members), call.operation)
@@ -120,9 +145,11 @@ def one_start(program: Program, made: list[Any], turn: int) -> list[Array | None
 
 
 def modes() -> list[Mode]:
-    can = Abilities(OPERATIONS, (*DTYPES, *BYTES), grouped=("allreduce", "reduce"))
+    reductions = (*REDUCTIONS, *OF_PAIRS, WHOLE)
+    can = Abilities(OPERATIONS, (*DTYPES, *BYTES), ("allreduce", "reduce"), reductions=reductions, large=True)
+    wrong = ("a reduction as the root", "no reduction")
     return [
-        Mode("NumPy, blocking", in_turns(blocking), can),
+        Mode("NumPy, blocking", in_turns(blocking), replace(can, misuses=tuple(MISUSES))),
         Mode("NumPy, asynchronous", in_turns(asynchronous), can),
-        Mode("NumPy, plans", planned, can),
+        Mode("NumPy, plans", planned, replace(can, reductions=REDUCTIONS, misuses=wrong)),
     ]

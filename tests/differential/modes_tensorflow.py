@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow: eager, in tf.function, compiled by XLA, in sessions; and gradients eager and in tf.function."""
+"""TensorFlow: eager, in tf.function, compiled by XLA, in sessions; gradients; training."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from differential import oracle
+from differential import oracle, process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.modes_torch import GROUPED, arguments
-from differential.programs import Abilities, Program, Unit
+from differential.modes_torch import GROUPED, REDUCTIONS, arguments
+from differential.programs import NORMALIZE, Abilities, Program, Unit
 
 import hpccoll.tensorflow as hvd
 
@@ -80,6 +80,53 @@ def session(program: Program, rank: int, size: int) -> Results:
     return [arrays(program, units, one) for one in made]
 
 
+def session_with_variables(program: Program, rank: int, size: int) -> Results:
+    """Broadcast variables in place; the returned tensors must be the new values."""
+    units = program.ordered(rank, size)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as running:
+        first = inputs_of(units, 0)
+        given = [[tf.compat.v1.placeholder(x.dtype, x.shape) for x in inputs] for inputs in first]
+        variables = [[tf.compat.v1.Variable(np.zeros_like(x)) for x in inputs] for inputs in first]
+        pairs = zip(tf.nest.flatten(variables), tf.nest.flatten(given), strict=True)
+        assigned = [variable.assign(value) for variable, value in pairs]
+        results = [hvd.broadcast_(each, **arguments(unit)) for unit, each in zip(units, variables, strict=True)]
+        running.run(tf.compat.v1.global_variables_initializer())
+        made = []
+        for turn in range(program.turns):
+            feeds = zip(tf.nest.flatten(given), tf.nest.flatten(inputs_of(units, turn)), strict=True)
+            running.run(assigned, dict(feeds))
+            made.append(running.run(results) if units else [])
+    return [arrays(program, units, one) for one in made]
+
+
+def taped(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+    """Make the arrays the gradients of variables without a name, with a DistributedGradientTape for each call."""
+    units = program.units(rank, size)
+    constants = constants_of(units, turn)
+    variables = [[tf.Variable(tf.zeros_like(x)) for x in each] for each in constants]
+
+    def one(unit: Unit, weights: list[Any], own: list[Any]) -> list[Any]:
+        with tf.GradientTape() as tape:
+            loss = sum(tf.cast(tf.reduce_sum(v * w), tf.float64) for v, w in zip(own, weights, strict=True))
+        op, members = REDUCTIONS[unit.calls[0].reduction], process_sets.process_set_of(unit.members)
+        return list(hvd.DistributedGradientTape(tape, op=op, process_set=members).gradient(loss, own))
+
+    @tf.function
+    def all_of_them() -> list[list[Any]]:
+        return [one(*each) for each in zip(units, constants, variables, strict=True)]
+
+    return arrays(program, units, all_of_them())
+
+
+def normalized(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+    units = program.units(rank, size)
+    results = []
+    for unit, inputs in zip(units, inputs_of(units, turn), strict=True):
+        how = {"epsilon": oracle.EPSILON, "center": False, "scale": False, "dtype": unit.calls[0].dtype}
+        results.append([hvd.SyncBatchNormalization(**how)(x, training=True) for x in inputs])
+    return arrays(program, units, results)
+
+
 def derived(traced: bool) -> Callable[[Program, int, int, int], list[Array | None]]:
     def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
         units = program.ordered(rank, size) if traced else program.units(rank, size)
@@ -100,14 +147,23 @@ def derived(traced: bool) -> Callable[[Program, int, int, int], list[Array | Non
 
 
 def modes() -> list[Mode]:
-    can = Abilities(OPERATIONS, grouped=GROUPED)
+    can = Abilities(OPERATIONS, grouped=GROUPED, misuses=("a reduction as the root", "no reduction"))
     derives = Abilities(OPERATIONS, ("float32", "float64"), GROUPED, derives="Horovod")
     same = replace(derives, sets=False)  # eager derivatives need the same steps on all ranks (docs/with-tensorflow.md)
+    trains = Abilities(
+        ("allreduce",), derives.dtypes, GROUPED, reductions=("AVERAGE", "SUM"), scaled=False, disagrees=False
+    )
     return [
         Mode("TensorFlow, eager", in_turns(eager), can),
         Mode("TensorFlow, tf.function", in_function, can),
         Mode("TensorFlow, XLA", compiled, Abilities(COMPILED, grouped=("allreduce",))),
         Mode("TensorFlow, session", session, can),
+        Mode("TensorFlow, session with variables", session_with_variables, Abilities(("broadcast",))),
         Mode("TensorFlow, gradients", in_turns(derived(traced=False)), same),
         Mode("TensorFlow, gradients in tf.function", in_turns(derived(traced=True)), derives),
-    ]
+        Mode("TensorFlow, tapes in tf.function", in_turns(taped), trains),
+        Mode(
+            "TensorFlow, SyncBatchNormalization", in_turns(normalized),
+            replace(trains, operations=(NORMALIZE,), empty=False, sets=False),
+        ),
+    ]  # fmt: skip

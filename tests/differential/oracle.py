@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from differential.programs import Array, Call
+from differential.programs import NORMALIZE, OF_PAIRS, PAIRS, WHOLE, Abilities, Array, Call
 
 FOLDS = {
     "SUM": np.add, "AVERAGE": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply,
 }  # fmt: skip
 TOLERANCE = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}
+EPSILON = 1e-5
+"""Batch normalization adds it to a variance."""
 
 
 def wide(x: Array) -> Array:
@@ -39,26 +41,52 @@ def cut(x: Array, counts: list[int]) -> list[Array]:
 
 def neutral(call: Call) -> Any:
     """Return rank 0's result of an exscan: docs/reductions.md."""
+    if call.reduction in OF_PAIRS:
+        return np.array((np.inf if call.reduction == "MINLOC" else -np.inf, np.iinfo(np.int64).max), PAIRS)
     integers = np.iinfo(call.dtype) if np.dtype(call.dtype).kind in "iu" else None
     least, largest = (integers.min, integers.max) if integers else (-np.inf, np.inf)
     return {"SUM": 0, "PRODUCT": 1, "MIN": largest, "MAX": least}[call.reduction]
 
 
 def folded(call: Call, inputs: list[Array], divisor: int) -> Array:
-    total = FOLDS[call.reduction].reduce(
-        [wide(x) * call.factors[0] if call.factors[0] != 1 else wide(x) for x in inputs]
-    )
-    total = total / divisor if call.reduction == "AVERAGE" else total
+    """Return the reduction of arrays. A mean divides before it adds, so that float64 holds the mean of large values."""
+    if call.reduction in OF_PAIRS:
+        return pairs(call, np.stack(inputs))
+    if call.reduction == WHOLE:
+        ordered = np.sort(np.concatenate(inputs, axis=None))[-inputs[0].size :].reshape(inputs[0].shape)
+        return ordered if len(inputs) > 1 else inputs[0]  # there is nothing to combine
+    factor = call.factors[0] / divisor if call.reduction == "AVERAGE" else call.factors[0]
+    total: Array = FOLDS[call.reduction].reduce([wide(x) * factor if factor != 1 else wide(x) for x in inputs])
     return total * call.factors[1] if call.factors[1] != 1 else total
+
+
+def pairs(call: Call, stacked: Array) -> Array:
+    """Return the best values, and of equal ones the least index (MPI's standard on MINLOC and MAXLOC)."""
+    result = np.empty(stacked.shape[1:], PAIRS)
+    result["f0"] = FOLDS[call.reduction.removesuffix("LOC")].reduce(stacked["f0"])
+    last = np.iinfo(np.int64).max
+    result["f1"] = np.where(stacked["f0"] == result["f0"], stacked["f1"], last).min(axis=0, initial=last)
+    return result
+
+
+def normalized(inputs: list[Array]) -> list[Array]:
+    """Return what batch normalization makes of the rows of all ranks, in training, without weights."""
+    rows = np.concatenate([wide(x) for x in inputs])
+    return [(wide(x) - rows.mean(axis=0)) / np.sqrt(rows.var(axis=0) + EPSILON) for x in inputs]
 
 
 def expected(call: Call, size: int, turn: int = 0) -> list[Array | None]:
     """Return the result of each rank; None where a rank has none."""
-    return among_members(call, size, lambda inner, count: results(inner, count, turn))
+
+    def of_members(inner: Call, count: int) -> list[Array | None]:
+        return results(inner, [inner.values(rank, count, turn) for rank in range(count)])
+
+    return among_members(call, size, of_members)
 
 
-def results(call: Call, size: int, turn: int) -> list[Array | None]:
-    inputs = [call.values(rank, size, turn) for rank in range(size)]
+def results(call: Call, inputs: list[Array]) -> list[Array | None]:
+    """Return the result of each rank, from their inputs."""
+    size = len(inputs)
     everybody = range(size)
     match call.operation:
         case "allreduce":
@@ -68,12 +96,10 @@ def results(call: Call, size: int, turn: int) -> list[Array | None]:
         case "reducescatter":
             return list(cut(folded(call, inputs, size), shares(call.rows, size)))
         case "scan":
-            return [folded(call, inputs[: rank + 1], rank + 1) for rank in everybody]
+            return [folded(call, inputs[: rank + 1], size) for rank in everybody]
         case "exscan":
-            return [
-                np.full_like(inputs[0], neutral(call)),
-                *(folded(call, inputs[:rank], rank) for rank in range(1, size)),
-            ]
+            first: list[Array | None] = [np.full_like(inputs[0], neutral(call))]
+            return first + [folded(call, inputs[:rank], size) for rank in everybody[1:]]
         case "allgather":
             return [np.concatenate(inputs)] * size
         case "gather":
@@ -87,7 +113,8 @@ def results(call: Call, size: int, turn: int) -> list[Array | None]:
             return [np.concatenate([parts[source][rank] for source in everybody]) for rank in everybody]
         case "sendrecv":  # around a ring
             return [inputs[(rank - 1) % size] for rank in everybody]
-    raise AssertionError(call.operation)
+    assert call.operation == NORMALIZE
+    return list(normalized(inputs))
 
 
 def gradients(call: Call, size: int, turn: int, convention: str) -> list[Array | None]:
@@ -96,12 +123,35 @@ def gradients(call: Call, size: int, turn: int, convention: str) -> list[Array |
     "Horovod": with Sum the losses of all ranks count as one, with Average their mean does (horovod/torch/mpi_ops.py,
     horovod/tensorflow/mpi_ops.py, since 0.21). "own": each rank differentiates its own loss (JAX's psum, mpi4jax).
     """
-    return among_members(call, size, lambda inner, count: list(backward(inner, count, turn, convention)))
+    return among_members(
+        call, size, lambda inner, count: list(backward(inner, weights_of(inner, count, turn), convention))
+    )
 
 
-def backward(call: Call, size: int, turn: int, convention: str) -> list[Array]:
-    weights = [weight(call, size, rank, turn) * call.factors[0] * call.factors[1] for rank in range(size)]
-    own = convention == "own"
+def second_gradients(call: Call, size: int, turn: int) -> list[Array | None]:
+    """Return the gradient of sum(vectors * g) for each rank's input, by Horovod's conventions.
+
+    g is the gradient of sum(weights * result ** 2) / 2. It is B(weights * F(x)), where F is the operation and B its
+    derivative, both linear; and the derivative of B is F, divided as B is for allgather and broadcast.
+    """
+
+    def of_members(inner: Call, count: int) -> list[Array | None]:
+        divisor = count if inner.operation in ("allgather", "broadcast") else 1
+        through = results(inner, [vector(inner, count, rank, turn) for rank in range(count)])
+        weighted = zip(weights_of(inner, count, turn), through, strict=True)
+        return list(backward(inner, [w * each / divisor for w, each in weighted if each is not None], "Horovod"))
+
+    return among_members(call, size, of_members)
+
+
+def weights_of(call: Call, size: int, turn: int) -> list[Array]:
+    return [weight(call, size, rank, turn) for rank in range(size)]
+
+
+def backward(call: Call, weights: list[Array], convention: str) -> list[Array]:
+    """Return the derivative of an operation, for gradients of its results."""
+    size, own = len(weights), convention == "own"
+    weights = [each * call.factors[0] * call.factors[1] for each in weights]
     divisor = 1 if own else size
     match call.operation:
         case "allreduce":
@@ -130,6 +180,19 @@ def weight(call: Call, size: int, rank: int, turn: int) -> Array:
     return np.random.default_rng([call.seed + 1, rank, turn]).integers(1, 5, result.shape).astype(np.float64)
 
 
+def vector(call: Call, size: int, rank: int, turn: int) -> Array:
+    """Return the factor of a rank's first gradient in the tests of second ones."""
+    shape = call.shape(rank, size)
+    return np.random.default_rng([call.seed + 2, rank, turn]).integers(1, 5, shape).astype(np.float64)
+
+
+def wanted(call: Call, size: int, turn: int, can: Abilities) -> list[Array | None]:
+    """Return the expected results of a mode: results, gradients, or gradients of gradients."""
+    if can.twice:
+        return second_gradients(call, size, turn)
+    return gradients(call, size, turn, can.derives) if can.derives else expected(call, size, turn)
+
+
 def difference(call: Call, got: Array | None, want: Array | None) -> str:
     """Describe how a result differs from the expected one; "" if it does not."""
     if want is None or got is None:
@@ -141,5 +204,6 @@ def difference(call: Call, got: Array | None, want: Array | None) -> str:
         return f"got {got.dtype}, not {dtype}"
     if dtype.kind not in "if" or not dtype.isnative:
         return "" if np.array_equal(got, want) else f"got\n{got}, not\n{want}"
-    same = np.allclose(wide(got), want, rtol=TOLERANCE.get(call.dtype, 0), atol=0)
+    near_zero = 1e-3 if call.operation == NORMALIZE else 0.0
+    same = np.allclose(wide(got), want, rtol=TOLERANCE.get(call.dtype, 0), atol=near_zero)
     return "" if same else f"got\n{got}, not\n{want}"

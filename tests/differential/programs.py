@@ -18,7 +18,15 @@ OPERATIONS = (
     "allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter", "scan", "exscan",
     "sendrecv",
 )  # fmt: skip
+NORMALIZE = "normalize"
+"""A layer that normalizes the rows of all ranks."""
 REDUCES = ("allreduce", "reducescatter", "reduce", "scan", "exscan")
+REDUCTIONS = ("SUM", "AVERAGE", "MIN", "MAX", "PRODUCT")
+OF_PAIRS = ("MINLOC", "MAXLOC")
+WHOLE = "LARGEST"
+"""A reduction of the program's own that keeps the largest elements of two arrays: it needs whole arrays."""
+PAIRS = "f8,i8"
+"""A value, and the rank that has it."""
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 OF_ROWS = ("allgather", "gather", "reducescatter", "scatter", "alltoall")
 """They count, cut or concatenate rows, so that an array without dimensions has no meaning."""
@@ -26,7 +34,9 @@ DTYPES = ("int32", "int64", "float16", "float32", "float64")
 BYTES = ("datetime64[s]", ">i4", ">f8", "S4", "U3", "i4,f8")
 """Types that move, and of which there are no sums."""
 GROUPED = ("allreduce", "allgather", "reducescatter", "reduce", "scan", "exscan")
-LAYOUTS = ("C", "Fortran", "strided", "reversed")
+LAYOUTS = ("C", "Fortran", "Fortran on rank 0", "strided", "reversed")
+MISUSES = {"a reduction as the root": ROOTED, "no reduction": REDUCES, "overlapping messages": ("sendrecv",)}
+"""Arguments that are an error on every rank, and their operations."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,16 @@ class Abilities:
     """Rows that are counted may have no elements."""
     derives: str = ""
     """The results are gradients, by this convention (oracle.gradients)."""
+    twice: bool = False
+    """They are gradients of gradients."""
+    reductions: tuple[str, ...] = REDUCTIONS
+    scaled: bool = True
+    """Calls may have factors."""
+    large: bool = False
+    """Means may be of values close to the largest that the dtype has."""
+    disagrees: bool = True
+    """One rank may make another call."""
+    misuses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,11 +84,14 @@ class Call:
     name: str | None = None
     layout: str = "C"
     """The layout of the array; strided: every second element of a larger one, dimensions in the other order."""
+    large: bool = False
     seed: int = 0
     members: tuple[int, ...] | None = None
     """The ranks that make the call, in a process set. None: all."""
     group: int | None = None
     """Consecutive calls with the same number are one call with several arrays, which has the name of the first."""
+    misuse: str | None = None
+    """An error in the arguments, on every rank."""
 
     def __str__(self) -> str:
         given = [f"{key}={value!r}" for key, value in vars(self).items() if value != getattr(Call, key, None)]
@@ -76,7 +99,7 @@ class Call:
 
     def own_rows(self, rank: int, size: int) -> int:
         """Return the number of rows of this rank's input."""
-        if self.operation in ("allgather", "gather"):
+        if self.operation in ("allgather", "gather", NORMALIZE):
             return self.rows + rank
         return sum(self.splits(rank, size)) if self.operation == "alltoall" else self.rows
 
@@ -89,22 +112,26 @@ class Call:
         return () if self.trailing is None else (self.own_rows(rank, size), *self.trailing)
 
     def values(self, rank: int, size: int, turn: int = 0) -> Array:
-        """Return this rank's values in the given turn: small numbers, whose sums and products every dtype holds."""
+        """Return this rank's values in the given turn: small numbers, whose sums and products every dtype has."""
         top = 3 if self.reduction == "PRODUCT" else 9
         shape = self.shape(rank, size)
         numbers = np.asarray(np.random.default_rng([self.seed, rank, turn]).integers(1, top, shape))
-        if self.dtype != "i4,f8":
+        if self.large:
+            return np.asarray(numbers * (np.finfo(self.dtype).max / 10), self.dtype)
+        if self.operation == NORMALIZE:
+            numbers += 1000  # a mean that is large beside the deviations
+        if "," not in self.dtype:
             return numbers.astype(self.dtype)
         both = np.zeros(shape, self.dtype)
-        both["f0"], both["f1"] = numbers, numbers / 2
+        both["f0"], both["f1"] = numbers, rank if self.dtype == PAIRS else numbers / 2
         return both
 
     def given(self, rank: int, size: int, turn: int = 0) -> Array:
         """Return the same values, in the layout of the call."""
         values = self.values(rank, size, turn)
-        if self.layout == "C" or not values.ndim:
+        if self.layout == "C" or not values.ndim or (self.layout == "Fortran on rank 0" and rank):
             return values
-        if self.layout == "Fortran":
+        if self.layout.startswith("Fortran"):
             return np.asfortranarray(values)
         if self.layout == "reversed":
             return np.ascontiguousarray(values[::-1])[::-1]

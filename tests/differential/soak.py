@@ -46,7 +46,7 @@ def main() -> int:
         job.start()
         began = time.monotonic()
         modes = [mode for mode in job.modes if arguments.modes in mode]
-        for mode, check in cycle(product(modes, (checks.results, checks.disagreements))):
+        for mode, check in cycle(product(modes, checks.ALL)):
             if time.monotonic() > began + arguments.seconds:
                 break
             job.when_wrong = tells_once(f"{check.__name__}, after {time.monotonic() - began:.0f} s, not shrunk")

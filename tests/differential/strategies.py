@@ -3,7 +3,22 @@
 
 from dataclasses import replace
 
-from differential.programs import BYTES, LAYOUTS, OF_ROWS, REDUCES, ROOTED, Abilities, Call, Program
+from differential.programs import (
+    BYTES,
+    LAYOUTS,
+    MISUSES,
+    NORMALIZE,
+    OF_PAIRS,
+    OF_ROWS,
+    PAIRS,
+    REDUCES,
+    REDUCTIONS,
+    ROOTED,
+    WHOLE,
+    Abilities,
+    Call,
+    Program,
+)  # fmt: skip
 from hypothesis import strategies as st
 
 FACTORS = ((1.0, 1.0), (0.5, 1.0), (1.0, 0.25), (2.0, 0.5))
@@ -11,13 +26,21 @@ NAMES = (None, *(f"name {i}" for i in range(5)))
 
 
 @st.composite
-def reductions(draw: st.DrawFn, call: Call) -> Call:
-    """Draw a reduction and factors that the call's dtype has."""
+def reductions(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
+    """Draw a reduction that the call's operation and dtype have, with its factors or the dtype that it needs."""
     real = call.dtype.startswith("float")
-    means = ("AVERAGE",) if real and call.operation not in ("scan", "exscan") else ()
-    reduction = draw(st.sampled_from(("SUM", "MIN", "MAX", "PRODUCT", *means)))
-    scaled = real and reduction in ("SUM", "AVERAGE") and call.operation in ("allreduce", "reducescatter")
-    return replace(call, reduction=reduction, factors=draw(st.sampled_from(FACTORS)) if scaled else (1.0, 1.0))
+    absent = () if real and call.operation not in ("scan", "exscan") else ("AVERAGE",)
+    absent += () if call.operation in ("allreduce", "reduce") else (WHOLE,)
+    reduction = draw(st.sampled_from([each for each in can.reductions if each not in absent]))
+    if reduction in OF_PAIRS:
+        return replace(call, reduction=reduction, dtype=PAIRS)
+    if reduction == WHOLE:  # large arrays are reduced in pieces, if their elements are independent
+        return replace(call, reduction=reduction, rows=draw(st.sampled_from((1, 700))), trailing=(40,))
+    if can.large and reduction == "AVERAGE" and draw(st.booleans()):
+        return replace(call, reduction=reduction, large=True)
+    has_factors = real and reduction in ("SUM", "AVERAGE") and call.operation in ("allreduce", "reducescatter")
+    factors = draw(st.sampled_from(FACTORS)) if can.scaled and has_factors else (1.0, 1.0)
+    return replace(call, reduction=reduction, factors=factors)
 
 
 @st.composite
@@ -26,11 +49,15 @@ def arrays(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
     types = [dtype for dtype in can.dtypes if dtype not in BYTES or call.operation not in REDUCES]
     trailing: list[tuple[int, ...] | None] = [(), (1,), (3,), (2, 3), (40,)]
     trailing += [(0,)] if can.narrow or call.operation not in OF_ROWS else []
+    if call.operation == NORMALIZE:
+        trailing = [(1,), (3,), (40,)]
+    elif call.operation not in OF_ROWS:
+        trailing += [None]
     return replace(
         call,
         dtype=draw(st.sampled_from(types)),
         rows=draw(st.sampled_from((1, 2, 3, 5, *([0] if can.empty else []), 700))),
-        trailing=draw(st.sampled_from(trailing if call.operation in OF_ROWS else [*trailing, None])),
+        trailing=draw(st.sampled_from(trailing)),
         layout=draw(st.sampled_from(LAYOUTS)),
         seed=draw(st.integers(0, 99)),
     )
@@ -44,7 +71,7 @@ def calls(draw: st.DrawFn, size: int, can: Abilities, operations: tuple[str, ...
     if can.sets and draw(st.integers(0, 3)) == 0:
         members = tuple(sorted(draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=max(1, size - 1)))))
     if call.operation in REDUCES:
-        call = draw(reductions(call))
+        call = draw(reductions(call, can))
     return replace(
         call,
         root=draw(st.integers(0, (len(members) if members else size) - 1)) if call.operation in ROOTED else 0,
@@ -57,7 +84,8 @@ def calls(draw: st.DrawFn, size: int, can: Abilities, operations: tuple[str, ...
 def units(draw: st.DrawFn, size: int, can: Abilities, number: int) -> list[Call]:
     """Draw a call, or a group of calls with arrays of other shapes and dtypes."""
     first = draw(calls(size, can))
-    if first.operation not in can.grouped or not draw(st.booleans()):
+    is_basic = first.operation not in REDUCES or first.reduction in REDUCTIONS
+    if first.operation not in can.grouped or not is_basic or not draw(st.booleans()):
         return [first]
     of_floats = first.reduction == "AVERAGE" or first.factors != (1.0, 1.0)
     types = tuple(dtype for dtype in can.dtypes if not of_floats or dtype.startswith("float"))
@@ -109,7 +137,7 @@ def disagreements(draw: st.DrawFn, size: int, can: Abilities) -> Program:
     program = draw(programs(size, can))
     what = draw(st.sampled_from([what for what, of in DIFFERENT.items() if set(of) & set(can.operations)]))
     chosen = tuple(name for name in DIFFERENT[what] if name in can.operations)
-    drawn = draw(calls(size, replace(can, sets=False), chosen))
+    drawn = draw(calls(size, replace(can, sets=False, reductions=("SUM",)), chosen))
     trailing = drawn.trailing or (1,)
     call = replace(drawn, rows=2, trailing=trailing, reduction="SUM", factors=(1.0, 1.0))
     wider = replace(call, trailing=(*trailing[:-1], trailing[-1] + 1))
@@ -122,6 +150,17 @@ def disagreements(draw: st.DrawFn, size: int, can: Abilities) -> Program:
     given = unique_names([*program.calls[:2], call])
     other = replace(wider if other == call else other, name=given[-1].name)
     return Program(given, differs=(draw(st.integers(0, size - 1)), other))
+
+
+@st.composite
+def misuses(draw: st.DrawFn, size: int, can: Abilities) -> Program:
+    """Programs whose last call has an argument that is an error on every rank."""
+    program = draw(programs(size, can))
+    misuse = draw(st.sampled_from(can.misuses))
+    chosen = tuple(name for name in MISUSES[misuse] if name in can.operations)
+    call = draw(calls(size, replace(can, sets=False, reductions=("SUM",)), chosen))
+    wrong = replace(call, rows=2, trailing=(3,), layout="C", misuse=misuse)  # in another layout, messages are copied
+    return Program(unique_names([*program.calls[:2], wrong]))
 
 
 @st.composite
