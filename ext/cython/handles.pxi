@@ -56,6 +56,9 @@ cdef class Handle:
         hc_handle_release(self.c)
 
     def __del__(self):
+        # A program that drops handles behind an interrupted wait would have waited for them, as the other ranks do.
+        if self.unnamed and self.set.interrupted is not None:
+            self.note_interrupted()
         # If it is dropped in flight, the arrays must live until the library has finished with them.
         if self.c is not NULL and not hc_handle_done(self.c):
             self.set.loop.adopt_orphan(self)
@@ -160,7 +163,7 @@ cdef class Handle:
             return 0
         if limit is None:
             while not self.set.loop.drive(&self.c, 1, SLICE):
-                PyErr_CheckSignals()
+                self.check_signals()
             return 0
         while not hc_handle_done(self.c):
             left = limit - time.monotonic()
@@ -170,7 +173,21 @@ cdef class Handle:
                     break
                 raise TimeoutError(f"{self.describe()} is not finished after {timeout} s; the handle stays valid")
             self.set.loop.drive(&self.c, 1, nanoseconds(left) if left * 1e9 < SLICE else SLICE)
+            self.check_signals()
+        return 0
+
+    cdef int check_signals(self) except -1:
+        """PyErr_CheckSignals(). If it raises an exception, the request goes on."""
+        try:
             PyErr_CheckSignals()
+        except BaseException:
+            self.note_interrupted()
+            raise
+        return 0
+
+    cdef int note_interrupted(self) except -1:
+        if self.unnamed:
+            self.set.note_interrupted(self)
         return 0
 
     @property
@@ -230,9 +247,7 @@ cdef class Handle:
     cdef object outcome(self):
         global failures_known
         if self.unnamed:
-            self.unnamed = False
-            hc_order_note(self.set.order, self.c)
-            hc_order_end(self.set.order)
+            self.leave_order()
         elif TRAITS[self.operation] & HC_OP_ONLY_EVENT:
             hc_order_note(self.set.order, self.c)
         self.set.note_waited(self.c)
@@ -251,6 +266,15 @@ cdef class Handle:
             self.built = True
             self.build()
         return self.result
+
+    cdef int leave_order(self) except -1:
+        """Call it when the program has waited for an unnamed call: the numbers of such calls may restart."""
+        self.unnamed = False
+        if self.set.interrupted is not None:
+            self.set.interrupted = [handle for handle in self.set.interrupted if handle is not self] or None
+        hc_order_note(self.set.order, self.c)
+        hc_order_end(self.set.order)
+        return 0
 
     cdef int build(self) except -1:
         """Make `result` from what the data plane left, once."""
@@ -357,7 +381,12 @@ def finish_all(handles):
     for handle in handles:
         waited.setdefault((<Handle?>handle).set.loop, []).append(handle)
     while waited:
-        PyErr_CheckSignals()
+        try:
+            PyErr_CheckSignals()
+        except BaseException:
+            for handle in handles:
+                (<Handle>handle).note_interrupted()
+            raise
         waited = {loop: those for loop, those in waited.items() if not drive_a_slice(loop, those)}
 
 

@@ -11,6 +11,7 @@ def failures():
 def hold_order(Set own):
     """Begin calls that the other ranks have in flight together: unnamed calls get consecutive numbers, even if this
     rank refuses some of them. Call release_order() afterwards."""
+    own.finish_interrupted()
     if hc_order_hold(own.order) < 0:
         raise errors.InvalidArgumentError(HC_ORDER_REFUSAL.decode())
 
@@ -31,6 +32,7 @@ cdef int announce_refusal(Set own, str operation, object name, object error) exc
     if isinstance(error, errors.DuplicateNameError):
         return 0  # the request of this name goes on
     if name is None:
+        own.finish_interrupted()
         length = hc_order_refuse(own.order, next_name)
         if length < 0:
             return 0  # another thread has calls in flight, so the call has no number
@@ -57,6 +59,7 @@ cdef int announce_refusals(Set own, str operation, object name, object error, in
     cdef int i
     if requests == 1:
         return announce_refusal(own, operation, name, error)
+    own.finish_interrupted()
     if hc_order_hold(own.order) < 0:
         return 0  # calls of another thread are open, so these have no numbers
     for i in range(requests):

@@ -23,6 +23,7 @@ cdef class Set:
     cdef hc_order *order      # of the calls without a name
     cdef bint shortens        # unnamed calls try the shortcut
     cdef bint in_shortcut     # a thread reads the set's memory
+    cdef list interrupted     # Handles of unnamed calls whose wait a signal has ended; None: there are none
     cdef void *reserve        # memory for a result of a shortcut; NULL: not yet, or it is used
     cdef uint64_t waited     # largest position in the log of calls that the program has waited for
 
@@ -70,6 +71,8 @@ cdef class Set:
     def stop(self, double timeout):
         """End the set's log on all its members. Returns whether that happened within `timeout` seconds."""
         cdef hc_handle *h
+        cdef double left, limit = time.monotonic() + timeout
+        cdef bint done = False
         if self.loop.closed or self.loop.forked:
             return True
         self.close_gate()
@@ -79,8 +82,15 @@ cdef class Set:
         if h is NULL:
             raise errors.OutOfMemoryError("no memory for a request")
         hc_loop_submit(self.loop.c, h, 1)
-        done = self.loop.drive(&h, 1, nanoseconds(timeout))
-        hc_handle_release(h)
+        try:
+            while not done:
+                PyErr_CheckSignals()  # an exception: the set may be stopped again
+                left = max(0.0, limit - time.monotonic())
+                done = self.loop.drive(&h, 1, nanoseconds(left) if left * 1e9 < SLICE else SLICE)
+                if left == 0.0:
+                    break
+        finally:
+            hc_handle_release(h)
         self.closed = True
         return done
 
@@ -160,6 +170,7 @@ cdef class Set:
         if self.closed or self.loop.closed or self.loop.forked:
             self.refuse()
         if name is None:
+            self.finish_interrupted()
             length = hc_order_begin(self.order, next_name)
             if length < 0:
                 raise errors.InvalidArgumentError(HC_ORDER_REFUSAL.decode())
@@ -171,6 +182,22 @@ cdef class Set:
                 hc_order_take_back(self.order)
             raise errors.OutOfMemoryError(f"{text[:length].decode()!r}: no memory for a request; nothing was sent")
         return h
+
+    cdef int note_interrupted(self, Handle handle) except -1:
+        self.interrupted = self.interrupted or []
+        if handle not in self.interrupted:
+            self.interrupted.append(handle)
+        return 0
+
+    cdef inline int finish_interrupted(self) except -1:
+        """Wait for unnamed calls that a signal has interrupted: the other ranks have waited for them before the next one,
+        so only now this rank knows its number. Call it before `order` numbers a call."""
+        cdef Handle handle
+        while self.interrupted is not None:
+            handle = self.interrupted[0]
+            handle.block(None, None)
+            handle.leave_order()
+        return 0
 
     cdef int refuse(self) except -1:
         if self.loop.forked:

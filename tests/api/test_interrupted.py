@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A signal whose handler raises ends a wait; the call goes on, and the calls after it are those of the other ranks."""
+
+import pytest
+from test_jobs import INIT, job
+
+pytestmark = pytest.mark.timeout(180)
+CALLS = INIT + """
+class Interrupted(BaseException if KIND == "base" else Exception): pass
+def interrupt(*_): raise Interrupted
+signal.signal(signal.SIGALRM, interrupt)
+def interrupted(call):
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        call()
+    except Interrupted:
+        print("interrupted", rank, flush=True)
+    else:
+        sys.exit("no signal has ended the call")
+def check(begin):
+    for i in range(begin, begin + 3):
+        assert (hpccoll.allreduce(np.full(4, i + rank)) == size * i + size * (size - 1) // 2).all()
+    hpccoll.barrier()
+"""
+
+
+def calls(kind: str = "base") -> str:
+    return CALLS.replace("KIND", repr(kind))
+
+
+@pytest.mark.parametrize("kind", ["base", "exception"])
+@pytest.mark.parametrize("elements", [3, 100_000])
+def test_calls_without_a_name_match_behind_an_interrupted_one(elements: int, kind: str) -> None:
+    """The other rank makes its next call after it has the result; the interrupted one may be earlier."""
+    script = calls(kind) + (
+        f"x = np.full({elements}, 1.0 + rank)\n"
+        "if rank == 0:\n"
+        "    interrupted(lambda: hpccoll.allreduce(x))\n"
+        "    meet('interrupted', 1)\n"
+        "else:\n"
+        "    meet('interrupted', 2)\n"
+        "    assert (hpccoll.allreduce(x) == 3).all()\n"
+        "check(5)\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status == 0, output
+    assert output.count("interrupted 0") == 1, output
+
+
+def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
+    """The other rank has waited for all of them, so the numbers of its calls restart."""
+    script = calls() + (
+        "def call():\n"
+        "    for handle in [hpccoll.allreduce_async(np.full(4, i + rank)) for i in range(3)]: handle.wait()\n"
+        "if rank == 0:\n"
+        "    interrupted(call)\n"
+        "    meet('interrupted', 1)\n"
+        "else:\n"
+        "    meet('interrupted', 2)\n"
+        "    call()\n"
+        "check(5)\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status == 0, output
+    assert output.count("interrupted 0") == 1, output
+
+
+def test_the_end_of_a_world_is_interrupted() -> None:
+    """The first rank of a World ends its log, so the other one waits for it."""
+    script = calls() + (
+        "world = hpccoll.World(verbose=0)\n"
+        "pids = world.allgather(np.array([os.getpid()]))\n"
+        "if rank == 1:\n"
+        "    os.kill(int(pids[0]), signal.SIGSTOP)\n"
+        "    interrupted(lambda: world.shutdown(wait=False))\n"
+        "    os.kill(int(pids[0]), signal.SIGCONT)\n"
+        "world.shutdown(wait=False)\n"
+        "check(3)\n"
+    )
+    status, output = job(2, script, stop_timeout=20)
+    assert status == 0, output
+    assert output.count("interrupted 1") == 1, output
