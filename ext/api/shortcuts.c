@@ -18,7 +18,7 @@ static int must_allocate(const hc__read *read) {
 /* As hc__shortcut(), for a set on several nodes. */
 static int vote(const hc__read *read, hpccoll_world *world, const hc_shortcut_call *call) {
     hc_votes *votes = hc__order(world)->votes;
-    int state = hc_loop_vote(world->base->job->loop, world->number, votes, call);
+    int state = hc_loop_vote(world->base->job->loop, world->number, votes, call, UINT64_MAX);
     if (state < 0)
         return hc__error(state, "%s: %s", hc_operation_name(read->arguments.operation), hc_loop_vote_text(votes));
     return state == HC_SHORTCUT_TAKEN;

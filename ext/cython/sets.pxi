@@ -190,7 +190,7 @@ cdef class Set:
         return 0
 
     cdef inline int finish_interrupted(self) except -1:
-        """Wait for unnamed calls that a signal has interrupted: the other ranks have waited for them before the next one,
+        """Wait for unnamed calls that a signal has interrupted: other ranks have waited for them before the next one,
         so only now this rank knows its number. Call it before `order` numbers a call."""
         cdef Handle handle
         while self.interrupted is not None:
@@ -291,15 +291,21 @@ cdef class Set:
         call.check()
         return call.start(name, out, waits)
 
+    cdef object shortcut(self, str operation, x, out, op, root, splits, prescale, postscale):
+        """take_shortcut() for an operation of this name."""
+        cdef uint64_t known = failures_known
+        try:
+            return take_shortcut(self, CODES[operation], x, out, op, root, splits, prescale, postscale)
+        except Exception as error:
+            if failures_known == known:
+                announce_refusal(self, operation, None, error)
+            raise
+
     def blocking(self, str operation, x, name, out, op=None, root=None, prescale=1.0, postscale=1.0,
                  compression=None):
         """Do an operation and return its result; the arguments are those of collective()."""
         if name is None and self.shortens and compression is None:
-            try:
-                result = take_shortcut(self, CODES[operation], x, out, op, root, None, prescale, postscale)
-            except Exception as error:
-                announce_refusal(self, operation, name, error)
-                raise
+            result = self.shortcut(operation, x, out, op, root, None, prescale, postscale)
             if result is not AGREE:
                 return result
         return self.collective(
@@ -308,11 +314,7 @@ cdef class Set:
     def blocking_rows(self, str operation, x, name, out, root=None, splits=None):
         """The same for an operation that moves rows."""
         if name is None and self.shortens:
-            try:
-                result = take_shortcut(self, CODES[operation], x, out, None, root, splits, 1.0, 1.0)
-            except Exception as error:
-                announce_refusal(self, operation, name, error)
-                raise
+            result = self.shortcut(operation, x, out, None, root, splits, 1.0, 1.0)
             if result is not AGREE:
                 return result
         return self.collective(operation, x, name, out, True, None, root, splits).wait()

@@ -46,7 +46,8 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED) and not call.is_large and not has_reserve(own):
         return AGREE
     if own.order.votes is not NULL:
-        return result if await_others(own, &call) == HC_SHORTCUT_TAKEN else AGREE
+        state = await_votes(own, &call, code, x, out, op, root, prescale, postscale)
+        return result if state == HC_SHORTCUT_TAKEN else AGREE
     state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
     if state == HC_SHORTCUT_OPEN:
         state = await_others(own, &call)
@@ -155,23 +156,66 @@ cdef object new_rows(Set own, const hc_operand *like, int64_t rows, object dtype
 
 
 cdef int await_others(Set own, const hc_shortcut_call *call) except -1:
-    """Wait for late ranks, or for other nodes. Meanwhile unnamed calls of other threads are refused."""
+    """Wait for late ranks, not for long. Meanwhile unnamed calls of other threads are refused."""
     cdef hc_loop *c = own.loop.c
     cdef hc_shortcut *shortcut = own.order.shortcut
-    cdef hc_votes *votes = own.order.votes
     cdef bint held = hc_order_hold(own.order) == 0
     cdef int state
     own.in_shortcut = True
     own.loop.active += 1
     with nogil:
-        if votes is not NULL:
-            state = hc_loop_vote(c, own.number, votes, call)
-        else:
-            state = hc_loop_shortcut_wait(c, shortcut, call)
+        state = hc_loop_shortcut_wait(c, shortcut, call)
     own.loop.active -= 1
     own.in_shortcut = False
     if held:
         hc_order_end(own.order)
+    return state
+
+
+cdef int await_votes(Set own, const hc_shortcut_call *call, int code, object x, object out, object op, object root,
+                     object prescale, object postscale) except -1:
+    """The same for the ranks of other nodes, which may take long."""
+    cdef hc_loop *c = own.loop.c
+    cdef hc_votes *votes = own.order.votes
+    cdef bint held = hc_order_hold(own.order) == 0
+    cdef int state
+    own.in_shortcut = True
+    own.loop.active += 1
+    try:
+        with nogil:
+            state = hc_loop_vote(c, own.number, votes, call, SLICE)
+        while state == HC_SHORTCUT_OPEN:
+            PyErr_CheckSignals()
+            with nogil:
+                state = hc_loop_vote_wait(c, votes, call, SLICE)
+    except BaseException:
+        leave_votes(own, code, x, out, op, root, prescale, postscale)
+        raise
+    finally:
+        own.loop.active -= 1
+        own.in_shortcut = False
+        if held:
+            hc_order_end(own.order)
     if state < 0:
         raise error_of(state, hc_loop_vote_text(votes).decode("utf-8", "replace"))
     return state
+
+
+cdef int leave_votes(Set own, int code, object x, object out, object op, object root, object prescale,
+                     object postscale) except -1:
+    """Let a call go on whose wait a signal has ended: it ends with the votes, or as a request."""
+    global failures_known
+    cdef Call call = Call.__new__(Call)
+    cdef Handle handle
+    cdef hc_operand two[2]
+    cdef bint unnamed = False
+    failures_known += 1  # this rank does not refuse the call
+    call.set = own
+    call.read_options(OPERATIONS[code], op, root, prescale, postscale, None)
+    if not call.has(HC_OP_NO_TENSORS):
+        call.read_arrays(x, out, None, two)
+    cdef hc_handle *h = call.request(None, &unnamed)
+    h.kind = HC_HANDLE_VOTED
+    handle = own.submit(h, unnamed, False, call.held)
+    handle.operation = code
+    return own.note_interrupted(handle)

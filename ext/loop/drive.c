@@ -165,11 +165,15 @@ int hc__drive_briefly(hc_loop *loop, hc_handle *handle) {
     return is_over(loop, &one) || drive_briefly(loop, &one);
 }
 
+static uint64_t end_of(uint64_t start, uint64_t ns) {
+    return start + ns < start ? UINT64_MAX : start + ns;
+}
+
 int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns) {
     awaited all = {handles, handles + n};
     if (is_over(loop, &all) || (ns && drive_briefly(loop, &all)))
         return 1;
-    uint64_t start = hc__loop_now(), limit = start + ns < start ? UINT64_MAX : start + ns;
+    uint64_t start = hc__loop_now(), limit = end_of(start, ns);
     if (ns)
         note_waiting(&all, start);
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
@@ -181,18 +185,18 @@ int hc_loop_wait(hc_loop *loop, hc_handle *const *handles, size_t n, uint64_t ns
     return is_over(loop, &all);
 }
 
-void hc__drive_vote(hc_loop *loop, hc_handle *handle) {
+void hc__drive_vote(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     awaited one = {&handle, &handle + 1};
     if (!hc__may_drive(loop) || !hc__driver_try(loop)) {
         hc_loop_submit(loop, handle, 1);
-        while (!hc_loop_wait(loop, &handle, 1, HC__HEARTBEAT_NS)) {}
+        hc_loop_wait(loop, &handle, 1, ns);
         return;
     }
     uint64_t start = hc__loop_now();
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     admit(loop, handle);
     hc__votes_take(loop, handle);
-    drive_until(loop, &one, UINT64_MAX);
+    drive_until(loop, &one, end_of(start, ns));
     enum hc__left left = hc__driver_leave(loop);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);
     drive_on(loop, left);

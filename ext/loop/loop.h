@@ -26,7 +26,12 @@ typedef struct hc_handle hc_handle;
 typedef struct hc_plan hc_plan;
 typedef struct hc_votes hc_votes;
 
-enum { HC_HANDLE_VOTE = 253, HC_HANDLE_PLAN, HC_HANDLE_P2P }; /* kinds of handles that are not events */
+enum {
+    HC_HANDLE_VOTED = 252,
+    HC_HANDLE_VOTE,
+    HC_HANDLE_PLAN,
+    HC_HANDLE_P2P
+}; /* kinds of handles that are not events */
 /* The numbers of messages among the operations, for the trace and for texts. */
 enum hc_p2p_operation { HC_SEND = HC_OPERATION_COUNT, HC_RECEIVE };
 
@@ -214,8 +219,14 @@ typedef struct hc_votes_members {
 hc_votes *hc_loop_votes_new(hc_loop *, uint32_t set, hc_shortcut *count, const hc_votes_members *);
 void hc_loop_votes_free(hc_votes *); /* of a set that was not added. NULL is allowed */
 /* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN: the result is in call->out; OFF: submit
- * a request; or the status that has ended the wait and broken the World, with a text. */
-int hc_loop_vote(hc_loop *, uint32_t set, hc_votes *, const hc_shortcut_call *);
+ * a request; OPEN: after about `ns` its nodes still vote; or the status that has ended the wait and broken the World,
+ * with a text.
+ *
+ * OPEN: call hc_loop_vote_wait(). A caller that does not wait any longer submits the request of the call instead, as
+ * HC_HANDLE_VOTED: it ends with the votes, or becomes a request where they turn the call off. Until it is done, make no
+ * other call without a name. */
+int hc_loop_vote(hc_loop *, uint32_t set, hc_votes *, const hc_shortcut_call *, uint64_t ns);
+int hc_loop_vote_wait(hc_loop *, hc_votes *, const hc_shortcut_call *, uint64_t ns); /* the same */
 const char *hc_loop_vote_text(const hc_votes *);
 /* Runs an unnamed call of a set of one rank, for a caller that waits. 1: it is done; 0: submit it. */
 int hc_loop_run_alone(hc_loop *, hc_handle *);

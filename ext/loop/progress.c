@@ -80,13 +80,13 @@ static void remove_set(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, HC_OK, NULL);
 }
 
-/* Removes sets whose last message has returned the memory of the set's data plane. It runs at the end of an iteration,
- * after everything that may have ended messages, such as the World's failure. */
+/* Removes sets whose last message has returned the memory of the set's data plane, and whose votes have ended. It runs
+ * at the end of an iteration, after everything that may have ended messages, such as the World's failure. */
 static int remove_sets(hc_loop *loop) {
     int moved = 0;
     for (hc_handle **link = &loop->handles.removals; *link;) {
         hc_handle *handle = *link;
-        if (hc__p2p_borrow(loop, handle->set)) {
+        if (hc__p2p_borrow(loop, handle->set) || hc__votes_are_open(loop, handle->set)) {
             link = &handle->next;
             continue;
         }
@@ -131,6 +131,9 @@ static int take_inbox(hc_loop *loop) {
             break;
         case HC_HANDLE_VOTE:
             hc__votes_take(loop, handle);
+            break;
+        case HC_HANDLE_VOTED:
+            hc__votes_take_request(loop, handle);
             break;
         default:
             take_request(loop, handle);

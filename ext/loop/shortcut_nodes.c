@@ -4,9 +4,9 @@
  * each other node, and one from each, in place of an agreement and an exchange.
  *
  * The ranks of a node meet as in a set on one node (shortcut.c). When all have come with the same call, their leader
- * adds up what they give, votes YES with the sum, and waits for the votes of the other nodes (votes.c). All nodes add
- * up the same sums in the same order, which is that of an allreduce with direct messages. So results have the bits that
- * they would have had as requests in the deterministic mode.
+ * adds up what they give (tally.c), votes YES with the sum, and waits for the votes of the other nodes (votes.c). Its
+ * driver makes the result and tells it to the other ranks of the node, whatever the caller does meanwhile: a signal may
+ * have ended its wait.
  */
 #include "loop/state.h"
 #include "loop/votes.h"
@@ -20,14 +20,10 @@ static int has(const hc_shortcut_call *call, int trait) {
     return (call->traits & trait) != 0;
 }
 
-static int adds_up(const hc_shortcut_call *call) {
-    return has(call, HC_OP_REDUCES);
-}
-
 /* 1: a vote can hold the call. All ranks that make the same call know it. */
 static int is_for_votes(const hc_shortcut_call *call) {
     int sums = has(call, HC_OP_ELEMENTWISE) && !has(call, HC_OP_PREFIX);
-    return call->bytes <= HC_VOTE_BYTES && (adds_up(call) ? sums : !has(call, HC_OP_ROWS_DIFFER));
+    return call->bytes <= HC_VOTE_BYTES && (has(call, HC_OP_REDUCES) ? sums : !has(call, HC_OP_ROWS_DIFFER));
 }
 
 /* The ranks may have counted different misses, so the number of the call, which is the same on all ranks, picks it. */
@@ -39,50 +35,6 @@ static int is_tried(uint64_t number) {
 static int would_wait_in_vain(hc_loop *loop, const hc_votes *votes, uint64_t number) {
     return atomic_load_explicit(&loop->handles.pending, memory_order_relaxed) != 0 ||
            (votes->misses >= MISSES && !is_tried(number));
-}
-
-/* ---- arithmetic -------------------------------------------------------------------------------------------- */
-
-/* As for a batch: nodes exchange sums of a mean that hold a power of two less, which rounds nothing and keeps them in
- * the range of the type; the total is divided by the rest. */
-static double node_divisor(const hc_votes *votes, const hc_shortcut_call *call) {
-    double divisor = 1.0;
-    while (call->agreed.reduction == HC_AVERAGE && call->agreed.dtype >= HC_FLOAT16 && divisor < votes->of.largest)
-        divisor *= 2.0;
-    return divisor;
-}
-
-/* Writes what this node's ranks give into its vote. */
-static void give(hc_votes *votes, const hc_shortcut_call *call) {
-    const hc_shortcut_agreed *agreed = &call->agreed;
-    const void *parts[HC_SHORTCUT_RANKS];
-    int32_t n = 0;
-    votes->own.bytes = 0;
-    for (int32_t q = 0; q < votes->of.size; q++)
-        if (votes->of.node_of[q] == votes->of.me && (adds_up(call) || q == agreed->root))
-            parts[n++] = hc_shortcut_part(votes->count, votes->of.local_of[q], 0, call->bytes);
-    if (n == 0 || call->bytes == 0)
-        return;
-    votes->own.bytes = (uint32_t)call->bytes;
-    if (adds_up(call))
-        hc_host_reduce(votes->own.value, agreed->dtype, parts, n, agreed->dtype, agreed->reduction, call->count,
-                       agreed->prescale * agreed->postscale, node_divisor(votes, call));
-    else
-        memcpy(votes->own.value, parts[0], call->bytes);
-}
-
-/* Makes the result of all nodes' votes. */
-static void combine(hc_votes *votes, const hc_shortcut_call *call) {
-    const hc_shortcut_agreed *agreed = &call->agreed;
-    const void *values[HC_VOTE_NODES];
-    double divisor = agreed->reduction == HC_AVERAGE ? votes->of.size / node_divisor(votes, call) : 1.0;
-    for (int32_t node = 0; node < votes->of.nodes; node++)
-        values[node] = votes->taken[node]->value;
-    if (adds_up(call))
-        hc_host_reduce(votes->result, agreed->dtype, values, votes->of.nodes, agreed->dtype, agreed->reduction,
-                       call->count, 1.0, divisor);
-    else if (call->bytes > 0)
-        memcpy(votes->result, values[votes->of.node_of[agreed->root]], call->bytes);
 }
 
 /* ---- the vote ---------------------------------------------------------------------------------------------- */
@@ -99,13 +51,28 @@ static void rearm(hc_votes *votes, const hc_shortcut_call *call) {
     atomic_store_explicit(&handle->done, 0, memory_order_relaxed);
 }
 
-/* Waits for the other nodes, or tells them NO. */
-static int submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number,
-                  enum hc_vote_kind kind) {
+/* Waits for the other nodes for at most `ns`, or tells them NO. */
+static void submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, enum hc_vote_kind kind, uint64_t ns) {
     rearm(votes, call);
-    votes->own.number = number;
     votes->own.kind = (uint8_t)kind;
-    hc__drive_vote(loop, votes->handle);
+    hc__drive_vote(loop, votes->handle, ns);
+}
+
+/* Writes what this node's ranks give into its vote. */
+static void give(hc_votes *votes, const hc_shortcut_call *call) {
+    const void *parts[HC_SHORTCUT_RANKS];
+    int32_t n = 0;
+    for (int32_t q = 0; q < votes->of.size; q++)
+        if (votes->of.node_of[q] == votes->of.me && (has(call, HC_OP_REDUCES) || q == call->agreed.root))
+            parts[n++] = hc_shortcut_part(votes->count, votes->of.local_of[q], 0, call->bytes);
+    memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
+    hc__tally_give(votes, parts, n);
+}
+
+/* The outcome for the caller, after the handle was submitted. */
+static int outcome(hc_votes *votes) {
+    if (!hc_handle_done(votes->handle))
+        return HC_SHORTCUT_OPEN;
     int status = votes->handle->status;
     if (status == HC_SHUT_DOWN || status == HC_BROKEN)
         return HC_SHORTCUT_OFF; /* a request says why */
@@ -113,38 +80,33 @@ static int submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, 
 }
 
 /* The leader's part of a call to which all ranks of the node have come. */
-static int lead(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
-    memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
+static int lead(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
     give(votes, call);
-    int state = submit(loop, votes, call, number, HC_VOTE_YES);
-    if (state == HC_SHORTCUT_TAKEN)
-        combine(votes, call);
-    if (votes->of.size == votes->of.nodes)
-        return state; /* no node has other ranks */
-    hc_shortcut_tell(votes->count, state == HC_SHORTCUT_TAKEN ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF, votes->result,
-                     state == HC_SHORTCUT_TAKEN ? call->bytes : 0);
-    hc_doorbell_ring_all(loop->parts.node_control);
-    return state;
+    submit(loop, votes, call, HC_VOTE_YES, ns);
+    return outcome(votes);
 }
 
-/* The part of the other ranks: the leader tells them the outcome. */
-static int follow(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
-    int state = hc_shortcut_told(votes->count);
+/* The part of the other ranks: the leader's driver tells them the outcome. */
+static int follow(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
+    int state = hc_shortcut_told(votes->count, votes->own.number);
     for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
-        state = hc_shortcut_told(votes->count);
-    if (state == HC_SHORTCUT_OPEN)
-        state = submit(loop, votes, call, number, HC_VOTE_NONE);
+        state = hc_shortcut_told(votes->count, votes->own.number);
+    if (state == HC_SHORTCUT_OPEN) {
+        submit(loop, votes, call, HC_VOTE_NONE, ns);
+        return outcome(votes);
+    }
     if (state == HC_SHORTCUT_TAKEN)
-        memcpy(votes->result, hc_shortcut_result(votes->count), call->bytes);
+        memcpy(votes->result, hc_shortcut_result(votes->count, votes->own.number), call->bytes);
     return state;
 }
 
 /* The node's ranks have not all come, or have different calls. The driver tells that to nodes that vote later; but it
  * cannot know of a difference. */
-static void say_no(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t number) {
+static void say_no(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call) {
+    uint64_t number = votes->own.number;
     int differ = hc_shortcut_at(votes->count, number) == HC_SHORTCUT_TAKEN;
     if (votes->of.is_leader && (differ || atomic_load_explicit(&votes->newest_yes, memory_order_relaxed) >= number))
-        submit(loop, votes, call, number, HC_VOTE_NO);
+        submit(loop, votes, call, HC_VOTE_NO, UINT64_MAX); /* waits for no other rank */
 }
 
 static int meet(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call) {
@@ -156,23 +118,37 @@ static int meet(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_
     return state == HC_SHORTCUT_OPEN ? hc__shortcut_wait(loop, votes->count, call, HC__VOTE_NS) : state;
 }
 
-int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call) {
-    uint64_t number = hc_shortcut_number(votes->count);
-    if (!number || !is_for_votes(call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
-        atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
-        return HC_SHORTCUT_OFF;
-    int state = meet(loop, set, votes, call);
-    if (state != HC_SHORTCUT_TAKEN)
-        say_no(loop, votes, call, number);
-    else
-        state = votes->of.is_leader ? lead(loop, votes, call, number) : follow(loop, votes, call, number);
+/* Takes the result, when the outcome is known. */
+static int conclude(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, int state) {
+    if (state == HC_SHORTCUT_OPEN)
+        return state;
     votes->misses = state == HC_SHORTCUT_TAKEN ? 0 : votes->misses + 1;
     if (state != HC_SHORTCUT_TAKEN)
         return state;
     atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
     if (call->out && call->bytes > 0)
         memcpy(call->out, votes->result, call->bytes);
-    return HC_SHORTCUT_TAKEN;
+    return state;
+}
+
+int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
+    uint64_t number = hc_shortcut_number(votes->count);
+    if (!number || !is_for_votes(call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
+        atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
+        return HC_SHORTCUT_OFF;
+    votes->own.number = number;
+    votes->motion = (hc__motion){.agreed = call->agreed, .count = call->count, .bytes = call->bytes};
+    int state = meet(loop, set, votes, call);
+    if (state != HC_SHORTCUT_TAKEN)
+        say_no(loop, votes, call);
+    else
+        state = votes->of.is_leader ? lead(loop, votes, call, ns) : follow(loop, votes, call, ns);
+    return conclude(loop, votes, call, state);
+}
+
+int hc_loop_vote_wait(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
+    hc_loop_wait(loop, &votes->handle, 1, ns);
+    return conclude(loop, votes, call, outcome(votes));
 }
 
 const char *hc_loop_vote_text(const hc_votes *votes) {

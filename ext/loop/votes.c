@@ -11,6 +11,7 @@
 #include "loop/clock.h"
 #include "loop/failure.h"
 #include "loop/handle.h"
+#include "loop/inbox.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/votes.h"
@@ -64,21 +65,54 @@ static void ask(hc_loop *loop, hc_votes *votes) {
 
 /* ---- the call that waits ----------------------------------------------------------------------------------- */
 
+/* The leader tells the other ranks of its node, which know already if this node has voted NO. */
+static void tell(hc_loop *loop, const hc_votes *votes, enum hc_shortcut_state state) {
+    if (!votes->of.is_leader || votes->own.kind != HC_VOTE_YES || votes->of.size == votes->of.nodes)
+        return; /* or no node has other ranks */
+    hc_shortcut_tell(votes->count, votes->own.number, state, votes->result,
+                     state == HC_SHORTCUT_TAKEN ? votes->motion.bytes : 0);
+    hc_doorbell_ring_all(loop->parts.node_control);
+}
+
+/* Ends the request of a call whose caller waits no longer as the votes have ended, or lets the engine have it. */
+static void end_request(hc_loop *loop, const hc_votes *votes, hc_handle *request) {
+    const hc_handle *voted = votes->handle;
+    int status = voted->status, is_taken = status == HC_OK && voted->value == HC_SHORTCUT_TAKEN;
+    if (!is_taken && (status == HC_OK || status == HC_SHUT_DOWN || status == HC_BROKEN)) {
+        request->kind = HC_EV_ENQUEUE;
+        hc__inbox_push(loop, request);
+        return;
+    }
+    if (is_taken && request->request.ntensors && request->pieces[0].out && votes->motion.bytes)
+        memcpy(request->pieces[0].out, votes->result, votes->motion.bytes);
+    atomic_fetch_add_explicit(&loop->calls.shortcuts, is_taken, memory_order_relaxed);
+    hc__handle_finish(loop, request, status, voted->text);
+}
+
 static void end(hc_loop *loop, hc_votes *votes, int status, const char *text) {
+    hc_handle *request = votes->request;
+    if (status != HC_OK)
+        tell(loop, votes, HC_SHORTCUT_OFF);
     votes->is_open = 0;
+    votes->request = NULL;
     hc__handle_unlink(votes->handle);
     hc__handle_finish(loop, votes->handle, status, text);
+    if (request)
+        end_request(loop, votes, request);
 }
 
 /* 1: it is done. */
 static int look(hc_loop *loop, hc_votes *votes) {
     enum hc_shortcut_state state = votes->of.is_leader ? hc_vote_outcome(&votes->vote, votes->own.number)
-                                                       : hc_shortcut_told(votes->count);
+                                                       : hc_shortcut_told(votes->count, votes->own.number);
     if (state == HC_SHORTCUT_OPEN)
         return 0;
     votes->handle->value = state;
-    for (int32_t node = 0; node < votes->of.nodes; node++)
-        votes->taken[node] = hc_vote_of(&votes->vote, node, votes->own.number);
+    if (state == HC_SHORTCUT_TAKEN && votes->of.is_leader)
+        hc__tally(votes);
+    else if (state == HC_SHORTCUT_TAKEN)
+        memcpy(votes->result, hc_shortcut_result(votes->count, votes->own.number), votes->motion.bytes);
+    tell(loop, votes, state);
     end(loop, votes, HC_OK, NULL);
     return 1;
 }
@@ -113,6 +147,21 @@ void hc__votes_take(hc_loop *loop, hc_handle *handle) {
         else
             look(loop, votes);
     }
+}
+
+void hc__votes_take_request(hc_loop *loop, hc_handle *handle) {
+    const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
+    if (queue && queue->votes && queue->votes->is_open)
+        queue->votes->request = handle;
+    else if (queue && queue->votes)
+        end_request(loop, queue->votes, handle);
+    else
+        hc__handle_finish(loop, handle, HC_SHUT_DOWN, hc_status_text(HC_SHUT_DOWN));
+}
+
+int hc__votes_are_open(hc_loop *loop, uint32_t set) {
+    const hc__set_queue *queue = hc__set_queue_find(loop, set);
+    return queue && queue->votes && queue->votes->is_open;
 }
 
 /* Votes that were sent before the end of the set's log may arrive after it. What was not sent by then never is. */

@@ -16,31 +16,48 @@ typedef struct hc__electorate {
     uint8_t is_leader;                /* this rank */
 } hc__electorate;
 
-/* The caller fills `own` before it submits the handle, and reads `vote` when it is done; else the driver has both. */
+/* What a node votes on. */
+typedef struct hc__motion {
+    hc_shortcut_agreed agreed;
+    int64_t count; /* elements */
+    size_t bytes;  /* of the result */
+} hc__motion;
+
+/* The caller fills `own` and `motion` before it submits the handle, and reads `result` when it is done; else the driver
+ * has them. */
 struct hc_votes {
     hc__electorate of;
     hc_vote vote;
     hc_ballot own;
-    hc_shortcut *count;                    /* of this node's ranks; the data plane owns it */
-    hc_handle *handle;                     /* of the call that waits for the votes; its context is this struct */
-    uint32_t wire;                         /* the set's number in messages */
-    const hc_ballot *taken[HC_VOTE_NODES]; /* of each node, when the call was taken */
+    hc__motion motion;
+    hc_shortcut *count; /* of this node's ranks; the data plane owns it */
+    hc_handle *handle;  /* of the call that waits for the votes; its context is this struct */
+    hc_handle *request; /* of that call, if its caller waits no longer; else NULL */
+    uint32_t wire;      /* the set's number in messages */
     uint8_t is_open, has_asked;
     uint64_t began, stopped;  /* when this node voted, and when its set was first seen to have ended; 0: it has not */
     atomic_ullong newest_yes; /* [any] the newest call on which another node has voted YES */
     int misses;               /* the caller's: calls in succession that were off */
-    _Alignas(16) unsigned char result[HC_VOTE_BYTES]; /* the caller's */
+    _Alignas(16) unsigned char result[HC_VOTE_BYTES]; /* of a call that was taken */
 };
 
 void hc__votes_take(hc_loop *, hc_handle *);
+/* Takes the request of a call whose caller waits for the votes no longer. */
+void hc__votes_take_request(hc_loop *, hc_handle *);
+int hc__votes_are_open(hc_loop *, uint32_t set); /* 1: a call of the set waits for votes */
 /* 1: it was a vote or a question; 0: it was not; or a status. */
 int hc__votes_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t nbytes);
 int hc__votes_progress(hc_loop *); /* 1: something moved */
 void hc__votes_break(hc_loop *, int status, const char *text);
 void hc__votes_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now));
 
+/* tally.c */
+void hc__tally_give(hc_votes *, const void *const *parts,
+                    int32_t n); /* writes what this node's ranks give into `own` */
+void hc__tally(hc_votes *);     /* makes the result of all nodes' votes, which are YES */
+
 /* drive.c */
-/* Submits the handle of a vote, and waits until it is done. [any thread] */
-void hc__drive_vote(hc_loop *, hc_handle *);
+/* Submits the handle of a vote, and waits until it is done, or `ns` have passed. [any thread] */
+void hc__drive_vote(hc_loop *, hc_handle *, uint64_t ns);
 
 #endif

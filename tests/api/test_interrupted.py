@@ -65,6 +65,41 @@ def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
     assert output.count("interrupted 0") == 1, output
 
 
+STOPPED = """
+for _ in range(3): hpccoll.barrier()
+pids = hpccoll.allgather(np.array([os.getpid()]))
+others = [int(pid) for pid in pids[size // 2:]]
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(") ")[2].startswith("T")
+x = np.arange(4.0) + rank
+if rank >= size // 2:
+    os.kill(os.getpid(), signal.SIGSTOP)
+else:
+    while not all(map(is_stopped, others)): time.sleep(0.01)
+    meet("begin", size // 2)
+def call(): return hpccoll.allreduce(x, out=x)
+if rank == LATE:
+    interrupted(call)
+    for pid in others: os.kill(pid, signal.SIGCONT)
+else:
+    call()
+    assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
+check(7)
+assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
+"""
+
+
+@pytest.mark.parametrize("kind", ["base", "exception"])
+@pytest.mark.parametrize(("ranks", "late"), [(2, 0), (4, 0), (4, 1)])
+def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> None:
+    """The other node is stopped before it votes, so the wait would end only with the limit of stalls."""
+    script = calls(kind) + STOPPED.replace("LATE", str(late))
+    status, output = job(ranks, script, nodes="2", stall_limit=20)
+    assert status == 0, output
+    assert output.count(f"interrupted {late}") == 1, output
+
+
 def test_the_end_of_a_world_is_interrupted() -> None:
     """The first rank of a World ends its log, so the other one waits for it."""
     script = calls() + (

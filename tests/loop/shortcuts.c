@@ -12,6 +12,7 @@
 enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, ONE_DECLINES, KINDS };
 
 static int rounds;
+static atomic_int taken_without_caller;
 
 static uint64_t next_random(uint64_t *seed) {
     *seed ^= *seed << 13;
@@ -20,12 +21,18 @@ static uint64_t next_random(uint64_t *seed) {
     return *seed;
 }
 
-/* Between nodes a rank that has too much asks for a request at once. */
-static int vote(worlds *w, int32_t rank, const hc_shortcut_call *call) {
-    return call->is_large ? HC_SHORTCUT_OFF : hc_loop_vote(w->loops[rank], 0, w->votes_of[rank], call);
+/* Between nodes a rank that has too much asks for a request at once. OPEN: the caller waits no longer. */
+static int vote(worlds *w, int32_t rank, const hc_shortcut_call *call, int leaves) {
+    hc_votes *votes = w->votes_of[rank];
+    if (call->is_large)
+        return HC_SHORTCUT_OFF;
+    int state = hc_loop_vote(w->loops[rank], 0, votes, call, leaves ? 0 : 20000);
+    while (state == HC_SHORTCUT_OPEN && !leaves)
+        state = hc_loop_vote_wait(w->loops[rank], votes, call, 20000);
+    return state;
 }
 
-static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int declines) {
+static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int declines, int leaves) {
     hc_shortcut_call call = {.in = values, .out = values, .count = n, .bytes = (size_t)n * sizeof *values};
     call.rank = rank;
     call.size = w->size;
@@ -36,7 +43,7 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
     call.agreed.prescale = call.agreed.postscale = 1.0;
     call.agreed.dims[0] = n;
     if (w->nodes > 1)
-        return vote(w, rank, &call);
+        return vote(w, rank, &call, leaves);
     int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, &call);
     if (state == HC_SHORTCUT_OPEN)
         state = hc_loop_shortcut_wait(w->loops[rank], shortcut, &call);
@@ -45,13 +52,17 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
     return state;
 }
 
-static int agree(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n) {
+/* `is_voted`: this rank has left a vote on it, so it may also end with the votes. */
+static int agree(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int is_voted) {
     hc_handle *handle = sum_of("unnamed", values, n);
+    if (is_voted)
+        handle->kind = HC_HANDLE_VOTED;
     hc_handle_retain(handle);
-    hc_loop_submit(w->loops[rank], handle, 1);
+    hc_loop_submit(w->loops[rank], handle, !is_voted);
     int status = finish(w->loops[rank], handle);
-    CHECK(handle->position > 0);
-    if (shortcut)
+    CHECK(handle->position > 0 || is_voted);
+    taken_without_caller += is_voted && !handle->position;
+    if (shortcut && handle->position)
         hc_shortcut_renumber(shortcut, handle->position);
     hc_handle_release(handle);
     return status;
@@ -70,9 +81,10 @@ static void one_round(worlds *w, int32_t rank, hc_shortcut *shortcut, int round,
     if (is_odd && kind == ONE_DIFFERS)
         n++;
     int away = (is_odd && kind == ONE_STAYS_AWAY) || next_random(seed) % 32 == 0;
-    int status = HC_OK;
-    if (away || come(w, rank, shortcut, values, n, is_odd && kind == ONE_DECLINES) != HC_SHORTCUT_TAKEN)
-        status = agree(w, rank, shortcut, values, n);
+    int status = HC_OK, leaves = next_random(seed) % 4 == 0;
+    int state = away ? HC_SHORTCUT_OFF : come(w, rank, shortcut, values, n, is_odd && kind == ONE_DECLINES, leaves);
+    if (state != HC_SHORTCUT_TAKEN)
+        status = agree(w, rank, shortcut, values, n, state == HC_SHORTCUT_OPEN);
     if (kind == ONE_DIFFERS && size > 1) {
         CHECK(status == HC_MISMATCH);
         return;
@@ -117,6 +129,7 @@ int main(int argc, char **argv) {
     for (int32_t r = 0; r < w.size; r++)
         pthread_join(threads[r], NULL);
     worlds_end(&w);
+    CHECK(w.nodes == 1 || taken_without_caller > 0);
     printf("fine\n");
     return 0;
 }

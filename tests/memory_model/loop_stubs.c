@@ -117,3 +117,8 @@ int hc__votes_progress(hc_loop *loop) {
     (void)loop;
     return 0;
 }
+
+int hc__votes_are_open(hc_loop *loop, uint32_t set) {
+    (void)loop, (void)set;
+    return 0;
+}

@@ -122,16 +122,18 @@ static void run_many(int rank) {
 static int lead(hc_shortcut *shortcut, int call) {
     int32_t result[PARTS] = {given(9, call, 0), given(9, call, 1)};
     int state = call % 3 == 2 ? HC_SHORTCUT_OFF : HC_SHORTCUT_TAKEN;
-    mm_check(hc_shortcut_close(shortcut, hc_shortcut_number(shortcut) - 1) == HC_SHORTCUT_TAKEN, "a full count");
-    hc_shortcut_tell(shortcut, (enum hc_shortcut_state)state, result, sizeof result);
+    uint64_t number = hc_shortcut_number(shortcut) - 1;
+    mm_check(hc_shortcut_close(shortcut, number) == HC_SHORTCUT_TAKEN, "a full count");
+    hc_shortcut_tell(shortcut, number, (enum hc_shortcut_state)state, result, sizeof result);
     return state;
 }
 
 static int follow(hc_shortcut *shortcut, int call) {
     int state;
-    while ((state = hc_shortcut_told(shortcut)) == HC_SHORTCUT_OPEN)
+    uint64_t number = hc_shortcut_number(shortcut) - 1;
+    while ((state = hc_shortcut_told(shortcut, number)) == HC_SHORTCUT_OPEN)
         mm_wait();
-    const int32_t *result = hc_shortcut_result(shortcut);
+    const int32_t *result = hc_shortcut_result(shortcut, number);
     for (int i = 0; i < PARTS && state == HC_SHORTCUT_TAKEN; i++)
         mm_check(result[i] == given(9, call, i), "the result");
     return state;

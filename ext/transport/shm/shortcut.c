@@ -175,21 +175,20 @@ enum hc_shortcut_state hc_shortcut_close(hc_shortcut *shortcut, uint64_t number)
 
 /* The outcome's slot and word follow those of the ranks and of the count, and are used again in the same way: the
  * leader writes for call t + 2 after all ranks have joined t + 1, and each joined that after it had read all of t. */
-void hc_shortcut_tell(hc_shortcut *shortcut, enum hc_shortcut_state state, const void *result, size_t bytes) {
-    uint64_t number = shortcut->number - 1;
+void hc_shortcut_tell(hc_shortcut *shortcut, uint64_t number, enum hc_shortcut_state state, const void *result,
+                      size_t bytes) {
     if (bytes > 0)
         memcpy(slot_of(shortcut, shortcut->size, number)->data, result, bytes);
     atomic_store_explicit(&shortcut->words[2 + number % 2].value, number << 8 | (uint64_t)state, memory_order_release);
 }
 
-enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *shortcut) {
-    uint64_t number = shortcut->number - 1;
+enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *shortcut, uint64_t number) {
     uint64_t word = atomic_load_explicit(&shortcut->words[2 + number % 2].value, memory_order_acquire);
     return word >> 8 == number ? (enum hc_shortcut_state)(word & COUNT) : HC_SHORTCUT_OPEN;
 }
 
-const void *hc_shortcut_result(const hc_shortcut *shortcut) {
-    return slot_of(shortcut, shortcut->size, shortcut->number - 1)->data;
+const void *hc_shortcut_result(const hc_shortcut *shortcut, uint64_t number) {
+    return slot_of(shortcut, shortcut->size, number)->data;
 }
 
 /* ---- the shortcut of a node ------------------------------------------------------------------------- */

@@ -60,10 +60,10 @@ uint64_t hc_shortcut_number(const hc_shortcut *);
 enum hc_shortcut_state hc_shortcut_at(const hc_shortcut *, uint64_t number);
 enum hc_shortcut_state hc_shortcut_close(hc_shortcut *,
                                          uint64_t number); /* the same, after it has put it off if open */
-/* The outcome of the votes on the call that this rank has joined last, from the leader to the other ranks of the node:
- * OPEN at first. `result`: of a call that was taken; at most HC_SHORTCUT_SMALL bytes. */
-void hc_shortcut_tell(hc_shortcut *, enum hc_shortcut_state, const void *result, size_t bytes);
-enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *);
-const void *hc_shortcut_result(const hc_shortcut *);
+/* The outcome of the votes on a call that all ranks of the node have joined, from the leader to the other ranks of the
+ * node: OPEN at first. `result`: of a call that was taken; at most HC_SHORTCUT_SMALL bytes. For any thread. */
+void hc_shortcut_tell(hc_shortcut *, uint64_t number, enum hc_shortcut_state, const void *result, size_t bytes);
+enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *, uint64_t number);
+const void *hc_shortcut_result(const hc_shortcut *, uint64_t number);
 
 #endif
