@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -13,10 +12,10 @@ import sys
 from typing import Any
 
 from hpccoll.checks.finding import Facts
+from hpccoll.tools.kin import end_with_parent
 
 LOADING = "loading mpi4py and the MPI library"
 LAST = ("MPI_Finalize", "the end")
-PR_SET_PDEATHSIG = 1
 
 
 class NoMpiError(Exception):
@@ -31,7 +30,7 @@ class Stages:
     """
 
     def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent(signal.SIGKILL)
         self.pipe, stacks = int(sys.argv[1]), int(sys.argv[2])
         for descriptor in (self.pipe, stacks):
             os.set_inheritable(descriptor, False)

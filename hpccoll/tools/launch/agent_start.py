@@ -5,7 +5,6 @@ An agent gets its task, with all secrets, on standard input. When the agent or i
 """
 
 import contextlib
-import ctypes
 import platform
 import shlex
 import signal
@@ -14,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None, use_errno=True)
+from hpccoll.tools.kin import end_with_parent
+
 THIS_MACHINE = ("localhost", "127.0.0.1", platform.node(), platform.node().partition(".")[0])
 """Names of this machine."""
 PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH")
@@ -62,7 +61,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: str = 
             env=environment,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+            preexec_fn=lambda: end_with_parent(signal.SIGKILL),
             stdout=streams.get("stdout"),
             stderr=streams.get("stderr"),
         )

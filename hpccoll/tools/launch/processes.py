@@ -6,7 +6,6 @@ launcher adopts orphans itself (Linux: child subreaper), and kills all its desce
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpccoll.detect.descendants import descendants
+from hpccoll.tools.kin import adopt_orphans, end_with_parent
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL to a job, and between the end of mpirun and SIGKILL to its descendants."""
@@ -54,13 +53,12 @@ def run(
     :param timeout: seconds after which the command is ended; None: no limit
     :param ranks_have_ended: when it is true, mpirun has OVERDUE seconds to end
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     main = subprocess.Popen(
         argv,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
+        preexec_fn=lambda: end_with_parent(signal.SIGTERM),
     )
     with forwarding(main):
         status, why = wait(main, timeout, ranks_have_ended)
