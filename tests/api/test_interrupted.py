@@ -5,7 +5,9 @@ import pytest
 from test_jobs import INIT, job
 
 pytestmark = pytest.mark.timeout(180)
-CALLS = INIT + """
+CALLS = (
+    INIT
+    + """
 class Interrupted(BaseException if KIND == "base" else Exception): pass
 def interrupt(*_): raise Interrupted
 signal.signal(signal.SIGALRM, interrupt)
@@ -22,6 +24,7 @@ def check(begin):
         assert (hpccoll.allreduce(np.full(4, i + rank)) == size * i + size * (size - 1) // 2).all()
     hpccoll.barrier()
 """
+)
 
 
 def calls(kind: str = "base") -> str:
