@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from hpccoll import node_order
 from hpccoll.checks.finding import Facts
+from hpccoll.compared import from_list
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,15 @@ class Survey:
     def leaders(self) -> list[RankReport]:
         """The first report of each node."""
         return [reports[0] for reports in self.nodes.values()]
+
+    @cached_property
+    def order(self) -> node_order.NodeOrder:
+        """What would order the nodes of a World of these ranks, by the facts of hpccoll.tools.doctor.order."""
+        places = [report.facts["node order"] for report in self.reports]
+        numbers = {node: i for i, node in enumerate(self.nodes)}
+        return node_order.order(
+            from_list(node_order.read(place["address"]) for place in places),
+            from_list(report.host for report in self.reports),
+            tuple(numbers[report.node] for report in self.reports),
+            places[0]["file"],
+        )

@@ -195,7 +195,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
         "ranks": len(survey.reports),
         "of": survey.size,
         "nodes": [{"host": reports[0].host, "ranks": [c.rank for c in reports]} for reports in survey.nodes.values()],
-        "ordered by": order.describe(survey),
+        "ordered by": survey.order.said,
         "system": system(survey.reports[0]),
         "findings": [asdict(finding) for finding in grouped(found)],
         "placement": table(survey),
