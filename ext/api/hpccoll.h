@@ -406,7 +406,8 @@ HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype
  * needs no other rank. After an error the caller still owns all of them. */
 HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);
 
-/* Starts the operation on the present values of the arrays. The program must not use the arrays until it is done. */
+/* Starts the operation on the present values of the arrays. The program must not use the arrays until it is done, and a
+ * started plan that shares memory with this one, where one of the two writes it, is an error. */
 HPCCOLL_API int hpccoll_start(hpccoll_plan *plan);
 HPCCOLL_API int hpccoll_startall(int n, hpccoll_plan *const plans[]);
 /* Blocks until the start is done; HPCCOLL_OK at once if nothing was started. Then the plan may be started again. */

@@ -73,8 +73,11 @@ static void end_plan(hpccoll_plan *plan, const hc__base *base) {
     if (plan->c)
         base->calls.plan_free(plan->c);
     hc_handle_release(plan->handle);
+    if (plan->memory)
+        hc_plan_memory_free(&base->job->plans, plan->memory);
     plan->c = NULL;
     plan->handle = NULL;
+    plan->memory = NULL;
 }
 
 void hc__plan_give_back(hpccoll_plan *plan) {

@@ -58,6 +58,22 @@ static int make_segment(hpccoll_world *world, const hc_plan_terms *terms, hc_seg
                                segment);
 }
 
+/* Notes which memory the plan uses. */
+static int note_memory(hpccoll_plan *plan, const hc__read *given, int is_barrier) {
+    const hc_arguments *a = &given->arguments;
+    const hc_handle *handle = plan->handle;
+    hc_extent *extents = malloc((2 * (size_t)a->n + 1) * sizeof *extents);
+    char words[HC_PLAN_WORDS];
+    snprintf(words, sizeof words, "%s '%.*s'", hc_operation_name(handle->request.operation),
+             (int)handle->request.name_len, handle->request.name);
+    if (extents)
+        plan->memory = hc_plan_memory_new(&plan->world->base->job->plans, extents,
+                                          is_barrier ? 0 : hc_arguments_extents(a, &given->place, extents),
+                                          a->operation, words);
+    free(extents);
+    return plan->memory ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
+}
+
 static void tell_counts(const hc__call *call, const hc_plan_agreed *agreed) {
     for (int32_t rank = 0; call->counts && rank < agreed->size; rank++)
         call->counts[rank] = hc_plan_rows_from(agreed, rank, agreed->rank);
@@ -79,6 +95,8 @@ static int make(hpccoll_plan *plan, const hc__call *call, const hc__read *given,
         int built = build(plan, call, given, &members, &terms, &segment);
         if (built < 0)
             hc_segment_close(&segment);
+        else
+            built = note_memory(plan, given, terms.agreed.is_barrier);
         status = hc__agree(world, built, hpccoll_last_error());
     }
     if (status >= 0) {
@@ -187,6 +205,13 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
     }
     made->c = c;
     made->handle = handle;
+    const hc_extent extent = {data, (const char *)data + handle->op->bytes, receives, 0};
+    made->memory = hc_plan_memory_new(&world->base->job->plans, &extent, 1, -1, receives ? "a receive" : "a send");
+    if (!made->memory) {
+        hc__plan_give_back(made);
+        hc__plan_rest(made);
+        return hc__error(HC_NO_MEMORY, "no memory for a plan");
+    }
     made->element = hc_dtype_size((int)dtype);
     hc__plan_link(made);
     *plan = made;
@@ -242,7 +267,14 @@ static int start(hpccoll_plan *plan, int waits) {
     if (plan->is_list || status < 0)
         return status;
     const hc__base *base = plan->world->base;
+    const hc_plan_memory *other = hc_plan_memory_start(&base->job->plans, plan->memory);
+    if (other)
+        return hc__error(HC_INVALID,
+                         "the plan shares memory with %s, which was started and is not over: wait for that one first",
+                         other->words);
     status = base->calls.plan_start(plan->c, waits);
+    if (status < 0)
+        hc_plan_memory_end(plan->memory);
     if (status < 0)
         return hc__error(status, "%s", status == HC_BROKEN ? base->calls.broken_text(base->job->loop) : "");
     plan->started = 1;
@@ -252,6 +284,7 @@ static int start(hpccoll_plan *plan, int waits) {
 /* Ends a start that is done, and returns its status. */
 static int outcome(hpccoll_plan *plan) {
     plan->started = 0;
+    hc_plan_memory_end(plan->memory);
     if (plan->handle->op)
         hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
     return plan->after ? plan->after->finish(plan->after, plan->handle) : hc__status(plan->handle);

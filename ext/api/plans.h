@@ -25,8 +25,9 @@ struct hpccoll_plan {
     uint8_t started, is_list, byte[1];
     int n; /* plans in a list */
     hpccoll_plan **parts;
-    hc__after *after; /* called after each start; NULL: no callback */
-    int *from;        /* for a receive, like the next two */
+    hc_plan_memory *memory; /* NULL: a list, or its World has ended */
+    hc__after *after;       /* called after each start; NULL: no callback */
+    int *from;              /* for a receive, like the next two */
     int64_t *received;
     size_t element;
     hpccoll_plan *next, **link; /* in the list of its base, or of freed plans */

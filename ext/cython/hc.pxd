@@ -73,8 +73,7 @@ cdef extern from "transport/transport.h" nogil:
         char *why
         const int64_t *send_rows
         int64_t *recv_rows
-    ctypedef struct hc_batch:
-        pass
+    ctypedef struct hc_batch
     ctypedef struct hc_stream_read:
         void *out
         int64_t offset, bytes
@@ -200,13 +199,12 @@ cdef extern from "loop/trace.h" nogil:
 
 
 cdef extern from "loop/loop.h" nogil:
-    enum: HC_SEND, HC_RECEIVE
+    enum: HC_SEND, HC_RECEIVE, HC_HANDLE_PLAN, HC_HANDLE_VOTED
     ctypedef struct hc_set_parts:
         hc_data *host
         const hc_node *node
         hc_plane_maker *maker
         int32_t lead
-    enum: HC_HANDLE_PLAN, HC_HANDLE_VOTED
     ctypedef struct hc_plan
     ctypedef struct hc_handle:
         uint8_t kind
@@ -376,8 +374,7 @@ cdef extern from "world/user_reduction.h" nogil:
     ctypedef struct hc_folding_step:
         hc_arguments arguments
         hc_operand two[2]
-    ctypedef struct hc_folding:
-        pass
+    ctypedef struct hc_folding
     int hc_folding_new(const hc_arguments *, const hc_place *, hc_folding_form, const void *, size_t, hc_folding **)
     void hc_folding_free(hc_folding *)
     int hc_folding_next(hc_folding *, hc_folding_step *)
@@ -424,6 +421,8 @@ cdef extern from "world/in_flight.h" nogil:
         int operation
         hc_handle *handle
         char its[HC_IN_FLIGHT_WORDS]
+    ctypedef struct hc_plan_memories:
+        pass
     int hc_in_flight_claim(hc_in_flight *, hc_claim *)
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(hc_in_flight *)
@@ -462,6 +461,7 @@ cdef extern from "world/job.h" nogil:
         hc_hierarchy_config hierarchy
         char nonce[17]
         hc_in_flight in_flight
+        hc_plan_memories plans
         hc_order *orders
     void hc_job_init(hc_job *)
     void hc_job_end_users(hc_job *)

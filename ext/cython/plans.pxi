@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # plans.pxi - persistent operations: one agreement, many starts.
 
+cdef extern from "world/plan_memory.h" nogil:
+    ctypedef struct hc_plan_memory:
+        char words[96]
+    hc_plan_memory *hc_plan_memory_new(hc_plan_memories *, const hc_extent *, size_t, int, const char *)
+    void hc_plan_memory_free(hc_plan_memories *, hc_plan_memory *)
+    const hc_plan_memory *hc_plan_memory_start(hc_plan_memories *, hc_plan_memory *)
+    void hc_plan_memory_end(hc_plan_memory *)
+
+
 cdef object lasting(Loop loop, object x, list fills, list restores):
     """The contiguous array that every start reads. If `x` is strided, it is a stand-in, and each start copies the
     (stand-in, x) in `fills`. Adds a function to `restores` that converts a result to the type of `x`, or None."""
@@ -38,6 +47,7 @@ cdef class Plan:
     cdef object __weakref__
     cdef hc_plan *c
     cdef hc_handle *h
+    cdef hc_plan_memory *memory  # NULL: of a halo exchange, which is not compared with other plans
     cdef Set set
     cdef Call call           # the arguments, until it is built
     cdef hc_operand two[2]   # the operands of `call`
@@ -151,18 +161,34 @@ cdef class Plan:
         cdef int status = hc_plan_build(&self.set.loop.job, &self.set.where, &self.terms, self.h, taken, &self.c)
         check(status, "no data plane for the plan (is the number of its tags beyond what the net has? Free some plans)")
         self.forget_terms()
+        self.note_memory()
         self.held, self.copies = call.held, call.copies or None
         self.call = self.x = None
         self.number = self.terms.number
         hc_job_take_plan_number(&self.set.loop.job, self.number)
         self.set.loop.plans.add(self)
 
+    cdef int note_memory(self) except -1:
+        cdef hc_arguments *given = &self.call.given
+        cdef object storage = PyByteArray_FromStringAndSize(NULL, (2 * given.n + 1) * sizeof(hc_extent))
+        cdef hc_extent *extents = <hc_extent *>PyByteArray_AS_STRING(storage)
+        cdef size_t n = 0 if self.is_barrier else hc_arguments_extents(given, &self.set.place, extents)
+        return self.add_memory(extents, n, given.operation)
+
+    cdef int add_memory(self, const hc_extent *extents, size_t n, int operation) except -1:
+        cdef bytes words = self.describe().encode("utf-8", "replace")
+        self.memory = hc_plan_memory_new(&self.set.loop.job.plans, extents, n, operation, words)
+        if self.memory is NULL:
+            raise errors.OutOfMemoryError("no memory for a plan")
+        return 0
+
     # ---- start, wait, free -----------------------------------------------------------------------
 
     def start(self):
         """Start the operation on the present values of its arrays.
 
-        :raises InvalidArgumentError: the last start is not over, or the plan was freed
+        :raises InvalidArgumentError: the last start is not over; the plan was freed; or another plan was started and is
+            not over, and one of the two writes memory that they share
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
         self.begin(False)
@@ -195,10 +221,14 @@ cdef class Plan:
 
         :returns: True or False
         """
-        if not self.active or self.c is NULL or hc_plan_test(self.c):
+        if not self.active or self.c is NULL:
             return True
-        self.set.loop.progress()
-        return bool(hc_plan_test(self.c))
+        if not hc_plan_test(self.c):
+            self.set.loop.progress()
+            if not hc_plan_test(self.c):
+                return False
+        self.end_memory()
+        return True
 
     def free(self):
         """Free the plan's memory. A second call does nothing. It needs no other rank.
@@ -224,6 +254,7 @@ cdef class Plan:
             return
         if self.active and not hc_plan_test(self.c):  # its memory must live until the library has finished with it
             self.set.loop.started_plans.append(self)
+            self.end_memory()  # nothing else would
         else:
             self.release()
 
@@ -235,17 +266,32 @@ cdef class Plan:
         return f"{self.kind} {self.name!r}"
 
     cdef inline int begin(self, bint waits) except -1:
+        cdef const hc_plan_memory *other
         cdef int status
         if self.active or self.c is NULL or self.set.closed or self.set.loop.closed:
             return self.begin_unready(waits)
+        if self.memory is not NULL:
+            other = hc_plan_memory_start(&self.set.loop.job.plans, self.memory)
+            if other is not NULL:
+                return self.refuse_memory(other)
         if self.fills is not None:
             for stand_in, x in self.fills:
                 stand_in[...] = x
         status = hc_plan_start(self.c, waits)
         if status < 0:
+            self.end_memory()
             self.fail(status, hc_loop_broken_text(self.set.loop.c) if status == HC_BROKEN else NULL)
         self.active = True
         return 0
+
+    cdef inline void end_memory(self) noexcept:
+        if self.memory is not NULL:
+            hc_plan_memory_end(self.memory)
+
+    cdef int refuse_memory(self, const hc_plan_memory *other) except -1:
+        words = (<bytes>other.words).decode("utf-8", "replace")
+        raise errors.InvalidArgumentError(
+            f"{self.describe()} shares memory with {words}, which was started and is not over: wait for that one first")
 
     cdef int begin_unready(self, bint waits) except -1:
         """Raise the reason why it cannot be started, unless it is a group, which starts its plans."""
@@ -281,6 +327,7 @@ cdef class Plan:
         if not self.active:
             return self.result
         self.active = False
+        self.end_memory()
         if self.c is NULL:
             self.set.refuse()
         if self.h.status < 0:
@@ -312,6 +359,8 @@ cdef class Plan:
             return 0
         self.c = NULL
         hc_plan_free(c)
+        hc_plan_memory_free(&loop.job.plans, self.memory)
+        self.memory = NULL
         hc_handle_release(self.h)
         self.h = NULL
         self.held = self.result = self.out = self.fills = self.copies = self.folding = None
@@ -391,6 +440,7 @@ def start_all(plans, bint waits=False):
 
 cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object tag, str name, bint library):
     cdef Plan plan = new_plan(own, "recv" if receives else "send", name, x, None)
+    cdef hc_extent extent
     cdef list copies = []
     if receives:
         plan.fills = None
@@ -405,5 +455,8 @@ cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object
     plan.c = hc_plan_new(own.loop.c, plan.h, own.size)
     if plan.c is NULL:
         raise errors.OutOfMemoryError("no memory for a plan of a message")
+    extent.begin, extent.end = plan.two[0].data, plan.two[0].data + plan.two[0].nbytes
+    extent.writes, extent.array = receives, 0
+    plan.add_memory(&extent, 1, -1)
     own.loop.plans.add(plan)
     return plan

@@ -9,6 +9,7 @@
 void hc_job_init(hc_job *job) {
     pthread_mutex_init(&job->lock, NULL);
     hc_in_flight_init(&job->in_flight);
+    hc_plan_memories_init(&job->plans);
     memset(&job->free_sets, 0xff, sizeof job->free_sets);
     job->free_sets.bits[0] &= ~1ull;
 }

@@ -14,6 +14,7 @@
 #include "world/node_order.h"
 #include "world/order.h"
 #include "world/plan_agreement.h"
+#include "world/plan_memory.h"
 
 #include <pthread.h>
 
@@ -43,6 +44,7 @@ typedef struct hc_job {
     hc_set_numbers free_sets;
     hc_job_user *users;
     hc_in_flight in_flight;
+    hc_plan_memories plans;
     hc_order orders[HC_MAX_SETS]; /* by set number */
 } hc_job;
 void hc_job_init(hc_job *);

@@ -316,6 +316,23 @@ static void wrong_alone(hpccoll_world *world) {
     EXPECT(hpccoll_plan_free(&copy), HPCCOLL_INVALID, "the plan was freed");
 }
 
+/* Two plans that are started at the same time and share memory, of which one writes it. */
+static void wrong_memory(hpccoll_world *world) {
+    double x[4] = {1, 2, 3, 4}, y[4] = {0};
+    hpccoll_plan *writes, *reads;
+    CHECK(hpccoll_allreduce_init(y, x, 4, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world, &writes) == 0);
+    CHECK(hpccoll_reduce_init(x + 3, y + 3, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, 0, NULL, world, &reads) == 0);
+    for (int run = 0; run < 2; run++) {
+        CHECK(hpccoll_start(writes) == 0);
+        EXPECT(hpccoll_start(reads), HPCCOLL_INVALID, "the plan shares memory with allreduce 'plan ");
+        CHECK(hpccoll_plan_wait(writes) == 0 && hpccoll_start(reads) == 0);
+        EXPECT(hpccoll_start(writes), HPCCOLL_INVALID, "which was started and is not over: wait for that one first");
+        CHECK(hpccoll_plan_wait(reads) == 0);
+    }
+    CHECK(hpccoll_plan_free(&reads) == 0 && hpccoll_start(writes) == 0 && hpccoll_plan_wait(writes) == 0);
+    CHECK(hpccoll_plan_free(&writes) == 0);
+}
+
 /* A plan that outlives its World. */
 static void wrong_order(hpccoll_world *world) {
     double x = 1;
@@ -354,6 +371,7 @@ int main(int argc, char **argv) {
     }
     rows_and_prefixes(world);
     wrong_alone(world);
+    wrong_memory(world);
     if (size > 1)
         wrong_together(world);
     wrong_order(world);
