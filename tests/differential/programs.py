@@ -119,7 +119,7 @@ class Call:
         if self.large:
             return np.asarray(numbers * (np.finfo(self.dtype).max / 10), self.dtype)
         if self.operation == NORMALIZE:
-            numbers += 1000  # a mean that is large beside the deviations
+            numbers += 1000 + 8 * rank  # a mean that is large beside the deviations, which are not 0
         if "," not in self.dtype:
             return numbers.astype(self.dtype)
         both = np.zeros(shape, self.dtype)

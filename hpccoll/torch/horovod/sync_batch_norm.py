@@ -98,8 +98,11 @@ class _Normalise(torch.autograd.Function):
         ctx.process_set, ctx.dtype = process_set, x.dtype
         ctx.save_for_backward(x, weight, mean, scale, count)
         factor = scale if weight is None else scale * weight
-        shift = -mean * factor if bias is None else bias - mean * factor
-        result = torch.addcmul(_by_channel(shift, wide), wide, _by_channel(factor, wide))
+        # x * factor - mean * factor would cancel where the mean is large beside the deviations
+        deviation = wide - _by_channel(mean, wide)
+        result = deviation.mul_(_by_channel(factor, wide))
+        if bias is not None:
+            result.add_(_by_channel(bias, wide))
         ctx.mark_non_differentiable(mean, variance, count)
         return result.to(x.dtype), mean, variance, count
 

@@ -94,6 +94,18 @@ def test_a_variance_beside_a_large_mean(world, dtype, offset, tolerance):
     assert synced.running_var.numpy() == pytest.approx(exact.var(1, ddof=1), rel=tolerance)
 
 
+@pytest.mark.mpi(min_size=2)
+def test_a_channel_without_deviations_is_its_bias(world):
+    """(x - mean) is 0, whatever the mean is; x * scale - mean * scale is 0.006 here.
+
+    On one rank it is PyTorch's own layer.
+    """
+    synced = hvd.SyncBatchNorm(CHANNELS)
+    synced.bias.data.copy_(torch.arange(CHANNELS))
+    result = synced(torch.full((world.rank + 1, CHANNELS), 1005.3))
+    assert torch.equal(result, synced.bias.expand_as(result))
+
+
 @pytest.mark.mpi(min_size=3)
 def test_in_a_process_set(world):
     pair = hvd.add_process_set([0, world.size - 1])
