@@ -224,6 +224,7 @@ class Set:
         compression: Compression | None = None,
         last: bool = False,
         type_name: str | None = None,
+        tells: bool = True,
     ) -> Handle: ...
     def blocking(
         self,

@@ -250,20 +250,22 @@ cdef class Set:
     # ---- the operations --------------------------------------------------------------------------
 
     def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
-                   postscale=1.0, compression=None, bint last=False, str type_name=None):
+                   postscale=1.0, compression=None, bint last=False, str type_name=None, bint tells=True):
         """Begin an operation with the arguments of its method in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
         :param waits: the caller waits for it next
         :param last: this rank makes no later request; a later request of a rank ends the World
         :param type_name: the type of the bytes of x, equal on all ranks
+        :param tells: tell the other ranks of an unnamed call that this rank refuses; else the caller tells them, in its
+            own words, with tell_refusal()
         """
         cdef uint64_t known = failures_known
         try:
             return self.begin(operation, x, name, out, waits, op, root, splits, prescale, postscale, compression, last,
                               type_name)
         except Exception as error:
-            if name is None and failures_known == known:
+            if tells and name is None and failures_known == known:
                 announce_refusal(self, operation, name, error)
             raise
 

@@ -2,8 +2,9 @@
 """Unnamed calls that a front end refuses before they become requests: the other ranks get an error and do not wait.
 
 Such calls match by their order, or by their place in a program. So a refused call counts, and this rank's next call
-matches the next call of the others. The core reports its own refusals (ext/cython/refusals.pxi); this module reports
-those of a front end. A call with a name can be repeated under its name, so its refusal is not reported.
+matches the next call of the others. The core reports the refusals of its own callers (ext/cython/refusals.pxi); this
+module reports those of a front end, also where the core has refused, with the text that the program gets. A call with
+a name can be repeated under its name, so its refusal is not reported.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _by_order(operation: str, process_set: ProcessSet) -> None:
 
 
 def _tell(operation: str, arguments: dict[str, Any], name_unnamed: Naming, error: Exception) -> None:
-    if arguments.get("name") is not None:
+    if arguments.get("name") not in (None, ""):  # as in names.request()
         return
     with contextlib.suppress(errors.HpccollError, ValueError):  # there is no World, or this rank is not in the set
         process_set = arguments.get("process_set", global_process_set)

@@ -60,6 +60,7 @@ _in_flight = names.InFlight()
 def _begin(world: World, operation: str, x: Any, name: str | None, *arguments: Any, **options: Any) -> Handle:
     """Begin an operation unless its name is in flight; the arguments are those of _core.Set.collective()."""
     _in_flight.check(name, world)
+    options["tells"] = False  # refused.tells() tells the other ranks, in the front end's words
     handle: Handle = world.core.collective(operation, x, name, *arguments, **options)
     _in_flight.add(name, world, handle)
     return handle

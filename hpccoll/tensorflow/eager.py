@@ -19,6 +19,7 @@ from hpccoll.frontend.called import called, in_its_words
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Reduction
+from hpccoll.frontend.refused import tells
 from hpccoll.tensorflow.adapter import code_of, memory_of, new_tensor, on_host
 
 __all__ = ["Allreduces", "allreduce", "can"]
@@ -45,6 +46,7 @@ class Allreduces:
     ) -> Callable[[], list[Any]]:
         """Begin to reduce a tensor; return a function that waits for the result and returns it in a list.
 
+        :param name: None only below allreduce(), which tells the other ranks of a refusal
         :param tensor: a tensor that exists now
         :param wire: what float32 and float64 values travel as
         :param waits: the caller waits at once
@@ -60,7 +62,7 @@ class Allreduces:
             given = Buffer(address, dtype, shape, memory)
             target, address = new_tensor(dtype, shape)
             whole, out = names.request("allreduce", name), given.at(address, target)
-            request = core.collective("allreduce", given, whole, out, waits, op, compression=wire)
+            request = core.collective("allreduce", given, whole, out, waits, op, compression=wire, tells=False)
         except errors.HpccollError as error:
             what = f"{called('allreduce')} of {name or 'an unnamed tensor'}"
             raise type(error)(f"{what}: {in_its_words(str(error))}") from None
@@ -72,6 +74,9 @@ class Allreduces:
         return wait
 
 
-def allreduce(call: Allreduce, tensor: Any) -> list[Any]:
-    """Reduce a tensor and return the result, in a list."""
-    return Allreduces(call.op, call.process_set).begin(call.name, tensor, call.wire, waits=True)()
+@tells
+def allreduce(
+    name: str | None, tensor: Any, op: Reduction, process_set: ProcessSet, wire: Compression | None
+) -> list[Any]:
+    """Reduce a tensor and return the result, in a list; the arguments are those of Allreduces."""
+    return Allreduces(op, process_set).begin(name, tensor, wire, waits=True)()

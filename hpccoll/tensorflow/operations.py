@@ -65,8 +65,12 @@ class TensorFlowOperations(Operations[Any]):
         if tf.executing_eagerly():
             plain = super().run_allreduce
             quick = eager.can(call) and not could_possibly_record()
+
+            def at_once(x: Any) -> list[Any]:
+                return eager.allreduce(call.name, x, call.op, call.process_set, call.wire)
+
             return now(
-                lambda *xs: (eager.allreduce(call, xs[0]) if quick else plain(call, xs), None),
+                lambda *xs: (at_once(xs[0]) if quick else plain(call, xs), None),
                 lambda gradients, _, name: derivatives.of_allreduce(
                     self, dataclasses.replace(call, name=name), gradients
                 ),

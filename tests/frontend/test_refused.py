@@ -26,6 +26,11 @@ def wrong_calls(front, ops):
     }  # fmt: skip
 
 
+def ended(ops, handle):
+    """Wait for an asynchronous call; return its result."""
+    return ops.synchronize(handle) if hasattr(ops, "synchronize") else handle.wait()
+
+
 @pytest.mark.parametrize(
     "mistake",
     ["operation", "factor", "compression", "root", "splits", "group", "one of a group", "all of a group"],
@@ -51,3 +56,37 @@ def test_all_ranks_refuse(front):
             wrong()
         total = front.operations.allreduce(front.tensor([hvd.rank() + 1], "float32"), op=hvd.Sum)
         assert front.array(total)[0] == hvd.size() * (hvd.size() + 1) / 2
+
+
+def calls_with_wrong_values(front, ops):
+    """Calls that are wrong in a value, each beside the same call without that mistake."""
+    x, flags, one = (front.tensor(*given) for given in (([1, 2, 3], "float32"), ([True], "bool"), (1, "float32")))
+    shared = [3] + [0] * (hvd.size() - 1)
+    return {
+        "dtype": (lambda: ops.allreduce(flags), lambda: ops.allreduce(x)),
+        "dtype, async": (lambda: ops.allreduce_async(flags), lambda: ended(ops, ops.allreduce_async(x))),
+        "dtype, empty name": (lambda: ops.allreduce(flags, name=""), lambda: ops.allreduce(x, name="")),
+        "dtypes of a group": (lambda: ops.grouped_allreduce([x, flags]), lambda: ops.grouped_allreduce([x, x])),
+        "dimensions": (lambda: ops.alltoall(one), lambda: ops.alltoall(x, shared)),
+        "splits": (lambda: ops.alltoall(x, [99]), lambda: ops.alltoall(x, shared)),
+        "operation": (lambda: ops.allreduce(x, op="sum"), lambda: ops.allreduce(x)),
+        "root": (lambda: ops.broadcast(x, 99), lambda: ops.broadcast(x, 0)),
+    }
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["dtype", "dtype, async", "dtype, empty name", "dtypes of a group", "dimensions", "splits", "operation", "root"],
+)
+def test_all_ranks_get_the_same_words(front, mistake):
+    ops, refuses = front.operations, hvd.size() - 1
+    calls = calls_with_wrong_values(front, ops)
+    if "async" in mistake and not hasattr(ops, "allreduce_async"):
+        return  # the front end has no asynchronous functions
+    wrong, right = calls[mistake]
+    with pytest.raises(Exception) as told:
+        (wrong if hvd.rank() == refuses else right)()
+    words = hpccoll.allgather_object(f"{type(told.value).__name__}: {told.value}")
+    assert all(words[refuses] in text for text in words), words
+    total = ops.allreduce(front.tensor([hvd.rank() + 1], "float32"), op=hvd.Sum)
+    assert front.array(total)[0] == hvd.size() * (hvd.size() + 1) / 2
