@@ -30,7 +30,8 @@ def arguments(unit: Unit) -> dict[str, Any]:
     if call.factors != (1.0, 1.0):
         given["prescale_factor"], given["postscale_factor"] = call.factors
     if call.operation in ("broadcast", "reduce", "gather", "scatter"):
-        given["root_rank"] = hvd.Max if call.misuse else process_sets.global_rank(unit.members, call.root)
+        wrong = call.misuse == "a reduction as the root"
+        given["root_rank"] = hvd.Max if wrong else process_sets.global_rank(unit.members, call.root)
     return given
 
 

@@ -14,11 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from differential import plants, process_sets
-from differential.modes import Mode
+from differential.modes import NOT_FRAMEWORKS, Mode
 
 import hpccoll
-
-NOT_FRAMEWORKS = ("numpy", "c", "fortran")
 
 
 def load(front_ends: list[str], world: hpccoll.World) -> dict[str, Mode]:

@@ -18,7 +18,7 @@ from differential.programs import (
     Abilities,
     Call,
     Program,
-)  # fmt: skip
+)
 from hypothesis import strategies as st
 
 FACTORS = ((1.0, 1.0), (0.5, 1.0), (1.0, 0.25), (2.0, 0.5))

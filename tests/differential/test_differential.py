@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from differential import checks, fortran_driver, plants_table
 from differential.job import Job
+from differential.modes import NOT_FRAMEWORKS
 from differential.plants import IN_CI, PLANTS
 from hypothesis import HealthCheck, Phase, settings
 
@@ -31,13 +32,17 @@ def param(name: str) -> object:
     return pytest.param(JOBS[name], id=name, marks=[pytest.mark.slow] if "," in name else [])
 
 
+def skip_without(front_end: str) -> None:
+    if front_end == "fortran" and (why := fortran_driver.problem()):
+        pytest.skip(why)
+    if front_end not in NOT_FRAMEWORKS:
+        pytest.importorskip(front_end)
+
+
 @pytest.fixture(scope="module", params=map(param, JOBS))
 def job(request: pytest.FixtureRequest) -> Iterator[Job]:
     ranks, nodes, front_ends = request.param
-    if front_ends == ["fortran"] and (why := fortran_driver.problem()):
-        pytest.skip(why)
-    if front_ends[-1] in ("torch", "tensorflow", "jax"):
-        pytest.importorskip(front_ends[-1])
+    skip_without(front_ends[-1])
     with Job(ranks, nodes, front_ends) as running:
         yield running
 
@@ -66,6 +71,5 @@ def test_every_rank_hears_of_a_wrong_argument(job: Job) -> None:
 )
 def test_a_planted_fault_is_found(name: str) -> None:
     """The first programs of a table that plants_table.py makes: which fault, after how many programs."""
-    if PLANTS[name].front_end in ("torch", "tensorflow", "jax"):
-        pytest.importorskip(PLANTS[name].front_end)
+    skip_without(PLANTS[name].front_end)
     assert "not found" not in plants_table.row(name)
