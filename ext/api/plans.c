@@ -273,10 +273,10 @@ static int start(hpccoll_plan *plan, int waits) {
                          "the plan shares memory with %s, which was started and is not over: wait for that one first",
                          other->words);
     status = base->calls.plan_start(plan->c, waits);
-    if (status < 0)
+    if (status < 0) {
         hc_plan_memory_end(plan->memory);
-    if (status < 0)
         return hc__error(status, "%s", status == HC_BROKEN ? base->calls.broken_text(base->job->loop) : "");
+    }
     plan->started = 1;
     return HC_OK;
 }
