@@ -70,7 +70,7 @@ def launch(command, script, nodes, alone, knobs):
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
-@pytest.mark.parametrize("nodes", ["", *slow("2"), "3+1"])
+@pytest.mark.parametrize("nodes", [*slow("", "2"), "3+1"])
 def test_start_work_end(nodes):
     status, output = job(4, INIT + "assert hpccoll.allreduce(1) == size\nprint('fine')", nodes=nodes)
     assert status == 0, output
@@ -78,6 +78,7 @@ def test_start_work_end(nodes):
     assert output.count("hpccoll 0.") == 1
 
 
+@pytest.mark.slow
 def test_a_second_world_after_the_first():
     script = INIT + (
         "for i in range(3):\n"
@@ -93,7 +94,7 @@ def test_a_second_world_after_the_first():
     assert output.count("fine") == 3
 
 
-@pytest.mark.parametrize("nodes", ["1", "2"])
+@pytest.mark.parametrize("nodes", ["1", *slow("2")])
 def test_mpi_finalize_ends_the_worlds(nodes):
     script = INIT + (
         "from mpi4py import MPI\n"
@@ -151,7 +152,7 @@ def test_worlds_of_communicators_beside_the_users_mpi():
     assert output.count("fine") == 4
 
 
-@pytest.mark.parametrize("level", ["single", *slow("funneled", "serialized"), "multiple"])
+@pytest.mark.parametrize("level", [*slow("single", "funneled", "serialized"), "multiple"])
 def test_mpi_thread_levels(level):
     script = PRELUDE + (
         f"import mpi4py\nmpi4py.rc.thread_level = {level!r}\n"
@@ -172,7 +173,7 @@ def test_mpi_thread_levels(level):
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
-@pytest.mark.parametrize("nodes", ["", "2"])
+@pytest.mark.parametrize("nodes", [*slow(""), "2"])
 def test_a_killed_rank_is_named_and_all_leave(nodes):
     """With a launcher that leaves the job alone when it lost a rank: the survivors end by themselves."""
     script = INIT + (
@@ -250,7 +251,9 @@ def test_a_rank_that_dies_of_an_exception_ends_the_others():
     assert output.count(who) >= 1, output
 
 
-@pytest.mark.parametrize("last", ["hpccoll.allreduce(np.ones(10), name='x')", "time.sleep(1); hpccoll.barrier()"])
+@pytest.mark.parametrize(
+    "last", ["hpccoll.allreduce(np.ones(10), name='x')", *slow("time.sleep(1); hpccoll.barrier()")]
+)
 def test_a_rank_that_exits_ends_the_others(last):
     """In time, that is: else the job hangs for as long as its rank waits for them."""
     script = INIT + f"if rank == 2: sys.exit()\n{last}\n"
@@ -311,6 +314,7 @@ def test_settings_must_agree():
     assert output.count("HPCCOLL_CACHE_CAPACITY differs between ranks: 64 on ranks 0, 1; 65 on rank 2") == 3, output
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_told():
     script = INIT + (
         "import warnings; warnings.simplefilter('ignore')\n"
@@ -388,6 +392,7 @@ def test_a_silent_rank_on_another_node_is_given_up():
     assert status != 0
 
 
+@pytest.mark.slow
 def test_a_silent_sender_on_another_node_ends_a_receive():
     """No other rank waits for it: the receiver asks the sender itself, which is not its neighbour in the tree."""
     script = INIT + (

@@ -33,9 +33,9 @@ def run(folder: Path, ranks: int, nodes: str, *options: str, limit: int = 90, **
 @pytest.mark.parametrize(
     ("ranks", "nodes", "options"),
     [
-        (2, "1", []),
+        pytest.param(2, "1", [], marks=pytest.mark.slow),
         (3, "2", []),
-        (3, "2", ["--thread-level", "funneled", "--pause", "mpi"]),
+        pytest.param(3, "2", ["--thread-level", "funneled", "--pause", "mpi"], marks=pytest.mark.slow),
     ],
     ids=["a node", "two nodes", "two nodes, one thread"],
 )

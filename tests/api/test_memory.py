@@ -102,6 +102,7 @@ def test_no_memory_for_a_small_result_is_an_error_that_the_world_survives(nodes)
     assert status == 0, output
 
 
+@pytest.mark.slow
 def test_many_small_results_of_a_rank_that_has_no_memory_at_all():
     """Not for the results, and not for what the batches themselves need: that comes from the reserve.
 
@@ -164,6 +165,7 @@ def test_no_memory_for_a_result_that_the_call_makes():
     assert status == 0, output
 
 
+@pytest.mark.slow
 def test_no_memory_for_copies_of_strided_arrays():
     """Messages, plans and outs of collectives: the error names what is lacking, and nothing was sent."""
     script = LIMITED + (

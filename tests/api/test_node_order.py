@@ -169,6 +169,7 @@ checks(*by_rank)  # one host: by the lowest ranks
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_stages_follow_the_network():
     command = [sys.executable, "-m", "hpccoll", "run", "-np", "4", "--nodes", "4", "--timeout", "90"]

@@ -122,6 +122,7 @@ def test_both_ends_of_the_range(everywhere):
     everywhere(lambda world: check_all(world, 12))
 
 
+@pytest.mark.slow
 def test_both_ends_of_the_range_in_chunks(everywhere):
     everywhere(lambda world: check_all(world, 9000, FORMS[::2]))
 

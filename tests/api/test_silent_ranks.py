@@ -167,6 +167,7 @@ def test_a_stopped_node_is_in_the_report_and_the_error_of_a_vote(knobs: dict[str
     assert re.search(f"end 1: {error.replace('RANK', rank_at(0)).replace('SILENT', silent)}", output), output
 
 
+@pytest.mark.slow
 def test_a_rank_that_computes_is_not_silent() -> None:
     """It computes in Python without letting go of the lock; its background thread needs no lock."""
     compute = "end = time.monotonic() + 4\nwhile time.monotonic() < end: sum(range(10**6))\n"

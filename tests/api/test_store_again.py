@@ -86,7 +86,7 @@ def ranks(request, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", STORES, indirect=True)
-@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_ranks_that_are_started_again_find_each_other(ranks, dead):
     """As it was found: one of three ranks dies before it arrives, its launcher kills the others, and starts three."""
     came = [ranks.rank(rank, 3, "meet()") for rank in range(3) if rank != dead]

@@ -11,20 +11,24 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTIONS = (
-    "small",
-    "cg",
     "allreduce",
     "many_tensors",
-    "resnet50",
     "idle",
 )
-SLOW = ("torch_optimizer", "torch_ddp", "torch_overlap")  # PyTorch starts and trains in each
+SLOW = (
+    "small",
+    "cg",
+    "resnet50",
+    "torch_optimizer",
+    "torch_ddp",
+    "torch_overlap",
+)
 ASKED = [(question, "hpccoll") for question in QUESTIONS]
 ASKED += [pytest.param(question, "hpccoll", marks=pytest.mark.slow) for question in SLOW]
 ASKED += [
     ("small", "mpi"),
-    ("resnet50", "mpi"),
-    ("allreduce", "memcpy"),
+    pytest.param("resnet50", "mpi", marks=pytest.mark.slow),
+    pytest.param("allreduce", "memcpy", marks=pytest.mark.slow),
 ]
 
 

@@ -96,6 +96,7 @@ def test_stages(program: Path) -> None:
     assert done.returncode != 0 and "their product is 15, not nodes=12" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_page_shows(program: Path) -> None:
     """Simulations that take little time give what is recorded, and the tables are those of the records.
 

@@ -26,7 +26,7 @@ def lines(*before: str, ranks: int = 2, **variables: str) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("hpccoll: check:")]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_ordinary_jobs_are_met_with_silence(ranks: int) -> None:
     assert lines(ranks=ranks) == []
 
@@ -39,6 +39,7 @@ def test_two_ranks_on_one_core_while_another_is_free() -> None:
     assert "Bind each rank" in line
 
 
+@pytest.mark.slow
 @MANY
 def test_the_knob_silences_it() -> None:
     core = str(min(os.sched_getaffinity(0)))

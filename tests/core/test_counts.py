@@ -70,6 +70,7 @@ def test_a_fleet_needs_ranks_and_requests() -> None:
             _fleet.Fleet(nodes, 6, FANOUT, requests)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(build_c: Build, run_c: Callable[..., str]) -> None:
     """By what is pending and cached: names that never come again are forgotten."""
     print(run_c(steady(build_c)))

@@ -67,6 +67,7 @@ def test_types_streams_handles(fake_cuda: Path, ranks: int, nodes: int, order: s
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "nodes", "mode"), [slow(1, 1, "nccl"), (2, 1, "auto"), slow(4, 2, "nccl"), slow(2, 2, "nccl_flat")]
 )
@@ -80,6 +81,7 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
     assert re.search("hpccoll: arrays in device memory: .*NCCL", said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "nodes", "mode", "order", "flat"),
     [
@@ -123,6 +125,7 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
     assert "device 0 (0000:4a:00.0): copying what is sent: an illegal memory access was encountered (700)" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "nodes", "mode", "order"),
     [
@@ -148,6 +151,7 @@ def test_random_programs(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: in
 SAYS = "hpccoll: arrays in device memory: device 0 [^:]*:[^:]*:[^:]*: "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "nodes", "mode", "way"),
     [
@@ -205,11 +209,13 @@ def test_what_cannot_be_moved_is_refused(fake_cuda: Path) -> None:
     job(fake_cuda, 2, 1, "refused", FAKE_CUDA_ORDER="6")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_device_that_fails_is_an_error(fake_cuda: Path, ranks: int) -> None:
     job(fake_cuda, ranks, 1, "broken", FAKE_CUDA_FAIL="work:700:90")
 
 
+@pytest.mark.slow
 def test_work_that_never_ends_has_no_result(fake_cuda: Path, fake_nccl: Path) -> None:
     """The batch was launched and its handle is done; who waits for the values must not wait for ever, nor get any."""
     said = job(
@@ -235,6 +241,7 @@ def test_the_seams_of_pytorch(fake_cuda: Path, ranks: int, order: str) -> None:
     job(fake_cuda, ranks, 1, file=JOB.with_name("torch_job.py"), FAKE_CUDA_ORDER=order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
@@ -254,6 +261,7 @@ def test_a_start_that_cannot_work_is_refused(fake_cuda: Path, environment: dict[
     assert re.search(f"StartError: the World was not made: .*{said}", job(fake_cuda, 2, 1, fails=True, **knobs))
 
 
+@pytest.mark.slow
 def test_local_gives_each_rank_its_own(fake_cuda: Path) -> None:
     """Also where one machine acts as two nodes."""
     job(fake_cuda, 2, 2, "own_device", HPCCOLL_DEVICE="local")

@@ -27,6 +27,7 @@ SOURCES = [
 ]
 LAYOUTS = ["0", "0,0", "0,0,1,1", "1,1,0,0", "0,1,2,2"]
 ORDERS = ["eager", "lazy", "3"]
+SOME_ORDERS = [pytest.param("eager", marks=pytest.mark.slow), "lazy", pytest.param("3", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="session")
@@ -105,9 +106,14 @@ GPU_AWARE = {"TEST_GPU_AWARE": "yes"}
 
 @pytest.mark.parametrize(
     ("mode", "layout"),
-    [("nccl", "0,0,1,1"), ("nccl", "0,0,0,1"), ("nccl", "0,1,2"), ("mpi", "0,0,1"), ("mpi", "0,1")],
+    [
+        ("nccl", "0,0,1,1"),
+        *(pytest.param(*those, marks=pytest.mark.slow) for those in [("nccl", "0,0,0,1"), ("nccl", "0,1,2")]),
+        ("mpi", "0,0,1"),
+        ("mpi", "0,1"),
+    ],
 )
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", SOME_ORDERS)
 def test_shards_that_stay_on_the_device(run: Run, layout: str, order: str, mode: str) -> None:
     """Every type, in whole and in chunks, in nodes of several ranks and of one: nothing is sent before it is made."""
     assert "25 cases" in run(layout, 3, 25, "auto", 0, 0, "allreduce", mode=mode, order=order, **GPU_AWARE)
@@ -197,6 +203,7 @@ def test_many_cases(run: Run, mode: str) -> None:
 # ---- sets that share devices -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sets_that_launch_in_one_order_never_wait_for_each_other_in_a_circle(build_c: Build, run_c: Run) -> None:
     """In a model of devices that run one kernel at a time; without the order it gets stuck, as it should."""
     model = build_c("tests/cuda/launch_order.c", "ext/cuda/nccl/launch_order.c")
@@ -344,7 +351,7 @@ def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail:
         assert f"{rank} staged 1, fast 3" in said
 
 
-@pytest.mark.parametrize("order", ["eager", "lazy", "7"])
+@pytest.mark.parametrize("order", SOME_ORDERS)
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,1"])
 def test_every_operation_where_large_batches_go_another_way(run: Run, layout: str, order: str) -> None:
     """Two communicators per rank, used in turn."""

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,6 +26,7 @@ def test_decisions_are_not_in_the_navigation() -> None:
     assert "decisions/" not in (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
 
 
+@pytest.mark.slow
 def test_the_pictures_of_pages_are_drawn(tmp_path: Path) -> None:
     """`mkdocs build --strict` finds that a picture is missing, but it is not installed where tests run."""
     hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))

@@ -32,7 +32,13 @@ def rows(build_c, subject, stride):
 
 
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize(("subject", "stride"), SUBJECTS.items())
+@pytest.mark.parametrize(
+    ("subject", "stride"),
+    [
+        pytest.param(*row, marks=pytest.mark.slow if row[0] in ("SubmittedStudy", "LaunchesOfBench") else ())
+        for row in SUBJECTS.items()
+    ],
+)
 def test_some_blows(build_c, subject, stride):
     assert len(rows(build_c, subject, stride)) >= 3
 

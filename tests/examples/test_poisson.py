@@ -21,6 +21,7 @@ def test_poisson(job, ranks: int, nodes: int) -> None:
     assert "times as long as mpi4py" in output
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_bits_do_not_depend_on_fusion(job) -> None:
     """Two jobs, two fusion thresholds: the checksums of the solutions are equal."""

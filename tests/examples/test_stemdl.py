@@ -94,6 +94,7 @@ def two_ranks(job, folder: Path) -> str:
     return job(2, PROGRAM, "--folder", folder, *SMALL, "--verify", HPCCOLL_NODES=1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_training_matches_one_process(two_ranks: str, folder: Path) -> None:
     check_training(two_ranks, folder, ranks=2, nodes=1)
@@ -136,11 +137,13 @@ def test_resumed_training_is_the_uninterrupted_one(job, two_ranks: str, folder: 
     assert error_of(output) == pytest.approx(error_of(two_ranks), rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_shared_is_refused(job, folder: Path) -> None:
     output = job(2, PROGRAM, "--folder", folder, "--batch", 7, status=1)
     assert "--batch 7 cannot be shared by 2 ranks in 2 passes" in output
 
 
+@pytest.mark.slow
 def test_fewer_crystals_than_files_are_refused(job, folder: Path) -> None:
     output = job(1, PROGRAM, "--folder", folder, "--validation", 4, status=1)
     assert "--validation 4: each of the 8 files holds a crystal or more" in output

@@ -119,8 +119,8 @@ FAULTS = [
     Fault("root", "kill -9", "shutdown", 10, GONE),
     Fault("neighbour", "kill -9", "shutdown", 10, GONE),
     Fault("root", "kill -9", "shutdown, unwaited", 10, GONE),
-    Fault("neighbour", "kill -9", "shutdown, unwaited", 10, GONE, quick=True),
-    Fault("root", "kill -9", "exit, unwaited", 10, GONE, quick=True),
+    Fault("neighbour", "kill -9", "shutdown, unwaited", 10, GONE),
+    Fault("root", "kill -9", "exit, unwaited", 10, GONE),
     Fault("neighbour", "kill -9", "exit, unwaited", 10, GONE),
     # A stopped process on the same node: its state in /proc says so.
     *(Fault(who, "stop", when, 30, STOPPED, quick=(who, when) == ("root", "agreement"))
@@ -156,7 +156,7 @@ FAULTS = [
     *(Fault(who, what, f"init {exchange}", 100, ABSENT)
       for what in ("stop", "kill -9") for who, exchange in (("root", 2), ("neighbour", 0), ("neighbour", 5))),
     # Over MPI, a rank that is missing at the start: each wait of init() ends at HPCCOLL_START_TIMEOUT.
-    *(Fault(who, what, f"init {phase}", 100, ABSENT, **MPI, quick=(who, what, phase) == ("leaf", "stop", "2"))
+    *(Fault(who, what, f"init {phase}", 100, ABSENT, **MPI, quick=(who, what, phase) == ("leaf", "kill -9", "2"))
       for what in ("stop", "kill -9")
       for who, phase in (("root", "hello"), ("leader", "hello"), ("root", "duplicate"), ("leaf", "duplicate"),
                          ("neighbour", "0"), ("root", "2"), ("leaf", "2"), ("leader", "net"), ("root", "5"),
@@ -165,7 +165,7 @@ FAULTS = [
     Fault("leaf", "stop", "init mpi", 100, NO_MPI, **MPI),
     # Two nodes: ranks on the node of a killed process know at once and inform the others; a rank alone on a node is
     # silent. A killed leader cuts the tree, so the rest of its node informs the leader's neighbours in the tree.
-    *(Fault(who, "kill -9", when, bound, says, **MPI, quick=when == "agreement" and who in ("leader", "leaf"))
+    *(Fault(who, "kill -9", when, bound, says, **MPI, quick=when == "agreement" and who == "leader")
       for who, bound, says in (("root", 10, GONE), ("leader", 10, GONE), ("leaf", 60, LOST), ("alone", 60, LOST))
       for when in ("idle", "agreement", "transfer", "p2p", "shutdown", "shutdown, unwaited")),
     Fault("launcher", "kill -9", "busy", 30, "", **MPI),

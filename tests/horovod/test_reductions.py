@@ -21,6 +21,7 @@ def test_the_numbers_are_those_of_the_core() -> None:
     assert {name: code for code, name in enumerate(_core.REDUCTIONS)} == {op.name: op.value for op in Reduction}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 def test_every_reduction_in_every_front_end() -> None:

@@ -40,8 +40,9 @@ print(f"<rank {{rank}} of {{size}}>", flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("ranks", "backend"), [(2, "hpccoll"), pytest.param(3, "gloo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("ranks", "backend"), [(2, "hpccoll"), (3, "gloo")])
 def test_a_program_runs(ranks: int, backend: str, tmp_path: Path) -> None:
     """Three Worlds, one after the other, the last one inside a process group."""
     program = tmp_path / "program.py"

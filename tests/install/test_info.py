@@ -135,6 +135,7 @@ def test_no_mpi_library_is_an_answer_too() -> None:
     assert "without it: `hpccoll run --launcher ssh" in output and "\n    mpi: missing: see MPI\n" in output
 
 
+@pytest.mark.slow
 def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:
     facts = info(HPCCOLL_CUDA_LIBRARY="/no/such/libcuda.so.1")
     assert facts["device memory"]["missing"] == "no CUDA driver (see there): arrays in it are refused"

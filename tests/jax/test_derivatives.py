@@ -16,7 +16,7 @@ import hpccoll.jax as hvd
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import gradient_table
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(60), pytest.mark.slow]
 COLUMN = gradient_table.column("hpccoll.jax")
 LINEAR = [operation for operation, formula in COLUMN.items() if formula != gradient_table.NONE]
 
@@ -104,6 +104,7 @@ def pulled_back(function, x):
     return [scaled(1.0), scaled(10.0)]
 
 
+@pytest.mark.slow
 def test_what_is_pulled_back_belongs_to_its_call_of_one_name_or_tag():
     for kind, (function, derivative) in with_one_name_or_tag().items():
         for i, gradient in enumerate(in_own_order(pulled_back(function, jnp.ones(3)))):
@@ -149,6 +150,7 @@ def test_a_rank_that_differentiates_in_a_program_hears_of_others_that_do_not():
     np.testing.assert_allclose(own(gathered)(jnp.ones(3)), 3 * hvd.size())  # no rank differentiates
 
 
+@pytest.mark.slow
 def test_a_second_derivative_that_is_pulled_back_belongs_to_its_call():
     """The first derivative is 3 s x ** 2, as below; it is differentiated twice, once for ten times as much."""
     rank, size = hvd.rank(), hvd.size()
@@ -242,6 +244,7 @@ def test_a_refused_call_is_not_counted():
 # ---- second derivatives ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_what_ranks_give_to_each_other():
     """Rank k weights what it gets, to the third power, with k + 1: the sum of the weights is s.
 

@@ -12,7 +12,7 @@ from jax import lax
 
 import hpccoll.jax as hvd
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(60), pytest.mark.slow]
 
 TURNS, SAME = 3, 10.0
 
@@ -71,7 +71,9 @@ def loss_of(call):
     return loss
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=pytest.mark.slow if form == "a checkpoint" else ()) for form in FORMS]
+)
 def test_calls_of_each_turn_happen(form):
     for kind, (call, result) in some_calls().items():
         expected = sum(result(turn) for turn in range(TURNS))

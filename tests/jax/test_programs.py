@@ -28,6 +28,7 @@ def test_control_flow():
     np.testing.assert_array_equal(either(False, x), x)
 
 
+@pytest.mark.slow
 def test_batches():
     x = jnp.arange(6.0).reshape(2, 3) + hvd.rank()
     whole = hvd.allreduce(x)
@@ -39,6 +40,7 @@ def test_batches():
     np.testing.assert_array_equal(each, x)
 
 
+@pytest.mark.slow
 def test_derivatives():
     rank, size = hvd.rank(), hvd.size()
     x = jnp.arange(3.0) + 1 + rank

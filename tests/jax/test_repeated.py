@@ -16,7 +16,7 @@ from jax._src.interpreters import pxla
 
 import hpccoll.jax as hvd
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(120), pytest.mark.slow]
 
 
 def late(x, here):
@@ -81,12 +81,12 @@ TWICE = {
 
 STEPS = ("a scan", "a while loop", "a condition")
 OTHER_SHAPES = ("a nested jit", "one name", "a scan")
-"""The kinds that `make test` compiles a second time, too."""
+"""The kinds that `make test` compiles; the others use the same code."""
 
 
 @pytest.mark.parametrize(
     ("kind", "shapes"),
-    [(kind, [3]) for kind in TWICE if kind not in OTHER_SHAPES]
+    [pytest.param(kind, [3], marks=pytest.mark.slow) for kind in TWICE if kind not in OTHER_SHAPES]
     + [pytest.param(kind, [3, 1000], marks=() if kind in OTHER_SHAPES else pytest.mark.slow) for kind in TWICE],
 )
 def test_two_calls_of_one_place_or_name_keep_their_values(kind, shapes):
@@ -237,6 +237,7 @@ def test_messages_of_a_program_keep_their_order():
             np.testing.assert_array_equal(second.ravel(), 10 + left)
 
 
+@pytest.mark.slow
 def test_messages_in_loops_and_their_derivatives_keep_their_order():
     right, left = neighbours()
 
@@ -259,6 +260,7 @@ def test_messages_in_loops_and_their_derivatives_keep_their_order():
     np.testing.assert_allclose(again(jnp.ones(3)), np.cos(1) * (right + 1), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_receive_takes_any_tag_unless_told_in_the_order_of_the_sends():
     right, left = neighbours()
     tags = 5, 3, 3, 9
@@ -366,6 +368,7 @@ def test_a_failed_program_does_not_fail_the_next():
         np.testing.assert_array_equal(exchanged(jnp.full(3, 1.0 * hvd.rank())), left)
 
 
+@pytest.mark.slow
 def test_programs_run_in_the_order_of_their_calls():
     """Also when the second one has its values sooner, and is so small that XLA would run it at once."""
     slow = jax.jit(lambda x: late(x, True))

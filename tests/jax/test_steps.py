@@ -12,7 +12,7 @@ from jax import lax
 
 import hpccoll.jax as hvd
 
-pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.timeout(120), pytest.mark.slow]
 
 
 def in_own_order(calls, *arrays):
@@ -75,7 +75,13 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=() if place in ("a nested jit", "a scan", "a branch") else pytest.mark.slow)
+        for place in PLACES
+    ],
+)
 def test_calls_of_one_place(place):
     turns = []
 

@@ -18,6 +18,7 @@ import sequences
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job"), pytest.mark.filterwarnings("ignore:__array__ impl")]
 
 
+@pytest.mark.slow
 def test_every_sequence_of_calls(values: Any) -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1), keras.layers.BatchNormalization()])
     model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")

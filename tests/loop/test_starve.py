@@ -15,7 +15,7 @@ def starve(build_c: Callable[..., Path], starving: tuple[str, ...], library: lis
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 19])
 @pytest.mark.parametrize("goes_on", ["once", "on", "reserve"])
-@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (3, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(3, 1, marks=pytest.mark.slow), (3, 2)])
 def test_every_handle_ends(
     starve: Path, run_c: Callable[..., str], ranks: int, nodes: int, goes_on: str, stride: int
 ) -> None:

@@ -93,6 +93,7 @@ def test_status_99_requeues_a_job_with_its_number(lsf: Cluster, tmp_path: Path) 
     assert lsf.output(number).split() == [number, number]
 
 
+@pytest.mark.slow
 def test_an_element_of_an_array_is_requeued_alone(lsf: Cluster, tmp_path: Path) -> None:
     """hpccoll.scheduler asks for it; brequeue kills, and so the script does not go on."""
     ask = f"{sys.executable} -P -c 'import os; from hpccoll import scheduler; scheduler.requeue(os.environ)'"
@@ -102,7 +103,9 @@ def test_an_element_of_an_array_is_requeued_alone(lsf: Cluster, tmp_path: Path) 
     assert "too late" not in lsf.output(number)
 
 
-@pytest.mark.parametrize(("options", "found"), [(["-r"], ["DONE", "-", "2"]), ([], ["EXIT", "130", "1"])])
+@pytest.mark.parametrize(
+    ("options", "found"), [(["-r"], ["DONE", "-", "2"]), pytest.param([], ["EXIT", "130", "1"], marks=pytest.mark.slow)]
+)
 def test_the_loss_of_a_host(lsf: Cluster, options: list[str], found: list[str]) -> None:
     """`bsub -r`: the job runs again, with its number, and LSB_RESTART says so."""
     number = lsf.submit(*options, "-n", 2, "-R", "span[ptile=1]", "echo up; [ $LSB_RESTART ] || sleep 60")

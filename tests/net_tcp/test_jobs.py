@@ -82,7 +82,7 @@ with hpccoll.World(rendezvous=meet(prefix="again"), verbose=0) as world:
 """
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_operations(job, ranks):
     done = job(ranks, OPERATIONS, HPCCOLL_NET="tcp")
     assert all(status == 0 and "fine" in output for status, output in done), done
@@ -90,6 +90,7 @@ def test_operations(job, ranks):
     assert "a background thread drives" in done[0][1]
 
 
+@pytest.mark.slow
 def test_random_programs(job):
     script = """
 import random_jobs
@@ -142,7 +143,7 @@ LOSS = re.compile(
 )
 
 
-@pytest.mark.parametrize("what", ["allreduce", "recv"])
+@pytest.mark.parametrize("what", ["allreduce", pytest.param("recv", marks=pytest.mark.slow)])
 def test_a_killed_rank_is_named_and_nobody_hangs(job, what):
     """Rank 2 is alone on its node: the others learn of its end from its connection, not from its silence."""
     waits = {

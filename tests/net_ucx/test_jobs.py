@@ -36,6 +36,7 @@ print("fine", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     done = job("2+1", RANDOM)
     assert done.returncode == 0 and done.stdout.count("fine") == 3, done.stdout + done.stderr

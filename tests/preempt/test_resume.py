@@ -81,6 +81,7 @@ def test_a_resumed_run_equals_the_whole_one(tmp_path, ranks, nodes, epochs, ends
         np.testing.assert_allclose(a["loss"][:], b["loss"][:], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoint = tmp_path / "one.h5"
     with h5py.File(checkpoint, "w") as file:

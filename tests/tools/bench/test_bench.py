@@ -86,6 +86,7 @@ def test_gloo_and_hpccoll_in_turn(tmp_path: Path) -> None:
     assert "openmpi has no allreduce of float16: MPI has no 16-bit float" in found.launches[0]["warnings"]
 
 
+@pytest.mark.slow
 def test_the_control_plane(tmp_path: Path) -> None:
     """Real ranks, virtual ones, and the predecessor's counts; show, merge and JSON know them."""
     words = ("control", "--tensors", "5,resnet50", "--virtual", "6,96", *QUICK, "--out", tmp_path / "a.h5")
@@ -136,6 +137,7 @@ def test_a_wrong_result_ends_everything(tmp_path: Path) -> None:
     assert not (tmp_path / "a.h5").exists()
 
 
+@pytest.mark.slow
 def test_more_ranks_than_processors_are_refused() -> None:
     ranks = len(os.sched_getaffinity(0)) + 1
     shell = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}  # an interactive step of Slurm

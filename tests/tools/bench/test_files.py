@@ -128,6 +128,7 @@ def test_a_launch_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert not (tmp_path / "c.h5").exists()
 
 
+@pytest.mark.slow
 def test_compare_sees_what_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {name: str(tmp_path / f"{name}.h5") for name in ("first", "same", "slower")}
     for name, made in (("first", results()), ("same", results(seed=8)), ("slower", results(1.2, seed=9))):

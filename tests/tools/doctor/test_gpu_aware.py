@@ -63,6 +63,7 @@ def test_memory_that_mpi_can_use_is_proved_by_right_values_and_recorded(emulated
     assert f"verdict 1: {recorded()[0].line()}" in told.stdout
 
 
+@pytest.mark.slow
 def test_memory_that_mpi_cannot_touch_ends_only_the_step(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A "no" takes the place of the "yes" that was there."""
     proof()
@@ -74,6 +75,7 @@ def test_memory_that_mpi_cannot_touch_ends_only_the_step(emulated: None, monkeyp
     assert [p.proved for p in recorded()] == [False]
 
 
+@pytest.mark.slow
 def test_a_record_that_cannot_be_written_is_said(
     emulated: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ DECOY = everywhere(
 )
 
 
+@pytest.mark.slow
 def test_decoys_and_who_is_told_to_use_them() -> None:
     with planted(DECOY):
         status, report = over_ssh("--no-measuring")
@@ -194,6 +195,7 @@ def test_a_name_a_network_adapter_and_an_mtu_that_are_not_like_the_others() -> N
     finding(report, "addresses", "the MTU on 10.78.0.0/24 differs", "1400 on h3 (ens9)")
 
 
+@pytest.mark.slow
 def test_a_blackholed_route() -> None:
     with planted({"h2": ("ip route add blackhole 10.78.0.13/32", "ip route del blackhole 10.78.0.13/32")}):
         status, report = over_ssh("--no-measuring")
@@ -212,6 +214,7 @@ def test_a_firewall(tmp_path: Path, needs: Callable[..., None]) -> None:
     finding(report, "reach", "h2 cannot connect to h3", "a firewall drops TCP")
 
 
+@pytest.mark.slow
 def test_large_packets_that_vanish(needs: Callable[..., None]) -> None:
     """Two hosts have an MTU of 9000 bytes, and the path between them carries 1500."""
     needs("ethtool")

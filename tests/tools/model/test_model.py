@@ -76,6 +76,7 @@ if hpccoll.rank() == 0:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_messages_and_bytes_are_those_of_a_real_job() -> None:
     """Three nodes, so that a member is folded, of two ranks: two rails. A costly message sends all at once."""
@@ -352,6 +353,7 @@ def test_slow_messages_are_no_reason_to_assume_their_cost() -> None:
         assert low < getattr(slow, name) < high and low < getattr(fitted.parameters, name) < high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("launches", "common"), [(1, 0.0), (6, 0.05)])
 def test_intervals_of_95_percent_hold_the_truth_so_often(
     launches: int, common: float, monkeypatch: pytest.MonkeyPatch

@@ -111,6 +111,7 @@ def test_nodes_below_and_ranks_above() -> None:
     assert figure.axes[0].get_yscale() == "log"
 
 
+@pytest.mark.slow
 def test_arms_are_in_the_order_of_the_file_with_one_colour_everywhere() -> None:
     several = several_of("strong")
     assert [curve.label for curve in several] == list(ARMS)
@@ -141,6 +142,7 @@ def test_arms_without_a_file_and_peers_have_labels() -> None:
     assert curves.contestants(found)["openmpi fp16"] == "openmpi fp16"
 
 
+@pytest.mark.slow
 def test_all_axes_have_one_height_and_panels_one_scale() -> None:
     heights = []
     for scaling in ("weak", "strong"):

@@ -41,6 +41,7 @@ def test_speedup_and_efficiency() -> None:
     assert one.points[1].items == pytest.approx(4 * 256 / 0.25, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(written: Path) -> None:
     text = written.read_text()
     assert not re.findall(r'(?:src|href)="(?!figures/)[^"#]', text) and "<script" not in text and "@import" not in text
@@ -70,6 +71,7 @@ def beyond() -> Results:
     return found
 
 
+@pytest.mark.slow
 def test_only_what_the_model_knows_continues_to_more_nodes() -> None:
     ours, gloo = curves.curves(beyond())
     assert gloo.beyond is None and ours.beyond and ours.beyond.nodes == (4, 8, 16, 32, 64)
@@ -83,6 +85,7 @@ def test_what_was_not_measured_is_drawn_differently(tmp_path: Path) -> None:
     assert "predictions for more nodes than were measured" in text and "nothing was modelled" not in text
 
 
+@pytest.mark.slow
 def test_figures_and_tables_for_print(written: Path) -> None:
     files = {file.name for file in (written.parent / "figures").iterdir()}
     assert len(files) == 13 and "training-weak-scaling-efficiency.pdf" in files

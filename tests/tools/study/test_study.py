@@ -54,6 +54,7 @@ def hpccoll(*words: object) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
     file, folder = tmp_path / "s.toml", tmp_path / "s.study"
     file.write_text(STUDY)
@@ -81,6 +82,7 @@ def test_from_toml_to_report_and_resumed(tmp_path: Path) -> None:
     assert status == 0 and out == "weak-2-nodes-fp16-1: done\nall 2 runs are done\n" and killed.exists()
 
 
+@pytest.mark.slow
 def test_a_program_reports_its_steps(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "p.toml").write_text(

@@ -37,6 +37,7 @@ for n in range(3):
     assert one.output().count("`hpccoll trace explain` with this folder says who diverged") == 1
 
 
+@pytest.mark.slow
 def test_two_sets_in_different_orders(job):
     program = """
 world = init(stall_limit=3)
@@ -92,7 +93,7 @@ for n in range(5):
     assert "World broke" not in said
 
 
-@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("big", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_stopped_rank(job, big):
     """Nothing in it runs: its memory is read from outside. Big ones are mostly stopped in a transfer."""
     program = f"""
@@ -127,6 +128,7 @@ hpccoll.allreduce(np.ones((3 + (rank == 2), 5), np.float32), name="w")
     )
 
 
+@pytest.mark.slow
 def test_a_receive_that_is_missing(job):
     program = """
 init(stall_limit=3)
@@ -182,6 +184,7 @@ for n in range(100_000):
     assert "did not call" not in said
 
 
+@pytest.mark.slow
 def test_signals_while_threads_come_and_go(job):
     """A handler that read the frames of threads that run meanwhile would end the process by a segmentation fault."""
     program = """
@@ -214,6 +217,7 @@ here(f"ended{rank}")
     assert all("most recent call first" in stack for stack in stacks)
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_nothing_is_wanted(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="none")
     one.wait()

@@ -99,6 +99,7 @@ def test_a_mesh_of_two_dimensions() -> None:
     assert sum_in(mesh.get_group("outer")) == sum(1 << r for r in range(size) if r % 2 == rank % 2)
 
 
+@pytest.mark.slow
 def test_more_groups_than_there_can_be_are_refused() -> None:
     made = []
     with pytest.raises(Exception, match="all 127 process sets"):
@@ -109,6 +110,7 @@ def test_more_groups_than_there_can_be_are_refused() -> None:
     assert len(made) > 100
 
 
+@pytest.mark.slow
 def test_a_destroyed_group_is_followed_by_another() -> None:
     """Also where the program still holds it."""
     made = []

@@ -80,6 +80,7 @@ def test_a_mixture_is_refused_though_nothing_was_imported(installed: str) -> Non
     assert "hpccoll cannot be one part of a process group" in output
 
 
+@pytest.mark.slow
 def test_an_hpccoll_that_cannot_be_loaded_breaks_its_own_users_only(installed: str, tmp_path: Path) -> None:
     """`import torch` works; naming the backend says what is wrong."""
     broken = tmp_path / "hpccoll"

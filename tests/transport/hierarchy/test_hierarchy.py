@@ -24,6 +24,11 @@ SOURCES = [
 Run = Callable[..., str]
 
 
+def slow(*values: str) -> list[object]:
+    """Values that only `make test-all` tries."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 @pytest.fixture(scope="module")
 def driver(build_c: Callable[..., Path]) -> Path:
     return build_c("tests/transport/hierarchy/hierarchy_driver.c", *SOURCES)
@@ -55,7 +60,10 @@ def test_rooted_operations(driver: Path, run_c: Run, layout: str, operation: str
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", [7, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operation", ["scan", "exscan"])
-@pytest.mark.parametrize("layout", ["0", "0,0,0", "0,0,1,1", "0,1,0,1", "0,0,1,0,0", "0,0,0,1", "0,1,2,2"])
+@pytest.mark.parametrize(
+    "layout",
+    ["0", "0,0,0", "0,0,1,1", *slow("0,1,0,1", "0,0,1,0,0", "0,0,0,1"), "0,1,2,2"],
+)
 def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str, seed: int) -> None:
     """The bits of one reduction in rank order, at once and down the chain, in long messages and in short ones.
 
@@ -65,7 +73,7 @@ def test_prefix_reductions(driver: Path, run_c: Run, layout: str, operation: str
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("operation", ["allgather", "alltoall", "gather", "scatter"])
+@pytest.mark.parametrize("operation", [*slow("allgather", "alltoall"), "gather", "scatter"])
 def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Run, operation: str) -> None:
     """Before rows move; otherwise only where a result is large, or was brought."""
     sources = [f"{source} -DHC__ASKED_BYTES=0" if "/hierarchy/" in source else source for source in SOURCES]
@@ -74,6 +82,7 @@ def test_all_ranks_are_asked_for_a_place(build_c: Callable[..., Path], run_c: Ru
         assert "60 cases" in run_c(driver, layout, 3, 60, "auto", 0, 0, operation)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: Run) -> None:
     """As in sets of many ranks."""

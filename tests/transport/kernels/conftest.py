@@ -99,7 +99,7 @@ def code(dtype: DTypeLike) -> int:
 BUILDS = {"fast": ("-O3", "-DNDEBUG"), "checked": ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=all")}
 
 
-@pytest.fixture(scope="session", params=BUILDS)
+@pytest.fixture(scope="session", params=["fast", pytest.param("checked", marks=pytest.mark.slow)])
 def build(request: pytest.FixtureRequest, build_c: Callable[..., Path]) -> Host:
     flags = ("-shared", *BUILDS[request.param])
     return Host(build_c("ext/transport/kernels/*.c", "ext/core/reserve.c", flags=flags))

@@ -53,7 +53,7 @@ def of_wheel() -> str:
 @pytest.fixture(
     params=[
         pytest.param(of_system, id="system"),
-        pytest.param(of_open_mpi, id="openmpi"),
+        pytest.param(of_open_mpi, id="openmpi", marks=pytest.mark.slow),
         pytest.param(of_wheel, id="wheel", marks=pytest.mark.slow),
     ]
 )

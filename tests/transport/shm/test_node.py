@@ -13,7 +13,7 @@ SOURCES = (
     "ext/core/reserve.c",
     "ext/core/status.c",
 )
-SIZES = (1, 2, 3, 4, 8)
+SIZES = (1, 2, 3, 4, pytest.param(8, marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="module")
