@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the time in which the programs find each planted fault: the table of docs/engine-tests.md.
+"""Prints a table of the planted faults: after how many programs and seconds each is found, and how.
 
 python tests/differential/plants_table.py
 """
