@@ -14,10 +14,11 @@ from typing import Any, Self
 from differential import fortran_driver
 from differential.oracle import difference, wanted
 from differential.programs import Abilities, Program
+from run_limits import grown
 
 START_LIMIT = 240.0
 LIMIT = 20.0
-"""Seconds for one program; a hang is a finding."""
+"""Seconds for one program on an idle machine; a hang is a finding."""
 
 
 class Hung(AssertionError):
@@ -112,7 +113,7 @@ class Job:
         answers: dict[int, tuple[str, Any]] = {}
         try:
             for rank, part in self.parts.items():
-                if not part.poll(LIMIT):
+                if not answers_in_time(part):
                     raise Hung(f"{mode}: rank {rank} of {self.ranks} did not answer\n{program}\n{self.said()}")
                 answers[rank] = part.recv()
         except (Hung, EOFError, OSError) as error:
@@ -151,3 +152,12 @@ class Job:
         if silent := [rank for rank, (kind, _) in answers.items() if kind != "error"]:
             self.stop()
             raise self.wrong(f"{mode}: ranks {silent} of {self.ranks} got results\n{answers}\n{program}")
+
+
+def answers_in_time(part: Connection) -> bool:
+    """Wait for an answer, as long as the load of the machine allows."""
+    began = time.monotonic()
+    while not part.poll(1.0):
+        if time.monotonic() - began > grown(LIMIT):
+            return False
+    return True

@@ -46,11 +46,12 @@ def test_all_collectives_under_a_launcher(tmp_path: Path) -> None:
     assert {key.what for key in found.cases if "hpccoll" not in key.library} == set(COLLECTIVES)
     assert all(case.facts["verified"] and len(case.samples) >= 6 for case in found.cases.values())
     for case in found.cases.values():
-        assert all(len(case.parts[name]) == len(case.samples) for name in (measure.MEAN, measure.NEAREST))
+        assert all(len(values) == len(case.samples) for values in case.parts.values())
         assert (case.parts[measure.MEAN] <= case.samples * (1 + 1e-9)).all()
-        nearest = case.parts[measure.NEAREST]  # 0: another process had the core
-        assert ((nearest == 0) | (nearest > 1e-9)).all() and (nearest < 1).all()
-    assert any((case.parts[measure.NEAREST] > 0).any() for case in found.cases.values())
+    measured = [case.parts[measure.NEAREST] for case in found.cases.values() if measure.NEAREST in case.parts]
+    for nearest in measured:  # 0: another process had the core; a case that has nothing else is without this part
+        assert ((nearest == 0) | (nearest > 1e-9)).all() and (nearest > 0).any() and (nearest < 1).all()
+    assert measured
     assert "1 warm-up calls and up to 10 to try; inputs written before each call" in out and "as in OSU's" in out
     (launch,) = found.launches
     assert launch["ranks"] == launch["nodes"] == 2 and len(launch["placement"]) == 2
