@@ -27,12 +27,15 @@ def check(begin):
 )
 
 
+KINDS = ["base", pytest.param("exception", marks=pytest.mark.slow)]
+
+
 def calls(kind: str = "base") -> str:
     return CALLS.replace("KIND", repr(kind))
 
 
-@pytest.mark.parametrize("kind", ["base", "exception"])
-@pytest.mark.parametrize("elements", [3, 100_000])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("elements", [3, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_calls_without_a_name_match_behind_an_interrupted_one(elements: int, kind: str) -> None:
     """The other rank makes its next call after it has the result; the interrupted one may be earlier."""
     script = calls(kind) + (
@@ -93,8 +96,8 @@ assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
 """
 
 
-@pytest.mark.parametrize("kind", ["base", "exception"])
-@pytest.mark.parametrize(("ranks", "late"), [(2, 0), (4, 0), (4, 1)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("ranks", "late"), [(2, 0), pytest.param(4, 0, marks=pytest.mark.slow), (4, 1)])
 def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> None:
     """The other node is stopped before it votes, so the wait would end only with the limit of stalls."""
     script = calls(kind) + STOPPED.replace("LATE", str(late))

@@ -4,9 +4,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 from programs import ROOT, Build, mutator, seeds
 
 
+@pytest.mark.slow
 def test_wire_decoder(build_c: Build, tmp_path: Path) -> None:
     subprocess.run([seeds(build_c), tmp_path], check=True, timeout=60, cwd=ROOT)
     messages = [path.read_bytes() for path in sorted(tmp_path.iterdir())]

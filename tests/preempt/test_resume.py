@@ -59,7 +59,7 @@ def kill(folder, checkpoint, nodes, ranks, epochs, step):
 @pytest.mark.parametrize(
     ("ranks", "nodes", "epochs", "ends"),
     [
-        (2, 2, 2, [(stop_by_signal, 22)]),
+        pytest.param(2, 2, 2, [(stop_by_signal, 22)], marks=pytest.mark.slow),  # tests/slurm resumes a job
         pytest.param(1, 1, 4, [(stop_by_signal, 1), (kill, 40)], marks=pytest.mark.slow),
         pytest.param(3, 2, 4, [(stop_by_signal, 14), (kill, 30)], marks=pytest.mark.slow),
         pytest.param(4, 1, 4, [(kill, 29), (stop_by_signal, 13)], marks=pytest.mark.slow),

@@ -48,6 +48,7 @@ def recorded() -> list[proofs.Proof]:
     return found
 
 
+@pytest.mark.slow
 def test_memory_that_mpi_can_use_is_proved_by_right_values_and_recorded(emulated: None) -> None:
     status, verdict = proof()
     assert (status, verdict["proved"], verdict["why"]) == (0, True, "")

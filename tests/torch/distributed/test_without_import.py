@@ -70,6 +70,7 @@ def test_a_job_names_the_backend_and_imports_nothing(launcher: tuple[str, ...], 
     assert "<rank 1 of 2>" in output
 
 
+@pytest.mark.slow
 def test_a_mixture_is_refused_though_nothing_was_imported(installed: str) -> None:
     program = (
         "import torch.distributed as d\n"
