@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as _numpy
 
-if not hasattr(_numpy, "bool"):
+if "bool" not in vars(_numpy):
     vars(_numpy)["bool"] = _numpy.bool_  # NumPy 1.24 to 1.26 lack the name, which MXNet 1.9 needs at its import
 try:
     import mxnet as _mxnet  # noqa: F401
