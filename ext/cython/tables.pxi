@@ -13,6 +13,7 @@ P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the op
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
+HOROVOD_WORDS = HC_WORDS_HOROVOD
 MAX_SETS = HC_MAX_SETS  # limit of a rank's process sets at a time, with the World
 VERSION = HPCCOLL_VERSION.decode()
 WIRE_VERSION = HC__WIRE_VERSION  # of the messages between ranks: equal on all of them
