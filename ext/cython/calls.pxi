@@ -43,7 +43,8 @@ cdef object shared_with(str argument, const hc_claim *claim, const hc_words *wor
     """The error for memory that a request in flight uses."""
     its = (<bytes>claim.its).decode("utf-8", "replace")
     return errors.InvalidArgumentError(
-        f"{argument} shares memory with {words.an_array.decode()} of {its}, which is in flight: wait for that one first")
+        f"{argument} shares memory with {words.an_array.decode()} of {its}, which is in flight: wait for that one "
+        "first")
 
 
 @cython.final
@@ -143,8 +144,8 @@ cdef class Call:
         if i.memory != self.given.operands[0].memory:
             what = self.said().array.decode()
             raise errors.InvalidArgumentError(
-                f"a group lies in one memory: {what} 0 in {MEMORIES[self.given.operands[0].memory]} memory, {what} {at} "
-                f"in {MEMORIES[i.memory]} memory")
+                f"a group lies in one memory: {what} 0 in {MEMORIES[self.given.operands[0].memory]} memory, "
+                f"{what} {at} in {MEMORIES[i.memory]} memory")
         if self.has(HC_OP_REDUCES) and i.dtype == HC_UINT8 and type(array) is ndarray and \
                 not arrays.has_code(array.dtype):
             if self.own is None:

@@ -344,15 +344,6 @@ cdef extern from "world/arguments.h" nogil:
     ctypedef struct hc_place:
         uint32_t set
         int32_t rank, size
-    enum: HC_WORDS_OWN, HC_WORDS_HOROVOD
-    ctypedef struct hc_words:
-        const char *array
-        const char *an_array
-        const char *x
-        const char *out
-        const char *prescale
-        const char *postscale
-    const hc_words *hc_words_table
     hc_arguments hc_arguments_of(uint8_t)
     bint hc_arguments_has(const hc_arguments *, int)
     bint hc_arguments_gives(const hc_arguments *, const hc_place *)

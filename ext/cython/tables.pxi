@@ -4,6 +4,17 @@
 cdef extern from "api/hpccoll.h":
     const char *HPCCOLL_VERSION
 
+cdef extern from "world/words.h":
+    enum: HC_WORDS_OWN, HC_WORDS_HOROVOD
+    ctypedef struct hc_words:
+        const char *array
+        const char *an_array
+        const char *x
+        const char *out
+        const char *prescale
+        const char *postscale
+    const hc_words *hc_words_table
+
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
 cdef int TRAITS[HC_OPERATION_COUNT]  # all traits of each operation in one word

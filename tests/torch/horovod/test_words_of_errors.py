@@ -70,7 +70,7 @@ def test_memory_in_flight_in_the_words_of_the_program():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.usefixtures("job")
 def test_gradients_in_one_memory_in_the_words_of_the_program():
-    """Of an optimizer that reduces them as one group."""
+    """The optimizer reduces them as one group."""
     one, two = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD([one, two], lr=1.0), named_parameters=[("one", one), ("two", two)], groups=1
