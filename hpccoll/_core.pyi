@@ -14,6 +14,7 @@ OPERATIONS: tuple[str, ...]
 REDUCTIONS: tuple[str, ...]
 STATUSES: Any
 WIRE_SAME: int
+HOROVOD_WORDS: int
 MAX_SETS: int
 P2P_OPERATIONS: tuple[str, ...]
 TRACE_KINDS: tuple[str, ...]
@@ -224,7 +225,7 @@ class Set:
         compression: Compression | None = None,
         last: bool = False,
         type_name: str | None = None,
-        tells: bool = True,
+        words: int = 0,
     ) -> Handle: ...
     def blocking(
         self,

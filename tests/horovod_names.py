@@ -34,6 +34,10 @@ NAMES = {
     "mpi_ops functions optimizer compression sync_batch_norm HorovodInternalError split_list",
     "torch.mpi_ops": f"{_BASICS} {_SETS} {_REDUCTIONS} {_TORCH_OPERATIONS} Compression HorovodInternalError _basics "
     "_handle_map _check_function handle_average_backwards_compatibility num_rank_is_power_2",
+    "torch.functions": "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters",
+    "torch.optimizer": "DistributedOptimizer",
+    "torch.compression": "Compression Compressor NoneCompressor FP16Compressor",
+    "torch.sync_batch_norm": "SyncBatchNorm",
     "torch.elastic": "run TorchState ElasticSampler State ObjectState HorovodInternalError HostsUpdatedInterrupt",
     "tensorflow": f"{_BASICS} {_SETS} {_REDUCTIONS} {_TENSORFLOW_OPERATIONS} Compression SyncBatchNormalization "
     "DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape BroadcastGlobalVariablesHook "

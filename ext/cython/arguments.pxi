@@ -14,13 +14,14 @@ cdef inline int reduction_of(object op) except -1:
     return reduction_given(op).code
 
 
-cdef inline double factor_of(object x, str what) except? -1.0:
+cdef inline double factor_of(object x, const char *what) except? -1.0:
+    """:param what: its name, in errors"""
     if type(x) is float:
         return x
     try:
         return x
     except (TypeError, OverflowError):
-        raise errors.InvalidArgumentError(f"{what} is {x!r}: a factor is a number") from None
+        raise errors.InvalidArgumentError(f"{what.decode()} is {x!r}: a factor is a number") from None
 
 
 cdef inline int wire_of(object compression) except -1:

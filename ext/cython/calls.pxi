@@ -39,11 +39,12 @@ cdef bint make_claim(Loop loop, hc_claim *claim, str what) except -1:
     return status < 0
 
 
-cdef object shared_with(str argument, const hc_claim *claim):
+cdef object shared_with(str argument, const hc_claim *claim, const hc_words *words=&hc_words_table[HC_WORDS_OWN]):
     """The error for memory that a request in flight uses."""
     its = (<bytes>claim.its).decode("utf-8", "replace")
     return errors.InvalidArgumentError(
-        f"{argument} shares memory with an array of {its}, which is in flight: wait for that one first")
+        f"{argument} shares memory with {words.an_array.decode()} of {its}, which is in flight: wait for that one "
+        "first")
 
 
 @cython.final
@@ -61,6 +62,7 @@ cdef class Call:
     cdef object result           # the result of wait(); None: not known yet
     cdef object name
     cdef object own              # a UserReduction, or None
+    cdef int words               # enum hc_words_of: the caller's
 
     cdef inline bint has(self, int trait) noexcept:
         return hc_arguments_has(&self.given, trait)
@@ -70,12 +72,14 @@ cdef class Call:
         """Read the arguments other than arrays."""
         cdef hc_arguments *given = &self.given
         given[0] = hc_arguments_of(CODES[operation])
+        given.words = self.words
         given.wire = wire_of(compression)
         if self.has(HC_OP_REDUCES):
             given.reduction = reduction_of(op)
             if given.reduction == HC_REDUCTION_COUNT:
                 self.own = op
-            given.prescale, given.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
+            given.prescale = factor_of(prescale, self.said().prescale)
+            given.postscale = factor_of(postscale, self.said().postscale)
         if self.has(HC_OP_ROOTED):
             self.set.check_root(root)
             given.root = root
@@ -88,8 +92,15 @@ cdef class Call:
         cdef char why[HC_WHY]
         cdef int status = hc_arguments_check(&self.given, &self.set.place, why)
         if status < 0:
-            raise error_of(status, f"{OPERATIONS[self.given.operation]}: {(<bytes>why).decode('utf-8', 'replace')}")
+            raise error_of(status, f"{self.prefix()}{(<bytes>why).decode('utf-8', 'replace')}")
         return 0
+
+    cdef inline const hc_words *said(self) noexcept:
+        return &hc_words_table[self.words]
+
+    cdef str prefix(self, str name=""):
+        """What begins the text of an error: the operation. A front end puts the function that was called there."""
+        return "" if self.words else f"{OPERATIONS[self.given.operation]}{name}: "
 
     # ---- arrays ----------------------------------------------------------------------------------
 
@@ -131,9 +142,10 @@ cdef class Call:
         cdef hc_operand *i = &self.given.operands[2 * at]
         array = self.read_source(at, x, out, i)
         if i.memory != self.given.operands[0].memory:
+            what = self.said().array.decode()
             raise errors.InvalidArgumentError(
-                f"a group lies in one memory: array 0 in {MEMORIES[self.given.operands[0].memory]} memory, array {at} "
-                f"in {MEMORIES[i.memory]} memory")
+                f"a group lies in one memory: {what} 0 in {MEMORIES[self.given.operands[0].memory]} memory, "
+                f"{what} {at} in {MEMORIES[i.memory]} memory")
         if self.has(HC_OP_REDUCES) and i.dtype == HC_UINT8 and type(array) is ndarray and \
                 not arrays.has_code(array.dtype):
             if self.own is None:
@@ -195,7 +207,7 @@ cdef class Call:
         """Make an array without dimensions one row, unless the operation cuts rows."""
         if self.has(HC_OP_COUNTS) or not self.has(HC_OP_ROWS_DIFFER):
             raise errors.InvalidArgumentError(
-                f"{OPERATIONS[self.given.operation]} needs at least one dimension, x has none")
+                f"{self.prefix()}it needs at least one dimension, {self.said().x.decode()} has none")
         i.ndim, i.dims[0] = 1, 1
         if type(array) is ndarray:
             self.forget_restore(at)
@@ -278,8 +290,8 @@ cdef class Call:
             return error
         name = "" if self.name is None else f" {self.name!r}"
         return errors.OutOfMemoryError(
-            f"{OPERATIONS[self.given.operation]}{name}: no memory on rank {self.set.rank} (host {platform.node()}, pid "
-            f"{os.getpid()}) for {what} of {nbytes} bytes; nothing was sent, and the World goes on")
+            f"{self.prefix(name)}no memory on rank {self.set.rank} (host {platform.node()}, pid {os.getpid()}) for "
+            f"{what} of {nbytes} bytes; nothing was sent, and the World goes on")
 
     # ---- the request -----------------------------------------------------------------------------
 
@@ -357,6 +369,8 @@ cdef class Call:
         if extent.array >= 0:
             i = &self.given.operands[2 * extent.array]
             is_input = is_input or i.data == i[1].data
-        argument = "x" if is_input else "out"
-        raise shared_with(
-            f"{argument} of array {extent.array}" if self.given.is_group and extent.array >= 0 else argument, claim)
+        cdef const hc_words *words = self.said()
+        argument = (words.x if is_input else words.out).decode()
+        if self.given.is_group and extent.array >= 0:
+            argument = f"{argument} of {words.array.decode()} {extent.array}"
+        raise shared_with(argument, claim, words)

@@ -333,7 +333,7 @@ cdef extern from "world/arguments.h" nogil:
         const char *type
         int64_t dims[64]
     ctypedef struct hc_arguments:
-        uint8_t operation, reduction, wire, is_group, is_last, is_fresh
+        uint8_t operation, reduction, wire, is_group, is_last, is_fresh, words
         int32_t root
         double prescale, postscale
         uint32_t n

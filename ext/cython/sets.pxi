@@ -250,22 +250,22 @@ cdef class Set:
     # ---- the operations --------------------------------------------------------------------------
 
     def collective(self, str operation, x, name, out, bint waits, op=None, root=None, splits=None, prescale=1.0,
-                   postscale=1.0, compression=None, bint last=False, str type_name=None, bint tells=True):
+                   postscale=1.0, compression=None, bint last=False, str type_name=None, int words=HC_WORDS_OWN):
         """Begin an operation with the arguments of its method in collectives.py, and return its Handle.
 
         :param operation: its name in OPERATIONS; arguments that it does not have are ignored
         :param waits: the caller waits for it next
         :param last: this rank makes no later request; a later request of a rank ends the World
         :param type_name: the type of the bytes of x, equal on all ranks
-        :param tells: tell the other ranks of an unnamed call that this rank refuses; else the caller tells them, in its
-            own words, with tell_refusal()
+        :param words: whose names errors have. HOROVOD_WORDS: those of a front end, which puts the called function
+            before the text; if this rank refuses an unnamed call, it tells the other ranks, with tell_refusal()
         """
         cdef uint64_t known = failures_known
         try:
             return self.begin(operation, x, name, out, waits, op, root, splits, prescale, postscale, compression, last,
-                              type_name)
+                              type_name, words)
         except Exception as error:
-            if tells and name is None and failures_known == known:
+            if words == HC_WORDS_OWN and name is None and failures_known == known:
                 announce_refusal(self, operation, name, error)
             raise
 
@@ -278,10 +278,10 @@ cdef class Set:
         announce_refusals(self, operation, name, error, requests)
 
     cdef object begin(self, str operation, x, name, out, bint waits, op, root, splits, prescale, postscale,
-                      compression, bint last, str type_name):
+                      compression, bint last, str type_name, int words):
         cdef Call call = Call.__new__(Call)
         cdef hc_operand two[2]
-        call.set, call.name = self, name
+        call.set, call.name, call.words = self, name, words
         call.read_options(operation, op, root, prescale, postscale, compression)
         if not call.has(HC_OP_NO_TENSORS):
             call.read_arrays(x, out, splits, two)

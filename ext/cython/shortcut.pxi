@@ -72,7 +72,7 @@ cdef object read_shortcut(Set own, hc_arguments *given, object x, object out, ob
         given.reduction = reduction_of(op)
         if given.reduction == HC_REDUCTION_COUNT:
             return AGREE
-        given.prescale, given.postscale = factor_of(prescale, "prescale"), factor_of(postscale, "postscale")
+        given.prescale, given.postscale = factor_of(prescale, b"prescale"), factor_of(postscale, b"postscale")
     if not hc_arguments_gets(given, &own.place):
         hc_operand_clear(o)
         return None

@@ -4,6 +4,17 @@
 cdef extern from "api/hpccoll.h":
     const char *HPCCOLL_VERSION
 
+cdef extern from "world/words.h":
+    enum: HC_WORDS_OWN, HC_WORDS_HOROVOD
+    ctypedef struct hc_words:
+        const char *array
+        const char *an_array
+        const char *x
+        const char *out
+        const char *prescale
+        const char *postscale
+    const hc_words *hc_words_table
+
 DTYPES = tuple([hc_dtype_name(i).decode() for i in range(HC_DTYPE_COUNT)])
 OPERATIONS = tuple([hc_operation_name(i).decode() for i in range(HC_OPERATION_COUNT)])
 cdef int TRAITS[HC_OPERATION_COUNT]  # all traits of each operation in one word
@@ -13,6 +24,7 @@ P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the op
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
 MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
+HOROVOD_WORDS = HC_WORDS_HOROVOD
 MAX_SETS = HC_MAX_SETS  # limit of a rank's process sets at a time, with the World
 VERSION = HPCCOLL_VERSION.decode()
 WIRE_VERSION = HC__WIRE_VERSION  # of the messages between ranks: equal on all of them

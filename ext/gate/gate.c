@@ -122,6 +122,7 @@ static hc_arguments read_call(const hc_gate_call *call, hc_operand *operands) {
     a.nsplits = call->nsplits;
     a.calls = call->calls;
     a.is_derived = call->derived != 0;
+    a.words = HC_WORDS_HOROVOD;
     return a;
 }
 

@@ -62,6 +62,10 @@ size_t hc_arguments_extents(const hc_arguments *a, const hc_place *place, hc_ext
 
 /* ---- checks ------------------------------------------------------------------------------------------------ */
 
+static const hc_words *words_of(const hc_arguments *a) {
+    return &hc_words_table[a->words];
+}
+
 static int check_operation(const hc_arguments *a, const hc_place *place, char *why) {
     if (a->operation >= HC_OPERATION_COUNT)
         return refuse(why, HC_INVALID, "there is no operation %d", a->operation);
@@ -70,27 +74,28 @@ static int check_operation(const hc_arguments *a, const hc_place *place, char *w
     if (a->is_group && !has(a, HC_OP_FUSES))
         return refuse(why, HC_INVALID, "it has no groups");
     if (a->is_group && !a->n)
-        return refuse(why, HC_INVALID, "a group has at least one array");
+        return refuse(why, HC_INVALID, "a group has at least one %s", words_of(a)->array);
     uint32_t wanted = has(a, HC_OP_NO_TENSORS) ? 0 : 1;
     if (!a->is_group && a->n != wanted)
-        return refuse(why, HC_INVALID, "it is for %" PRIu32 " arrays, not %" PRIu32, wanted, a->n);
+        return refuse(why, HC_INVALID, "it is for %" PRIu32 " %ss, not %" PRIu32, wanted, words_of(a)->array, a->n);
     return HC_OK;
 }
 
 /* Checks a reduction of the program. */
 static int check_user(const hc_arguments *a, const hc_operand *in, char *why) {
     const hc_user_reduction *user = a->user;
+    const hc_words *words = words_of(a);
     int64_t row = has(a, HC_OP_ELEMENTWISE) ? in->count : hc_operand_row(in);
     if (!user)
         return refuse(why, HC_INVALID, "op is no reduction");
     if (a->is_group)
-        return refuse(why, HC_UNSUPPORTED, "%s takes one array, not a group", user->name);
+        return refuse(why, HC_UNSUPPORTED, "%s takes one %s, not a group", user->name, words->array);
     if (a->prescale != 1.0 || a->postscale != 1.0)
-        return refuse(why, HC_UNSUPPORTED, "%s has no prescale and postscale", user->name);
+        return refuse(why, HC_UNSUPPORTED, "%s has no %s and %s", user->name, words->prescale, words->postscale);
     if (a->wire != HC_WIRE_SAME)
         return refuse(why, HC_UNSUPPORTED, "%s has no compression", user->name);
     if (in->memory != HC_MEMORY_HOST)
-        return refuse(why, HC_UNSUPPORTED, "%s takes arrays in host memory", user->name);
+        return refuse(why, HC_UNSUPPORTED, "%s takes %ss in host memory", user->name, words->array);
     if (user->block && row % user->block)
         return refuse(why, HC_INVALID, "%s takes multiples of %" PRId64 " elements, not %" PRId64, user->name,
                       user->block, row);
@@ -99,20 +104,23 @@ static int check_user(const hc_arguments *a, const hc_operand *in, char *why) {
 
 static int check_reduction(const hc_arguments *a, const hc_operand *in, char *why) {
     int dtype = in->dtype;
+    const hc_words *words = words_of(a);
     if (a->reduction == HC_REDUCTION_COUNT)
         return check_user(a, in, why);
     if (a->reduction > HC_REDUCTION_COUNT || !hc_reduction_defined(a->reduction, dtype))
-        return refuse(why, HC_UNSUPPORTED, "%s of %s is not defined", hc_reduction_name(a->reduction),
+        return refuse(why, HC_UNSUPPORTED, "%s of %s is not defined", words->reduction(a->reduction),
                       hc_dtype_name(dtype));
     if (has(a, HC_OP_PREFIX) && a->reduction == HC_AVERAGE)
-        return refuse(why, HC_UNSUPPORTED, "AVERAGE is not defined: use SUM and divide");
+        return refuse(why, HC_UNSUPPORTED, "%s is not defined: use %s and divide", words->reduction(HC_AVERAGE),
+                      words->reduction(HC_SUM));
     if (a->prescale == 1.0 && a->postscale == 1.0)
         return HC_OK;
     if (a->reduction != HC_SUM && a->reduction != HC_AVERAGE)
-        return refuse(why, HC_UNSUPPORTED, "prescale and postscale go with SUM and AVERAGE, not %s",
-                      hc_reduction_name(a->reduction));
+        return refuse(why, HC_UNSUPPORTED, "%s and %s go with %s and %s, not %s", words->prescale, words->postscale,
+                      words->reduction(HC_SUM), words->reduction(HC_AVERAGE), words->reduction(a->reduction));
     if (dtype < HC_FLOAT16)
-        return refuse(why, HC_UNSUPPORTED, "prescale and postscale are not defined for %s", hc_dtype_name(dtype));
+        return refuse(why, HC_UNSUPPORTED, "%s and %s are not defined for %s", words->prescale, words->postscale,
+                      hc_dtype_name(dtype));
     return HC_OK;
 }
 
@@ -125,8 +133,8 @@ static int check_wire(const hc_arguments *a, int dtype, char *why) {
         return refuse(why, HC_INVALID, "compression is to %s: it is to float16, to bfloat16, or there is none",
                       hc_dtype_name(a->wire));
     if (dtype != HC_FLOAT32 && dtype != HC_FLOAT64)
-        return refuse(why, HC_UNSUPPORTED, "compression to %s is for float32 and float64, the array is %s",
-                      hc_dtype_name(a->wire), hc_dtype_name(dtype));
+        return refuse(why, HC_UNSUPPORTED, "compression to %s is for float32 and float64, the %s is %s",
+                      hc_dtype_name(a->wire), words_of(a)->array, hc_dtype_name(dtype));
     return HC_OK;
 }
 
@@ -142,19 +150,20 @@ static int check_overlap(const hc_arguments *a, const hc_place *place, uint32_t 
         return HC_OK;
     if (in->memory != HC_MEMORY_HOST && has(a, HC_OP_RESULT_ALLOCATED))
         return HC_OK; /* the data plane of device memory copies such inputs */
-    return refuse(why, HC_INVALID, "out overlaps the input without being the input");
+    return refuse(why, HC_INVALID, "%s overlaps the input without being the input", words_of(a)->out);
 }
 
 static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at, char *why) {
     const hc_operand *in = &a->operands[2 * at], *out = in + 1;
     int gives = hc_arguments_gives(a, place), gets = hc_arguments_gets(a, place);
     if ((unsigned)in->dtype >= HC_DTYPE_COUNT || in->ndim > HC_MAX_DIMS)
-        return refuse(why, HC_UNSUPPORTED, "there are no arrays of dtype %d with %d dimensions", in->dtype, in->ndim);
+        return refuse(why, HC_UNSUPPORTED, "there are no %ss of dtype %d with %d dimensions", words_of(a)->array,
+                      in->dtype, in->ndim);
     if (in->count < 0 || out->count < 0)
         return refuse(why, HC_INVALID, "%s has a negative or too large number of elements",
                       in->count < 0 ? "in" : "out");
     if (hc_arguments_by_rows(a) && !in->ndim)
-        return refuse(why, HC_INVALID, "it needs at least one dimension, the array has none");
+        return refuse(why, HC_INVALID, "it needs at least one dimension, the %s has none", words_of(a)->array);
     int status = has(a, HC_OP_REDUCES) ? check_reduction(a, in, why) : HC_OK;
     if (status >= 0)
         status = check_wire(a, in->dtype, why);
@@ -171,17 +180,19 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
 
 /* Refuses an out of a group that overlaps other arrays of the group. */
 static int check_group(const hc_arguments *a, const hc_place *place, char *why) {
+    const hc_words *words = words_of(a);
     hc_extent *extents = malloc(2 * (size_t)a->n * sizeof *extents);
     if (!extents)
-        return refuse(why, HC_NO_MEMORY, "no memory for a group of %" PRIu32 " arrays; nothing was sent", a->n);
+        return refuse(why, HC_NO_MEMORY, "no memory for a group of %" PRIu32 " %ss; nothing was sent", a->n,
+                      words->array);
     int bad = hc_extents_conflict(extents, hc_arguments_extents(a, place, extents));
     free(extents);
     if (bad < 0)
         return HC_OK;
     return refuse(why, HC_INVALID,
-                  "array %d of the group shares memory with another one's out: each out needs memory of its own, or "
-                  "that of its own input",
-                  bad);
+                  "%s %d of the group shares memory with another one's %s: each %s needs memory of its own, or that of "
+                  "its own input",
+                  words->array, bad, words->out, words->out);
 }
 
 static int check_splits(const hc_arguments *a, const hc_place *place, char *why) {
@@ -212,7 +223,8 @@ static int find_wire(hc_arguments *a, char *why) {
     for (uint32_t i = 0; i < a->n; i++) {
         int its = a->operands[2 * i].dtype == a->wire ? HC_WIRE_SAME : a->wire;
         if (i && its != wire)
-            return refuse(why, HC_UNSUPPORTED, "compression of a group whose arrays are only partly compressible");
+            return refuse(why, HC_UNSUPPORTED, "compression of a group whose %ss are only partly compressible",
+                          words_of(a)->array);
         wire = its;
     }
     a->wire = (uint8_t)wire;

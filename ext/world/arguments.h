@@ -12,6 +12,7 @@
 #include "loop/loop.h"
 #include "world/in_flight.h"
 #include "world/why.h"
+#include "world/words.h"
 
 /* A contiguous array. An absent array has no data, no dimensions and no elements. */
 typedef struct hc_operand {
@@ -31,6 +32,7 @@ typedef struct hc_arguments {
     uint8_t is_last;    /* this rank makes no later request */
     uint8_t is_derived; /* the compiled program of the call has derivatives of it */
     uint8_t is_fresh;   /* the results overlap no other memory, so no check is needed */
+    uint8_t words;      /* enum hc_words_of: the caller's, for errors */
     int32_t root;       /* if the operation has a root */
     double prescale, postscale;
     uint32_t n;            /* arrays */

@@ -5,6 +5,7 @@ adapter.py            the interface to a framework's tensors and parameters: rea
 requests.py           each operation once: tensors in, a handle out
 handles.py            handles, which are numbers; poll and synchronize
 refused.py            refused calls without a name, which the other ranks must learn of
+called.py             errors name the function that the program called
 compression.py        the type of tensors between ranks
 reductions.py, names.py, sequence_names.py, process_sets.py, objects.py, adasum.py
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hpccoll import errors
-from hpccoll.frontend.groups import AGREE, compare_groups, divided, named_groups
+from hpccoll.frontend.groups import AGREE, compare_groups, divided, named_groups, numbered
 from hpccoll.worlds import World
 
 __all__ = ["Bucket", "buckets_in_parts", "buckets_of_groups", "check_names", "one_bucket_each"]
@@ -63,7 +63,7 @@ def buckets_in_parts(names: Sequence[str], members: Sequence[int], parts: int, w
     :raises MismatchError: the ranks have different gradients
     """
     number = {names[member]: member for member in members}
-    compare_groups([[f"{parts} groups"], *([name] for name in sorted(number))], world)
+    compare_groups([numbered(parts), *([name] for name in sorted(number))], world)
     order = [number[name] for name in world.broadcast_object(list(number), name=AGREE)]
     return _named(names, divided(order, parts), lambda _: None)  # the gradients are compared, and rank 0 has divided
 

@@ -1,26 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error texts with a front end's names: the function that the program called, its arguments, its reductions."""
+"""The errors of a call name the function that the program called.
+
+The rest of the text is written in the front end's words where the error arises: ext/world/words.h.
+"""
 
 from __future__ import annotations
 
-import re
 import sys
 from types import FrameType
 
-from hpccoll import _core
+from hpccoll import errors
 
-__all__ = ["called", "in_its_words"]
-
-_WORDS = {
-    "prescale": "prescale_factor",
-    "postscale": "postscale_factor",
-    "x": "the tensor",
-    "array": "tensor",
-    "arrays": "tensors",
-    **{name.upper(): name for name in ("Average", "Sum", "Min", "Max", "Product")},
-}
-_WORD = re.compile(rf"(?<![\w'.])({'|'.join(_WORDS)})(?![\w'.])")
-_OPERATION = re.compile(rf"\A({'|'.join(_core.OPERATIONS)}): ")
+__all__ = ["called", "of_call"]
 
 
 def called(operation: str) -> str:
@@ -39,9 +30,11 @@ def called(operation: str) -> str:
     return found
 
 
-def in_its_words(text: str) -> str:
-    """Translate the library's text about an operation into a front end's names.
+def of_call(function: str, name: str | None, error: errors.HpccollError) -> errors.HpccollError:
+    """Return the error of a call, with the function and the name of the tensor before its text.
 
-    The operation at the beginning is left out: `called` names the function of the front end.
+    :param function: see called()
+    :param name: of the tensor, as the program gave it
+    :param error: what the call has raised
     """
-    return _WORD.sub(lambda match: _WORDS[match[1]], _OPERATION.sub("", text))
+    return type(error)(f"{function} of {name or 'an unnamed tensor'}: {error}")

@@ -27,6 +27,7 @@ from hpccoll.frontend.groups import (
     divided,
     members_of,
     named_groups,
+    numbered,
 )
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
 from hpccoll.frontend.reductions import Average, Max, Op, Reduction, choose
@@ -118,13 +119,16 @@ class GradientStep:
     def _grouped(self, variables: Sequence[Any], places: list[int], names: dict[int, str]) -> list[Sent]:
         if self.groups is None or not places:
             return [self._sent(names[at], [at]) for at in places]
+        number: list[list[str]] = []
         if isinstance(self.groups, int):
-            parts = divided(places, self.groups)
+            parts, number = divided(places, self.groups), [numbered(self.groups)]
         else:
             parts = members_of(self.groups, {self.key(variables[at]): at for at in places}, self.key)
             grouped = {at for part in parts for at in part}
             parts += [[at] for at in places if at not in grouped]  # the gradient of a variable that is there twice
-        named = named_groups(parts, names, lambda given: compare_groups_once(self.name, given, self.process_set))
+        named = named_groups(
+            parts, names, lambda given: compare_groups_once(self.name, number + given, self.process_set)
+        )
         return [self._sent(name, part) for name, part in named]
 
     def _sent(self, name: str, part: list[int], *, sparse: bool = False) -> Sent:

@@ -17,7 +17,7 @@ from hpccoll.worlds import World
 
 __all__ = [
     "AGREE", "Groups", "Variables", "check_members", "checked_groups", "compare_groups", "compare_groups_once",
-    "divided", "group_name", "is_number_of_groups", "members_of", "named_groups",
+    "divided", "group_name", "is_number_of_groups", "members_of", "named_groups", "numbered",
 ]  # fmt: skip
 
 P = TypeVar("P")
@@ -104,6 +104,11 @@ def divided(members: Sequence[int], parts: int) -> list[list[int]]:
     Horovod divides so. Where there are fewer gradients than groups, each is a group.
     """
     return [part.tolist() for part in np.array_split(np.array(members, np.int64), parts) if len(part)]
+
+
+def numbered(parts: int) -> list[str]:
+    """Return what the ranks compare before the groups themselves, so that an error names different numbers."""
+    return [f"{parts} groups"]
 
 
 def named_groups(

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll import collectives
-from hpccoll._core import Buffer
+from hpccoll import collectives, errors
+from hpccoll._core import HOROVOD_WORDS, Buffer
 from hpccoll.collectives import Handle, Reduction
 from hpccoll.compression import Compression
+from hpccoll.frontend.called import of_call
 from hpccoll.worlds import World
 
 __all__ = ["BucketEntry", "ReductionSpec"]
@@ -57,15 +58,12 @@ class ReductionSpec:
         return self._submit(name, memory, self.compression if narrows else None)
 
     def _submit(self, name: str, x: Memory | list[Memory], compression: Compression | None) -> Handle:
-        return self.world.core.collective(
-            "allreduce",
-            x,
-            name,
-            x,
-            False,
-            self.op,
-            compression=compression,
-        )
+        try:
+            return self.world.core.collective(
+                "allreduce", x, name, x, False, self.op, compression=compression, words=HOROVOD_WORDS
+            )
+        except errors.HpccollError as error:
+            raise of_call("allreduce", name, error) from None
 
 
 def _group(entries: Sequence[BucketEntry]) -> Memory | list[Memory]:

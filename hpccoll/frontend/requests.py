@@ -18,11 +18,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from hpccoll import errors
+from hpccoll._core import HOROVOD_WORDS
 from hpccoll.collectives import Handle
 from hpccoll.compression import Compression
 from hpccoll.frontend import adasum, names
 from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
-from hpccoll.frontend.called import called, in_its_words
+from hpccoll.frontend.called import called, of_call
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
@@ -48,8 +49,7 @@ def _named(
             whole = f"grouped_{operation}" if kwargs.get("group") else operation
             return start(self, names.request(whole, name), *args, **kwargs)
         except errors.HpccollError as error:
-            what = f"{called(operation)} of {name or 'an unnamed tensor'}"
-            raise type(error)(f"{what}: {in_its_words(str(error))}") from None
+            raise of_call(called(operation), name, error) from None
 
     return tells(call)
 
@@ -60,7 +60,7 @@ _in_flight = names.InFlight()
 def _begin(world: World, operation: str, x: Any, name: str | None, *arguments: Any, **options: Any) -> Handle:
     """Begin an operation unless its name is in flight; the arguments are those of _core.Set.collective()."""
     _in_flight.check(name, world)
-    options["tells"] = False  # refused.tells() tells the other ranks, in the front end's words
+    options["words"] = HOROVOD_WORDS  # refused.tells() tells the other ranks
     handle: Handle = world.core.collective(operation, x, name, *arguments, **options)
     _in_flight.add(name, world, handle)
     return handle
@@ -375,7 +375,7 @@ def check_factors(prescale: float, postscale: float) -> None:
 
     :raises InvalidArgumentError: one is not
     """
-    for what, factor in (("prescale", prescale), ("postscale", postscale)):
+    for what, factor in (("prescale_factor", prescale), ("postscale_factor", postscale)):
         if not hasattr(factor, "__float__"):
             raise errors.InvalidArgumentError(f"{what} is {factor!r}: a factor is a number")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as _numpy
 
-if not hasattr(_numpy, "bool"):
+if "bool" not in vars(_numpy):
     vars(_numpy)["bool"] = _numpy.bool_  # NumPy 1.24 to 1.26 lack the name, which MXNet 1.9 needs at its import
 try:
     import mxnet as _mxnet  # noqa: F401
@@ -19,28 +19,13 @@ except ImportError as error:
 
 from hpccoll import horovod as _horovod
 from hpccoll.horovod import *  # noqa: F403 - all names of its __all__
-from hpccoll.mxnet.operations import (
-    Compression,
-    allgather,
-    allreduce,
-    allreduce_,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_reducescatter,
-    reducescatter,
-)
+from hpccoll.mxnet import operations as _operations
+from hpccoll.mxnet.operations import *  # noqa: F403 - all names of its __all__
 from hpccoll.mxnet.training import DistributedOptimizer, DistributedTrainer, broadcast_parameters
 from hpccoll.not_there import no_name as _no_name
 
-__all__ = [
-    "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather", "allreduce", "allreduce_", "alltoall",
-    "broadcast", "broadcast_", "broadcast_parameters", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_",
-    "grouped_reducescatter", "reducescatter",
-]  # fmt: skip
+__all__ = ["DistributedOptimizer", "DistributedTrainer", "broadcast_parameters"]
+__all__ += _operations.__all__
 __all__ += _horovod.__all__
 
 

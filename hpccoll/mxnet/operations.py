@@ -16,7 +16,7 @@ from hpccoll.horovod.operations import Operations
 from hpccoll.mxnet.adapter import ADAPTER
 
 __all__ = [
-    "OPERATIONS", "Compression", "allgather", "allreduce", "allreduce_", "alltoall", "broadcast", "broadcast_",
+    "Compression", "allgather", "allreduce", "allreduce_", "alltoall", "broadcast", "broadcast_",
     "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter", "reducescatter",
 ]  # fmt: skip
 

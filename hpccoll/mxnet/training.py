@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +12,9 @@ import mxnet as mx
 
 from hpccoll import errors
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor
-from hpccoll.frontend.gradient_step import check_predivide
+from hpccoll.frontend.gradient_step import Kind, gradient_step
 from hpccoll.frontend.gradients import Gradients
-from hpccoll.frontend.groups import divided, group_name, is_number_of_groups
+from hpccoll.frontend.groups import Variables, is_number_of_groups
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.parameters import distributed_gradients
@@ -34,7 +35,7 @@ class DistributedTrainer(mx.gluon.Trainer):
     :param compression: what gradients travel as: Compression.none, .fp16, .bf16, or a Compressor
     :param gradient_predivide_factor: divide by it before the sum, multiply by it after
     :param prefix: the beginning of the names of gradients; trainers that step at the same time need different ones
-    :param num_groups: so many groups of gradients; a group is reduced all at once
+    :param num_groups: so many groups of gradients; a group is reduced all at once; 0: a group for each gradient
     :param process_set: the ranks that reduce together; on other ranks the trainer steps alone
     """
 
@@ -54,10 +55,11 @@ class DistributedTrainer(mx.gluon.Trainer):
             optimizer = optimizer.optimizer
         check_compressor(compression)
         check_process_set(process_set)
+        _check_groups(num_groups)
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self._how: dict[str, Any] = {
             "compression": compression, "passes": 1, "op": Average, "predivide": gradient_predivide_factor,
-            "groups": num_groups or None, "sparse_as_dense": False, "process_set": process_set,
+            "groups": num_groups or len(self._params), "sparse_as_dense": False, "process_set": process_set,
         }  # fmt: skip
         self._prefix = prefix or ""
         self._gradients: Gradients[Any, Any] | None = None
@@ -80,7 +82,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
 
     :param optimizer: any mx.optimizer.Optimizer
     :param gradient_predivide_factor: divide by it before the sum, multiply by it after
-    :param num_groups: so many groups of the gradients that one call updates; a group is reduced all at once
+    :param num_groups: so many groups of the gradients that one call updates; a group is reduced all at once; 0: a group
+        for each gradient. The first call raises a MismatchError if the ranks have different numbers
     :param process_set: the ranks that reduce together
     """
 
@@ -93,11 +96,13 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
     ) -> None:
         if isinstance(optimizer, DistributedOptimizer) or not isinstance(optimizer, mx.optimizer.Optimizer):
             raise errors.InvalidArgumentError(f"optimizer is a {type(optimizer).__name__}: give an mx.optimizer one")
-        check_predivide(gradient_predivide_factor, Average)
-        if num_groups and not is_number_of_groups(num_groups):
-            raise errors.InvalidArgumentError(f"num_groups is {num_groups!r}: a number of groups, or 0")
-        self.optimizer, self._groups, self._process_set = optimizer, num_groups, process_set
-        self._before, self._after = 1.0 / gradient_predivide_factor, gradient_predivide_factor
+        _check_groups(num_groups)
+        self.optimizer = optimizer
+        self._step = gradient_step(
+            "gradient", Variables("int", lambda one: isinstance(one, int)), op=Average, compression=NoneCompressor,
+            predivide=gradient_predivide_factor, groups=num_groups or None, sparse_as_dense=False,
+            process_set=process_set,
+        )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the wrapped optimizer, such as its learning rate."""
@@ -115,19 +120,22 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
 
     def _reduce(self, index: Any, grad: Any) -> None:
         indices, grads = (index, grad) if isinstance(index, tuple | list) else ([index], [grad])
-        if self._process_set.included() is False:
-            return
-        handles = []
-        for group in divided(range(len(grads)), self._groups or len(grads)):
-            members = [grads[at] for at in group]
-            name = group_name([f"gradient.{indices[at]}" for at in group])
-            handles.append(
-                OPERATIONS.grouped_allreduce_async_(
-                    members, None, name, Average, self._before, self._after, self._process_set
-                )
+        step = self._step if self._step.groups else dataclasses.replace(self._step, groups=len(grads))
+        plan = step.plan(indices, [Kind.DENSE] * len(grads), lambda at: [f"{step.name}.{indices[i]}" for i in at])
+        handles = [
+            OPERATIONS.requests.allreduce(
+                call.name, [grads[at] for at in members], call.op, call.prescale, call.postscale, call.process_set,
+                group=call.group, in_place=True,
             )
+            for members, call, *_ in plan.sent
+        ]  # fmt: skip
         for handle in handles:
-            synchronize(handle)
+            handle.wait()
+
+
+def _check_groups(num_groups: int) -> None:
+    if num_groups and not is_number_of_groups(num_groups):
+        raise errors.InvalidArgumentError(f"num_groups is {num_groups!r}: a number of groups, or 0")
 
 
 def _of_the_optimizer(name: str) -> Any:

@@ -14,54 +14,23 @@ except ImportError as error:
 
 from typing import Any
 
-from hpccoll import horovod as _horovod
-from hpccoll.horovod import *  # noqa: F403 - all names of its __all__
 from hpccoll.not_there import no_name as _no_name
 from hpccoll.tensorflow import compression, elastic, functions, mpi_ops
 from hpccoll.tensorflow import gradients as _gradients  # noqa: F401 - registers the derivatives
-from hpccoll.tensorflow.facts import (
-    gpu_available,
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    size_op,
-)
-from hpccoll.tensorflow.functions import (
-    BroadcastGlobalVariablesHook,
-    allgather_object,
-    broadcast_,
-    broadcast_global_variables,
-    broadcast_object,
-    broadcast_object_fn,
-    broadcast_variables,
-)
+from hpccoll.tensorflow.facts import gpu_available
+from hpccoll.tensorflow.functions import BroadcastGlobalVariablesHook, broadcast_global_variables, broadcast_variables
+from hpccoll.tensorflow.mpi_ops import *  # noqa: F403 - all names of its __all__
 from hpccoll.tensorflow.mpi_ops import _executing_eagerly as _executing_eagerly
-from hpccoll.tensorflow.operations import (
-    Compression,
-    allgather,
-    allreduce,
-    alltoall,
-    barrier,
-    broadcast,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    join,
-    reducescatter,
-)
+from hpccoll.tensorflow.operations import Compression
 from hpccoll.tensorflow.optimizer import DistributedOptimizer
 from hpccoll.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 
 __all__ = [
     "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape", "DistributedOptimizer",
-    "PartialDistributedGradientTape", "allgather", "allgather_object", "allreduce", "alltoall", "barrier", "broadcast",
-    "broadcast_", "broadcast_global_variables", "broadcast_object", "broadcast_object_fn", "broadcast_variables",
-    "compression", "elastic", "functions", "gpu_available", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "join", "local_rank_op", "local_size_op", "mpi_ops", "process_set_included_op", "rank_op",
-    "reducescatter", "size_op",
+    "PartialDistributedGradientTape", "broadcast_global_variables", "broadcast_variables", "compression", "elastic",
+    "functions", "gpu_available", "mpi_ops",
 ]  # fmt: skip
-__all__ += _horovod.__all__
+__all__ += mpi_ops.__all__
 
 
 def __getattr__(name: str) -> Any:

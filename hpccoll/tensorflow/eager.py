@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hpccoll import errors
-from hpccoll._core import Buffer
+from hpccoll._core import HOROVOD_WORDS, Buffer
 from hpccoll.compression import Compression
 from hpccoll.frontend import names
-from hpccoll.frontend.called import called, in_its_words
+from hpccoll.frontend.called import called, of_call
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Reduction
@@ -62,10 +62,9 @@ class Allreduces:
             given = Buffer(address, dtype, shape, memory)
             target, address = new_tensor(dtype, shape)
             whole, out = names.request("allreduce", name), given.at(address, target)
-            request = core.collective("allreduce", given, whole, out, waits, op, compression=wire, tells=False)
+            request = core.collective("allreduce", given, whole, out, waits, op, compression=wire, words=HOROVOD_WORDS)
         except errors.HpccollError as error:
-            what = f"{called('allreduce')} of {name or 'an unnamed tensor'}"
-            raise type(error)(f"{what}: {in_its_words(str(error))}") from None
+            raise of_call(called("allreduce"), name, error) from None
 
         def wait() -> list[Any]:
             request.wait()

@@ -9,7 +9,7 @@ from hpccoll import horovod as _horovod
 from hpccoll.horovod import *  # noqa: F403 - all names of its __all__
 from hpccoll.not_there import no_name
 from hpccoll.tensorflow.facts import local_rank_op, local_size_op, process_set_included_op, rank_op, size_op
-from hpccoll.tensorflow.functions import broadcast_
+from hpccoll.tensorflow.functions import allgather_object, broadcast_, broadcast_object, broadcast_object_fn
 from hpccoll.tensorflow.operations import (
     allgather,
     allreduce,
@@ -24,9 +24,9 @@ from hpccoll.tensorflow.operations import (
 )
 
 __all__ = [
-    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "broadcast_", "grouped_allgather",
-    "grouped_allreduce", "grouped_reducescatter", "join", "local_rank_op", "local_size_op", "process_set_included_op",
-    "rank_op", "reducescatter", "size_op",
+    "allgather", "allgather_object", "allreduce", "alltoall", "barrier", "broadcast", "broadcast_", "broadcast_object",
+    "broadcast_object_fn", "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "join", "local_rank_op",
+    "local_size_op", "process_set_included_op", "rank_op", "reducescatter", "size_op",
 ]  # fmt: skip
 __all__ += sorted({*_horovod.__all__} - {*__all__})
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import hpccoll
 import hpccoll.horovod as hvd
 from hpccoll.frontend.compression import NoneCompressor
 from hpccoll.frontend.gradient_step import GradientStep, Kind, either_groups, gradient_step
@@ -82,6 +83,15 @@ def test_a_rank_outside_keeps_all():
     assert [one.members for one in whole.sent] == ([(1,), (2,), (3,)] if hvd.rank() == 0 else [])
     assert whole.divided == ([0] if hvd.rank() == 0 else [])
     hvd.remove_process_set(first)
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(("first", "others"), [(1, 3), (4, 6)])  # 6 groups of 4 gradients are 4, too
+def test_other_numbers_of_groups_are_named(first, others):
+    step = GradientStep(f"tape of {first}", groups=first if hvd.rank() == 0 else others)
+    with pytest.raises(hpccoll.MismatchError, match=f"rank 0 has '{first} groups' where rank 1 has '{others} groups'"):
+        plan(step, [DENSE] * 4)
 
 
 def checked(**options):

@@ -161,12 +161,12 @@ static void bad_input(uint64_t set, int32_t rank) {
     expect_refusal(&call, HC_INVALID, "a name has 1 to 4096 bytes, this one 0");
     call = call_of(set, HC_ALLREDUCE, "half", &t, &o);
     call.prescale = 0.5;
-    expect_refusal(&call, HC_UNSUPPORTED, "not defined for int64");
+    expect_refusal(&call, HC_UNSUPPORTED, "prescale_factor and postscale_factor are not defined for int64");
     call = call_of(set, HC_BROADCAST, "from nowhere", &t, &o);
     call.root = -1;
     expect_refusal(&call, HC_INVALID, "root is -1");
     call = call_of(set, HC_BARRIER, "with a tensor", &t, &o);
-    expect_refusal(&call, HC_INVALID, "it is for 0 arrays, not 1");
+    expect_refusal(&call, HC_INVALID, "it is for 0 tensors, not 1");
 }
 
 static uint64_t numbers[2][P];

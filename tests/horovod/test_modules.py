@@ -17,16 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import horovod_names
 
 ROOT = Path(__file__).resolve().parents[2]
-THERE = {
-    "mpi_ops": "allreduce allreduce_async_ allgather broadcast_ alltoall reducescatter grouped_allreduce "
-    "sparse_allreduce_async join barrier poll synchronize init shutdown is_initialized size local_size cross_size rank "
-    "local_rank cross_rank mpi_threads_supported mpi_built nccl_built Average Sum Adasum Min Max Product ProcessSet "
-    "global_process_set add_process_set remove_process_set HorovodInternalError Compression",
-    "functions": "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters",
-    "optimizer": "DistributedOptimizer",
-    "compression": "Compression Compressor NoneCompressor FP16Compressor",
-    "sync_batch_norm": "SyncBatchNorm",
-}
+MODULES = [name for name in horovod_names.NAMES if name.startswith("torch.")]
 IN_JOBS = ("hpccoll.tensorflow.", "hpccoll.mxnet.")  # with tests/tensorflow and tests/mxnet
 MISSING = [
     *(name for name in INSTEAD if not name.startswith(IN_JOBS)), "hpccoll._keras.callbacks", "hpccoll.common.util",
@@ -34,12 +25,13 @@ MISSING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("module", THERE)
-def test_a_module_has_horovods_names(module: str) -> None:
-    imported = importlib.import_module(f"hpccoll.torch.{module}")
-    assert getattr(hvd, module) is imported
-    for name in THERE[module].split():
-        assert getattr(imported, name) is getattr(hvd, name, getattr(imported, name))
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_an_attribute_with_the_same_names(module: str) -> None:
+    imported = importlib.import_module(f"hpccoll.{module}")
+    assert getattr(hvd, module.removeprefix("torch.")) is imported
+    there = [name for name in horovod_names.NAMES[module].split() if name in vars(imported)]
+    assert there
+    assert all(getattr(imported, name) is getattr(hvd, name, getattr(imported, name)) for name in there)
 
 
 @pytest.mark.parametrize("module", MISSING)
@@ -85,7 +77,7 @@ def test_the_page_has_all_of_them() -> None:
     assert [name for name in INSTEAD if f"`{name}`" not in page] == []
 
 
-@pytest.mark.parametrize("module", ["", "torch", "torch.mpi_ops", "torch.elastic"])
+@pytest.mark.parametrize("module", ["", "torch", *MODULES])
 def test_all_names_of_horovods_are_there_or_say_what_to_use(module: str) -> None:
     """tests/tensorflow, tests/keras and tests/mxnet do so for their front ends."""
     assert horovod_names.missing(importlib.import_module(f"hpccoll.{module}".strip(".")), module) == []

@@ -65,6 +65,8 @@ def check_bad_input() -> None:
         (lambda: hvd.allreduce(mx.nd.ones((3, 2)).tostype("row_sparse")), hpccoll.UnsupportedError),
         (lambda: hvd.broadcast_parameters([1]), hpccoll.InvalidArgumentError),
         (lambda: hvd.DistributedOptimizer("sgd"), hpccoll.InvalidArgumentError),
+        (lambda: hvd.DistributedOptimizer(mx.optimizer.SGD(), num_groups=-1), hpccoll.InvalidArgumentError),
+        (lambda: hvd.DistributedTrainer({}, "sgd", num_groups=[[1]]), hpccoll.InvalidArgumentError),
         (lambda: hvd.allreduce(mx.nd.ones(1), priority=0, no="such"), TypeError),
     ]
     for call, error in refusals[2 * (hvd.size() == 1) :]:  # one rank agrees with itself
@@ -131,6 +133,33 @@ def check_optimizer_of_a_module() -> None:
         optimizer.update([0, 1], weights, [mx.nd.ones((3,)) * rank, mx.nd.ones((2,))], states)
         assert weights[0].asnumpy().tolist() == [-0.5 * (size - 1) / 2] * 3
         assert weights[1].asnumpy().tolist() == [-0.5] * 2
+
+
+def check_that_other_numbers_of_groups_are_an_error() -> None:
+    """Ranks with other groups wait for different names; all get one error, and the next step is made."""
+    rank, size = hvd.rank(), hvd.size()
+    if size == 1:
+        return
+    weights, averaged = [mx.nd.zeros((3,)) for _ in range(4)], [mx.nd.ones((3,)) * rank for _ in range(4)]
+    net = network(seed=0)
+    net(mx.nd.array(X[:1]))
+    for first, other, said in ((1, 3, "3"), (2, 4, "4"), (2, 0, "4")):  # 0: a group for each of the four gradients
+        words = f"gradients and their groups: rank 0 has '{first} groups' where rank 1 has '{said} groups'"
+        groups = first if rank == 0 else other
+        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(), num_groups=groups)
+        states = [optimizer.create_state(i, w) for i, w in enumerate(weights)]
+        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", num_groups=groups)
+        for step in (
+            lambda optimizer=optimizer, states=states: optimizer.update([0, 1, 2, 3], weights, averaged, states),
+            lambda trainer=trainer: train(net, trainer, X, Y),
+        ):
+            try:
+                step()
+            except hpccoll.MismatchError as error:
+                assert words in str(error), error
+            else:
+                raise AssertionError(f"{first} and {other} groups pass")
+    assert [float(each[0].asscalar()) for each in averaged] == [rank] * 4
 
 
 def check_sparse_gradients() -> None:
