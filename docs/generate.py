@@ -39,6 +39,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def merged(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Make one row of all rows that say the same in their second cell, in the place of the first of them."""
+    names: dict[str, list[str]] = {}
+    for name, text in rows:
+        names.setdefault(text, []).append(name)
+    return [(", ".join(those), text) for text, those in names.items()]
+
+
 def knobs() -> str:
     """One row per field of Config."""
     return table(
@@ -68,7 +76,7 @@ def exceptions() -> str:
 def horovod() -> str:
     """One row per HOROVOD_ variable that is known."""
     rows = ((f"`{old}`", new) for old, new in environment.counterparts().items())
-    return table(("Horovod", "hpccoll"), rows)
+    return table(("Horovod", "hpccoll"), merged(rows))
 
 
 def horovodrun() -> str:
@@ -80,7 +88,7 @@ def horovodrun() -> str:
         verbs = {"run": f"`hpccoll run {option}`", "ssh": f"option `{option}` of ssh, through the launcher's variables"}
         text = {"nothing": "accepted, without effect: ", "refused": "refused: ", "variables": "variables: "}
         rows.append((f"`{flag.names.replace(' ', '`, `')}`", knob or verbs.get(what, text.get(what, "") + flag.text)))
-    return table(("horovodrun", "here"), rows)
+    return table(("horovodrun", "here"), merged(rows))
 
 
 EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat", "complex"))]
@@ -88,13 +96,15 @@ EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat"
 
 def not_there() -> str:
     """Modules of Horovod that hpccoll does not have."""
-    return table(("module", "why, and what to use instead"), ((f"`{name}`", why) for name, why in INSTEAD.items()))
+    return table(
+        ("module", "why, and what to use instead"), merged((f"`{name}`", why) for name, why in INSTEAD.items())
+    )
 
 
 def names_not_there() -> str:
     """Names of Horovod's front ends that hpccoll's do not have."""
     rows = {row for names in OF_FRONT_ENDS.values() for row in names.items()}
-    return table(("name", "what to use instead"), ((f"`{name}`", why) for name, why in sorted(rows)))
+    return table(("name", "what to use instead"), merged((f"`{name}`", why) for name, why in sorted(rows)))
 
 
 def bound(reduction: str, dtype: str) -> str:
