@@ -55,12 +55,6 @@ def knobs() -> str:
     )
 
 
-def statuses() -> str:
-    """One row per status of the engine that is an error."""
-    rows = [(f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code]
-    return table(("exception", "says that", "status", "code"), rows)
-
-
 def exceptions() -> str:
     """The tree of exception classes with their first sentences."""
 
@@ -295,7 +289,7 @@ def simulated_dates() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
+        *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
         *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates, simulated_disturbances),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
