@@ -14,6 +14,7 @@ import math
 import re
 import runpy
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,11 @@ def shown(field: "dataclasses.Field[object]") -> str:
 
 def rules(scheduler: str) -> str:
     """What `hpccoll lint` finds in scripts for a scheduler."""
-    return table(("finding", "", "when"), ((f"`{r.name}`", r.severity, r.about) for r in lint.RULES[scheduler]))
+    names: dict[str, list[str]] = {"error": [], "warning": []}
+    for rule in lint.RULES[scheduler]:
+        names[rule.severity].append(f"`{rule.name}`")
+    lines = [f"- {severity.capitalize()}s: {', '.join(those)}" for severity, those in names.items()]
+    return "\n".join(textwrap.fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
 
 
 def lint_slurm() -> str:
