@@ -81,7 +81,9 @@ def horovodrun() -> str:
         what, _, option = flag.becomes.partition(" ")
         knob = environment.counterparts().get(flag.becomes, "")
         verbs = {"run": f"`hpccoll run {option}`", "ssh": f"option `{option}` of ssh, through the launcher's variables"}
-        text = {"nothing": "accepted, without effect: ", "refused": "refused: ", "variables": "variables: "}
+        if option in flag.names.split():
+            verbs["run"] = "the same option of `hpccoll run`, which has one of these names"
+        text = {"nothing": "no effect: ", "refused": "refused: ", "variables": "variables: "}
         rows.append((f"`{flag.names.replace(' ', '`, `')}`", knob or verbs.get(what, text.get(what, "") + flag.text)))
     return table(("horovodrun", "here"), merged(rows))
 
