@@ -48,6 +48,10 @@ def merged(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(those), text) for text, those in names.items()]
 
 
+def filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_on_hyphens=False)
+
+
 def knobs() -> str:
     """One row per field of Config."""
     return table(
@@ -100,8 +104,8 @@ def not_there() -> str:
 
 def names_not_there() -> str:
     """Names of Horovod's front ends that hpccoll's do not have."""
-    rows = {row for names in OF_FRONT_ENDS.values() for row in names.items()}
-    return table(("name", "what to use instead"), merged((f"`{name}`", why) for name, why in sorted(rows)))
+    names = sorted({name for names in OF_FRONT_ENDS.values() for name in names})
+    return filled(", ".join(f"`{name}`" for name in names))
 
 
 def bound(reduction: str, dtype: str) -> str:
@@ -199,7 +203,7 @@ def rules(scheduler: str) -> str:
     for rule in lint.RULES[scheduler]:
         names[rule.severity].append(f"`{rule.name}`")
     lines = [f"- {severity.capitalize()}s: {', '.join(those)}" for severity, those in names.items()]
-    return "\n".join(textwrap.fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
+    return "\n".join(filled(line, "  ") for line in lines)
 
 
 def lint_slurm() -> str:
