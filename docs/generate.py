@@ -83,12 +83,18 @@ def horovodrun() -> str:
     rows = []
     for flag in FLAGS:
         what, _, option = flag.becomes.partition(" ")
-        knob = environment.counterparts().get(flag.becomes, "")
-        verbs = {"run": f"`hpccoll run {option}`", "ssh": f"option `{option}` of ssh, through the launcher's variables"}
+        answers = {
+            "run": f"`hpccoll run {option}`",
+            "ssh": f"option `{option}` of ssh, through the launcher's variables",
+            "nothing": "no effect; a line says why",
+            "refused": f"refused: {flag.text}",
+            "variables": f"variables: {flag.text}",
+        }
         if option in flag.names.split():
-            verbs["run"] = "the same option of `hpccoll run`, which has one of these names"
-        text = {"nothing": "no effect: ", "refused": "refused: ", "variables": "variables: "}
-        rows.append((f"`{flag.names.replace(' ', '`, `')}`", knob or verbs.get(what, text.get(what, "") + flag.text)))
+            answers["run"] = "the same option of `hpccoll run`, which has one of these names"
+        if flag.becomes in environment.counterparts():
+            answers[what] = "as Horovod's variable of this name, above"
+        rows.append((f"`{flag.names.replace(' ', '`, `')}`", answers.get(what, flag.text)))
     return table(("horovodrun", "here"), merged(rows))
 
 
