@@ -14,6 +14,7 @@ import math
 import re
 import runpy
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -39,18 +40,24 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def merged(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Make one row of all rows that say the same in their second cell, in the place of the first of them."""
+    names: dict[str, list[str]] = {}
+    for name, text in rows:
+        names.setdefault(text, []).append(name)
+    return [(", ".join(those), text) for text, those in names.items()]
+
+
+def filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_on_hyphens=False)
+
+
 def knobs() -> str:
     """One row per field of Config."""
     return table(
         ("variable", "meaning", "default", "unit", "allowed"),
         ((f"`{k.variable}`", k.doc, f"`{k.default}`", k.unit, k.bounds) for k in config.knobs()),
     )
-
-
-def statuses() -> str:
-    """One row per status of the engine that is an error."""
-    rows = [(f"`{exception}`", text, f"`{name}`", code) for code, name, text, exception in _core.STATUSES if code]
-    return table(("exception", "says that", "status", "code"), rows)
 
 
 def exceptions() -> str:
@@ -68,7 +75,7 @@ def exceptions() -> str:
 def horovod() -> str:
     """One row per HOROVOD_ variable that is known."""
     rows = ((f"`{old}`", new) for old, new in environment.counterparts().items())
-    return table(("Horovod", "hpccoll"), rows)
+    return table(("Horovod", "hpccoll"), merged(rows))
 
 
 def horovodrun() -> str:
@@ -76,11 +83,19 @@ def horovodrun() -> str:
     rows = []
     for flag in FLAGS:
         what, _, option = flag.becomes.partition(" ")
-        knob = environment.counterparts().get(flag.becomes, "")
-        verbs = {"run": f"`hpccoll run {option}`", "ssh": f"option `{option}` of ssh, through the launcher's variables"}
-        text = {"nothing": "accepted, without effect: ", "refused": "refused: ", "variables": "variables: "}
-        rows.append((f"`{flag.names.replace(' ', '`, `')}`", knob or verbs.get(what, text.get(what, "") + flag.text)))
-    return table(("horovodrun", "here"), rows)
+        answers = {
+            "run": f"`hpccoll run {option}`",
+            "ssh": f"option `{option}` of ssh, through the launcher's variables",
+            "nothing": "no effect; a line says why",
+            "refused": f"refused: {flag.text}",
+            "variables": f"variables: {flag.text}",
+        }
+        if option in flag.names.split():
+            answers["run"] = "the same option of `hpccoll run`, which has one of these names"
+        if flag.becomes in environment.counterparts():
+            answers[what] = "as Horovod's variable of this name, above"
+        rows.append((f"`{flag.names.replace(' ', '`, `')}`", answers.get(what, flag.text)))
+    return table(("horovodrun", "here"), merged(rows))
 
 
 EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat", "complex"))]
@@ -88,13 +103,15 @@ EXACT = [name for name in _core.DTYPES if not name.startswith(("float", "bfloat"
 
 def not_there() -> str:
     """Modules of Horovod that hpccoll does not have."""
-    return table(("module", "why, and what to use instead"), ((f"`{name}`", why) for name, why in INSTEAD.items()))
+    return table(
+        ("module", "why, and what to use instead"), merged((f"`{name}`", why) for name, why in INSTEAD.items())
+    )
 
 
 def names_not_there() -> str:
     """Names of Horovod's front ends that hpccoll's do not have."""
-    rows = {row for names in OF_FRONT_ENDS.values() for row in names.items()}
-    return table(("name", "what to use instead"), ((f"`{name}`", why) for name, why in sorted(rows)))
+    names = sorted({name for names in OF_FRONT_ENDS.values() for name in names})
+    return filled(", ".join(f"`{name}`" for name in names))
 
 
 def bound(reduction: str, dtype: str) -> str:
@@ -188,7 +205,11 @@ def shown(field: "dataclasses.Field[object]") -> str:
 
 def rules(scheduler: str) -> str:
     """What `hpccoll lint` finds in scripts for a scheduler."""
-    return table(("finding", "", "when"), ((f"`{r.name}`", r.severity, r.about) for r in lint.RULES[scheduler]))
+    names: dict[str, list[str]] = {"error": [], "warning": []}
+    for rule in lint.RULES[scheduler]:
+        names[rule.severity].append(f"`{rule.name}`")
+    lines = [f"- {severity.capitalize()}s: {', '.join(those)}" for severity, those in names.items()]
+    return "\n".join(filled(line, "  ") for line in lines)
 
 
 def lint_slurm() -> str:
@@ -285,7 +306,7 @@ def simulated_dates() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
-        *(knobs, statuses, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
+        *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
         *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates, simulated_disturbances),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),

@@ -3,8 +3,8 @@
  * trace.h - the trace of one rank: a ring of its last events, and the file made from it.
  *
  * Ring and file begin with the same header. The ring is in a memfd, so another process of the user can read it through
- * /proc/PID/fd at any time; the file has the newest records, in order. docs/trace.md describes the format,
- * hpccoll/tools/trace/recording.py reads it: a change here needs a new HC_TRACE_VERSION.
+ * /proc/PID/fd at any time; the file has the newest records, in order. hpccoll/tools/trace/recording.py reads both: a
+ * change here needs a new HC_TRACE_VERSION.
  */
 #ifndef HC_LOOP_TRACE_H
 #define HC_LOOP_TRACE_H

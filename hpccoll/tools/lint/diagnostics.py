@@ -21,8 +21,6 @@ class Rule:
     name: str
     severity: str
     """`error`: the job will fail or run wrong; `warning`: it may, or it wastes time."""
-    about: str
-    """One line for the documentation."""
     find: Callable[[Any], Iterable[Problem]]
 
 
@@ -44,11 +42,10 @@ Find = Callable[[Any], Iterable[Problem]]
 
 
 def rule(table: list[Rule], name: str, severity: str) -> Callable[[Find], Find]:
-    """Put a function into a table of rules; its docstring becomes its line in the documentation."""
+    """Put a function into a table of rules."""
 
     def add(find: Find) -> Find:
-        about = " ".join((find.__doc__ or "").split()).removesuffix(".")
-        table.append(Rule(name, severity, about, find))
+        table.append(Rule(name, severity, find))
         return find
 
     return add

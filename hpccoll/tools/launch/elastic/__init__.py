@@ -10,5 +10,5 @@ agents.py        starts, watches and kills processes for the agent
 discovery.py     the hosts, from a script
 job.py           the command, and the loop that connects the parts
 
-docs/elastic.md has the rules (E1 to E9) that the comments name.
+README.md beside this file has the rules (E1 to E9) that the comments name.
 """

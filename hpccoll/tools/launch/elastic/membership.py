@@ -2,7 +2,7 @@
 """Membership of an elastic job: the coordinator as a function, `step(event, now) -> actions`.
 
 Like the engine it has no clock, process or socket: time is an argument, and the caller performs the actions.
-tests/elastic/test_membership.py runs it under random interleavings. The rules E1 to E9 are those of docs/elastic.md.
+tests/elastic/test_membership.py runs it under random interleavings. README.md has the rules E1 to E9.
 """
 
 from dataclasses import dataclass
