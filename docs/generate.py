@@ -267,6 +267,12 @@ def simulated_efficiency() -> str:
     return simulated("efficiency_curves", ".3f")
 
 
+def simulated_votes() -> str:
+    """Simulated blocking calls of few bytes."""
+    study, results = simulation()
+    return str(study["votes"](results))
+
+
 def simulated_allreduces() -> str:
     """Simulated allreduces by nodes and size."""
     study, results = simulation()
@@ -307,8 +313,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
-        *(engine, phases, needs, simulated_agreements, simulated_allreduces, simulated_variants),
-        *(simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates, simulated_disturbances),
+        *(engine, phases, needs, simulated_agreements, simulated_votes, simulated_allreduces),
+        *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
+        simulated_disturbances,
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #define _Atomic
+#define _Alignas alignas
+#define _Static_assert static_assert
 #define memory_order_relaxed 0
 #define atomic_load_explicit(at, order) (*(at))
 #define atomic_store_explicit(at, value, order) (*(at) = (value))
@@ -14,10 +16,13 @@ extern "C" {
 #include "fleet/resnet50.h"
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/net/channel.h"
+#include "transport/net/vote.h"
 }
 #undef atomic_load_explicit
 #undef atomic_store_explicit
 #undef memory_order_relaxed
+#undef _Static_assert
+#undef _Alignas
 #undef _Atomic
 
 #endif

@@ -51,5 +51,6 @@ struct Machine {
 
 void simulate_agreement(Machine &, const Settings &);
 void simulate_allreduce(Machine &, const Settings &);
+void simulate_vote(Machine &, const Settings &);
 
 #endif

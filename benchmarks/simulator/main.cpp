@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main.cpp - one simulated run: simulate what=agreement|allreduce machine=summit nodes=64 ... One line of JSON.
+// main.cpp - one simulated run: simulate what=agreement|allreduce|vote machine=summit nodes=64 ... One line of JSON.
 #include "machine.hpp"
 
 #include <cstdio>
@@ -18,8 +18,11 @@ int main(int argc, char **argv) {
         const Settings settings(argc, argv);
         sg::Engine::set_config("surf/precision:" + settings.text("precision", "1e-9")); // seconds
         Machine machine(settings);
-        if (settings.text("what", "allreduce") == "agreement")
+        const std::string what = settings.text("what", "allreduce");
+        if (what == "agreement")
             simulate_agreement(machine, settings);
+        else if (what == "vote")
+            simulate_vote(machine, settings);
         else
             simulate_allreduce(machine, settings);
     } catch (const std::exception &error) {

@@ -48,10 +48,24 @@ def agreement(nodes: int, **more: Any) -> Run:
     return {"what": "agreement", "machine": "summit", "nodes": nodes} | more
 
 
+VOTERS = (16, 64, 256, 1024, 4608)
+
+
+def vote(nodes: int, **more: Any) -> Run:
+    """Return the run in which all nodes vote on a blocking call of 8 bytes."""
+    return {"what": "vote", "machine": "summit", "nodes": nodes} | more
+
+
+def few_bytes(nodes: int) -> Run:
+    """Return the run of an allreduce of 8 bytes, as it follows an agreement."""
+    return allreduce(nodes, 8, rails=1)
+
+
 def runs() -> list[Run]:
     """Return all runs."""
     found = [agreement(n) for n in (1, 2, 4, 16, 64, 256, 1024, 4608)]
     found += [agreement(n, fanout=4) for n in (16, 64, 256, 1024, 4608)]
+    found += [run for n in VOTERS for run in (vote(n), vote(n, radix=2), few_bytes(n))]
     found += [allreduce(n, SIZES[0], wire=wire) for n in SUMMIT for wire in WIRES]
     found += [allreduce(n, SOME, wire=wire) for n in SUMMIT if n != 4096 for wire in WIRES]
     found += [allreduce(n, MANY, wire=wire) for n in SUMMIT if n <= 96 for wire in WIRES]
@@ -63,7 +77,7 @@ def runs() -> list[Run]:
 
 def messages(run: Run) -> float:
     """Return about how many messages a run has, so that the short runs come first."""
-    if run["what"] == "agreement":
+    if run["what"] in ("agreement", "vote"):
         return float(100 * run["nodes"])
     nodes: int = run["nodes"]
     each = nodes if run.get("algorithm") == "ring" else 8 * math.log2(nodes)
@@ -102,4 +116,4 @@ def flat(nbytes: int) -> Run:
 
 def is_small(run: Run) -> bool:
     """Whether a test can repeat this run."""
-    return bool(run["nodes"] <= 64 and (run["what"] == "agreement" or run["nodes"] * run["bytes"] <= 32 << 20))
+    return bool(run["nodes"] <= 64 and (run["what"] != "allreduce" or run["nodes"] * run["bytes"] <= 32 << 20))

@@ -309,6 +309,17 @@ def disturbances(results: list[Run]) -> str:
     return textwrap.fill(text, 120)
 
 
+def votes(results: list[Run]) -> str:
+    """Write how long a blocking call of 8 bytes takes."""
+    rows = []
+    for nodes in plan.VOTERS:
+        parts = [seconds(results, run) for run in (plan.agreement(nodes), plan.few_bytes(nodes))]
+        agreed = sum(part or math.nan for part in parts)
+        times = [seconds(results, plan.vote(nodes)), agreed, seconds(results, plan.vote(nodes, radix=2))]
+        rows.append([f"{nodes:,}", *(cell(1e6 * (time or math.nan), ".1f") for time in times)])
+    return markdown(["nodes", "votes, us", "agreement and exchange, us", "recursive doubling as in MPI, us"], rows)
+
+
 def coarseness(results: list[Run]) -> str:
     """Write what coarser simulation changes."""
     rows = []

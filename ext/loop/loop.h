@@ -213,6 +213,9 @@ void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call
 typedef struct hc_votes_members {
     const int32_t *ranks, *nodes; /* World rank and node of each member */
     int32_t size, own;            /* own: this rank's place among them */
+    int32_t group;                /* this and what follows: as in hc_hierarchy_config */
+    const char *algorithm;
+    uint8_t exact_sums;
 } hc_votes_members;
 /* The votes of a set's nodes on its small calls; `count`: of this rank's node. NULL: this set has none, on all its
  * ranks; or no memory. */

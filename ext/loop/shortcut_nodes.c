@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shortcut_nodes.c - runs a small unnamed blocking call of a set on several nodes in the waiting thread: one message to
- * each other node, and one from each, in place of an agreement and an exchange.
+ * shortcut_nodes.c - runs a small unnamed blocking call of a set on several nodes in the waiting thread: the nodes
+ * exchange their votes in place of an agreement and an exchange.
  *
  * The ranks of a node meet as in a set on one node (shortcut.c). When all have come with the same call, their leader
  * adds up what they give (tally.c), votes YES with the sum, and waits for the votes of the other nodes (votes.c). Its
@@ -20,9 +20,18 @@ static int has(const hc_shortcut_call *call, int trait) {
     return (call->traits & trait) != 0;
 }
 
+/* 1: the votes' result has the bits of a request's. A request reduces to a root by a tree, and not in stages. */
+static int adds_as_a_request(const hc__electorate *of, const hc_shortcut_call *call) {
+    const hc_shortcut_agreed *agreed = &call->agreed;
+    int is_wide = of->adds_wide || agreed->reduction == HC_PRODUCT;
+    if (!of->in_stages || agreed->dtype < HC_FLOAT16)
+        return 1;
+    return !has(call, HC_OP_ROOTED) && !of->adds_in_order && !(is_wide && hc_dtype_size(agreed->dtype) == 2);
+}
+
 /* 1: a vote can hold the call. All ranks that make the same call know it. */
-static int is_for_votes(const hc_shortcut_call *call) {
-    int sums = has(call, HC_OP_ELEMENTWISE) && !has(call, HC_OP_PREFIX);
+static int is_for_votes(const hc_votes *votes, const hc_shortcut_call *call) {
+    int sums = has(call, HC_OP_ELEMENTWISE) && !has(call, HC_OP_PREFIX) && adds_as_a_request(&votes->of, call);
     return call->bytes <= HC_VOTE_BYTES && (has(call, HC_OP_REDUCES) ? sums : !has(call, HC_OP_ROWS_DIFFER));
 }
 
@@ -62,9 +71,9 @@ static void submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call,
 static void give(hc_votes *votes, const hc_shortcut_call *call) {
     const void *parts[HC_SHORTCUT_RANKS];
     int32_t n = 0;
-    for (int32_t q = 0; q < votes->of.size; q++)
-        if (votes->of.node_of[q] == votes->of.me && (has(call, HC_OP_REDUCES) || q == call->agreed.root))
-            parts[n++] = hc_shortcut_part(votes->count, votes->of.local_of[q], 0, call->bytes);
+    for (int32_t local = 0; local < votes->of.nlocals; local++)
+        if (has(call, HC_OP_REDUCES) || votes->of.locals[local] == call->agreed.root)
+            parts[n++] = hc_shortcut_part(votes->count, local, 0, call->bytes);
     memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
     hc__tally_give(votes, parts, n);
 }
@@ -133,7 +142,7 @@ static int conclude(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call
 
 int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
     uint64_t number = hc_shortcut_number(votes->count);
-    if (!number || !is_for_votes(call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
+    if (!number || !is_for_votes(votes, call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
         atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
         return HC_SHORTCUT_OFF;
     votes->own.number = number;

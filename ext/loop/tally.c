@@ -2,8 +2,8 @@
  *
  * tally.c - adds up what the nodes of a process set give with their votes.
  *
- * All nodes add up the same sums in the same order, which is that of an allreduce with direct messages. So results have
- * the bits that they would have had as requests in the deterministic mode.
+ * All nodes add up the same sums in the same order, which is that of an allreduce by request: few nodes in the order of
+ * the deterministic mode, more of them in the same stages.
  */
 #include "loop/votes.h"
 
@@ -36,16 +36,51 @@ void hc__tally_give(hc_votes *votes, const void *const *parts, int32_t n) {
         memcpy(votes->own.value, parts[0], motion->bytes);
 }
 
-void hc__tally(hc_votes *votes) {
+/* The reduction of the present stage, and its divisor. In a mean of floats each stage divides by a power of two and the
+ * last one by the rest; a sum of integers is divided at the end. */
+static int reduction_of(const hc_votes *votes, double *divisor) {
+    const hc_shortcut_agreed *agreed = &votes->motion.agreed;
+    int32_t at = votes->vote.at, last = votes->of.in_stages ? votes->of.split.depth - 1 : 0;
+    int is_float = agreed->dtype >= HC_FLOAT16;
+    *divisor = 1.0;
+    if (agreed->reduction != HC_AVERAGE)
+        return agreed->reduction;
+    if (at < last && !is_float)
+        return HC_SUM;
+    if (at < last) {
+        *divisor = hc__stage_power(&votes->of.split, at);
+        return HC_AVERAGE;
+    }
+    *divisor = votes->of.size / node_divisor(votes);
+    for (int32_t before = 0; before < at && is_float; before++)
+        *divisor /= hc__stage_power(&votes->of.split, before);
+    return HC_AVERAGE;
+}
+
+static void add_up(hc_votes *votes, const hc_ballot *const *operands, int32_t n) {
     const hc__motion *motion = &votes->motion;
-    const hc_shortcut_agreed *agreed = &motion->agreed;
-    const void *values[HC_VOTE_NODES];
-    double divisor = agreed->reduction == HC_AVERAGE ? votes->of.size / node_divisor(votes) : 1.0;
-    for (int32_t node = 0; node < votes->of.nodes; node++)
-        values[node] = hc_vote_of(&votes->vote, node, votes->own.number)->value;
-    if (adds_up(motion))
-        hc_host_reduce(votes->result, agreed->dtype, values, votes->of.nodes, agreed->dtype, agreed->reduction,
-                       motion->count, 1.0, divisor);
-    else if (motion->bytes > 0)
-        memcpy(votes->result, values[votes->of.node_of[agreed->root]], motion->bytes);
+    const void *values[HC_VOTE_OPERANDS];
+    double divisor;
+    int reduction = reduction_of(votes, &divisor), dtype = motion->agreed.dtype;
+    for (int32_t i = 0; i < n; i++)
+        values[i] = operands[i]->value;
+    hc_host_reduce(votes->vote.ballot.value, dtype, values, n, dtype, reduction, motion->count, 1.0, divisor);
+}
+
+/* Takes over the value that one of them has: the root's of a broadcast, or a result. */
+static void take_over(hc_ballot *own, const hc_ballot *const *operands, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (operands[i] != own && operands[i]->bytes > 0) {
+            memcpy(own->value, operands[i]->value, operands[i]->bytes);
+            own->bytes = operands[i]->bytes;
+        }
+}
+
+void hc__tally(hc_votes *votes) {
+    const hc_ballot *operands[HC_VOTE_OPERANDS];
+    int32_t n = hc_vote_operands(&votes->vote, operands);
+    if (n > 1 && adds_up(&votes->motion) && votes->motion.bytes > 0)
+        add_up(votes, operands, n);
+    else
+        take_over(&votes->vote.ballot, operands, n);
 }

@@ -34,32 +34,39 @@ typedef struct header {
 
 /* ---- out --------------------------------------------------------------------------------------------------- */
 
-static void send(hc_loop *loop, const hc_votes *votes, int32_t node, uint8_t kind, uint64_t number) {
-    uint8_t message[sizeof(header) + sizeof votes->own.agreed + HC_VOTE_BYTES];
-    header head = {MARK, kind, (uint16_t)votes->of.me, votes->wire, number};
+static void send(hc_loop *loop, const hc_votes *votes, int32_t partner, uint8_t kind, uint64_t number) {
+    const hc_ballot *ballot = &votes->vote.ballot;
+    uint8_t message[sizeof(header) + sizeof ballot->agreed + HC_VOTE_BYTES];
+    header head = {MARK, kind, (uint16_t)votes->vote.me, votes->wire, number};
     size_t n = sizeof head;
     memcpy(message, &head, sizeof head);
     if (kind == HC_VOTE_YES) {
-        memcpy(message + n, votes->own.agreed, sizeof votes->own.agreed);
-        n += sizeof votes->own.agreed;
-        memcpy(message + n, votes->own.value, votes->own.bytes);
-        n += votes->own.bytes;
+        memcpy(message + n, ballot->agreed, sizeof ballot->agreed);
+        n += sizeof ballot->agreed;
+        memcpy(message + n, ballot->value, ballot->bytes);
+        n += ballot->bytes;
     }
-    int32_t peer = votes->of.leaders[node];
+    int32_t peer = votes->of.leaders[partner];
     int status = loop->parts.control->ops->send(loop->parts.control, peer, message, n);
     if (status < 0)
         hc__loop_fail_to_move(loop, status, peer, "a vote on a small call could not be sent");
 }
 
-static void send_to_all(hc_loop *loop, const hc_votes *votes) {
-    for (int32_t i = 1; i < votes->of.nodes; i++) /* each node begins with another one */
-        send(loop, votes, (votes->of.me + i) % votes->of.nodes, votes->own.kind, votes->own.number);
+/* Sends this node's vote to the partners that await it in a stage from `first` to `last`. Each node begins with another
+ * partner. */
+static void send_in(hc_loop *loop, const hc_votes *votes, uint8_t kind, int32_t first, int32_t last) {
+    const hc_vote *vote = &votes->vote;
+    for (int32_t i = 0; i < vote->npartners; i++) {
+        int32_t partner = (vote->me + i) % vote->npartners, stage = vote->partners[partner].sends_in;
+        if (stage >= first && stage <= last)
+            send(loop, votes, partner, kind, vote->ballot.number);
+    }
 }
 
 static void ask(hc_loop *loop, hc_votes *votes) {
-    for (int32_t node = 0; node < votes->of.nodes; node++)
-        if (!hc_vote_of(&votes->vote, node, votes->own.number))
-            send(loop, votes, node, HC_VOTE_ASK, votes->own.number);
+    for (int32_t i = 0; i < votes->vote.npartners; i++)
+        if (hc_vote_lacks(&votes->vote, i))
+            send(loop, votes, i, HC_VOTE_ASK, votes->own.number);
     votes->has_asked = 1;
 }
 
@@ -101,16 +108,36 @@ static void end(hc_loop *loop, hc_votes *votes, int status, const char *text) {
         end_request(loop, votes, request);
 }
 
+static void begin_stage(hc_loop *loop, hc_votes *votes) {
+    votes->has_asked = 0;
+    votes->waits = hc__loop_now();
+    send_in(loop, votes, HC_VOTE_YES, votes->vote.at, votes->vote.at);
+}
+
+/* The leader's part: as many stages as have their votes. */
+static enum hc_shortcut_state look_at_stages(hc_loop *loop, hc_votes *votes) {
+    enum hc_shortcut_state state;
+    while ((state = hc_vote_look(&votes->vote)) == HC_SHORTCUT_TAKEN) {
+        hc__tally(votes);
+        if (!hc_vote_advance(&votes->vote))
+            break;
+        begin_stage(loop, votes);
+    }
+    if (state == HC_SHORTCUT_OFF)
+        send_in(loop, votes, HC_VOTE_NO, votes->vote.at + 1, votes->vote.stages);
+    if (state == HC_SHORTCUT_TAKEN)
+        memcpy(votes->result, votes->vote.ballot.value, votes->motion.bytes);
+    return state;
+}
+
 /* 1: it is done. */
 static int look(hc_loop *loop, hc_votes *votes) {
-    enum hc_shortcut_state state = votes->of.is_leader ? hc_vote_outcome(&votes->vote, votes->own.number)
+    enum hc_shortcut_state state = votes->of.is_leader ? look_at_stages(loop, votes)
                                                        : hc_shortcut_told(votes->count, votes->own.number);
     if (state == HC_SHORTCUT_OPEN)
         return 0;
     votes->handle->value = state;
-    if (state == HC_SHORTCUT_TAKEN && votes->of.is_leader)
-        hc__tally(votes);
-    else if (state == HC_SHORTCUT_TAKEN)
+    if (state == HC_SHORTCUT_TAKEN && !votes->of.is_leader)
         memcpy(votes->result, hc_shortcut_result(votes->count, votes->own.number), votes->motion.bytes);
     tell(loop, votes, state);
     end(loop, votes, HC_OK, NULL);
@@ -118,13 +145,15 @@ static int look(hc_loop *loop, hc_votes *votes) {
 }
 
 static void cast(hc_loop *loop, hc_votes *votes) {
-    hc_ballot *ballot = hc_vote_note(&votes->vote, votes->of.me, votes->own.number, votes->own.kind);
-    if (ballot && votes->own.kind == HC_VOTE_YES) {
-        ballot->bytes = votes->own.bytes;
-        memcpy(ballot->agreed, votes->own.agreed, sizeof ballot->agreed);
-        memcpy(ballot->value, votes->own.value, votes->own.bytes);
+    hc_ballot *ballot = hc_vote_cast(&votes->vote, votes->own.number, votes->own.kind);
+    if (votes->own.kind == HC_VOTE_NO) {
+        send_in(loop, votes, HC_VOTE_NO, 0, votes->vote.stages);
+        return;
     }
-    send_to_all(loop, votes);
+    ballot->bytes = votes->own.bytes;
+    memcpy(ballot->agreed, votes->own.agreed, sizeof ballot->agreed);
+    memcpy(ballot->value, votes->own.value, votes->own.bytes);
+    begin_stage(loop, votes);
 }
 
 void hc__votes_take(hc_loop *loop, hc_handle *handle) {
@@ -132,7 +161,6 @@ void hc__votes_take(hc_loop *loop, hc_handle *handle) {
     hc_votes *votes = handle->context;
     hc__handle_link(&loop->handles.votes, handle);
     votes->is_open = 1;
-    votes->has_asked = 0;
     votes->stopped = 0;
     votes->began = hc__loop_now();
     if (atomic_load(&loop->failure.broken) != HC_OK)
@@ -184,7 +212,7 @@ int hc__votes_progress(hc_loop *loop) {
             continue;
         }
         uint64_t now = hc__loop_now();
-        if (votes->of.is_leader && !votes->has_asked && now - votes->began > HC__VOTE_NS)
+        if (votes->of.is_leader && !votes->has_asked && now - votes->waits > HC__VOTE_NS)
             ask(loop, votes);
         if (is_too_late(loop, votes, now))
             end(loop, votes, HC_SHUT_DOWN, NULL);
@@ -199,8 +227,8 @@ void hc__votes_break(hc_loop *loop, int status, const char *text) {
 
 /* ---- in ---------------------------------------------------------------------------------------------------- */
 
-static void note(hc_votes *votes, const header *head, const uint8_t *content, size_t nbytes) {
-    hc_ballot *ballot = hc_vote_note(&votes->vote, head->node, head->number, head->kind);
+static void note(hc_votes *votes, int32_t partner, const header *head, const uint8_t *content, size_t nbytes) {
+    hc_ballot *ballot = hc_vote_note(&votes->vote, partner, head->number, head->kind);
     if (!ballot || head->kind != HC_VOTE_YES)
         return;
     ballot->bytes = (uint32_t)(nbytes - sizeof ballot->agreed);
@@ -209,20 +237,21 @@ static void note(hc_votes *votes, const header *head, const uint8_t *content, si
     atomic_store_explicit(&votes->newest_yes, head->number, memory_order_relaxed);
 }
 
-static int is_sound(const hc_votes *votes, int32_t peer, const header *head, size_t content) {
+static int is_sound(const hc_votes *votes, int32_t peer, int32_t partner, const header *head, size_t content) {
     size_t least = head->kind == HC_VOTE_YES ? sizeof votes->own.agreed : 0;
     size_t most = head->kind == HC_VOTE_YES ? least + HC_VOTE_BYTES : 0;
-    return head->kind > HC_VOTE_NONE && head->kind < HC_VOTE_KINDS && head->node < votes->of.nodes &&
-           votes->of.leaders[head->node] == peer && votes->of.is_leader && content >= least && content <= most;
+    return head->kind > HC_VOTE_NONE && head->kind < HC_VOTE_KINDS && partner >= 0 &&
+           votes->of.leaders[partner] == peer && votes->of.is_leader && content >= least && content <= most;
 }
 
-static void hear(hc_loop *loop, hc_votes *votes, const header *head, const uint8_t *content, size_t nbytes) {
+static void hear(hc_loop *loop, hc_votes *votes, int32_t partner, const header *head, const uint8_t *content,
+                 size_t nbytes) {
     enum hc_shortcut_state count = head->kind == HC_VOTE_ASK ? hc_shortcut_close(votes->count, head->number)
                                                              : hc_shortcut_at(votes->count, head->number);
     if (head->kind != HC_VOTE_ASK)
-        note(votes, head, content, nbytes);
+        note(votes, partner, head, content, nbytes);
     if (hc_vote_answer(head->kind, count) == HC_VOTE_NO)
-        send(loop, votes, head->node, HC_VOTE_NO, head->number);
+        send(loop, votes, partner, HC_VOTE_NO, head->number);
     if (votes->is_open)
         look(loop, votes);
 }
@@ -235,9 +264,10 @@ int hc__votes_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t 
     hc__set_queue *queue = hc__set_queue_find(loop, head.set % HC_MAX_SETS);
     if (!queue || queue->wire != head.set || !queue->votes)
         return 1; /* of an earlier set */
-    if (!is_sound(queue->votes, peer, &head, nbytes - sizeof head))
+    int32_t partner = hc_vote_partner_at(&queue->votes->vote, head.node);
+    if (!is_sound(queue->votes, peer, partner, &head, nbytes - sizeof head))
         return HC_BAD_MESSAGE;
-    hear(loop, queue->votes, &head, bytes + sizeof head, nbytes - sizeof head);
+    hear(loop, queue->votes, partner, &head, bytes + sizeof head, nbytes - sizeof head);
     return 1;
 }
 
@@ -245,20 +275,25 @@ int hc__votes_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t 
 
 #define NAMED 4 /* ranks named in a text */
 
-/* 1: the call waits for this node's vote. The ranks beside the leader wait for their own node's. */
-static int lacks(const hc_votes *votes, int32_t node) {
-    return votes->of.is_leader ? !hc_vote_of(&votes->vote, node, votes->own.number) : node == votes->of.me;
+/* Adds the name of a rank for which a call waits. Returns the new length. */
+static int name(const hc_loop *loop, char *text, size_t room, int len, int32_t rank, int is_first) {
+    char who[HC_WHO];
+    if (len < 0 || (size_t)len >= room)
+        return len;
+    return len + snprintf(text + len, room - (size_t)len, "%s %s", is_first ? "" : ",",
+                          hc_who(&loop->ranks.processes, rank, who));
 }
 
+/* The ranks beside the leader wait for the leader. */
 static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t room) {
     const hc_votes *votes = handle->context;
-    char who[HC_WHO];
     int32_t named = 0;
     int len = snprintf(text, room, "%s without a name awaits", hc_operation_name(handle->request.operation));
-    for (int32_t node = 0; node < votes->of.nodes && len > 0 && (size_t)len < room && named < NAMED; node++)
-        if (lacks(votes, node))
-            len += snprintf(text + len, room - (size_t)len, "%s %s", named++ ? "," : "",
-                            hc_who(&loop->ranks.processes, votes->of.leaders[node], who));
+    if (!votes->of.is_leader)
+        len = name(loop, text, room, len, votes->of.leader, 1);
+    for (int32_t i = 0; i < votes->vote.npartners && votes->of.is_leader && named < NAMED; i++)
+        if (hc_vote_lacks(&votes->vote, i))
+            len = name(loop, text, room, len, votes->of.leaders[i], !named++);
     if (len > 0 && (size_t)len < room)
         snprintf(text + len, room - (size_t)len, ", and");
 }
@@ -268,8 +303,8 @@ void hc__votes_watch(hc_loop *loop, uint64_t now, void (*watch)(hc_loop *, int32
         const hc_votes *votes = handle->context;
         if (votes->began <= now)
             hc__watch_wait(loop, handle, now - votes->began, describe);
-        for (int32_t node = 0; node < votes->of.nodes && votes->of.is_leader; node++)
-            if (node != votes->of.me && lacks(votes, node))
-                watch(loop, votes->of.leaders[node], now);
+        for (int32_t i = 0; i < votes->vote.npartners && votes->of.is_leader; i++)
+            if (hc_vote_lacks(&votes->vote, i))
+                watch(loop, votes->of.leaders[i], now);
     }
 }

@@ -8,12 +8,18 @@
 #include "loop/loop.h"
 #include "transport/net/vote.h"
 
-/* The nodes of a set. */
+/* The nodes of a set, as this rank sees them. */
 typedef struct hc__electorate {
-    int32_t nodes, me, size, largest; /* largest: ranks of the largest node */
-    int32_t leaders[HC_VOTE_NODES];   /* World ranks */
-    int32_t *node_of, *local_of;      /* of each set rank; local_of: among the set's ranks of its node */
-    uint8_t is_leader;                /* this rank */
+    int32_t nodes, size, largest; /* largest: ranks of the largest node */
+    int32_t nlocals;
+    int32_t *locals;       /* set ranks of this node, in their order */
+    int32_t *leaders;      /* World rank of each partner's leader (hc_vote_partner) */
+    hc__stages split;      /* in_stages: of the nodes */
+    int32_t leader;        /* World rank of this node's leader */
+    uint8_t is_leader;     /* this rank */
+    uint8_t in_stages;     /* more nodes than exchange their votes at once */
+    uint8_t adds_in_order; /* sums of floats have the order of the nodes, which stages do not keep */
+    uint8_t adds_wide;     /* partial sums of 16-bit floats are float32, which votes do not send */
 } hc__electorate;
 
 /* What a node votes on. */
@@ -28,14 +34,15 @@ typedef struct hc__motion {
 struct hc_votes {
     hc__electorate of;
     hc_vote vote;
-    hc_ballot own;
+    hc_ballot own; /* what this node's ranks give */
     hc__motion motion;
     hc_shortcut *count; /* of this node's ranks; the data plane owns it */
     hc_handle *handle;  /* of the call that waits for the votes; its context is this struct */
     hc_handle *request; /* of that call, if its caller waits no longer; else NULL */
     uint32_t wire;      /* the set's number in messages */
     uint8_t is_open, has_asked;
-    uint64_t began, stopped;  /* when this node voted, and when its set was first seen to have ended; 0: it has not */
+    uint64_t began, waits;    /* when this node voted, and since when it waits in its present stage */
+    uint64_t stopped;         /* when the set was first seen to have ended; 0: it has not */
     atomic_ullong newest_yes; /* [any] the newest call on which another node has voted YES */
     int misses;               /* the caller's: calls in succession that were off */
     _Alignas(16) unsigned char result[HC_VOTE_BYTES]; /* of a call that was taken */
@@ -54,7 +61,8 @@ void hc__votes_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t p
 /* tally.c */
 void hc__tally_give(hc_votes *, const void *const *parts,
                     int32_t n); /* writes what this node's ranks give into `own` */
-void hc__tally(hc_votes *);     /* makes the result of all nodes' votes, which are YES */
+/* Makes one value of the votes of a stage, which are YES. */
+void hc__tally(hc_votes *);
 
 /* drive.c */
 /* Submits the handle of a vote, and waits until it is done, or `ns` have passed. [any thread] */

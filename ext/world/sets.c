@@ -50,7 +50,8 @@ int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64
 int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *segment,
                       hc_set_draft *draft) {
     int32_t children = 2 * job->fanout + 2;
-    const hc_votes_members members = {m->ranks, m->nodes, m->size, m->own};
+    const hc_votes_members members = {
+        m->ranks, m->nodes, m->size, m->own, m->group, job->hierarchy.algorithm, job->hierarchy.exact_sums};
     hc_node *node = NULL;
     *draft = (hc_set_draft){.place = {.set = number, .generation = generation}, .parts = {.lead = m->ranks[0]}};
     draft->children = malloc((size_t)children * sizeof *draft->children);

@@ -13,7 +13,13 @@ def test_ranks_take_it_or_agree(build_c, run_c, library, ranks, background):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), (3, 2), (4, 4)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), (3, 2), (4, 4), (11, 11), (12, 9)])
 def test_nodes_vote_or_agree(build_c, run_c, library, ranks, nodes):
     program = build_c("tests/loop/shortcuts.c", *library)
     assert run_c(program, ranks, 300, 1, nodes, timeout=200) == "fine\n"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_votes_add_up_as_requests(build_c, run_c, library, seed):
+    assert run_c(build_c("tests/loop/tally.c", *library), seed, 1000) == "1000 cases\n"

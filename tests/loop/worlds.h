@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST 8
+#define MOST 16
 
 typedef struct worlds {
     int32_t size, nodes;
@@ -128,7 +128,7 @@ static inline hc_loop *worlds_join(worlds *w, int32_t rank) {
     hc_tree_place(index, rank, &place, children, 2 * MOST);
     hc_node *node = w->nodes_of[rank] = make_node(w, rank, node_control);
     hc_set_parts parts = {.place = &place, .node = node, .maker = w->maker};
-    const hc_votes_members all = {w->members, w->node_of, w->size, rank};
+    const hc_votes_members all = {.ranks = w->members, .nodes = w->node_of, .size = w->size, .own = rank};
     parts.votes = w->votes_of[rank] = w->nodes > 1 ? hc_loop_votes_new(loop, 0, hc_shm_count(node), &all) : NULL;
     CHECK(hc_hierarchy_new(&config, node, w->nets[rank], &parts.host) == HC_OK);
     hc_handle *add = hc_handle_new(HC_EV_ADD_SET, 0, 0, 0, NULL, 0, 0);

@@ -7,12 +7,12 @@
  * the data, half of an allreduce.
  */
 #include "transport/hierarchy/hierarchy_state.h"
-#include "transport/net/vote.h"
 
 /* Few bytes of few nodes go to the root at once, which takes one message in place of a tree's several. The order of the
  * sum is that of the nodes' votes, so a small call has the same bits with and without a vote. */
 static int in_order(const hc__hierarchy *h, const hc_batch *b) {
-    int is_small = (size_t)b->count * hc_dtype_size(b->wire_dtype) <= HC_VOTE_BYTES && h->place.nodes <= HC_VOTE_NODES;
+    int is_small = b->count * (int64_t)hc_dtype_size(b->wire_dtype) <= HC__FEW_BYTES &&
+                   h->place.nodes <= HC__FEW_MEMBERS;
     return b->deterministic || is_small;
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define PART_ALIGNED 1024 /* elements of a part that begins at a multiple of 64: at most 6 % larger than the mean */
-#define FURTHER 0.2       /* of alpha: a message that is posted together with others */
 #define INCAST 0.01       /* of beta: a further member that sends at the same time */
 #define FAR 1.1           /* of beta: bytes that go to distant members as well, or may do so */
 
@@ -71,7 +70,7 @@ static double bytes_of(const hc__sum *sum, int kind) {
 
 /* n messages posted together: they overlap, but each costs processor time. */
 static double together(const hc__net_model *m, int32_t n) {
-    return n > 0 ? m->alpha * (1.0 + FURTHER * (n - 1)) : 0.0;
+    return n > 0 ? m->alpha * (1.0 + HC__FURTHER * (n - 1)) : 0.0;
 }
 
 /* The members from which one receives in a stage. */
@@ -134,14 +133,28 @@ static hc__choice in_stages(const hc__net_model *m, const hc__stages *stages, in
     return found;
 }
 
+static hc__choice of_few_bytes(const hc__net_model *m, const hc__stages *stages, const hc__sum *sum) {
+    hc__choice found = in_stages(m, stages, HC__STAGES, sum);
+    found.whole = 1;
+    found.seconds = whole_cost(m, stages, bytes_of(sum, found.kind));
+    return found;
+}
+
 static hc__choice around_ring(const hc__net_model *m, int32_t n, const hc__sum *sum) {
     int kind = kind_of_partials(sum, 1);
     return (hc__choice){HC__RING, 0, kind, NULL, ring_cost(m, n, bytes_of(sum, kind), sum->scatters)};
 }
 
+static int has_few_bytes(const hc__sum *sum) {
+    return !sum->scatters && bytes_of(sum, sum->dtype) <= HC__FEW_BYTES;
+}
+
 hc__choice hc__net_choose(const hc__net_model *m, const hc__splits *splits, int algorithm, const hc__sum *sum) {
     if (algorithm == HC__RING)
         return around_ring(m, splits->n, sum);
+    const hc__stages *few = algorithm != HC__DIRECT && has_few_bytes(sum) ? hc__few_bytes(splits) : NULL;
+    if (few)
+        return of_few_bytes(m, few, sum);
     hc__choice best = in_stages(m, &splits->stages[0], HC__DIRECT, sum); /* preferred in a tie: see stages.c */
     int must_stage = algorithm == HC__STAGES && splits->count > 1;
     for (int32_t i = 1; i < splits->count && algorithm != HC__DIRECT; i++) {

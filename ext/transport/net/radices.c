@@ -88,3 +88,68 @@ void hc__splits_of(int32_t n, int32_t group, hc__splits *splits) {
             add(splits, stages, group);
     }
 }
+
+/* ---- few bytes ----------------------------------------------------------------------------------------------- */
+
+/* In messages: those of a stage are posted together, and the result goes to members without a position. */
+static double messages_in_succession(const hc__stages *stages) {
+    double messages = stages->extra > 0;
+    for (int32_t stage = 0; stage < stages->depth; stage++)
+        messages += 1.0 + HC__FURTHER * (stages->radix[stage] - 2 + (stage == 0 && stages->extra > 0));
+    return messages;
+}
+
+static int has_small_groups(const hc__stages *stages) {
+    for (int32_t stage = 0; stage < stages->depth; stage++)
+        if (stages->radix[stage] > HC__FEW_MEMBERS)
+            return 0;
+    return 1;
+}
+
+const hc__stages *hc__few_bytes(const hc__splits *splits) {
+    const hc__stages *best = NULL;
+    for (int32_t i = 1; i < splits->count && splits->n > HC__FEW_MEMBERS; i++) {
+        const hc__stages *next = &splits->stages[i];
+        if (has_small_groups(next) && (!best || messages_in_succession(next) < messages_in_succession(best)))
+            best = next;
+    }
+    return best;
+}
+
+/* ---- places -------------------------------------------------------------------------------------------------- */
+
+int32_t hc__stage_member(const hc__stages *s, int32_t position) {
+    int32_t group = position / s->radix[0];
+    return position + (group < s->extra ? group : s->extra);
+}
+
+hc__stage_place hc__stage_place_of(const hc__stages *s, int32_t member) {
+    int32_t radix = s->radix[0], group = member / (radix + 1);
+    if (group >= s->extra)
+        return (hc__stage_place){member - s->extra, (member - s->extra) / radix * radix, -1};
+    int32_t digit = member % (radix + 1);
+    return (hc__stage_place){digit < radix ? group * radix + digit : -1, group * radix, group * (radix + 1) + radix};
+}
+
+int32_t hc__stage_distance(const hc__stages *s, int32_t stage) {
+    int32_t product = 1;
+    for (int32_t i = 0; i < stage; i++)
+        product *= s->radix[i];
+    return product;
+}
+
+int32_t hc__stage_digit(const hc__stages *s, int32_t stage, int32_t position) {
+    return position / hc__stage_distance(s, stage) % s->radix[stage];
+}
+
+int32_t hc__stage_neighbour(const hc__stages *s, int32_t stage, int32_t position, int32_t value) {
+    return position + (value - hc__stage_digit(s, stage, position)) * hc__stage_distance(s, stage);
+}
+
+double hc__stage_power(const hc__stages *s, int32_t stage) {
+    int32_t operands = s->radix[stage] + (stage == 0 && s->extra > 0);
+    double power = 1.0;
+    while (power < operands)
+        power *= 2.0;
+    return power;
+}

@@ -12,6 +12,9 @@
 
 #define HC__STAGES_MOST 31 /* of 2 members each: 2^31 */
 #define HC__SPLITS_MOST 23
+#define HC__FURTHER 0.2 /* of a message's time: one that is posted together with others */
+#define HC__FEW_BYTES 1024
+#define HC__FEW_MEMBERS 8 /* among more members, few bytes travel in several stages, of so many members at most */
 
 /* The product of the radices is the number of positions. If it is less than n, the members beyond it have none: each of
  * the first `extra` groups of the first stage has one such member, its last. `near`: the first stages whose members are
@@ -21,6 +24,22 @@ typedef struct hc__stages {
     int32_t radix[HC__STAGES_MOST];
 } hc__stages;
 
+/* Where a member is. */
+typedef struct hc__stage_place {
+    int32_t position; /* or -1 */
+    int32_t first;    /* the lowest position of its group in the first stage */
+    int32_t extra;    /* the member of that group without a position, or -1 */
+} hc__stage_place;
+hc__stage_place hc__stage_place_of(const hc__stages *, int32_t member);
+int32_t hc__stage_member(const hc__stages *, int32_t position);
+/* Positions that differ by 1 in the digit of a stage are so far from each other; for the depth: all positions. */
+int32_t hc__stage_distance(const hc__stages *, int32_t stage);
+int32_t hc__stage_digit(const hc__stages *, int32_t stage, int32_t position);
+/* The position whose digit of this stage is `value`, and whose others are those of `position`. */
+int32_t hc__stage_neighbour(const hc__stages *, int32_t stage, int32_t position, int32_t value);
+/* The least power of two that is at least the number of operands of a stage. */
+double hc__stage_power(const hc__stages *, int32_t stage);
+
 /* The first split is one stage of all members. */
 typedef struct hc__splits {
     int32_t n, count;
@@ -29,5 +48,9 @@ typedef struct hc__splits {
 
 /* `group`: the number of consecutive members, counted from the first, that are near each other; 0: not known. */
 void hc__splits_of(int32_t n, int32_t group, hc__splits *);
+
+/* The stages of an allreduce of few bytes: the fewest messages in succession. They do not depend on the length, so that
+ * a sum has the same bits wherever it is formed (vote.h). NULL: all members at once. */
+const hc__stages *hc__few_bytes(const hc__splits *);
 
 #endif

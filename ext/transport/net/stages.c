@@ -22,48 +22,13 @@
 
 #define OPERANDS_ON_STACK 64
 
-/* Where a member is. */
-typedef struct place {
-    int32_t position; /* among those with a position, or -1 */
-    int32_t first;    /* the lowest position of my group in the first stage */
-    int32_t extra;    /* the member of that group without a position, or -1 */
-} place;
-
-static int32_t member_at(const hc__stages *s, int32_t position) {
-    int32_t group = position / s->radix[0];
-    return position + (group < s->extra ? group : s->extra);
+static hc__stage_place place_of(const hc__channel *channel) {
+    return hc__stage_place_of(channel->stages, channel->team->me);
 }
-
-static place find_place(const hc__channel *channel) {
-    const hc__stages *s = channel->stages;
-    int32_t me = channel->team->me, radix = s->radix[0], group = me / (radix + 1);
-    if (group >= s->extra)
-        return (place){me - s->extra, (me - s->extra) / radix * radix, -1};
-    int32_t digit = me % (radix + 1);
-    return (place){digit < radix ? group * radix + digit : -1, group * radix, group * (radix + 1) + radix};
-}
-
-/* ---- digits ------------------------------------------------------------------------------------------------- */
 
 /* The stage of a step: an allreduce begins with the nearest members, a reduce-scatter with the farthest. */
 static int32_t stage_of(const hc__channel *channel, int32_t step) {
     return channel->form.scatters ? channel->stages->depth - 1 - step : step;
-}
-
-static int32_t distance(const hc__stages *s, int32_t stage) {
-    int32_t product = 1;
-    for (int32_t i = 0; i < stage; i++)
-        product *= s->radix[i];
-    return product;
-}
-
-static int32_t digit_of(const hc__stages *s, int32_t stage, int32_t position) {
-    return position / distance(s, stage) % s->radix[stage];
-}
-
-/* The position whose digit of this stage is `value`, and whose others are those of `position`. */
-static int32_t neighbour(const hc__stages *s, int32_t stage, int32_t position, int32_t value) {
-    return position + (value - digit_of(s, stage, position)) * distance(s, stage);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
@@ -81,7 +46,8 @@ static block part(block whole, int32_t n, int32_t i) {
 /* The parts of the members from this position on begin here. */
 static int64_t begin_of(const hc__channel *channel, int32_t position) {
     const hc__stages *s = channel->stages;
-    return position == distance(s, s->depth) ? channel->count : hc__part_of(channel, member_at(s, position));
+    return position == hc__stage_distance(s, s->depth) ? channel->count
+                                                       : hc__part_of(channel, hc__stage_member(s, position));
 }
 
 /* The elements that a position works on after this number of steps. */
@@ -89,19 +55,19 @@ static block block_after(const hc__channel *channel, int32_t position, int32_t s
     const hc__stages *s = channel->stages;
     block found = {0, channel->count};
     if (channel->form.scatters) {
-        int32_t positions = distance(s, s->depth - steps), first = position - position % positions;
+        int32_t positions = hc__stage_distance(s, s->depth - steps), first = position - position % positions;
         found.at = begin_of(channel, first);
         found.n = begin_of(channel, first + positions) - found.at;
         return found;
     }
     for (int32_t step = 0; step < steps; step++)
-        found = part(found, s->radix[step], digit_of(s, step, position));
+        found = part(found, s->radix[step], hc__stage_digit(s, step, position));
     return found;
 }
 
 int64_t hc__stages_scratch(const hc__channel *channel) {
     const hc__stages *s = channel->stages;
-    place p = find_place(channel);
+    hc__stage_place p = place_of(channel);
     int64_t most = 0;
     for (int32_t step = 0; p.position >= 0 && step < s->depth; step++) {
         int64_t n = channel->form.whole ? channel->count : block_after(channel, p.position, step + 1).n;
@@ -134,15 +100,6 @@ int hc__sum_in_order(hc__channel *channel) {
     return add(channel, 0, channel->count, channel->team->n, channel->team->me, channel->reduction);
 }
 
-/* The least power of two that is at least the number of operands of a stage. */
-static double power_of(const hc__stages *s, int32_t stage) {
-    int32_t operands = s->radix[stage] + (stage == 0 && s->extra > 0);
-    double power = 1.0;
-    while (power < operands)
-        power *= 2.0;
-    return power;
-}
-
 /* The reduction of one step; for a mean the last step applies the rest of the divisor. */
 static hc__reduction reduction_of(const hc__channel *channel, int32_t step) {
     const hc__stages *s = channel->stages;
@@ -153,16 +110,16 @@ static hc__reduction reduction_of(const hc__channel *channel, int32_t step) {
     if (!channel->form.divides)
         return (hc__reduction){HC_SUM, 1.0};
     if (!last)
-        return (hc__reduction){HC_AVERAGE, power_of(s, stage_of(channel, step))};
+        return (hc__reduction){HC_AVERAGE, hc__stage_power(s, stage_of(channel, step))};
     for (int32_t before = 0; before < step; before++)
-        r.divisor /= power_of(s, stage_of(channel, before));
+        r.divisor /= hc__stage_power(s, stage_of(channel, before));
     return r;
 }
 
 /* Adds what the members of a group have sent in this step: in an allreduce's first step, also the member without a
  * position. */
-static int add_step(hc__channel *channel, const place *p, int32_t step) {
-    int32_t stage = stage_of(channel, step), digit = digit_of(channel->stages, stage, p->position);
+static int add_step(hc__channel *channel, const hc__stage_place *p, int32_t step) {
+    int32_t stage = stage_of(channel, step), digit = hc__stage_digit(channel->stages, stage, p->position);
     int32_t operands = channel->stages->radix[stage] + (!channel->form.scatters && step == 0 && p->extra >= 0);
     block mine = channel->form.whole ? (block){0, channel->count} : block_after(channel, p->position, step + 1);
     return add(channel, mine.at, mine.n, operands, digit, reduction_of(channel, step));
@@ -172,25 +129,25 @@ static int add_step(hc__channel *channel, const place *p, int32_t step) {
 
 /* Sends to the others of my group in this step, and receives from them: into scratch (outward), or where their results
  * belong. */
-static int exchange(hc__channel *channel, const place *p, int32_t step, int outward) {
+static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step, int outward) {
     const hc__stages *s = channel->stages;
-    int32_t stage = stage_of(channel, step), radix = s->radix[stage], digit = digit_of(s, stage, p->position);
+    int32_t stage = stage_of(channel, step), radix = s->radix[stage], digit = hc__stage_digit(s, stage, p->position);
     block all = {0, channel->count}, mine = channel->form.whole ? all : block_after(channel, p->position, step + 1);
     int takes_extra = step == 0 && p->extra >= 0 && !channel->form.scatters, status = HC_OK;
     for (int32_t q = 0, slot = 0; q < radix && status >= 0; q++) {
-        int32_t position = neighbour(s, stage, p->position, q);
+        int32_t position = hc__stage_neighbour(s, stage, p->position, q);
         block theirs = outward || q == digit ? mine : block_after(channel, position, step + 1);
         if (q != digit && outward)
-            status = hc__receive_scratch(channel, member_at(s, position), mine.n * slot++, mine.n);
+            status = hc__receive_scratch(channel, hc__stage_member(s, position), mine.n * slot++, mine.n);
         else if (q != digit)
-            status = hc__receive_part(channel, member_at(s, position), theirs.at, theirs.n);
+            status = hc__receive_part(channel, hc__stage_member(s, position), theirs.at, theirs.n);
     }
     if (takes_extra && outward && status >= 0)
         status = hc__receive_scratch(channel, p->extra, mine.n * (radix - 1), mine.n);
     for (int32_t i = 1; i < radix && status >= 0; i++) { /* each member begins with another one */
-        int32_t position = neighbour(s, stage, p->position, (digit + i) % radix);
+        int32_t position = hc__stage_neighbour(s, stage, p->position, (digit + i) % radix);
         block given = !outward ? mine : channel->form.whole ? all : block_after(channel, position, step + 1);
-        status = hc__send_part(channel, member_at(s, position), given.at, given.n);
+        status = hc__send_part(channel, hc__stage_member(s, position), given.at, given.n);
     }
     if (takes_extra && !outward && status >= 0)
         status = hc__send_part(channel, p->extra, mine.at, mine.n);
@@ -199,7 +156,7 @@ static int exchange(hc__channel *channel, const place *p, int32_t step, int outw
 
 /* The elements that an extra member exchanges with position `first + i` of its group: it gives its data, in parts that
  * the group adds up, and gets the result. */
-static block given_to(const hc__channel *channel, const place *p, int32_t i) {
+static block given_to(const hc__channel *channel, const hc__stage_place *p, int32_t i) {
     block all = {0, channel->count};
     if (channel->form.whole)
         return all;
@@ -212,35 +169,35 @@ static block own_part(const hc__channel *channel, int32_t member) {
 }
 
 /* The position before an extra member returns the result to that member. */
-static int32_t returner(const hc__channel *channel, const place *p) {
+static int32_t returner(const hc__channel *channel, const hc__stage_place *p) {
     return p->first + channel->stages->radix[0] - 1;
 }
 
-static int extra_round(hc__channel *channel, const place *p, int32_t round) {
+static int extra_round(hc__channel *channel, const hc__stage_place *p, int32_t round) {
     const hc__stages *s = channel->stages;
     int from_one = channel->form.whole || channel->form.scatters, status = HC_OK;
     if (round == 2)
         return HC_DONE;
     for (int32_t i = 0; i < s->radix[0] && status >= 0 && (round == 0 || !from_one); i++) {
         block b = given_to(channel, p, i);
-        int32_t member = member_at(s, p->first + i);
+        int32_t member = hc__stage_member(s, p->first + i);
         status = round == 0 ? hc__send_part(channel, member, b.at, b.n) : hc__receive_part(channel, member, b.at, b.n);
     }
     if (round == 1 && from_one) {
         block b = channel->form.scatters ? own_part(channel, channel->team->me) : (block){0, channel->count};
-        status = hc__receive_part(channel, member_at(s, returner(channel, p)), b.at, b.n);
+        status = hc__receive_part(channel, hc__stage_member(s, returner(channel, p)), b.at, b.n);
     }
     return status < 0 ? status : HC_MOVED;
 }
 
 /* A reduce-scatter's rounds for the members without a position: before the first step, and after the last. */
-static int take_extra(hc__channel *channel, const place *p) {
+static int take_extra(hc__channel *channel, const hc__stage_place *p) {
     block b = given_to(channel, p, p->position - p->first);
     int status = p->extra < 0 ? HC_OK : hc__receive_scratch(channel, p->extra, 0, b.n);
     return status < 0 ? status : HC_MOVED;
 }
 
-static int add_extra(hc__channel *channel, const place *p) {
+static int add_extra(hc__channel *channel, const hc__stage_place *p) {
     hc__reduction r = channel->reduction;
     block b = given_to(channel, p, p->position - p->first);
     if (r.reduction == HC_AVERAGE)
@@ -248,7 +205,7 @@ static int add_extra(hc__channel *channel, const place *p) {
     return p->extra < 0 ? HC_MOVED : add(channel, b.at, b.n, 2, 0, r);
 }
 
-static int return_extra(hc__channel *channel, const place *p) {
+static int return_extra(hc__channel *channel, const hc__stage_place *p) {
     if (p->extra < 0 || p->position != returner(channel, p))
         return HC_MOVED;
     block b = channel->form.scatters ? own_part(channel, p->extra) : (block){0, channel->count};
@@ -258,7 +215,7 @@ static int return_extra(hc__channel *channel, const place *p) {
 
 int hc__round_stages(hc__channel *channel, int32_t round) {
     const hc__stages *s = channel->stages;
-    place p = find_place(channel);
+    hc__stage_place p = place_of(channel);
     int folds = channel->form.scatters && s->extra > 0, ends_outward = channel->form.scatters || channel->form.whole,
         status = HC_MOVED;
     int32_t step = round - folds, depth = s->depth;

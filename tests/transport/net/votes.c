@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * votes.c - nodes vote on calls in random interleavings: all have one outcome per call, every call ends, and each node
- * reads the values of that call.
+ * votes.c - nodes vote on calls in random interleavings, in one stage or in several: all have one outcome per call,
+ * every call ends, and the result has the value of each node on that call once.
  *
  * A node comes to a call with a signature, puts it off, or goes to the engine without a word. The engine agrees on a
  * call when all nodes have gone there. A node that waits may ask at any time and any number of times.
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST 40
 #define CALLS 12
 #define MOST_IN_FLIGHT 256
 
@@ -49,9 +50,9 @@ typedef struct node {
 static unsigned long long seed_of_run;
 static uint64_t state;
 static int32_t nodes;
-static node all[HC_VOTE_NODES];
-static edge edges[HC_VOTE_NODES][HC_VOTE_NODES];
-static uint64_t outcomes[2]; /* calls that were taken, and others */
+static node all[MOST];
+static edge edges[MOST][MOST];
+static uint64_t outcomes[2][2]; /* of few and of many nodes: calls that were taken, and others */
 
 static uint64_t draw(uint64_t n) {
     state ^= state << 13;
@@ -88,7 +89,9 @@ static void deliver(int32_t from, int32_t to) {
     message m = e->queue[e->from++ % MOST_IN_FLIGHT];
     node *n = &all[to];
     enum hc_shortcut_state count = m.kind == HC_VOTE_ASK ? set_count(n, m.number, 255) : count_at(n, m.number);
-    hc_ballot *ballot = m.kind == HC_VOTE_ASK ? NULL : hc_vote_note(&n->vote, from, m.number, m.kind);
+    int32_t partner = hc_vote_partner_at(&n->vote, from);
+    CHECK(partner >= 0);
+    hc_ballot *ballot = m.kind == HC_VOTE_ASK ? NULL : hc_vote_note(&n->vote, partner, m.number, m.kind);
     if (ballot && m.kind == HC_VOTE_YES) {
         ballot->agreed[0] = m.agreed;
         ballot->bytes = sizeof m.value;
@@ -101,18 +104,36 @@ static void deliver(int32_t from, int32_t to) {
 /* ---- calls ------------------------------------------------------------------------------------------------- */
 
 static uint64_t value_of(int32_t me, uint64_t number) {
-    return number * HC_VOTE_NODES + (uint64_t)me;
+    return number * MOST * MOST + (UINT64_C(1) << me); /* a sum of these shows a missing or doubled node */
+}
+
+/* Sends to the partners of the stages from `first` to `last`. */
+static void send_in(int32_t me, int32_t first, int32_t last, message m) {
+    const hc_vote *v = &all[me].vote;
+    for (int32_t i = 0; i < v->npartners; i++)
+        if (v->partners[i].sends_in >= first && v->partners[i].sends_in <= last)
+            post(me, v->partners[i].node, m);
+}
+
+static void send_stage(int32_t me) {
+    const hc_ballot *ballot = &all[me].vote.ballot;
+    message m = {HC_VOTE_YES, ballot->number, ballot->agreed[0], 0};
+    memcpy(&m.value, ballot->value, sizeof m.value);
+    send_in(me, all[me].vote.at, all[me].vote.at, m);
 }
 
 static void vote(int32_t me, enum hc_vote_kind kind, uint64_t agreed) {
     node *n = &all[me];
-    message m = {kind, n->number, agreed, value_of(me, n->number)};
-    hc_ballot *own = hc_vote_note(&n->vote, me, n->number, kind);
-    if (own && kind == HC_VOTE_YES)
-        own->agreed[0] = agreed;
-    for (int32_t to = 0; to < nodes; to++)
-        if (to != me)
-            post(me, to, m);
+    uint64_t value = value_of(me, n->number);
+    hc_ballot *own = hc_vote_cast(&n->vote, n->number, kind);
+    if (kind == HC_VOTE_NO) {
+        send_in(me, 0, n->vote.stages, (message){.kind = HC_VOTE_NO, .number = n->number});
+        return;
+    }
+    own->agreed[0] = agreed;
+    own->bytes = sizeof value;
+    memcpy(own->value, &value, sizeof value);
+    send_stage(me);
 }
 
 static void go_to_engine(node *n) {
@@ -120,10 +141,19 @@ static void go_to_engine(node *n) {
     n->engines[n->call] = 1;
 }
 
+/* In a smooth call all nodes come with the same call, and few of them ask: otherwise many nodes would take none. */
+static int is_smooth(int call) {
+    return (int)((seed_of_run * 0x9E3779B97F4A7C15u >> 20 >> call) & 1);
+}
+
 /* The first call has no number, so it is agreed. */
 static void come(int32_t me) {
     node *n = &all[me];
     uint64_t way = draw(16), agreed = draw(32) ? 7 : 8;
+    if (is_smooth(n->call)) {
+        way = 15;
+        agreed = 7;
+    }
     enum hc_shortcut_state count = HC_SHORTCUT_OFF;
     if (n->number && way > 1)
         count = set_count(n, n->number, way == 2 ? 255 : 1);
@@ -142,9 +172,12 @@ static void come(int32_t me) {
 }
 
 static void ask(int32_t me) {
-    for (int32_t to = 0; to < nodes; to++)
-        if (!hc_vote_of(&all[me].vote, to, all[me].number) && edges[me][to].to - edges[me][to].from < 8)
-            post(me, to, (message){.kind = HC_VOTE_ASK, .number = all[me].number});
+    const hc_vote *v = &all[me].vote;
+    for (int32_t i = 0; i < v->npartners; i++) {
+        const edge *e = &edges[me][v->partners[i].node];
+        if (hc_vote_lacks(v, i) && e->to - e->from < 8)
+            post(me, v->partners[i].node, (message){.kind = HC_VOTE_ASK, .number = all[me].number});
+    }
 }
 
 static void end_call(node *n, uint64_t number) {
@@ -153,21 +186,42 @@ static void end_call(node *n, uint64_t number) {
     n->phase = COMPUTES;
 }
 
+static void add_up(hc_vote *v) {
+    const hc_ballot *operands[HC_VOTE_OPERANDS];
+    uint64_t sum = 0, value;
+    for (int32_t i = 0, count = hc_vote_operands(v, operands); i < count; i++) {
+        CHECK(operands[i] && operands[i]->number == v->ballot.number);
+        memcpy(&value, operands[i]->value, sizeof value);
+        sum += value;
+    }
+    memcpy(v->ballot.value, &sum, sizeof sum);
+}
+
+static void check_result(const node *n) {
+    uint64_t sum = 0, value;
+    for (int32_t i = 0; i < nodes; i++)
+        sum += value_of(i, n->number);
+    memcpy(&value, n->vote.ballot.value, sizeof value);
+    CHECK(value == sum);
+}
+
 /* 1: the call of a node that waits has ended. */
 static int look(int32_t me) {
     node *n = &all[me];
-    enum hc_shortcut_state outcome = hc_vote_outcome(&n->vote, n->number);
-    if (outcome == HC_SHORTCUT_OPEN)
+    enum hc_shortcut_state state = hc_vote_look(&n->vote);
+    if (state == HC_SHORTCUT_OPEN)
         return 0;
-    if (outcome == HC_SHORTCUT_OFF) {
+    if (state == HC_SHORTCUT_OFF) {
+        send_in(me, n->vote.at + 1, n->vote.stages, (message){.kind = HC_VOTE_NO, .number = n->number});
         go_to_engine(n);
         return 1;
     }
-    for (int32_t from = 0; from < nodes; from++) {
-        uint64_t value;
-        memcpy(&value, hc_vote_of(&n->vote, from, n->number)->value, sizeof value);
-        CHECK(from == me || value == value_of(from, n->number));
+    add_up(&n->vote);
+    if (hc_vote_advance(&n->vote)) {
+        send_stage(me);
+        return 1;
     }
+    check_result(n);
     n->taken[n->call] = 1;
     end_call(n, n->number + 1);
     return 1;
@@ -195,35 +249,52 @@ static int is_over(void) {
 
 /* A node in its last call answers on, as its driver does. */
 static int step(void) {
-    int32_t me = (int32_t)draw((uint64_t)nodes), other = (int32_t)draw((uint64_t)nodes);
+    int32_t me = (int32_t)draw((uint64_t)nodes), other = me;
     node *n = &all[me];
+    if (n->vote.npartners > 0)
+        other = n->vote.partners[draw((uint64_t)n->vote.npartners)].node;
     if (draw(3) && edges[other][me].from < edges[other][me].to) {
         deliver(other, me);
         return 1;
     }
     if (n->phase == WAITS && look(me))
         return 1;
-    if (n->phase == WAITS && draw(8) == 0)
+    if (n->phase == WAITS && draw(is_smooth(n->call) ? 64 * (uint64_t)nodes : 8) == 0)
         ask(me);
     if (n->phase == COMPUTES && n->call < CALLS && draw(4) == 0)
         come(me);
     return agree();
 }
 
-static void run(unsigned long long seed) {
-    seed_of_run = seed;
-    state = (seed + 1) * 0x9E3779B97F4A7C15u;
-    nodes = 1 + (int32_t)draw(HC_VOTE_NODES);
+/* The chosen stages, or any others of small groups. */
+static void make_votes(void) {
+    hc__splits splits;
+    hc__splits_of(nodes, 0, &splits);
+    const hc__stages *split = hc__few_bytes(&splits), *other = &splits.stages[draw((uint64_t)splits.count)];
+    int is_small = 1;
+    for (int32_t stage = 0; stage < other->depth; stage++)
+        is_small &= other->radix[stage] <= HC__FEW_MEMBERS;
+    CHECK((split != NULL) == (nodes > HC__FEW_MEMBERS));
+    split = is_small && draw(2) ? other : split;
+    for (int32_t i = 0; i < MOST; i++)
+        hc_vote_free(&all[i].vote);
     memset(all, 0, sizeof all);
     memset(edges, 0, sizeof edges);
     for (int32_t i = 0; i < nodes; i++)
-        hc_vote_init(&all[i].vote, nodes, i);
+        CHECK(hc_vote_new(&all[i].vote, split, nodes, i) == HC_OK);
+}
+
+static void run(unsigned long long seed) {
+    seed_of_run = seed;
+    state = (seed + 1) * 0x9E3779B97F4A7C15u;
+    nodes = 1 + (int32_t)draw(draw(2) ? HC__FEW_MEMBERS : MOST);
+    make_votes();
     for (int i = 0; !is_over(); i++) {
-        CHECK(i < 1000000); /* else a node waits for ever */
+        CHECK(i < 4000000); /* else a node waits for ever */
         step();
     }
     for (int call = 0; call < CALLS; call++) {
-        outcomes[!all[0].taken[call]]++;
+        outcomes[nodes > HC__FEW_MEMBERS][!all[0].taken[call]]++;
         for (int32_t i = 0; i < nodes; i++)
             CHECK(all[i].taken[call] == all[0].taken[call] && all[i].engines[call] == !all[i].taken[call]);
     }
@@ -233,7 +304,8 @@ int main(int argc, char **argv) {
     unsigned long long seeds = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     for (unsigned long long seed = 0; seed < seeds; seed++)
         run(seed);
-    CHECK(outcomes[0] > seeds && outcomes[1] > seeds);
+    for (int many = 0; many < 2; many++)
+        CHECK(outcomes[many][0] > seeds && outcomes[many][1] > seeds);
     printf("fine\n");
     return 0;
 }
