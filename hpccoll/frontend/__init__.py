@@ -10,6 +10,7 @@ compression.py        the type of tensors between ranks
 reductions.py, names.py, sequence_names.py, process_sets.py, objects.py, adasum.py
 
 parameters.py         from an optimizer's arguments to its gradients
+variables.py          what ranks compare before the root's values go to all
 gradients.py          the gradients of one optimizer, from backward pass to result
 buckets.py            groups of gradients that are reduced together, and their names
 reducer.py            the computed gradients and the pending buckets of a step

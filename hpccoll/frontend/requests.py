@@ -24,6 +24,7 @@ from hpccoll.compression import Compression
 from hpccoll.frontend import adasum, names
 from hpccoll.frontend.adapter import TensorAdapter, is_floating, is_inexact
 from hpccoll.frontend.called import called, of_call
+from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
@@ -111,6 +112,13 @@ class Requests(Generic[T]):
             return results if group else results[0]
 
         return HandleNumber([request], finish)
+
+    def begin(self, call: Allreduce, tensors: Sequence[T], *, in_place: bool, waits: bool = False) -> HandleNumber:
+        """Begin a described allreduce; without `call.group` there is one tensor."""
+        return self.allreduce(
+            call.name, tensors, call.op, call.prescale, call.postscale, call.process_set, group=call.group,
+            in_place=in_place, wire=call.wire, waits=waits,
+        )  # fmt: skip
 
     def _adasum(
         self, name: str | None, tensors: Sequence[T], sources: list[T], world: World, after: float, *, group: bool,

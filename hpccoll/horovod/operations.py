@@ -158,10 +158,7 @@ class Operations(RootedOperations[T]):
 
     def run_allreduce(self, call: Allreduce, tensors: Sequence[T]) -> list[T]:
         """Return the results of one allreduce; without `call.group` there is one tensor."""
-        result = self.requests.allreduce(
-            call.name, tensors, call.op, call.prescale, call.postscale, call.process_set, group=call.group,
-            in_place=False, wire=call.wire, waits=True,
-        ).wait()  # fmt: skip
+        result = self.requests.begin(call, tensors, in_place=False, waits=True).wait()
         return result if call.group else [result]
 
     # ---- allgather -----------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.sparse import JAXSparse
 
-from hpccoll import errors, objects
+from hpccoll import errors
 from hpccoll.frontend.gradient_step import GradientStep, Kind
 from hpccoll.frontend.groups import is_number_of_groups
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reducer import check_passes
 from hpccoll.frontend.reductions import Average, Op, choose
+from hpccoll.frontend.variables import compare_variables
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
 from hpccoll.jax.checks import check_options
@@ -175,16 +176,7 @@ def broadcast_parameters(
     pairs, form = _leaves(tree)
     world, root = world_of(process_set), root_in(process_set, root_rank)
     own = [f"{path} {x.dtype}{list(x.shape)}" for path, x in pairs]
-    said = objects.allgather(world.core, own, f"{name} of a tree")
-    for rank, other in enumerate(said):
-        if other != said[0]:
-            one = next(a or b for a, b in _aligned(said[0], other) if a != b)
-            raise errors.MismatchError(f"broadcast_parameters: the trees of rank 0 and rank {rank} differ at {one}")
+    compare_variables("broadcast_parameters", own, f"{name} of a tree", process_set)
     call = Call("broadcast", "", eager.open_gate(world), world.rank, world.size, root=root)
     results = run_all([(call, f"{name}{path}", [x]) for path, x in pairs])
     return form.unflatten([result for (result,) in results])
-
-
-def _aligned(one: list[str], other: list[str]) -> list[tuple[str, str]]:
-    most = max(len(one), len(other))
-    return [(one[i] if i < len(one) else "", other[i] if i < len(other) else "") for i in range(most)]

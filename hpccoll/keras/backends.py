@@ -201,13 +201,7 @@ def _all_begun(requests: Any, calls: Calls, in_place: Callable[[Sequence[Any]], 
     :param requests: hpccoll.frontend.requests.Requests of the front end
     :param in_place: whether tensors may be overwritten
     """
-    handles = [
-        requests.allreduce(
-            call.name, list(tensors), call.op, call.prescale, call.postscale, call.process_set, group=call.group,
-            in_place=in_place(tensors), wire=call.wire,
-        )
-        for call, tensors in calls
-    ]  # fmt: skip
+    handles = [requests.begin(call, list(tensors), in_place=in_place(tensors)) for call, tensors in calls]
     results = [handle.wait() for handle in handles]
     return [result if call.group else [result] for (call, _), result in zip(calls, results, strict=True)]
 

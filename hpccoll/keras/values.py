@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -13,9 +13,9 @@ import numpy as np
 from hpccoll import errors
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.compression import Compressor, NoneCompressor
-from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, choose
+from hpccoll.frontend.variables import compare_variables
 from hpccoll.keras.backends import backend, reduce_all
 
 __all__ = [
@@ -145,7 +145,8 @@ def broadcast_variables(
     world, root = world_of(process_set), root_in(process_set, root_rank)
     if world.size == 1:
         return
-    _check_forms([_form(variable) for variable in present], process_set)
+    forms = [_form(variable) for variable in present]
+    compare_variables("broadcast of variables", forms, f"{_VARIABLES}.forms", process_set)
     given = [np.array(keras.ops.convert_to_numpy(variable), order="C") for variable in present]
     handles = [world.broadcast_async(array, root, name=f"{_VARIABLES}.{at}") for at, array in enumerate(given)]
     for variable, handle in zip(present, handles, strict=True):
@@ -206,12 +207,3 @@ def path_of(variable: Any) -> str:
 def _form(variable: Any) -> str:
     """Describe the properties that must be the same on all ranks."""
     return f"{path_of(variable)} {keras.backend.standardize_dtype(variable.dtype)}{list(variable.shape)}"
-
-
-def _check_forms(mine: Sequence[str], process_set: ProcessSet) -> None:
-    each = allgather_object(list(mine), name=f"{_VARIABLES}.forms", process_set=process_set)
-    for rank, other in enumerate(each):
-        if other != each[0]:
-            unequal = next((pair for pair in zip(each[0], other, strict=False) if pair[0] != pair[1]), None)
-            what = f"{unequal[0]!r} and {unequal[1]!r}" if unequal else f"{len(each[0])} and {len(other)} variables"
-            raise errors.MismatchError(f"broadcast of variables: rank 0 and rank {rank} differ: {what}")

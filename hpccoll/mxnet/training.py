@@ -16,10 +16,10 @@ from hpccoll.frontend.gradient_step import Kind, gradient_step
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import Variables, is_number_of_groups
 from hpccoll.frontend.handles import synchronize
-from hpccoll.frontend.objects import allgather_object
 from hpccoll.frontend.parameters import distributed_gradients
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
 from hpccoll.frontend.reductions import Average
+from hpccoll.frontend.variables import compare_variables
 from hpccoll.mxnet.adapter import ADAPTER
 from hpccoll.mxnet.operations import OPERATIONS
 
@@ -123,12 +123,9 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         step = self._step if self._step.groups else dataclasses.replace(self._step, groups=len(grads))
         plan = step.plan(indices, [Kind.DENSE] * len(grads), lambda at: [f"{step.name}.{indices[i]}" for i in at])
         handles = [
-            OPERATIONS.requests.allreduce(
-                call.name, [grads[at] for at in members], call.op, call.prescale, call.postscale, call.process_set,
-                group=call.group, in_place=True,
-            )
+            OPERATIONS.requests.begin(call, [grads[at] for at in members], in_place=True)
             for members, call, *_ in plan.sent
-        ]  # fmt: skip
+        ]
         for handle in handles:
             handle.wait()
 
@@ -159,11 +156,8 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
     """
     if not isinstance(params, Mapping | mx.gluon.ParameterDict):
         raise errors.InvalidArgumentError(f"parameters are a dict of arrays or parameters, not {type(params)}")
-    said = allgather_object(sorted(params), name=f"{prefix or ''}names of parameters")
-    for rank, other in enumerate(said):
-        if other != said[0]:
-            odd = sorted(set(other) ^ set(said[0]))
-            raise errors.MismatchError(f"broadcast_parameters: of rank 0 and rank {rank} only one has {odd}")
+    names = f"{prefix or ''}names of parameters"
+    compare_variables("broadcast_parameters", sorted(params), names, global_process_set)
     handles = []
     for key, value in sorted(params.items()):
         name = f"{prefix or ''}{key}"

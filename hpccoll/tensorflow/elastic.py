@@ -21,7 +21,7 @@ from hpccoll.errors import RecoverableError as HorovodInternalError
 from hpccoll.frontend.own_errors import raises_own
 from hpccoll.frontend.process_sets import global_process_set
 from hpccoll.horovod import init, shutdown
-from hpccoll.tensorflow.functions import compare_variables
+from hpccoll.tensorflow.functions import check_variables
 
 __all__ = [
     "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "TensorFlowKerasState",
@@ -117,7 +117,7 @@ class TensorFlowState(ObjectState):
     def sync(self) -> None:
         """See State."""
         values = self._read()
-        compare_variables(values, self._variables(), "TensorFlowState", global_process_set)
+        check_variables(values, self._variables(), "TensorFlowState", global_process_set)
         handles = [
             current().broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
             for at, value in enumerate(values)

@@ -8,17 +8,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from hpccoll import errors, objects
+from hpccoll import errors
 from hpccoll.frontend.objects import allgather_object as gather_objects
 from hpccoll.frontend.objects import broadcast_object as send_object
-from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in
+from hpccoll.frontend.variables import compare_variables
 from hpccoll.tensorflow.adapter import tensor_of
 from hpccoll.tensorflow.operations import OPERATIONS
 from hpccoll.tensorflow.own_errors import public
 
 __all__ = [
     "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables",
-    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "compare_variables",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "check_variables",
 ]  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def broadcast_variables(
     if not tf.executing_eagerly():
         return _assign_in_graph(variables, root_rank, name, process_set)
     values = [tensor_of(variable) for variable in variables]
-    compare_variables(values, variables, name, process_set)
+    check_variables(values, variables, name, process_set)
     handles = [
         OPERATIONS.requests.broadcast(f"{name}[{i}]", value, root_rank, process_set, in_place=False)
         for i, value in enumerate(values)
@@ -133,7 +134,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
         session.run(self._assigned)
 
 
-def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
+def check_variables(values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
     """Compare the dtypes and shapes of the ranks' variables.
 
     :param values: the values of the variables, as tensors or NumPy arrays
@@ -143,19 +144,8 @@ def compare_variables(values: Sequence[Any], variables: Sequence[Any], name: str
     :raises MismatchError: the ranks have other variables; the same error on all of them
     """
     mine = [f"{tf.as_dtype(value.dtype).name}{list(value.shape)}" for value in values]
-    each = objects.allgather(world_of(process_set).core, mine, f"{name}.variables")
-    for rank, other in enumerate(each):
-        if len(other) != len(each[0]):
-            raise errors.MismatchError(
-                f"{name}: rank 0 has {len(each[0])} variables, rank {rank} has {len(other)}: build the model and the "
-                "optimizer on all ranks first"
-            )
-        at = next((i for i, pair in enumerate(zip(other, each[0], strict=True)) if pair[0] != pair[1]), None)
-        if at is not None:
-            path = getattr(variables[at], "path", variables[at].name)
-            raise errors.MismatchError(
-                f"{name}: variable {at} ({path} here) is {each[0][at]} on rank 0 and {other[at]} on rank {rank}"
-            )
+    here = [getattr(variable, "path", variable.name) for variable in variables]
+    compare_variables(name, mine, f"{name}.variables", process_set, here)
 
 
 @public

@@ -85,13 +85,11 @@ def _begin(sent: Sent, gradients: list[Any], fast: eager.Allreduces | None) -> C
     if fast is not None and sent.compression is NoneCompressor and eager.can(call):
         return fast.begin(call.name, tensors[0])
     ready = packed(sent.compression, tensors, ADAPTER.dtype)
+    call = dataclasses.replace(call, wire=ready.wire)
     if not tf.executing_eagerly():
-        results = ready.unpack(OPERATIONS.run_allreduce(dataclasses.replace(call, wire=ready.wire), ready.tensors))
+        results = ready.unpack(OPERATIONS.run_allreduce(call, ready.tensors))
         return lambda: results
-    handle = OPERATIONS.requests.allreduce(
-        call.name, ready.tensors, call.op, call.prescale, call.postscale, call.process_set, group=call.group,
-        in_place=False, wire=ready.wire,
-    )  # fmt: skip
+    handle = OPERATIONS.requests.begin(call, ready.tensors, in_place=False)
     return lambda: ready.unpack(handle.wait() if call.group else [handle.wait()])
 
 
