@@ -110,6 +110,7 @@ void simulate_vote(Machine &machine, const Settings &s) {
     sg::Engine::get_instance()->run();
     if (*std::min_element(all.ended.begin(), all.ended.end()) < 0)
         throw std::runtime_error("nodes still wait");
-    std::printf("{\"what\": \"vote\", \"nodes\": %d, \"messages\": %llu, \"seconds\": %.9f}\n", machine.nodes,
-                static_cast<unsigned long long>(all.messages), *std::max_element(all.ended.begin(), all.ended.end()));
+    std::printf("{\"what\": \"vote\", \"nodes\": %d, \"ranks\": %d, \"messages\": %llu, \"seconds\": %.9f}\n",
+                machine.nodes, machine.nodes * machine.per_node, static_cast<unsigned long long>(all.messages),
+                *std::max_element(all.ended.begin(), all.ended.end()));
 }

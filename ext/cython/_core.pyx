@@ -19,6 +19,7 @@ from libc.math cimport isnan
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strcmp, strdup, strlen, strncpy
 
+import atexit
 import faulthandler
 import math
 import operator
@@ -45,6 +46,7 @@ include "devices.pxi"
 include "operands.pxi"
 include "handles.pxi"
 include "processes.pxi"
+include "traces.pxi"
 include "loops.pxi"
 include "node_order.pxi"
 include "laps.pxi"

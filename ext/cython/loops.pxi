@@ -458,30 +458,6 @@ cdef class Loop:
                 return first, result
 
 
-cdef bint has_stacks = False
-
-
-cdef int trace_stacks() except -1:
-    """Let SIGUSR2 add the stack of the interrupted thread to the trace, by Python's handler; once per process.
-
-    It omits the other threads: they run meanwhile, and reading a frame that a thread has just left is a segmentation
-    fault. The handlers are not chained: chained handlers nest at fast signals, until the signal stack overflows.
-    """
-    global has_stacks
-    if has_stacks:
-        return 0
-    has_stacks = True
-    fd = os.memfd_create("hpccoll-stacks", os.MFD_CLOEXEC)
-    faulthandler.register(signal.SIGUSR2, file=fd, all_threads=False)
-    hc_trace_stacks(fd)
-    return 0
-
-
-TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete", "wait", "break")
-TRACE_MAGIC, TRACE_VERSION, TRACE_MEMFD = HC_TRACE_MAGIC, HC_TRACE_VERSION, HC_TRACE_MEMFD.decode()
-TRACE_KEPT, TRACE_SITE, TRACE_FOLDER = HC_TRACE_KEPT, HC_TRACE_SITE, 640  # records, bytes, bytes
-
-
 cdef hc_net *unbox(object capsule, int rank, int size) except NULL:
     """The net in a capsule "hpccoll.net", which must be built for this version of the struct and be of this rank."""
     if not PyCapsule_IsValid(capsule, "hpccoll.net"):

@@ -93,5 +93,7 @@ int hc_loop_trace_at_signal(struct hc_loop *);
 /* Call it when Python's handler of SIGUSR2 is installed, which writes a stack to `fd`: our handler replaces and calls
  * it. */
 void hc_trace_stacks(int fd);
+/* Calls Python's handler no more, and installs ours again if Python has removed it. */
+void hc_trace_no_stacks(void);
 
 #endif

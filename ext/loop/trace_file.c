@@ -271,6 +271,13 @@ void hc_trace_stacks(int fd) {
     install();
 }
 
+void hc_trace_no_stacks(void) {
+    struct sigaction action;
+    atomic_store(&stacks, -1);
+    if (sigaction(SIGUSR2, NULL, &action) == 0 && !(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL)
+        install();
+}
+
 void hc__trace_write_broken(hc_loop *loop) {
     struct sigaction action;
     hc__trace_write_file(&loop->trace);

@@ -217,6 +217,20 @@ here(f"ended{rank}")
     assert all("most recent call first" in stack for stack in stacks)
 
 
+def test_a_signal_after_the_end_of_the_interpreter_harms_nobody(job, build_c):
+    """As in MPI_Finalize: Python's own handler has gone by then."""
+    library = build_c("tests/tools/trace/late_signal.c", flags=("-shared",))
+    program = f"""
+import ctypes
+ctypes.pythonapi.Py_AtExit(ctypes.CDLL({str(library)!r}).late_signal)
+init()
+hpccoll.barrier()
+"""
+    one = job(program, 2)
+    one.wait()
+    assert len(list(one.folder.glob("late*"))) == 2, one.output()
+
+
 @pytest.mark.slow
 def test_nothing_is_written_where_nothing_is_wanted(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="none")
