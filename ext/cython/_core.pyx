@@ -17,7 +17,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.math cimport isnan
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset, strcmp, strdup, strlen, strncpy
+from libc.string cimport memcpy, memset, strcmp, strdup, strncpy
 
 import atexit
 import faulthandler

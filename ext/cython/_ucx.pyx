@@ -20,7 +20,7 @@ cdef extern from "transport/net/ucx_net.h" nogil:
     int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **net, char *why)
     const void *hc_ucx_net_address(hc_net *net, size_t *bytes)
     int hc_ucx_net_connect(hc_net *net, uint16_t generation, int64_t message_bytes, const void *const *addresses,
-                        const size_t *bytes)
+                           const size_t *bytes)
     char *hc_ucx_net_info(hc_net *net)
 
 

@@ -58,7 +58,7 @@ cdef class Plan:
     cdef str kind            # likewise: the operation
     cdef Folding folding     # its UserReduction, or None
     cdef int number          # of its tags between nodes; -1: no tags
-    cdef hc_plan_terms terms # the terms of the agreement, until it is built
+    cdef hc_plan_terms terms  # the terms of the agreement, until it is built
     cdef bint is_barrier, receives
     cdef readonly bint active
     """Whether it was started, and neither `wait()` nor `test()` has said that this start is over."""

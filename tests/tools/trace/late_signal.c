@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * late_signal.c - a function for Py_AtExit, which runs when the interpreter has ended: it raises SIGUSR2, and then makes
- * a file.
+ * late_signal.c - a function for Py_AtExit, which runs when the interpreter has ended: it raises SIGUSR2, and then
+ * makes a file.
  */
 #include <fcntl.h>
 #include <signal.h>
