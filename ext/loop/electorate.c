@@ -49,9 +49,11 @@ static int split(hc__electorate *of, const hc_votes_members *m) {
     return few || !of->in_stages;
 }
 
-/* Finds the leaders of this node's partners. */
+/* Finds the leaders of this node's partners. Only this node's own leader has partners. */
 static int find_partners(hc_votes *votes, const hc_votes_members *m, const int32_t *leaders) {
     hc__electorate *of = &votes->of;
+    if (!of->is_leader)
+        return HC_OK;
     int status = hc_vote_new(&votes->vote, of->in_stages ? &of->split : NULL, of->nodes, m->nodes[m->own]);
     if (status < 0)
         return status;

@@ -13,7 +13,7 @@ typedef struct hc__electorate {
     int32_t nodes, size, largest; /* largest: ranks of the largest node */
     int32_t nlocals;
     int32_t *locals;       /* set ranks of this node, in their order */
-    int32_t *leaders;      /* World rank of each partner's leader (hc_vote_partner) */
+    int32_t *leaders;      /* World rank of each partner's leader (hc_vote_partner); only the leader has them */
     hc__stages split;      /* in_stages: of the nodes */
     int32_t leader;        /* World rank of this node's leader */
     uint8_t is_leader;     /* this rank */
