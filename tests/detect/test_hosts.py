@@ -71,7 +71,7 @@ def meant(part):
     return [str(n).zfill(width) for n in range(first, first + more + 1)]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(st.lists(words_of_lists, min_size=1, max_size=5))
 def test_what_was_written_is_read(words):
     text = ",".join(f"{name}[{','.join(map(written, own))}]{end}" if own else name + end for name, own, end in words)
