@@ -12,6 +12,7 @@ import hmac
 import secrets
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterable
 
@@ -85,6 +86,7 @@ class Channel:
         self._key = hmac.digest(bytes.fromhex(secret), nonces, "sha256")
         self._directions = (b">", b"<") if connects else (b"<", b">")  # of sent messages, of received messages
         self._sent = self._received = 0
+        self._sends = threading.Lock()
         proof, expected = (hmac.digest(self._key, direction, "sha256") for direction in self._directions)
         connection.sendall(proof)
         if not hmac.compare_digest(self._read(len(expected), until), expected):
@@ -92,13 +94,15 @@ class Channel:
         connection.settimeout(PATIENCE)
 
     def send(self, message: bytes) -> None:
-        """Send a message.
+        """Send a message; several threads may do so at once.
 
         :raises OSError: the connection failed
         """
-        self.connection.sendall(HEADER.pack(len(message), self._code(self._directions[0], self._sent, message)))
-        self.connection.sendall(message)
-        self._sent += 1
+        with self._sends:
+            code = self._code(self._directions[0], self._sent, message)
+            self.connection.sendall(HEADER.pack(len(message), code))
+            self.connection.sendall(message)
+            self._sent += 1
 
     def receive(self, longest: int = LONGEST) -> bytes:
         """Wait for a message.

@@ -8,16 +8,17 @@ import contextlib
 import os
 import platform
 import sys
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from hpccoll import _core, errors
 from hpccoll.rendezvous import CoordinatedRendezvous
 
-__all__ = ["ends_broken", "lacking_ranks_end_the_job", "watch"]
+__all__ = ["ends_broken", "forget", "lacking_ranks_end_the_job", "watch"]
 
-_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+_open: dict[Any, None] = {}
+"""The Worlds to end, in the order in which this process made them: ranks that ended two Worlds in different orders
+would wait for each other. A World that the program drops stays here, because only all ranks together can end it."""
 _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
 _lacking: list[Any] = []
@@ -31,12 +32,19 @@ AFTER_WELL = 6
 
 
 def watch(world: Any) -> None:
-    """Shut this World down at the end of the process, unless the program has done so."""
+    """Shut this World down at the end of the process, unless the program does so. Process sets end with their World."""
     global _patience
-    _alive.add(world)
+    if world.core.number != 0:
+        return
+    _open[world] = None
     _patience = world.base.settings.stall_warning
     if not _in_finalize and _is_over_mpi(world):
         _end_worlds_in_finalize()
+
+
+def forget(world: Any) -> None:
+    """Call this when a World has been shut down."""
+    _open.pop(world, None)
 
 
 def _is_over_mpi(world: Any) -> bool:
@@ -54,10 +62,16 @@ def _end_worlds_in_finalize() -> None:
 def _finalize(*_: object) -> None:
     if not _in_finalize:  # the process ends, and its Worlds have ended
         return
-    for world in list(_alive):
-        if world.core.number == 0 and _is_over_mpi(world):
-            with contextlib.suppress(errors.HpccollError):
-                world.shutdown()
+    worlds = [world for world in _open_worlds() if _is_over_mpi(world)]
+    for world in worlds:
+        world.announce_shutdown()
+    for world in worlds:
+        with contextlib.suppress(errors.HpccollError):
+            world.shutdown()
+
+
+def _open_worlds() -> list[Any]:
+    return [world for world in list(_open) if not world.core.closed and not world.base.loop.forked]
 
 
 def ends_broken(rendezvous: Any) -> None:
@@ -79,9 +93,12 @@ def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
 def _at_exit() -> None:
     """Shut open Worlds down. A broken World ends the job here, because MPI_Finalize would wait for a lost rank."""
     uncaught = hasattr(sys, "last_value")
-    worlds = [w for w in _alive if not w.core.closed and w.core.number == 0 and not w.base.loop.forked]
+    worlds = _open_worlds()
     for world in worlds:
         world.base.record_exception()
+        if not uncaught:
+            world.announce_shutdown()
+    for world in worlds:
         with contextlib.suppress(errors.RecoverableError):  # reported below, with earlier failures
             world.shutdown(wait=not uncaught)
     broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]
@@ -121,7 +138,7 @@ def _say_what_finalize_waits_for(well: bool) -> None:
 
 
 def _after_fork() -> None:
-    for world in _alive:
+    for world in _open:
         world.base.loop.mark_forked()
     _ended_broken.clear()
     _lacking.clear()

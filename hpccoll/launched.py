@@ -56,6 +56,7 @@ class _Connection:
                     tell(str(ended["host"]), int(ended["pid"]))
 
     def say_worlds(self) -> None:
+        """Tell the launcher how many Worlds there are. Threads call it one at a time: the last number counts."""
         self._is_made.wait(LAST_WORD)
         if self._channel is not None:
             with contextlib.suppress(OSError):
@@ -68,6 +69,8 @@ class _Connection:
 
 
 _connection: _Connection | None = None
+_changes = threading.Lock()
+"""Held while the Worlds of the connection change: threads may make and end Worlds at once."""
 
 
 def world_begins(env: Mapping[str, str], ended: Ended) -> None:
@@ -77,12 +80,13 @@ def world_begins(env: Mapping[str, str], ended: Ended) -> None:
     :param ended: is called, in a thread, for each process of the job that has ended without shutdown()
     """
     global _connection
-    if _connection is not None:
-        _connection.worlds.append(ended)
-        _connection.say_worlds()
-    elif env.get(LAUNCHER) and (place := detect.place(env)) and place.rank is not None:
-        _connection = _Connection(env[LAUNCHER], place.rank)
-        _connection.worlds.append(ended)
+    with _changes:
+        if _connection is not None:
+            _connection.worlds.append(ended)
+            _connection.say_worlds()
+        elif env.get(LAUNCHER) and (place := detect.place(env)) and place.rank is not None:
+            _connection = _Connection(env[LAUNCHER], place.rank)
+            _connection.worlds.append(ended)
 
 
 def world_ended(ended: Ended) -> None:
@@ -90,14 +94,16 @@ def world_ended(ended: Ended) -> None:
 
     :param ended: the same function as for world_begins()
     """
-    if _connection is not None:
-        _connection.worlds.remove(ended)
-        _connection.say_worlds()
+    with _changes:
+        if _connection is not None:
+            _connection.worlds.remove(ended)
+            _connection.say_worlds()
 
 
 def _after_fork() -> None:
     """Close the copy of a forked child: it would keep the connection open after the rank's end."""
-    global _connection
+    global _connection, _changes
+    _changes = threading.Lock()  # another thread of the parent may have held it
     if _connection is not None:
         _connection.close()
     _connection = None

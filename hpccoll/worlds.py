@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -67,6 +68,8 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
     """The shared state of the process sets of one World; for the library only."""
     core: _core.Set
     """The process set of this World; for the library alone."""
+    _shutdown: _core.Handle | None = None
+    """The barrier before the end of this World, if it was begun earlier."""
 
     def __init__(self, comm: Any = None, *, rendezvous: Rendezvous | None = None, **knobs: Any) -> None:
         """Make a World; all ranks of `comm` (or of `rendezvous`) call this together.
@@ -376,10 +379,20 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
             loop.told = True
             raise failure
 
+    def announce_shutdown(self) -> None:
+        """Tell the other ranks that this one shuts the World down next, without waiting for them; for the library only.
+
+        Ranks that end several Worlds announce all of them first: then the order in which each rank ends them, which
+        threads may have changed, does not matter.
+        """
+        with contextlib.suppress(errors.HpccollError):  # shutdown() finds out
+            self._shutdown = self.core.collective("barrier", None, "hpccoll.shutdown", None, False, last=True)
+
     def _await_others(self, timeout: float) -> None:
         """Until all ranks have called shutdown(), or it is known that not all of them will."""
         try:
-            self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True).wait(timeout)
+            own = self._shutdown or self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True)
+            own.wait(timeout)
         except TimeoutError:
             print(
                 f"hpccoll: rank {self.rank}: shutdown: other ranks have not called it within {timeout:g} s "
@@ -391,6 +404,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
             pass  # the loop knows what broke; an end that another rank has brought about is the end
 
     def _free(self) -> None:
+        ending.forget(self)
         self.base.failure = self.base.loop.failure()
         timeline.stop(self)
         if self.base.tuner is not None:

@@ -94,6 +94,35 @@ def test_a_second_world_after_the_first():
     assert output.count("fine") == 3
 
 
+@pytest.mark.parametrize(
+    "nodes, end",
+    [
+        ("1", ""),
+        ("2", "MPI.Finalize()\n"),
+        pytest.param("2", "", marks=pytest.mark.slow),
+        pytest.param("1", "MPI.Finalize()\n", marks=pytest.mark.slow),
+    ],
+)
+def test_worlds_that_are_open_at_the_end_end_in_one_order(nodes, end):
+    """Also one that the program drops, and those of threads, which come in another order on each rank."""
+    script = INIT + (
+        "from threading import Thread\n"
+        "from mpi4py import MPI\n"
+        "hpccoll.World(verbose=0).allreduce(1)\n"
+        "worlds = [hpccoll.World(verbose=0) for _ in range(3)]\n"
+        "comms = [MPI.COMM_WORLD.Dup() for _ in range(4)]\n"
+        "by_threads = {}\n"
+        "def make(i): by_threads[i] = hpccoll.World(comms[i], verbose=0)\n"
+        "makers = [Thread(target=make, args=(i,)) for i in range(4)]\n"
+        "for maker in makers: maker.start()\n"
+        "for maker in makers: maker.join()\n"
+        "assert [w.allreduce(1) for w in [*worlds, *(by_threads[i] for i in range(4))]] == [size] * 7\n"
+    )
+    status, output = job(2, script + end, nodes=nodes)
+    assert status == 0, output
+    assert "have not called it" not in output, output
+
+
 @pytest.mark.parametrize("nodes", ["1", *slow("2")])
 def test_mpi_finalize_ends_the_worlds(nodes):
     script = INIT + (

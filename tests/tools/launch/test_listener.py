@@ -19,6 +19,8 @@ from hpccoll.tools.launch import listener as module
 from hpccoll.tools.launch.listener import Listener, addresses_towards
 
 HERE = "127.0.0.1"
+MANY = 200
+"""Messages of a thread."""
 GREETING = 2 * channel.NONCE
 """Bytes that an end sends before its first message: its nonce, and the proof that it has the key."""
 
@@ -61,6 +63,24 @@ def becomes(what: Callable[[], int], number: int) -> None:
     while what() != number and time.monotonic() < deadline:
         time.sleep(0.01)
     assert what() == number
+
+
+def test_threads_send_at_once(served: Served) -> None:
+    """Each message has a number in its HMAC: messages that were mixed would end the connection."""
+    with contextlib.closing(served.connect()) as connection:
+        senders = [threading.Thread(target=send_many, args=(connection, bytes([i]) * 3000)) for i in range(4)]
+        for sender in senders:
+            sender.start()
+        for _ in range(4 * MANY):
+            assert connection.receive() == b"heard"
+        for sender in senders:
+            sender.join()
+    assert sorted(served.messages) == [bytes([i]) * 3000 for i in range(4) for _ in range(MANY)]
+
+
+def send_many(connection: channel.Channel, message: bytes) -> None:
+    for _ in range(MANY):
+        connection.send(message)
 
 
 def told(served: Served, greeting: bytes) -> bytes:
