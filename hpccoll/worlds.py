@@ -106,6 +106,13 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         """Say whether the World has a rank of this number."""
         return rank in range(self.core.size)
 
+    def __reduce__(self) -> str:
+        """Refuse to be pickled or copied."""
+        raise TypeError(
+            "a World cannot be pickled or copied: it belongs to this process, as a communicator of MPI does; another "
+            "process makes its own"
+        )
+
     def __dir__(self) -> list[str]:
         """Name what is there for programs."""
         return [name for name in super().__dir__() if name not in ("base", "core")]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random wrong calls of every operation: each raises before anything is sent, and the next right call is right."""
 
+import copy
+import pickle
 import random
 
 import numpy as np
@@ -58,3 +60,10 @@ def test_wrong_calls_send_nothing(threads, operation, ranks):
                 assert got is None or np.array_equal(got, expected(operation, world)), wrong
 
     testing.run(threads(ranks, nodes="" if ranks == 2 else "2+1"), program)
+
+
+@pytest.mark.parametrize("way", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_world_cannot_be_pickled_or_copied(threads, way):
+    (world,) = threads(1)
+    with pytest.raises(TypeError, match="a World cannot be pickled or copied"):
+        way(world)
