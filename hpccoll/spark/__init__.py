@@ -9,7 +9,7 @@ first task serves the store, and a secret from the driver authenticates its reco
 
 from typing import Any
 
-__all__ = ["run", "run_elastic"]
+__all__ = ["run", "run_elastic", "run_on_dataframe"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,8 +17,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hpccoll.spark' has no attribute {name!r}")
     try:
-        from hpccoll.spark.driver import run
+        from hpccoll.spark.driver import run, run_on_dataframe
         from hpccoll.spark.elastic_driver import run_elastic
     except ImportError as error:
         raise ImportError(f"hpccoll.spark needs Spark: pip install 'hpccoll[spark]' ({error})") from error
-    return {"run": run, "run_elastic": run_elastic}[name]
+    return {"run": run, "run_elastic": run_elastic, "run_on_dataframe": run_on_dataframe}[name]
