@@ -22,7 +22,10 @@ from hpccoll.spark.task import Outcome, Task, in_arrow, in_barrier
 from hpccoll.tools.launch.blame import Failure, error_of
 from hpccoll.tools.launch.job import LaunchError
 
-__all__ = ["context_of", "ranks_of", "reason", "run", "run_on_dataframe", "start_on_rows"]
+__all__ = [
+    "Settings", "check_version", "context_of", "ranks_of", "reason", "run", "run_on_dataframe", "start_on_rows",
+    "start_ranks",
+]  # fmt: skip
 
 OLDEST = (3, 5)
 """The first Spark whose mapInArrow has barrier stages."""
@@ -72,15 +75,8 @@ def run(
     if session is None and context is None:
         raise LaunchError(f"{what}: there is no Spark session: SparkSession.builder.getOrCreate()")
     size = ranks_of(what, context, num_proc)
-    task = _task(cloudpickle.dumps((fn, tuple(args), dict(kwargs or {}))), start_timeout, env, nics, executable)
-
-    def stage() -> list[Outcome]:
-        if context is None:
-            return _over_frame(session.range(0, size, 1, size), task)
-        numbers = context.parallelize(range(size), size).barrier()
-        return list(numbers.mapPartitions(functools.partial(in_barrier, task)).collect())
-
-    return _run(what, size, stage)
+    arguments = tuple(args), dict(kwargs or {})
+    return start_ranks(what, session, fn, arguments, size, (start_timeout, env, nics, executable))
 
 
 def run_on_dataframe(
@@ -130,18 +126,40 @@ def run_on_dataframe(
     elif context is not None and (has := df.rdd.getNumPartitions()) != size:
         raise errors.InvalidArgumentError(f"{what}: {size} ranks, and the DataFrame has {has} partitions")
     settings = (start_timeout, env, nics, executable)
-    return start_on_rows(what, fn, without_vectors(df), (tuple(args), dict(kwargs or {})), size, settings)
+    arguments = (fn, *args), dict(kwargs or {})
+    return start_on_rows(what, on_rank, without_vectors(df), arguments, size, settings)
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Settings = tuple[float | None, Mapping[str, str] | None, str | Sequence[str] | None, str | None]
 """start_timeout, env, nics, executable: see `run`."""
+
+
+def start_ranks(
+    what: str, session: Any, fn: Callable[..., Any], arguments: Arguments, size: int, settings: Settings
+) -> list[Any]:
+    """Start a number of ranks; see run.
+
+    :param what: the caller's name, for errors
+    :param session: that of Spark; None: that of the process
+    """
+    task = _task((fn, *arguments), *settings)
+    context = context_of(session)
+
+    def stage() -> list[Outcome]:
+        if context is None:
+            return _over_frame(session.range(0, size, 1, size), task)
+        numbers = context.parallelize(range(size), size).barrier()
+        return list(numbers.mapPartitions(functools.partial(in_barrier, task)).collect())
+
+    return _run(what, size, stage)
 
 
 def start_on_rows(
     what: str,
     fn: Callable[..., Any],
     frame: Any,
-    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    arguments: Arguments,
     size: int,
     settings: Settings,
     mask: str = "",
@@ -149,12 +167,12 @@ def start_on_rows(
     """Start a rank on each partition of a DataFrame; see run_on_dataframe.
 
     :param what: the caller's name, for errors
+    :param fn: what each rank calls with the arguments; hpccoll.spark.spool.here gives it its rows
     :param frame: has `size` partitions, and columns that Arrow has
     :param mask: a column of booleans: rows where it is true are for validation; "": there is none
     """
     check_version(what, frame.sparkSession)
-    args, kwargs = arguments
-    task = _task(cloudpickle.dumps((on_rank, (fn, *args), kwargs)), *settings)
+    task = _task((fn, *arguments), *settings)
     return _run(what, size, lambda: _over_frame(frame, task, mask))
 
 
@@ -196,7 +214,7 @@ def _slots(context: Any, otherwise: int) -> int:
 
 
 def _task(
-    function: bytes,
+    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
     start_timeout: float | None,
     env: Mapping[str, str] | None,
     nics: str | Sequence[str] | None,
@@ -205,7 +223,7 @@ def _task(
     interface = nics if isinstance(nics, str) else ",".join(nics or ())
     variables = {"HPCCOLL_START_TIMEOUT": f"{start_timeout:g}"} if start_timeout else {}
     variables |= {"HPCCOLL_INTERFACE": interface} if interface else {}
-    return Task(function, new_secret(), {**variables, **(env or {})}, executable or "")
+    return Task(cloudpickle.dumps(call), new_secret(), {**variables, **(env or {})}, executable or "")
 
 
 def _run(what: str, size: int, stage: Callable[[], list[Outcome]]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hpccoll import inherited
 
-__all__ = ["ROWS", "TRAINING", "VALIDATION", "Batches", "on_rank", "spooled"]
+__all__ = ["ROWS", "TRAINING", "VALIDATION", "Batches", "here", "on_rank", "parts", "spooled"]
 
 ROWS = "_HPCCOLL_SPARK_ROWS"
 """The variable that holds the folder of the rank's rows."""
@@ -84,7 +84,19 @@ class Batches:
             raise IndexError(at)
         return self._file.get_batch(at)  # type: ignore[union-attr]
 
+    def sizes(self) -> list[int]:
+        """Return the number of rows of each batch."""
+        return [self[at].num_rows for at in range(len(self))]
+
+
+def here(name: str) -> Batches:
+    """Open a file of this rank.
+
+    :param name: TRAINING or VALIDATION
+    """
+    return Batches(Path(inherited.environment()[ROWS], name))
+
 
 def on_rank(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function with the rows of this rank; this is what a rank of run_on_dataframe calls."""
-    return fn(Batches(Path(inherited.environment()[ROWS], TRAINING)), *args, **kwargs)
+    return fn(here(TRAINING), *args, **kwargs)
