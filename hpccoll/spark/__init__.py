@@ -5,6 +5,14 @@
 
 Each task of a barrier stage starts one rank. The tasks exchange the address of a store by Spark's `allGather`. The
 first task serves the store, and a secret from the driver authenticates its records; no MPI is needed.
+
+    driver.py       run, run_on_dataframe: a barrier stage with a task per rank
+    task.py         the task: the agent of one rank
+    spool.py        the task's rows in files, which its rank maps into memory
+    columns.py      columns of a DataFrame that Arrow and NumPy have
+    elastic_*.py    run_elastic
+    estimators      what the estimators share; torch, keras: those of a framework
+    common          SparkBackend and Store, under Horovod's names
 """
 
 from typing import Any

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pyspark.ml import Estimator
 
 from hpccoll.errors import InvalidArgumentError
-from hpccoll.spark.backend import SparkBackend
 from hpccoll.spark.columns import check_columns, is_vector, without_vectors
+from hpccoll.spark.common.backend import SparkBackend
 from hpccoll.spark.driver import Settings, check_version, context_of, ranks_of, start_on_rows, start_ranks
 from hpccoll.spark.estimators.job import Job, LocalRows, Source
 from hpccoll.spark.estimators.parameters import Parameter, check_names

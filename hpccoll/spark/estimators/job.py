@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hpccoll.default_world import current
 from hpccoll.errors import InvalidArgumentError
+from hpccoll.spark.common.store import Store
 from hpccoll.spark.estimators.rows import WINDOW, Arrays, Batch, Chunk, Cut, Order, batches
-from hpccoll.spark.estimators.store import Store
 from hpccoll.spark.spool import TRAINING, VALIDATION, here
 
 __all__ = ["Feed", "Job", "LocalRows", "Source", "floats", "inputs_of", "labels_of"]
@@ -89,7 +89,8 @@ class Feed:
         """Of an epoch."""
         self.even = len({rows for rows, _ in counts}) == 1
         """Whether all ranks have as many rows as each other: then all factors are 1."""
-        self.validates = any(rows for _, rows in counts)
+        self._held = [rows for _, rows in counts]
+        self.validates = any(self._held)
         """Whether any rank has rows for validation."""
 
     def training(self, epoch: int) -> Iterator[Batch]:
@@ -102,14 +103,30 @@ class Feed:
 
     def validation(self) -> Iterator[Batch]:
         """Yield this rank's batches for validation, which are as many as its rows need."""
-        job = self._job
-        rows = sum(chunk.rows for chunk in self._validation)
-        if not rows:
+        cut = self._validated()
+        if cut is None:
             return iter(())
-        cut = Cut.of([rows], job["val_batch_size"] or job["batch_size"])
-        most = job["validation_steps_per_epoch"]
-        steps = cut.steps if most is None else min(most, cut.steps)
-        return batches(self._validation, cut, 0, [Order(None)], steps, job["transformation_fn"])
+        change = self._job["transformation_fn"]
+        return batches(self._validation, cut, 0, [Order(None)], self.validation_steps(), change)
+
+    def check_validation(self) -> None:
+        """Check that each rank has rows for validation.
+
+        :raises InvalidArgumentError: one has none
+        """
+        if 0 in self._held:
+            rank, rows = self._held.index(0), sum(self._held)
+            raise InvalidArgumentError(f"rank {rank} has no rows to validate with: {rows} on {self.size} ranks")
+
+    def validation_steps(self) -> int:
+        """Count the batches of this rank for validation."""
+        cut, most = self._validated(), self._job["validation_steps_per_epoch"]
+        steps = cut.steps if cut else 0
+        return steps if most is None else min(most, steps)
+
+    def _validated(self) -> Cut | None:
+        rows = sum(chunk.rows for chunk in self._validation)
+        return Cut.of([rows], self._job["val_batch_size"] or self._job["batch_size"]) if rows else None
 
 
 def inputs_of(
