@@ -25,8 +25,8 @@ INSTEAD = {
     "hpccoll.mxnet.functions": "the functions are in hpccoll.mxnet",
     "hpccoll.mxnet.compression": "Compression is in hpccoll.mxnet",
     "hpccoll.spark.lightning": (
-        "there is no estimator for Lightning: use TorchEstimator of hpccoll.spark.torch, or a Trainer in a function that "
-        "hpccoll.spark.run_on_dataframe() calls on all ranks"
+        "there is no estimator for Lightning: use TorchEstimator of hpccoll.spark.torch, or a Trainer in a function "
+        "that hpccoll.spark.run_on_dataframe() calls on all ranks"
     ),
     "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
     "hpccoll.runner": "its run() is hpccoll.run(); the launcher is `hpccoll run`, also `hpccoll horovodrun`",

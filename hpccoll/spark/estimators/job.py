@@ -86,7 +86,7 @@ class Feed:
         counts = world.allgather_object(mine)
         self._cut = Cut.of([rows for rows, _ in counts], job["batch_size"], job["backward_passes_per_step"])
         self.steps: int = job["train_steps_per_epoch"] or self._cut.steps
-        """Of an epoch."""
+        """The steps of an epoch."""
         self.even = len({rows for rows, _ in counts}) == 1
         """Whether all ranks have as many rows as each other: then all factors are 1."""
         self._held = [rows for _, rows in counts]

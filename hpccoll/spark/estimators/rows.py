@@ -55,7 +55,7 @@ class Order(NamedTuple):
     """The order of the rows."""
 
     seed: Sequence[int] | None
-    """Of the random numbers; None: the rows stay in their order."""
+    """The seed of the random numbers; None: the rows stay in their order."""
     window: int = WINDOW
 
 
@@ -63,7 +63,7 @@ class Cut(NamedTuple):
     """The batches of a pass over the rows, the same on all ranks."""
 
     rows: Sequence[int]
-    """Of each rank."""
+    """The rows of each rank."""
     steps: int
 
     @classmethod

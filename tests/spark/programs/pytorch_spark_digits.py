@@ -58,7 +58,7 @@ if __name__ == "__main__":
         store=store,
         model=model,
         optimizer=optimizer,
-        loss=lambda input, target: loss(input, target.long()),
+        loss=lambda output, target: loss(output, target.long()),
         input_shapes=[[-1, 1, 8, 8]],
         feature_cols=["features"],
         label_cols=["label"],
