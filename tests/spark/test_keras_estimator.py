@@ -10,9 +10,16 @@ import pytest
 
 import hpccoll
 
-os.environ.setdefault("KERAS_BACKEND", "torch")
-keras = pytest.importorskip("keras", reason="no Keras: pip install 'hpccoll[keras]'")
+keras: Any = None
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _with_torch() -> None:
+    """Import Keras with the backend torch, not before these tests run."""
+    global keras
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    keras = pytest.importorskip("keras", reason="no Keras: pip install 'hpccoll[keras]'")
 
 
 def data(rows: int) -> tuple[Any, Any, Any]:

@@ -126,5 +126,6 @@ class FrameEstimator(Estimator, Saved):
         columns = list(dict.fromkeys(names))
         if not validation:
             return without_vectors(df.select(columns)), ""
-        chosen = df[validation].cast("boolean") if isinstance(validation, str) else functions.rand(seed) < validation
-        return without_vectors(df.select(*columns, chosen.alias(MASK))), MASK
+        held = df[validation].cast("boolean") if isinstance(validation, str) else functions.rand(seed) < validation
+        mask = functions.coalesce(held, functions.lit(False)).alias(MASK)
+        return without_vectors(df.select(*columns, mask)), MASK
