@@ -50,7 +50,9 @@ SHARED = (
     Parameter("label_shapes", None, "the shapes of the labels, as [[-1, 10]]"),
     Parameter("store", None, "a `Store` for rows, as Parquet, and checkpoints; rows go to local files of the ranks"),
     Parameter("run_id", None, "the name of the run; with a `store`, a run of this name resumes", "str"),
-    Parameter("use_gpu", True, "use the GPU of the rank, if it has one", "bool"),
+    Parameter(
+        "use_gpu", True, "use the GPU of the rank, if it has one (torch), those that Keras finds (Keras)", "bool"
+    ),
     Parameter("inmemory_cache_all", False, "no effect: mapped files stay in memory while there is enough", "bool"),
     Parameter("verbose", 1, "rank 0 prints a line per epoch (torch); as in `fit` (Keras)", "int"),
 )

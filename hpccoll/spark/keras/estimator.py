@@ -55,7 +55,8 @@ class KerasEstimator(FrameEstimator):
         job = super()._job()
         values = {**job.values, "model": cloudpickle.dumps(job["model"])}
         values["optimizer"] = job["optimizer"] if job["optimizer"] is not None else job["model"].optimizer
-        values["backend_env"] = {"KERAS_BACKEND": keras.backend.backend(), **(job["backend_env"] or {})}
+        hidden = {} if job["use_gpu"] else {"CUDA_VISIBLE_DEVICES": "-1"}
+        values["backend_env"] = {"KERAS_BACKEND": keras.backend.backend(), **hidden, **(job["backend_env"] or {})}
         return replace(job, values=values)
 
     def _trainer(self) -> Callable[[Source, Job], Any]:
