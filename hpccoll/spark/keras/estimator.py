@@ -16,7 +16,7 @@ from hpccoll.spark.estimators.job import Job, Source
 from hpccoll.spark.estimators.parameters import KERAS, SHARED
 from hpccoll.spark.estimators.params import parameterized
 from hpccoll.spark.keras.model import KerasModel
-from hpccoll.spark.keras.training import copy_of, train
+from hpccoll.spark.keras.training import train, unpickled
 
 __all__ = ["KerasEstimator"]
 
@@ -64,7 +64,7 @@ class KerasEstimator(FrameEstimator):
 
     def _fitted(self, result: Any, metadata: dict[str, Any], run_id: str) -> KerasModel:
         history, weights, widths = result
-        model = copy_of(self.getOrDefault("model"), self.getOrDefault("custom_objects"))
+        model = unpickled(cloudpickle.dumps(self.getOrDefault("model")), self.getOrDefault("custom_objects"))
         model.set_weights(weights)
         return KerasModel(
             history=history,

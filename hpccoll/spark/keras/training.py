@@ -17,7 +17,7 @@ from hpccoll.errors import InvalidArgumentError
 from hpccoll.spark.estimators.job import Feed, Job, Source, inputs_of, labels_of
 from hpccoll.spark.estimators.rows import Arrays, Batch
 
-__all__ = ["copy_of", "inputs", "listed", "train", "unpickled"]
+__all__ = ["inputs", "listed", "train", "unpickled"]
 
 
 def train(source: Source, job: Job) -> Any:
@@ -39,14 +39,6 @@ def unpickled(model: bytes, objects: dict[str, Any] | None) -> Any:
     """Unpickle a model, with the custom objects that it needs."""
     with keras.saving.custom_object_scope(objects or {}):
         return pickle.loads(model)
-
-
-def copy_of(model: Any, objects: dict[str, Any] | None) -> Any:
-    """Copy a model, with its weights."""
-    with keras.saving.custom_object_scope(objects or {}):
-        copied = keras.models.clone_model(model)
-    copied.set_weights(model.get_weights())
-    return copied
 
 
 def listed(value: Any) -> list[Any]:
