@@ -23,6 +23,7 @@ from hpccoll import _core, _cuda, config, errors
 from hpccoll.horovod import environment
 from hpccoll.not_there import INSTEAD
 from hpccoll.not_there import NAMES as OF_FRONT_ENDS
+from hpccoll.spark.estimators import parameters
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
 from hpccoll.tools.horovodrun import FLAGS
@@ -112,6 +113,20 @@ def names_not_there() -> str:
     """Names of Horovod's front ends that hpccoll's do not have."""
     names = sorted({name for names in OF_FRONT_ENDS.values() for name in names})
     return filled(", ".join(f"`{name}`" for name in names))
+
+
+def estimators() -> str:
+    """One row per parameter of the estimators for Spark."""
+    tables = (("", parameters.SHARED), ("TorchEstimator: ", parameters.TORCH), ("KerasEstimator: ", parameters.KERAS))
+    rows = [
+        (f"`{one.name}`", f"{whose}{one.doc}", f"`{one.default}`") for whose, table_of in tables for one in table_of
+    ]
+    return table(("parameter", "meaning", "default"), rows)
+
+
+def estimators_refused() -> str:
+    """Horovod's parameters that the estimators for Spark refuse."""
+    return table(("parameter", "why"), merged((f"`{name}`", why) for name, why in parameters.REFUSED.items()))
 
 
 def bound(reduction: str, dtype: str) -> str:
@@ -313,6 +328,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
+        *(estimators, estimators_refused),
         *(engine, phases, needs, simulated_agreements, simulated_votes, simulated_allreduces),
         *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
         simulated_disturbances,

@@ -14,10 +14,6 @@ __all__ = ["INSTEAD", "NAMES", "Finder", "missing", "no_name", "tell_imports"]
 
 PAGE = "docs/not-there.md"
 
-_NO_ESTIMATORS = (
-    "there are no estimators for Spark: train in a function that hpccoll.spark.run() calls on all ranks, and let it "
-    "read the files that Spark has written"
-)
 _PASSES = "give DistributedOptimizer() the number of passes: backward_passes_per_step=2"
 INSTEAD = {
     "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
@@ -28,9 +24,10 @@ INSTEAD = {
     "hpccoll.mxnet.mpi_ops": "the functions are in hpccoll.mxnet",
     "hpccoll.mxnet.functions": "the functions are in hpccoll.mxnet",
     "hpccoll.mxnet.compression": "Compression is in hpccoll.mxnet",
-    "hpccoll.spark.torch": _NO_ESTIMATORS,
-    "hpccoll.spark.keras": _NO_ESTIMATORS,
-    "hpccoll.spark.lightning": _NO_ESTIMATORS,
+    "hpccoll.spark.lightning": (
+        "there is no estimator for Lightning: use TorchEstimator of hpccoll.spark.torch, or a Trainer in a function "
+        "that hpccoll.spark.run_on_dataframe() calls on all ranks"
+    ),
     "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
     "hpccoll.runner": "its run() is hpccoll.run(); the launcher is `hpccoll run`, also `hpccoll horovodrun`",
     "hpccoll.common": (

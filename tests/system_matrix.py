@@ -12,7 +12,7 @@ import matrix
 
 PACKAGES = {
     "ray": ("ray[train]", "torch==2.13.0"),
-    "spark": ("pyspark", "pandas<3", "pyarrow"),
+    "spark": ("pyspark", "pandas<3", "pyarrow", "torch==2.13.0", "keras==3.15.1", "scikit-learn"),
     "tensorflow": ("tensorflow-cpu==2.16.2", "keras==3.15.1", "scikit-learn"),  # the oldest
     "jax": ("jax==0.5.3", "jaxlib==0.5.3", "optax==0.2.8", "scikit-learn"),  # the oldest
     "mxnet": ("mxnet==1.9.1", "numpy<2"),  # has no wheel for other Pythons
@@ -20,6 +20,9 @@ PACKAGES = {
 TESTS = {"tensorflow": ("tests/tensorflow", "tests/keras/test_backends.py", "-k", "tensorflow")}
 NEXT = {"tensorflow": ("tensorflow-cpu==2.21.0",), "jax": ("jax==0.10.2", "jaxlib==0.10.2")}
 """Packages to install after the tests, which then run again: one build of hpccoll works with both versions."""
+
+BACKEND = {"spark": "torch"}
+"""That of Keras, where it is not TensorFlow."""
 
 LAUNCHED = "-m hpccoll run -np 2 --timeout 900 python -P -m pytest -q --only-mpi -pno:cacheprovider"
 ALSO = {"jax": (*LAUNCHED.split(), "tests/jax")}
@@ -39,7 +42,7 @@ def test(environment: matrix.Environment) -> bool:
     python, name = venv / "bin" / "python", environment.name
     commands = [[python, "-P", "-m", "pytest", "-q", *TESTS.get(name, (f"tests/{name}",))]]
     commands += [[python, "-P", *ALSO[name]]] if name in ALSO else []
-    settings = {**matrix.variables(environment, venv), "CI": "true", "KERAS_BACKEND": "tensorflow"}
+    settings = {**matrix.variables(environment, venv), "CI": "true", "KERAS_BACKEND": BACKEND.get(name, "tensorflow")}
     statuses = [subprocess.run(command, cwd=tree, env=settings).returncode for command in commands]
     if name in NEXT:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *NEXT[name]], env=settings, check=True, timeout=900)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import platform
 import queue
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import BarrierTaskContext
@@ -27,12 +28,13 @@ from hpccoll.channel import parse, text_of
 from hpccoll.errors import StartError
 from hpccoll.rendezvous.launcher_store import LauncherStore
 from hpccoll.rendezvous.machine import machine_name
+from hpccoll.spark.spool import spooled
 from hpccoll.tools.launch.direct.job_store import JobStore, variables_at
 from hpccoll.tools.launch.elastic.agents import LocalAgent
 from hpccoll.tools.launch.function import CALLER, Results
 from hpccoll.tools.launch.listener import LOOPBACK, Listener
 
-__all__ = ["Outcome", "Task", "in_barrier"]
+__all__ = ["Outcome", "Task", "in_arrow", "in_barrier"]
 
 FAILED = "hpccoll-spark/failed"
 """The key that the agent of a rank sets that has failed."""
@@ -65,6 +67,18 @@ class Outcome:
     """The end of the process, in words."""
     ended_by_agent: bool = False
     """The agent has ended it, because another rank had failed."""
+
+
+def in_arrow(task: Task, mask: str, batches: Iterable[Any]) -> Iterator[Any]:
+    """Start a rank that has the task's rows, and wait for its end; a function for mapInArrow with `barrier=True`.
+
+    :param mask: see `spooled`
+    """
+    import pyarrow
+
+    with spooled(batches, mask) as variables:
+        outcomes = list(in_barrier(replace(task, variables={**task.variables, **variables}), ()))
+    yield pyarrow.RecordBatch.from_pydict({"outcome": [pickle.dumps(outcome) for outcome in outcomes]})
 
 
 def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:

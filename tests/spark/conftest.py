@@ -24,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }
     builder = pyspark.SparkSession.builder.master(f"local-cluster[{EXECUTORS},{SLOTS},1024]").appName("hpccoll")
@@ -33,3 +34,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def by_value(request: pytest.FixtureRequest, spark: Any) -> Iterator[Any]:
+    """The test's own functions are not installed on executors: its file travels by value. Returns the session."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[request.module.__name__])
+    yield spark
+    cloudpickle.unregister_pickle_by_value(sys.modules[request.module.__name__])

@@ -3,7 +3,6 @@
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -86,15 +85,10 @@ def goes_on(deed: str, mark: str) -> tuple[int, int, int, float]:
 
 
 @pytest.fixture
-def run(spark: Any) -> Any:
-    """The program's own functions are not installed on executors: this file travels by value."""
-    from pyspark import cloudpickle
-
+def run(by_value: Any) -> Any:
     import hpccoll.spark
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield hpccoll.spark.run
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    return hpccoll.spark.run
 
 
 def test_a_function_runs_on_all_ranks(run: Any) -> None:
@@ -162,3 +156,12 @@ def test_an_elastic_job_that_cannot_go_on(run_elastic: Any) -> None:
 def test_no_number_of_ranks(run: Any) -> None:
     with pytest.raises(hpccoll.InvalidArgumentError, match="num_proc"):
         run(mean, args=(1.0,), num_proc=-1)
+
+
+def test_more_ranks_than_slots_are_refused_before_the_job(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hpccoll.spark import driver
+    from hpccoll.tools.launch.job import LaunchError
+
+    monkeypatch.setattr(driver, "REGISTERING", 1.0)
+    with pytest.raises(LaunchError, match=r"hpccoll.spark.run: 5 ranks need 5 slots at once, and Spark has 4"):
+        run(mean, args=(1.0,), num_proc=5)

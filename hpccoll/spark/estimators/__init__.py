@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimators of Spark ML, for any framework: parameters, rows, checkpoints, models."""
