@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, NoReturn, cast
 
 from hpccoll import _core, bootstrap, default_rendezvous, errors
@@ -63,6 +64,8 @@ class _Default(World):
 
 
 default = _Default()
+_making = threading.RLock()
+"""Held while init() makes the World: threads that call it at once get one World."""
 
 
 def init(comm: Any = None, **knobs: Any) -> World:
@@ -78,15 +81,18 @@ def init(comm: Any = None, **knobs: Any) -> World:
     :raises InvalidArgumentError: a knob is unknown or out of its bounds, or there is a World already and arguments are
         given
     """
-    if default.world is None or default.world.core.closed:
-        alone = default_rendezvous.apart() if comm is None and knobs.get("rendezvous") is None else None
-        world = World(**{**knobs, **newcomer.KNOBS, "rendezvous": alone}) if alone else World(comm, **knobs)
-        default.become(world)
-        world.core.open_gate(is_world=True)
-        return world
-    if comm is not None or knobs:
-        raise errors.InvalidArgumentError("hpccoll is initialised already; shut it down before init() with arguments")
-    return default.world
+    with _making:
+        if default.world is None or default.world.core.closed:
+            alone = default_rendezvous.apart() if comm is None and knobs.get("rendezvous") is None else None
+            world = World(**{**knobs, **newcomer.KNOBS, "rendezvous": alone}) if alone else World(comm, **knobs)
+            default.become(world)
+            world.core.open_gate(is_world=True)
+            return world
+        if comm is not None or knobs:
+            raise errors.InvalidArgumentError(
+                "hpccoll is initialised already; shut it down before init() with arguments"
+            )
+        return default.world
 
 
 def shutdown(*, wait: bool = True) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
@@ -70,6 +71,15 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
     """The process set of this World; for the library alone."""
     _shutdown: _core.Handle | None = None
     """The barrier before the end of this World, if it was begun earlier."""
+    _ending: threading.Lock
+    """Held by the thread that ends the World, while others wait for it."""
+    _is_ended_by: int | None = None
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Make a World that has no ranks yet."""
+        self = super().__new__(cls)
+        self._ending = threading.Lock()
+        return self
 
     def __init__(self, comm: Any = None, *, rendezvous: Rendezvous | None = None, **knobs: Any) -> None:
         """Make a World; all ranks of `comm` (or of `rendezvous`) call this together.
@@ -369,6 +379,16 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :param wait: False: end the World now, without waiting for the other ranks
         :raises RecoverableError: the World broke, and the program has not been told
         """
+        if self._is_ended_by == threading.get_ident():  # a signal handler, in the call that it interrupted
+            return
+        with self._ending:
+            self._is_ended_by = threading.get_ident()
+            try:
+                self._end(wait)
+            finally:
+                self._is_ended_by = None
+
+    def _end(self, wait: bool) -> None:
         loop, timeout = self.base.loop, self.base.settings.stop_timeout
         if self.core.closed or loop.closed:
             return

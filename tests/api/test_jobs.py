@@ -123,6 +123,31 @@ def test_worlds_that_are_open_at_the_end_end_in_one_order(nodes, end):
     assert "have not called it" not in output, output
 
 
+@pytest.mark.parametrize("nodes", ["", *slow("2")])
+def test_threads_make_and_end_one_world_at_once(nodes):
+    script = PRELUDE + (
+        "import threading\n"
+        "import hpccoll\n"
+        "def at_once(call):\n"
+        "    came, threads = [], [threading.Thread(target=lambda: came.append(call())) for _ in range(6)]\n"
+        "    for thread in threads: thread.start()\n"
+        "    for thread in threads: thread.join()\n"
+        "    return came\n"
+        "for _ in range(3):\n"
+        "    made = at_once(hpccoll.init)\n"
+        "    assert len(set(map(id, made))) == 1 and len(made) == 6, made\n"
+        "    world = hpccoll.world()\n"
+        "    part = world.subset([0, 1])\n"
+        "    assert part.allreduce(1) == 2\n"
+        "    assert at_once(part.shutdown) == [None] * 6\n"
+        "    assert world.subset([0, 1]).allreduce(1) == 2\n"
+        "    assert at_once(world.shutdown) == [None] * 6\n"
+        "print('fine')\n"
+    )
+    status, output = job(2, script, nodes=nodes, start_timeout=30)
+    assert (status, output.count("fine")) == (0, 2), output
+
+
 @pytest.mark.parametrize("nodes", ["1", *slow("2")])
 def test_mpi_finalize_ends_the_worlds(nodes):
     script = INIT + (
