@@ -21,6 +21,9 @@ from setuptools.command.install_lib import install_lib
 
 HERE = f"-ffile-prefix-map={Path.cwd()}=."  # the same source gives the same bytes in every folder
 CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread", HERE]
+LOOPS = 1000  # for scheduling alone: a byte of a kernel takes about as long as so many bytes of other sources
+OF_CYTHON = {"_core": "-O2"}  # -O3 would take 12 s more, and no call is faster
+OF_THE_REST_OF_CYTHON = "-O1"  # starts and settings, no call
 CFLAGS += [
     "-Wno-sign-compare",
     "-Wno-unused-function",
@@ -42,6 +45,7 @@ CORE_SOURCES = sorted(
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
+KERNELS = [f"ext/transport/kernels/{instructions}.c" for instructions in ("avx2", "avx512", "portable")]
 FLEET_SOURCES = sorted(glob("ext/core/*.c") + glob("ext/fleet/*.c"))
 XLA_SOURCES = sorted(glob("ext/xla/*.c"))
 TENSORFLOW_SOURCES = [*sorted(glob("ext/tensorflow/*.c")), "ext/core/status.c"]  # sizes of dtypes
@@ -97,7 +101,8 @@ class build(build_ext):
         self.lto = LTO if self.knows_lto() else []
         self.compile_only_what_changed()
         objects = self.compile_side_by_side([*(f for e in self.extensions for f in e.sources), *LIBRARY_SOURCES])
-        core = self.link_core([objects[source] for source in CORE_SOURCES])
+        core = self.link_core([objects[source] for source in CORE_SOURCES if source not in KERNELS])
+        core += [objects[source] for source in KERNELS]
         for made in self.extensions:
             made.extra_link_args += self.lto
             if made.name == "hpccoll._core":
@@ -123,25 +128,33 @@ class build(build_ext):
             return all(subprocess.run(step, capture_output=True).returncode == 0 for step in (compiling, linking))
 
     def compile_only_what_changed(self) -> None:
-        """Compile what is older than a file that it was made of; our C files with LTO, Cython's large ones without."""
+        """Compile what is older than a file that it was made of. See `flags_of` for what has LTO."""
         compile_one = self.compiler._compile
 
         def compile_changed(obj: str, source: str, ext: str, cc: list[str], options: list[str], pp: list[str]) -> None:
             made_of = Path(obj).with_suffix(".d")
             if not is_newer(obj, made_of):
-                ours = self.lto if source.startswith("ext/") else []
-                compile_one(obj, source, ext, cc, [*options, *ours, "-MMD", "-MF", str(made_of)], pp)
+                compile_one(obj, source, ext, cc, [*options, *self.flags_of(source), "-MMD", "-MF", str(made_of)], pp)
 
         self.compiler._compile = compile_changed
 
+    def flags_of(self, source: str) -> list[str]:
+        """Give our C files LTO, but not the kernels, which are called by pointers, nor the large files of Cython."""
+        if source.startswith("ext/"):
+            return [] if source in KERNELS else self.lto
+        return [OF_CYTHON.get(Path(source).stem, OF_THE_REST_OF_CYTHON)]
+
     def compile_side_by_side(self, sources: list[str]) -> dict[str, str]:
-        """Compile each source once, the largest first; the object of each."""
+        """Compile each source once, what takes longest first; the object of each."""
 
         def compiled(source: str) -> str:
             (made,) = self.compiler.compile([source], self.build_temp, DEFINED, INCLUDES, extra_postargs=CFLAGS)
             return made
 
-        ordered = sorted(set(sources), key=os.path.getsize, reverse=True)
+        def seconds(source: str) -> float:
+            return os.path.getsize(source) * (LOOPS if source in KERNELS else 1)
+
+        ordered = sorted(set(sources), key=seconds, reverse=True)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
             return dict(zip(ordered, compilers.map(compiled, ordered), strict=True))
 
@@ -220,6 +233,7 @@ setup(
         [extension(name, sources) for name, sources in EXTENSIONS.items()],
         include_path=["ext/cython"],
         build_dir="build/cython",
+        nthreads=len(os.sched_getaffinity(0)),
         create_extension=plain,
         compiler_directives={"language_level": 3, "freethreading_compatible": False},
     ),
