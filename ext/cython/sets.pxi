@@ -32,8 +32,8 @@ cdef class Set:
 
         :param generation: higher than that of any set of this number that a member was in
         :param members: World rank of each set rank
-        :param segment: of the set of all ranks, made for it; None: the set gets a slice. Then a failure breaks the World,
-            because the other members do not learn of it otherwise
+        :param segment: of the set of all ranks, made for it; None: the set gets a slice. Then a failure breaks the
+            World, because the other members do not learn of it otherwise
         """
         self.loop = loop
         self.number = number
