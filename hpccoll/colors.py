@@ -6,12 +6,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from hpccoll import errors
 from hpccoll.compared import Compared
 
-__all__ = ["group", "misfit", "numbers", "ranked", "row"]
+__all__ = ["numbers", "place", "ranked", "row"]
 
 COLORED, KEY, COLOR = range(3)
 """The columns: whether there is a color (or MISFIT), the key, the color."""
@@ -37,12 +35,12 @@ def row(said: list[int] | str) -> list[int]:
     return [len(said) - 1, *said, 0][: COLOR + 1]
 
 
-def misfit(rows: np.ndarray) -> bool:
-    """Return whether a rank has a key or color that does not fit in 64 bits."""
-    return bool((rows[:, COLORED] == MISFIT).any())
+def place(ranks: Sequence[int] | str, rank: int) -> list[int]:
+    """Return the row of a rank: its color is 0 and its key its place if it is one of the `ranks`."""
+    return [1, ranks.index(rank), 0] if not isinstance(ranks, str) and rank in ranks else [0, 0, 0]
 
 
-def ranked(said: Compared[list[int] | str]) -> np.ndarray:
+def ranked(said: Compared[list[int] | str]) -> list[list[int]]:
     """Return rows with the places of keys and colors among those of all ranks, in place of numbers of any size.
 
     :raises InvalidArgumentError: a rank has a value of another type
@@ -56,15 +54,4 @@ def ranked(said: Compared[list[int] | str]) -> np.ndarray:
         everybody.append(one)
     keys = {key: i for i, key in enumerate(sorted({key for key, *_ in everybody}))}
     colors = {color: i for i, color in enumerate(sorted({color for _, *colored in everybody for color in colored}))}
-    return np.array([[len(one) - 1, keys[one[0]], colors[one[1]] if len(one) > 1 else 0] for one in everybody])
-
-
-def group(rows: np.ndarray, rank: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Find the group of a rank.
-
-    :returns: the ranks of its color, ordered by key and rank, empty without a color; and all ranks with a color
-    """
-    colored = np.flatnonzero(rows[:, COLORED])
-    alike = colored[rows[colored, COLOR] == rows[rank, COLOR]]
-    ordered = alike[np.argsort(rows[alike, KEY], kind="stable")]
-    return (ordered.tolist() if rows[rank, COLORED] else ()), colored.tolist()
+    return [[len(one) - 1, keys[one[0]], colors[one[1]] if len(one) > 1 else 0] for one in everybody]

@@ -17,7 +17,7 @@ from hpccoll.compared import NOBODY, Compared, all_equal, digest, extremes, inde
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MIN
 
-__all__ = ["Dumps", "allgather", "broadcast", "compare", "gather", "numbers", "receive", "same", "scatter", "send"]
+__all__ = ["Dumps", "allgather", "broadcast", "compare", "exchange", "gather", "receive", "same", "scatter", "send"]
 
 Dumps = Callable[[Any], bytes]
 
@@ -86,13 +86,14 @@ def same(what: str, said: Compared[Any]) -> Any:
     return said.values[0]
 
 
-def numbers(own: _core.Set, values: Sequence[int], name: str, seconds: float | None) -> np.ndarray:
-    """Exchange a few whole numbers of 64 bits; for ranks that make something together. See `compare`.
+def exchange(own: _core.Set, name: str, data: np.ndarray, seconds: float | None) -> np.ndarray:
+    """Exchange a few bytes; for ranks that make something together. See `compare`.
 
-    :returns: a row per rank, int64
+    :param data: 1-d uint8, of the same size on all ranks
+    :returns: the bytes of all ranks, 1-d
     """
-    rows: np.ndarray = _meet(own, "allgather", np.array([values], np.int64), name, seconds).wait()
-    return rows
+    gathered: np.ndarray = _meet(own, "allgather", data, name, seconds).wait()
+    return gathered
 
 
 def _meet(

@@ -10,9 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial, reduce
+from functools import partial
 from math import prod
-from operator import and_
 from typing import Any, Self, cast
 
 import numpy as np
@@ -31,14 +30,14 @@ from hpccoll import (
     topology,
 )
 from hpccoll.collectives import Collectives
-from hpccoll.compared import Compared
+from hpccoll.compared import Compared, digest
 from hpccoll.from_c import ForC
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside, check_inside
 from hpccoll.p2p import Messages
 from hpccoll.plans import Persistent
 from hpccoll.prefix import Prefix
-from hpccoll.rendezvous import Rendezvous, agreed
+from hpccoll.rendezvous import Rendezvous
 from hpccoll.rooted import Rooted
 
 __all__ = ["World", "from_parts", "subset_among"]
@@ -46,6 +45,8 @@ __all__ = ["World", "from_parts", "subset_among"]
 STOP_AT_LEAST = 5.0
 """Least seconds for the ranks to agree on the end of the log, also after the limit of the wait for them."""
 
+Exchange = Callable[[str, np.ndarray], np.ndarray]
+"""An allgather: takes a name and this rank's bytes (1-d uint8); returns those of all ranks."""
 Compare = Callable[[str, Any], Compared[Any]]
 """Takes a name of the subject and this rank's value; returns the values of all ranks."""
 
@@ -177,10 +178,14 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
-        chosen = objects.same("subset: rank 0 says", self._compare("subset", colors.numbers(ranks)))
-        if isinstance(chosen, str) or not chosen or len(set(chosen) & set(range(self.size))) != len(chosen):
+        chosen = colors.numbers(ranks)
+        are_ranks = bool(chosen) and len(set(chosen) & set(range(self.size))) == len(chosen)
+        made = _make_sets(self, "subset", chosen, colors.place(chosen if are_ranks else (), self.rank))
+        if isinstance(made, str):
+            objects.same("subset: rank 0 says", self._compare("subset", chosen))
+        if isinstance(made, str) or not are_ranks:
             raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
-        return self._make(chosen if self.rank in chosen else (), chosen)
+        return made
 
     def split(self, color: int | None, key: int = 0) -> World:
         """Make a World for each color; all ranks of this World call it together.
@@ -196,10 +201,11 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         said = colors.numbers([key] if color is None else [key, color])
-        rows = self._numbers("split", colors.row(said))
-        if colors.misfit(rows):
-            rows = colors.ranked(self._compare("split, values", said))
-        return self._make(*colors.group(rows, self.rank))
+        made = _make_sets(self, "split", None, colors.row(said))
+        if made == "unfit":
+            made = _make_sets(self, "split", None, colors.ranked(self._compare("split, values", said))[self.rank])
+        assert isinstance(made, World)
+        return made
 
     def cart(self, dims: Iterable[int], periods: bool | Iterable[bool] = False) -> topology.Cart:
         """Put the ranks on a grid, in row-major order; all ranks of this World call it together (MPI_Cart_create).
@@ -222,9 +228,11 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         extents, around = topology.check_grid(
             self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
         )
-        objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
-        members = range(prod(extents))
-        return topology.Cart(self._make(members if self.rank in members else (), members), extents, around)
+        made = _make_sets(self, "cart", (extents, around), colors.place(range(prod(extents)), self.rank))
+        if isinstance(made, str):
+            objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
+        assert isinstance(made, World)
+        return topology.Cart(made, extents, around)
 
     def shared_array(self, shape: int | Iterable[int], dtype: Any = float, *, read_only: bool = False) -> np.ndarray:
         """Make an array of zeros in memory that the ranks of a node share; all ranks of this World call it together.
@@ -256,39 +264,10 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
         return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)
 
-    def _make(self, group: Sequence[int], inside: Iterable[int], compare: Compare | None = None) -> World:
-        """One process set for each of several disjoint groups, all of one number.
-
-        :param group: the ranks of this rank's group; empty: it is in none
-        :param inside: the ranks that are in a group
-        """
-        base, compare = self.base, compare or self._compare
-        reports = compare("number", [_core.free_set_numbers(base.loop), base.generation]).values
-        common = reduce(and_, (free for free, _ in reports))
-        if not common:
-            raise errors.StartError(
-                f"all {_core.MAX_SETS - 1} process sets that a rank can be in are in use: shut some down"
-            )
-        number = (common & -common).bit_length() - 1
-        members = tuple(self.core.members[r] for r in group)
-        agree = partial(agreed, partial(compare, "agreed"))
-        segment = bootstrap.set_segment(base.loop, number, members, base.nonce, agree)
-        generation = base.next_generation(g for _, g in reports)
-        made = agree(lambda: _core.Set(base.loop, number, generation, members, segment) if segment else None)
-        if made is None:
-            return from_parts(base, cast("_core.Set", Outside(self.rank, inside)))
-        _core.take_set_number(base.loop, number)
-        return from_parts(base, made)
-
     def _compare(self, what: str, value: Any) -> Compared[Any]:
         """Compare `value` with that of the other ranks, by operations of this World under a name of their own."""
         check_inside(self.core, what)
         return objects.compare(self.core, value, f"hpccoll.{what}", self.base.settings.start_timeout)
-
-    def _numbers(self, what: str, values: Sequence[int]) -> np.ndarray:
-        """Exchange whole numbers of 64 bits with the other ranks; returns a row per rank."""
-        check_inside(self.core, what)
-        return objects.numbers(self.core, values, f"hpccoll.{what}", self.base.settings.start_timeout)
 
     # ---- life -------------------------------------------------------------------------------------------
 
@@ -473,6 +452,43 @@ def from_parts(base: bootstrap.Base, own: _core.Set) -> World:
     return world
 
 
+def _make_sets(
+    world: World,
+    what: str,
+    arguments: object,
+    row: list[int],
+    ranks: Sequence[int] = (),
+    exchange: Exchange | None = None,
+) -> World | str:
+    """Make a process set for each of several disjoint groups, all of one number.
+
+    :param world: of whose ranks they are
+    :param what: the operation of the program
+    :param arguments: those that are the same on all ranks
+    :param row: of this rank, as colors.row() makes it
+    :param ranks: those that call this; none: all
+    :param exchange: an allgather over them (default: operations of the World)
+    :returns: the set of this rank, or an empty World; "differ" if the arguments do, "unfit" if a row is
+    """
+    check_inside(world.core, what)
+    base, core, among = world.base, world.core, ranks or range(world.size)
+    made = _core.agree_on_sets(
+        base.loop,
+        f"hpccoll.{what}",
+        tuple(core.members[r] for r in ranks) if ranks else core.members,
+        among.index(world.rank),
+        row,
+        int(digest(repr(arguments).encode())[0]),
+        exchange or partial(objects.exchange, core, seconds=base.settings.start_timeout),
+    )
+    if isinstance(made, str):
+        return made
+    number, generation, members, inside = made
+    if not members:
+        return from_parts(base, cast("_core.Set", Outside(world.rank, [among[i] for i in inside])))
+    return from_parts(base, _core.Set(base.loop, number, generation, members))
+
+
 def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World:
     """Make a World of some ranks of `parent`; only these call it, because they can exchange values without it.
 
@@ -482,4 +498,12 @@ def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World
     :raises StartError: this rank is in too many process sets
     """
     members = [int(r) for r in ranks]
-    return parent._make(members, members, compare)
+
+    def exchange(_: str, data: np.ndarray) -> np.ndarray:
+        return np.frombuffer(bytes.fromhex("".join(compare("set", data.tobytes().hex()))), np.uint8)
+
+    made = _make_sets(parent, "subset", members, colors.place(members, parent.rank), members, exchange)
+    if isinstance(made, str):
+        objects.same(f"subset: rank {members[0]} says", compare("ranks", members))
+    assert isinstance(made, World)
+    return made

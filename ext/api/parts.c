@@ -167,6 +167,8 @@ void hc__parts_free(hc__base *base) {
     job->loop = NULL;
     hc__plans_free(base, NULL);
     hc_in_flight_free(&job->in_flight);
+    hc_slices_free(job->slices);
+    job->slices = NULL;
     hc_segment_close(&base->segment);
     if (job->net)
         job->net->ops->free(job->net);
@@ -178,7 +180,7 @@ void hc__parts_free(hc__base *base) {
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size,
                  hc_segment *segment) {
     int status = base->calls.set_make(base->job, ranks, size, number, generation, segment);
-    if (status < 0)
+    if (status < 0 && segment)
         hc_segment_close(segment);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;
 }

@@ -22,7 +22,7 @@ typedef struct hc__agreement {
 int hc__segment_make(hc_segment *, const char *name, size_t bytes, int leads, int takes_part, hc__agreement);
 
 /* Makes a process set with these members; this rank is a member. OK, or a status (error set). It takes the segment,
- * also after an error. */
+ * also after an error; NULL: the set gets a slice, and is not the set of all ranks. */
 int hc__set_make(hc__base *, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size, hc_segment *);
 /* Makes a segment for the members of each node; `what` names it. A rank that is no member only takes part in the
  * agreement. */

@@ -7,6 +7,7 @@
 
 #include "loop/loop.h"
 #include "world/job.h"
+#include "world/set_agreement.h"
 
 /* The functions of the library that has made a loop, which may be another copy of this code: Python's extension.
  * Handles are only memory, so either copy may make and free them. */
@@ -20,6 +21,7 @@ typedef struct hc_loop_calls {
     void (*refuse)(hc_loop *, uint32_t, const hc_request *);
     const char *(*broken_text)(const hc_loop *);
     int (*set_make)(hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *);
+    void (*sets_fail)(hc_job *, uint32_t, int, const char *);
     int (*set_remove)(hc_job *, uint32_t);
     hc_plan *(*plan_new)(hc_loop *, hc_handle *, int32_t);
     int (*plan_build)(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **);
@@ -29,12 +31,12 @@ typedef struct hc_loop_calls {
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 5
+#define HC_LOOP_CALLS_VERSION 6
 /* The functions of the including code's copy. */
-#define HC_LOOP_CALLS                                                                                                \
-    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait, hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
-     hc_loop_refuse,        hc_loop_broken_text, hc_set_make,  hc_set_remove,    hc_plan_new,     hc_plan_build,     \
-     hc_plan_free,          hc_plan_start,       hc_plan_poll, hc_plan_test,     hc_plan_wait}
+#define HC_LOOP_CALLS                                                                                                 \
+    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,  hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
+     hc_loop_refuse,        hc_loop_broken_text, hc_set_make,   hc_sets_fail,     hc_set_remove,   hc_plan_new,       \
+     hc_plan_build,         hc_plan_free,        hc_plan_start, hc_plan_poll,     hc_plan_test,    hc_plan_wait}
 extern const hc_loop_calls hc__own_calls;
 
 /* The target of Python's capsule "hpccoll.world", which owns it and sets `closed` when the World ends. */

@@ -8,6 +8,8 @@
 #include "api/list.h"
 #include "api/parts.h"
 #include "api/sets.h"
+#include "core/fnv.h"
+#include "world/set_agreement.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,57 +42,32 @@ int hc__agree(void *of, int status, const char *why) {
     return outcome;
 }
 
-/* The free set numbers and the newest generation, of one rank or common to all. */
-typedef struct numbers {
-    hc_set_numbers free;
-    uint64_t generation;
-} numbers;
-
-/* Returns the number of the new sets: the lowest that is free on all ranks. */
-static int agree_number(hpccoll_world *world, uint32_t *generation) {
-    hc__base *base = world->base;
-    numbers mine = {.generation = hc_job_used(base->job).generation}, *all = calloc((size_t)world->size, sizeof mine),
-            common;
-    mine.free = hc_job_free_sets(base->job);
-    if (!all)
-        return hc__error(HC_NO_MEMORY, NULL);
-    int status = hc__exchange(world, "hpccoll.number", &mine, sizeof mine, all);
-    common = mine;
-    for (int32_t rank = 0; rank < world->size && status >= 0; rank++) {
-        for (size_t word = 0; word < HC_MAX_SETS / 64; word++)
-            common.free.bits[word] &= all[rank].free.bits[word];
-        common.generation = all[rank].generation > common.generation ? all[rank].generation : common.generation;
-    }
-    free(all);
-    *generation = (uint32_t)common.generation + 1;
-    hc_job_note_generation(base->job, *generation);
-    for (int number = 0; number < HC_MAX_SETS && status >= 0; number++)
-        if (common.free.bits[number / 64] >> number % 64 & 1)
-            return number;
-    return status < 0 ? status
-                      : hc__error(HC_TRANSPORT, "all %d process sets that a rank can be in are in use: free some",
-                                  HC_MAX_SETS - 1);
+static int allgather(void *of, const char *name, const void *mine, size_t bytes, void *all) {
+    return hc__exchange(of, name, mine, bytes, all);
 }
 
-/* Makes a set of these members (World ranks; size 0: this rank is in no set); all ranks of the World call it. */
-static int make(hpccoll_world *world, const int32_t *members, int32_t size, int32_t rank, hpccoll_world **out) {
+/* Agrees on sets. An outcome (enum hc_sets_outcome), or a status (error set). */
+static int agree(hpccoll_world *world, hc_sets_call *call, hc_sets_made *made) {
+    const hc_exchange exchange = {allgather, world};
+    char why[HC_WHY];
+    call->ranks = world->members;
+    call->size = world->size;
+    call->own = world->rank;
+    int outcome = hc_sets_agree(world->base->job, call, &exchange, made, why);
+    return outcome < 0 && *why ? hc__error(outcome, "%s", why) : outcome;
+}
+
+/* Makes the set that was agreed on, if this rank is in one. */
+static int make(hpccoll_world *world, const hc_sets_made *made, hpccoll_world **out) {
     hc__base *base = world->base;
-    hc__agreement agreement = {hc__agree, world};
-    hc_segment segment = {.fd = -1};
-    uint32_t generation = 0;
-    int number = agree_number(world, &generation);
-    if (number < 0)
-        return number;
-    int status = hc__set_segment(base, (uint32_t)number, members, size, agreement, &segment);
-    if (status < 0)
-        return status;
-    if (size)
-        status = hc__set_make(base, (uint32_t)number, generation, members, size, &segment);
-    if (size && status >= 0 && !(*out = hc__world_new(base, (uint32_t)number, members, size, rank)))
+    if (made->size == 0)
+        return HC_OK;
+    int status = hc__set_make(base, made->number, made->generation, made->members, made->size, NULL);
+    if (status >= 0 && !(*out = hc__world_new(base, made->number, made->members, made->size, made->rank)))
         status = hc__error(HC_NO_MEMORY, NULL);
-    if (size && status >= 0)
-        hc_job_take_set_number(base->job, number);
-    return hc__agree(world, status, hpccoll_last_error());
+    if (status < 0)
+        base->calls.sets_fail(base->job, made->number, status, hpccoll_last_error());
+    return status;
 }
 
 static int check(const hpccoll_world *world, hpccoll_world **out) {
@@ -138,48 +115,35 @@ static int check_ranks(const hpccoll_world *world, const int *ranks, int n) {
 }
 
 int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world **subset) {
+    hc_sets_made made = {0};
     int status = check(world, subset);
-    if (status < 0 || (status = compare_ranks(world, ranks, n)) < 0 || (status = check_ranks(world, ranks, n)) < 0)
+    if (status < 0)
         return status;
-    int32_t *members = malloc((size_t)n * sizeof *members), rank = -1;
-    for (int i = 0; members && i < n; i++) {
-        members[i] = world->members[ranks[i]];
-        rank = ranks[i] == world->rank ? i : rank;
-    }
-    status = hc__agree(world, members ? HC_OK : HC_NO_MEMORY, NULL);
+    int count = n > 0 && ranks ? n : 0, wrong = check_ranks(world, ranks, n);
+    hc_sets_call call = {.name = "hpccoll.subset", .digest = hc_fnv(ranks, (size_t)count * sizeof *ranks)};
+    for (int i = 0; i < n && wrong >= 0; i++)
+        if (ranks[i] == world->rank) {
+            call.colored = 1;
+            call.key = i;
+        }
+    status = agree(world, &call, &made);
+    if (status == HC_SETS_DIFFER && (status = compare_ranks(world, ranks, n)) >= 0)
+        status = hc__error(HC_MISMATCH, "subset: the ranks differ in the ranks that they say");
     if (status >= 0)
-        status = make(world, members, rank < 0 ? 0 : n, rank, subset);
-    free(members);
+        status = wrong < 0 ? check_ranks(world, ranks, n) : make(world, &made, subset);
+    free(made.members);
     return status;
 }
 
-typedef struct choice {
-    int32_t color, key;
-} choice;
-
 int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part) {
+    hc_sets_made made = {0};
     int status = check(world, part);
     if (status < 0)
         return status;
-    choice mine = {color, key}, *all = calloc((size_t)world->size, sizeof mine);
-    int32_t *order = malloc((size_t)world->size * sizeof *order), n = 0, rank = -1;
-    status = all && order ? hc__exchange(world, "hpccoll.split", &mine, sizeof mine, all)
-                          : hc__error(HC_NO_MEMORY, NULL);
-    for (int32_t r = 0; r < world->size && status >= 0; r++) {
-        if (all[r].color != color || color == HPCCOLL_UNDEFINED)
-            continue;
-        int32_t at = n++; /* ordered by key, and then by rank */
-        for (; at > 0 && all[order[at - 1]].key > all[r].key; at--)
-            order[at] = order[at - 1];
-        order[at] = r;
-    }
-    for (int32_t i = 0; i < n && status >= 0; i++) {
-        rank = order[i] == world->rank ? i : rank;
-        order[i] = world->members[order[i]];
-    }
+    hc_sets_call call = {.name = "hpccoll.split", .key = key, .color = color, .colored = color != HPCCOLL_UNDEFINED};
+    status = agree(world, &call, &made);
     if (status >= 0)
-        status = make(world, order, n, rank, part);
-    free(all);
-    free(order);
+        status = make(world, &made, part);
+    free(made.members);
     return status;
 }

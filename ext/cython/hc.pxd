@@ -140,6 +140,8 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
     void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
+    ctypedef struct hc_slices
+    void hc_slices_free(hc_slices *)
     ctypedef struct hc_flat_config:
         hc_batch *batch
         int32_t source, target
@@ -462,15 +464,12 @@ cdef extern from "world/job.h" nogil:
         char nonce[17]
         hc_in_flight in_flight
         hc_plan_memories plans
+        hc_slices *slices
         hc_order *orders
     void hc_job_init(hc_job *)
     void hc_job_end_users(hc_job *)
     hc_plans_used hc_job_used(hc_job *)
     void hc_job_note_generation(hc_job *, uint32_t)
-    ctypedef struct hc_set_numbers:
-        uint64_t bits[HC_MAX_SETS // 64]
-    hc_set_numbers hc_job_free_sets(hc_job *)
-    void hc_job_take_set_number(hc_job *, int)
     void hc_job_give_set_number_back(hc_job *, int)
     void hc_job_take_plan_number(hc_job *, int)
     void hc_job_give_plan_number_back(hc_job *, int)
@@ -486,11 +485,30 @@ cdef extern from "world/job.h" nogil:
         hc_hierarchy_config plane
         hc_set_parts parts
         hc_shortcut *shortcut
-    int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)
+    int hc_set_draft_make(hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)
     int hc_set_add(hc_job *, hc_set_draft *)
     int hc_set_remove(hc_job *, uint32_t)
     void hc_set_draft_free(hc_set_draft *)
     int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **)
+
+
+cdef extern from "world/set_agreement.h":
+    ctypedef struct hc_sets_call:
+        const char *name
+        const int32_t *ranks
+        int32_t size, own
+        int64_t key, color
+        uint64_t digest
+        uint8_t colored, unfit
+    ctypedef struct hc_sets_made:
+        uint32_t number, generation
+        int32_t *members
+        int32_t size, rank
+        int32_t *inside
+        int32_t ninside
+    enum: HC_SETS_MADE, HC_SETS_DIFFER, HC_SETS_UNFIT
+    int hc_sets_agree(hc_job *, const hc_sets_call *, const hc_exchange *, hc_sets_made *, char *)
+    void hc_sets_fail(hc_job *, uint32_t, int, const char *) nogil
 
 
 cdef extern from "gate/gate.h" nogil:

@@ -11,17 +11,6 @@ def note_generation(Loop loop, uint32_t generation):
     hc_job_note_generation(&loop.job, generation)
 
 
-def free_set_numbers(Loop loop):
-    """Return the free set numbers; bit n: number n is free on this rank."""
-    cdef hc_set_numbers numbers = hc_job_free_sets(&loop.job)
-    return sum([<object>numbers.bits[word] << 64 * word for word in range(HC_MAX_SETS // 64)])
-
-
-def take_set_number(Loop loop, int number):
-    """Mark a set number as used on this rank."""
-    hc_job_take_set_number(&loop.job, number)
-
-
 def give_set_number_back(Loop loop, int number):
     """Mark a set number as free on this rank."""
     hc_job_give_set_number_back(&loop.job, number)

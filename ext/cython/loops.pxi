@@ -256,6 +256,7 @@ cdef class Loop:
         self.started_plans.clear()
         self.orphans.clear()
         hc_in_flight_free(&self.job.in_flight)
+        self.free_slices()
         self.net_capsule = self.segment = None
 
     def __dealloc__(self):
@@ -266,9 +267,15 @@ cdef class Loop:
                 hc_gate_close(self.c, -1)
                 hc_loop_free(self.c)
             hc_job_end_users(&self.job)
+        if not self.forked:
+            self.free_slices()
         free(self.process_memory)
         free(self.job.node_of)
         free(self.job.places)
+
+    cdef void free_slices(self) noexcept:
+        hc_slices_free(self.job.slices)
+        self.job.slices = NULL
 
     def mark_forked(self):
         """Call it in the child of a fork: later calls fail, and the child frees none of the parent's objects."""

@@ -27,12 +27,13 @@ cdef class Set:
     cdef void *reserve        # memory for a result of a shortcut; NULL: not yet, or it is used
     cdef uint64_t waited     # largest position in the log of calls that the program has waited for
 
-    def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment):
+    def __init__(self, Loop loop, int number, int generation, tuple members, Segment segment=None):
         """Make the set on this rank, after its members have agreed on its number.
 
         :param generation: higher than that of any set of this number that a member was in
         :param members: World rank of each set rank
-        :param segment: made for the set's members on this node
+        :param segment: of the set of all ranks, made for it; None: the set gets a slice. Then a failure breaks the
+            World, because the other members do not learn of it otherwise
         """
         self.loop = loop
         self.number = number
@@ -41,7 +42,12 @@ cdef class Set:
         self.rank = members.index(loop.rank)
         self.size = len(members)
         self.place = hc_place(number, self.rank, self.size)
-        self.join_loop(segment, generation)
+        try:
+            self.join_loop(segment, generation)
+        except BaseException as error:
+            if segment is None:
+                self.fail(error)
+            raise
 
     # ---- making and ending -----------------------------------------------------------------------
 
@@ -50,7 +56,8 @@ cdef class Set:
         cdef hc_set_draft draft
         self.ranks = copy_ranks(self.members)
         check(hc_members_find(job, self.ranks, self.size, &self.where), "the process set could not be made")
-        cdef int status = hc_set_draft_make(job, &self.where, self.number, generation, &segment.c, &draft)
+        cdef int status = hc_set_draft_make(job, &self.where, self.number, generation,
+                                            NULL if segment is None else &segment.c, &draft)
         try:
             check(status, "the process set's data planes could not be made")
             draft.parts.maker = new_maker(self.loop.devices, &draft.plane, self.loop.algorithm, draft.parts.host,
@@ -61,6 +68,18 @@ cdef class Set:
         self.order = &job.orders[self.number]
         self.shortens = (draft.shortcut is not NULL or self.size == 1) and not self.loop.one_thread and \
             not self.loop.settings.debug
+        return 0
+
+    cdef int fail(self, error) except -1:
+        cdef bytes why = str(error).encode("utf-8", "replace")
+        cdef const char *text = why
+        cdef hc_job *job = &self.loop.job
+        cdef uint32_t number = self.number
+        cdef int status = HC_SHUT_DOWN if isinstance(error, errors.ShutDownError) else HC_NO_MEMORY
+        if self.loop.c is NULL or self.loop.forked:
+            return 0
+        with nogil:
+            hc_sets_fail(job, number, status, text)
         return 0
 
     def __dealloc__(self):

@@ -59,7 +59,17 @@ static void take_tune(hc_loop *loop, hc_handle *handle) {
     hc__handle_finish(loop, handle, status, "only the first rank of a process set tunes it");
 }
 
+/* Without parts: this rank could not make a set that the others have. */
 static void take_add_set(hc_loop *loop, hc_handle *handle) {
+    if (!handle->parts) {
+        char text[sizeof loop->failure.text], who[HC_WHO];
+        hc_who(&loop->ranks.processes, loop->config.engine.rank, who);
+        snprintf(text, sizeof text, "%s could not make a process set that other ranks have: %.*s", who,
+                 (int)handle->request.name_len, handle->request.name);
+        hc__loop_fail(loop, handle->status, -1, text);
+        hc__handle_finish(loop, handle, HC_OK, NULL);
+        return;
+    }
     int status = hc__set_queue_add(loop, handle);
     hc__handle_finish(loop, handle, status, "the process set could not be made");
 }

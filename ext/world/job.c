@@ -50,17 +50,36 @@ void hc_job_end_users(hc_job *job) {
 
 /* ---- process sets ------------------------------------------------------------------------------------------ */
 
-hc_set_numbers hc_job_free_sets(hc_job *job) {
+hc_set_numbers hc_job_offer_sets(hc_job *job, int few) {
+    hc_set_numbers numbers;
+    int left = few;
     pthread_mutex_lock(&job->lock);
-    hc_set_numbers numbers = job->free_sets;
+    for (int word = 0; word < HC_MAX_SETS / 64; word++) {
+        uint64_t free = job->free_sets.bits[word] & ~job->offered.bits[word], rest = free;
+        for (; few && rest && left > 0; left--)
+            rest &= rest - 1;
+        numbers.bits[word] = few ? free & ~rest : free;
+        job->offered.bits[word] |= few ? numbers.bits[word] : 0;
+    }
     pthread_mutex_unlock(&job->lock);
     return numbers;
 }
 
-void hc_job_take_set_number(hc_job *job, int number) {
+void hc_job_withdraw_sets(hc_job *job, hc_set_numbers numbers) {
     pthread_mutex_lock(&job->lock);
-    job->free_sets.bits[number / 64] &= ~(1ull << number % 64);
+    for (int word = 0; word < HC_MAX_SETS / 64; word++)
+        job->offered.bits[word] &= ~numbers.bits[word];
     pthread_mutex_unlock(&job->lock);
+}
+
+int hc_job_take_set_number(hc_job *job, int number, int shared) {
+    uint64_t bit = 1ull << number % 64;
+    pthread_mutex_lock(&job->lock);
+    int is_free = !shared || (job->free_sets.bits[number / 64] & ~job->offered.bits[number / 64] & bit) != 0;
+    if (is_free)
+        job->free_sets.bits[number / 64] &= ~bit;
+    pthread_mutex_unlock(&job->lock);
+    return is_free;
 }
 
 void hc_job_give_set_number_back(hc_job *job, int number) {

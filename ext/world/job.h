@@ -10,6 +10,7 @@
 
 #include "transport/hierarchy/hierarchy.h"
 #include "transport/shm/shm.h"
+#include "transport/shm/slices.h"
 #include "world/in_flight.h"
 #include "world/node_order.h"
 #include "world/order.h"
@@ -39,9 +40,10 @@ typedef struct hc_job {
     int32_t rank, size, fanout;
     hc_hierarchy_config hierarchy; /* knobs and algorithm for all data planes; each plane sets the rest */
     char nonce[17];                /* unique to the job, for names of shared memory */
-    pthread_mutex_t lock;          /* protects the next three */
+    hc_slices *slices;             /* memory of process sets on this node; from the first set on */
+    pthread_mutex_t lock;          /* protects the next four */
     hc_plans_used used;
-    hc_set_numbers free_sets;
+    hc_set_numbers free_sets, offered; /* offered: to ranks that make sets now */
     hc_job_user *users;
     hc_in_flight in_flight;
     hc_plan_memories plans;
@@ -52,8 +54,12 @@ void hc_job_add_user(hc_job *, hc_job_user *);
 void hc_job_remove_user(hc_job *, hc_job_user *);
 void hc_job_end_users(hc_job *);
 hc_plans_used hc_job_used(hc_job *); /* a copy */
-hc_set_numbers hc_job_free_sets(hc_job *);
-void hc_job_take_set_number(hc_job *, int);
+/* Numbers that are free and not offered: the lowest `few`, which no other thread gets before hc_job_withdraw_sets(); or
+ * all of them (0), which others may get, too. */
+hc_set_numbers hc_job_offer_sets(hc_job *, int few);
+void hc_job_withdraw_sets(hc_job *, hc_set_numbers);
+/* 1: the number is this caller's. `shared`: others may have it, too. */
+int hc_job_take_set_number(hc_job *, int, int shared);
 void hc_job_give_set_number_back(hc_job *, int);
 void hc_job_note_generation(hc_job *, uint32_t);
 void hc_job_take_plan_number(hc_job *, int); /* of a plan's tags; -1: does nothing */
@@ -86,9 +92,9 @@ typedef struct hc_set_draft {
     hc_shortcut *shortcut;     /* for the set's order */
     hc_votes *votes;           /* likewise */
 } hc_set_draft;
-/* OK or a status; hc_set_draft_free() in both cases. */
-int hc_set_draft_make(const hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *,
-                      hc_set_draft *);
+/* `segment`: of the set of all ranks, number 0, made for it; NULL for other sets, which get a slice. OK or a status;
+ * hc_set_draft_free() in both cases. */
+int hc_set_draft_make(hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *, hc_set_draft *);
 int hc_set_add(hc_job *, hc_set_draft *);
 void hc_set_draft_free(hc_set_draft *);
 /* Makes and adds a set without a maker. */

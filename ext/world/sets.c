@@ -3,8 +3,11 @@
  * sets.c - makes process sets and plans of a job: their data planes, their place in the control tree.
  */
 #include "world/job.h"
+#include "world/set_agreement.h"
 
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SLICE 50000000ull /* ns of one wait */
 
@@ -47,11 +50,28 @@ int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64
 
 /* ---- process sets ------------------------------------------------------------------------------------------ */
 
-int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *segment,
+/* The slice of a set, of which the lowest member on this node is the leader. */
+static int take_slice(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation,
+                      hc_segment *segment) {
+    char why[256];
+    int32_t leader = m->locals[0];
+    for (int32_t i = 1; i < m->nlocals; i++)
+        leader = m->locals[i] < leader ? m->locals[i] : leader;
+    return hc_slice_take(job->slices, leader, number, generation, m->nlocals, segment, why, sizeof why);
+}
+
+/* Makes the memory of all later sets, behind that of the first. */
+static int make_slices(hc_job *job, const hc_segment *first) {
+    job->slices = hc_slices_new(first, job->node_control);
+    return job->slices ? HC_OK : HC_NO_MEMORY;
+}
+
+int hc_set_draft_make(hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *first,
                       hc_set_draft *draft) {
     int32_t children = 2 * job->fanout + 2;
     const hc_votes_members members = {
         m->ranks, m->nodes, m->size, m->own, m->group, job->hierarchy.algorithm, job->hierarchy.exact_sums};
+    hc_segment slice = {.fd = -1}, *segment = first ? first : &slice;
     hc_node *node = NULL;
     *draft = (hc_set_draft){.place = {.set = number, .generation = generation}, .parts = {.lead = m->ranks[0]}};
     draft->children = malloc((size_t)children * sizeof *draft->children);
@@ -63,7 +83,10 @@ int hc_set_draft_make(const hc_job *job, const hc_members *m, uint32_t number, u
     int status = index && draft->children ? HC_OK : HC_NO_MEMORY;
     hc_tree_index_free(index);
     if (status >= 0)
+        status = first ? make_slices(job, first) : take_slice(job, m, number, generation, &slice);
+    if (status >= 0)
         status = hc_plane_make(job, m, number, 0, segment, &draft->plane, &node, &draft->parts.host);
+    hc_segment_close(&slice);
     if (status < 0)
         return status;
     draft->parts.node = node;
@@ -109,6 +132,22 @@ int hc_set_make(hc_job *job, const int32_t *ranks, int32_t size, uint32_t number
     }
     hc_members_free(&members);
     return status;
+}
+
+/* The handle is no memory of the heap, which may be what is missing. */
+void hc_sets_fail(hc_job *job, uint32_t number, int status, const char *why) {
+    hc_handle handle = {.kind = HC_EV_ADD_SET, .set = number, .status = status, .value = -1};
+    hc_handle *waited = &handle;
+    if (status == HC_SHUT_DOWN || status == HC_BROKEN || status == HC_FORKED)
+        return;
+    handle.request.name = why;
+    handle.request.name_len = (uint32_t)strlen(why);
+    atomic_init(&handle.refs, 2); /* so that nobody frees it */
+    hc_loop_submit(job->loop, &handle, 1);
+    while (!hc_loop_wait(job->loop, &waited, 1, SLICE)) {}
+    while (atomic_load_explicit(&handle.refs, memory_order_acquire) > 1)
+        sched_yield(); /* the driver releases it after it is done */
+    hc_free(handle.text);
 }
 
 int hc_set_remove(hc_job *job, uint32_t number) {

@@ -158,7 +158,8 @@ const mm_scenario mm_answers = {"control-3", 3, control_of_three, run_answers, f
 static hc_segment life_segment;
 
 static void set_up_life(void) {
-    life_segment = (hc_segment){mm_shared(hc_node_control_bytes(2)), hc_node_control_bytes(2), -1};
+    life_segment = (hc_segment){
+        .base = mm_shared(hc_node_control_bytes(2)), .bytes = hc_node_control_bytes(2), .fd = -1};
 }
 
 enum { PUBLISHED = 3 };

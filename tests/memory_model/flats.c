@@ -18,7 +18,7 @@ static int size, source, target;
 
 static void make_planes(int ranks, int gives, int takes) {
     size_t bytes = hc_flat_bytes(ranks, sizeof in[0]);
-    hc_segment segment = {mm_shared(bytes), bytes, -1};
+    hc_segment segment = {.base = mm_shared(bytes), .bytes = bytes, .fd = -1};
     mm_make_controls(ranks);
     size = ranks;
     source = gives;

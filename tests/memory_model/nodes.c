@@ -17,7 +17,8 @@ static hc_node *nodes[MM_THREADS];
 static int size;
 
 void mm_make_controls(int ranks) {
-    hc_segment segment = {mm_shared(hc_node_control_bytes(ranks)), hc_node_control_bytes(ranks), -1};
+    hc_segment segment = {
+        .base = mm_shared(hc_node_control_bytes(ranks)), .bytes = hc_node_control_bytes(ranks), .fd = -1};
     size = ranks;
     for (int q = 0; q < ranks; q++)
         mm_check(hc_node_control_new(&segment, q, ranks, mm_ranks, &mm_controls[q]) == HC_OK, "a control segment");
@@ -29,7 +30,7 @@ void mm_free_controls(void) {
 }
 
 static void make_nodes(int ranks, size_t bytes) {
-    hc_segment segment = {mm_shared(bytes), bytes, -1};
+    hc_segment segment = {.base = mm_shared(bytes), .bytes = bytes, .fd = -1};
     mm_make_controls(ranks);
     for (int q = 0; q < ranks; q++)
         mm_check(hc_shm_node_new(segment, mm_controls[q], mm_ranks, q, ranks, &nodes[q]) == HC_OK, "a node");

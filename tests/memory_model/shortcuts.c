@@ -19,7 +19,7 @@ static _Atomic uint32_t *agreed_calls; /* of the engine: ranks that have come to
 
 static void make_nodes(int ranks) {
     size_t bytes = hc_shm_bytes(ranks);
-    hc_segment segment = {mm_shared(bytes), bytes, -1};
+    hc_segment segment = {.base = mm_shared(bytes), .bytes = bytes, .fd = -1};
     size = ranks;
     agreed_calls = mm_shared(CALLS * sizeof *agreed_calls);
     mm_make_controls(ranks);

@@ -74,7 +74,7 @@ int hc_vote_new(hc_vote *vote, const hc__stages *split, int32_t nodes, int32_t m
     const hc__stages one = {.depth = 1, .radix = {nodes}};
     const hc__stages *stages = split ? split : &one;
     size_t most = (size_t)count_partners(stages);
-    *vote = (hc_vote){.nodes = nodes, .me = me};
+    *vote = (hc_vote){.me = me};
     vote->partners = malloc(most * sizeof *vote->partners);
     vote->heard = aligned_alloc(_Alignof(hc_ballots), most * sizeof *vote->heard);
     if (!vote->partners || !vote->heard)

@@ -42,7 +42,7 @@ typedef struct hc_vote_partner {
 } hc_vote_partner;
 
 typedef struct hc_vote {
-    int32_t nodes, me, npartners;
+    int32_t me, npartners;
     int32_t stages;            /* of this node */
     uint8_t takes_result;      /* it has no position: after its vote it awaits the result */
     hc_vote_partner *partners; /* in the order in which a stage adds up what they give */

@@ -78,8 +78,12 @@ static size_t ring_room(int32_t size) {
     return room < RING_ROOM_MIN ? RING_ROOM_MIN : room > RING_ROOM_MAX ? RING_ROOM_MAX : room;
 }
 
-static size_t head_bytes(int32_t size) {
+static size_t slots_bytes(int32_t size) {
     return sizeof(segment_head) + (size_t)size * sizeof(rank_slot);
+}
+
+static size_t head_bytes(int32_t size) {
+    return slots_bytes(size) + (size_t)size * HC_MAX_SETS * sizeof(hc__slice_state);
 }
 
 static size_t rings_bytes(int32_t size) {
@@ -424,6 +428,11 @@ size_t hc__node_control_ring_room(const hc_node_control *node_control) {
 
 hc__cells *hc__node_control_cells(const hc_node_control *node_control, int32_t local_rank) {
     return (hc__cells *)(void *)(node_control->cells + (size_t)local_rank * hc__cells_bytes(node_control->size));
+}
+
+hc__slice_state *hc__node_control_slice(const hc_node_control *node_control, int32_t leader, uint32_t number) {
+    uint8_t *states = (uint8_t *)node_control->head + slots_bytes(node_control->size);
+    return (hc__slice_state *)(void *)states + (size_t)leader * HC_MAX_SETS + number;
 }
 
 void hc__node_control_mark_dirty(hc_node_control *node_control, int32_t to) {

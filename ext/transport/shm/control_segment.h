@@ -108,6 +108,15 @@ void hc__node_control_measure(hc_node_control *, int stores);
 /* 1: this rank and that rank are known to use different L3 caches. */
 int hc__node_control_is_apart(const hc_node_control *, int32_t local_rank);
 
+/* The state of a slice (slices.c): the word has the generation of the set that uses it << 32, its members that have
+ * come << 16, and those that have left; 0: nobody uses it. `units`: reserved; only the leader and the last member to
+ * leave write it. */
+typedef struct hc__slice_state {
+    _Atomic uint64_t word;
+    _Atomic uint32_t units;
+} hc__slice_state;
+hc__slice_state *hc__node_control_slice(const hc_node_control *, int32_t leader, uint32_t number);
+
 /* The cells that a local rank owns. */
 hc__cells *hc__node_control_cells(const hc_node_control *, int32_t local_rank);
 

@@ -4,6 +4,7 @@
  */
 #include "transport/shm/shm_state.h"
 
+#include <string.h>
 #include <time.h>
 
 #define REGION_MAX ((size_t)2 << 20)     /* of one rank */
@@ -94,6 +95,17 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->places.region = region_bytes(size);
     shm->places.slots = base + head_bytes(size);
     shm->places.results = shm->places.slots + (size_t)size * shm->places.region;
+}
+
+void hc__shm_clear(void *base, int32_t local_size) {
+    hc__mark *left = base;
+    hc__marks *marks = (hc__marks *)(left + 1);
+    hc__small *small = (hc__small *)(marks + local_size);
+    memset(left, 0, (size_t)((uint8_t *)small - (uint8_t *)left));
+    for (int32_t slot = 0; slot < 2 * local_size; slot++)
+        atomic_store_explicit(&small[slot].sequence, 0, memory_order_relaxed);
+    if (shortcut_bytes(local_size))
+        memset((uint8_t *)base + before_shortcut(local_size), 0, 4 * sizeof(hc__shortcut_word));
 }
 
 /* ---- peers --------------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static int map(hc_segment *segment, const char *name, int fd, size_t bytes, char
         close(fd);
         return fail(why, room, "cannot map", name, error);
     }
-    *segment = (hc_segment){base, bytes, fd};
+    *segment = (hc_segment){.base = base, .bytes = bytes, .fd = fd};
     return HC_OK;
 }
 
@@ -79,6 +79,16 @@ static void remove_left_behind(void) {
     closedir(folder);
 }
 
+int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char *why, size_t why_room) {
+    int error;
+    do {
+        error = posix_fallocate(fd, from, (off_t)bytes);
+    } while (error == EINTR);
+    if (error == ENOSPC || error == EFBIG)
+        return fail_full(why, why_room, name, bytes, fd);
+    return error != 0 ? fail(why, why_room, "cannot reserve", name, error) : HC_OK;
+}
+
 int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char *why, size_t why_room) {
     if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 || bytes == 0) {
         snprintf(why, why_room, "shared memory %s: a name begins with " NAME_PREFIX " and has a size", name);
@@ -89,15 +99,7 @@ int hc_segment_create(hc_segment *segment, const char *name, size_t bytes, char 
     if (fd < 0)
         return fail(why, why_room, "cannot create", name, errno);
     flock(fd, LOCK_SH | LOCK_NB);
-    int error;
-    do {
-        error = posix_fallocate(fd, 0, (off_t)bytes);
-    } while (error == EINTR);
-    int status = HC_OK;
-    if (error == ENOSPC || error == EFBIG)
-        status = fail_full(why, why_room, name, bytes, fd);
-    else if (error != 0)
-        status = fail(why, why_room, "cannot reserve", name, error);
+    int status = hc_segment_reserve(fd, 0, bytes, name, why, why_room);
     if (status != HC_OK)
         close(fd);
     else
@@ -129,14 +131,16 @@ int hc_segment_private(hc_segment *segment, size_t bytes) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return HC_NO_MEMORY;
-    *segment = (hc_segment){base, bytes, -1};
+    *segment = (hc_segment){.base = base, .bytes = bytes, .fd = -1};
     return HC_OK;
 }
 
 void hc_segment_close(hc_segment *segment) {
-    if (segment->base != NULL)
+    if (segment->slice.of != NULL)
+        segment->slice.leave(segment);
+    else if (segment->base != NULL)
         munmap(segment->base, segment->bytes);
     if (segment->fd >= 0)
         close(segment->fd);
-    *segment = (hc_segment){NULL, 0, -1};
+    *segment = (hc_segment){.fd = -1};
 }

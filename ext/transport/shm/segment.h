@@ -10,11 +10,25 @@
 
 #include "core/hc.h"
 
-typedef struct hc_segment {
+#include <sys/types.h>
+
+typedef struct hc_segment hc_segment;
+
+/* A part of another segment's file: slices.h. */
+typedef struct hc_slice {
+    struct hc_slices *of;
+    void (*leave)(hc_segment *);
+    int32_t leader;
+    uint32_t number;
+    int32_t members;
+} hc_slice;
+
+struct hc_segment {
     void *base;
     size_t bytes;
-    int fd; /* -1: process memory (threads) */
-} hc_segment;
+    int fd;         /* -1: process memory (threads), or a slice */
+    hc_slice slice; /* of NULL: it has a file of its own */
+};
 
 /* One rank creates the segment (and reserves every page, so that a full /dev/shm is an error here and never a SIGBUS),
  * the others attach; after a barrier, which is the caller's, the creator unlinks it. `why` gets an error text with the
@@ -23,6 +37,8 @@ typedef struct hc_segment {
 int hc_segment_create(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, size_t why_room);
 int hc_segment_unlink(const char *name);
+/* Reserves these bytes of a file, from an offset on. `name`: of the memory, for the text. OK, or a status and why. */
+int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char *why, size_t why_room);
 int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */
 void hc_segment_close(hc_segment *);
 

@@ -190,6 +190,8 @@ uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 #define HC__DEPTH_IN_NODE 3
 #define HC__DEPTH_WITH_NET 8
 void hc__shm_lay_out(hc__shm *); /* finds the parts of the segment */
+/* Makes a segment of hc_shm_bytes(), which nobody uses, as if it were new: what a new node relies on is zero. */
+void hc__shm_clear(void *base, int32_t local_size);
 int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
 
 /* ---- pieces.c: a batch as one concatenation -------------------------------------------------- */

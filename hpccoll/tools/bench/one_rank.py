@@ -11,7 +11,6 @@ import argparse
 import collections
 import json
 import os
-import pickle
 import platform
 import resource
 import secrets
@@ -33,6 +32,8 @@ from hpccoll.rendezvous import MpiRendezvous, codec
 from hpccoll.worlds import from_parts
 
 PER_NODE = 6
+OFFER = np.dtype([("key", np.int64), ("color", np.int64), ("", "V28"), ("colored", np.uint8), ("", "V19")])
+"""What a rank says when sets are made (ext/world/set_agreement.c)."""
 FIRST_PID = 1_000_000
 
 
@@ -209,15 +210,13 @@ class Answer:
         self.counts, self.data = np.full(size, len(data)), data
         if operation != "allgather":
             return
-        if "split" in name and data.dtype == np.int64:
-            self.data = np.repeat(data, size, 0)
-            self.data[:, 2] = np.arange(size) % PER_NODE
-        elif "split" in name:
-            parts = [pickle.dumps([0, rank % PER_NODE]) for rank in range(size)]
-            self.counts = np.array([len(part) for part in parts])
-            self.data = np.frombuffer(b"".join(parts), np.uint8)
-        else:
-            self.data = np.tile(data, size)
+        self.data = np.tile(data, size)
+        if name == "hpccoll.split":
+            self.data.view(OFFER)["color"] = np.arange(size) % PER_NODE
+        elif name == "hpccoll.subset":
+            offers = self.data.view(OFFER)
+            offers["key"], offers["colored"] = np.divmod(np.arange(size), PER_NODE)
+            offers["colored"] = offers["colored"] == 0
 
     def wait(self, *_: Any) -> NDArray[Any]:
         """Give the result."""
