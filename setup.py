@@ -233,7 +233,6 @@ setup(
         [extension(name, sources) for name, sources in EXTENSIONS.items()],
         include_path=["ext/cython"],
         build_dir="build/cython",
-        nthreads=len(os.sched_getaffinity(0)),
         create_extension=plain,
         compiler_directives={"language_level": 3, "freethreading_compatible": False},
     ),
