@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from math import prod
 from typing import Any, Self, cast
 
@@ -26,11 +25,12 @@ from hpccoll import (
     errors,
     launched,
     objects,
+    set_agreement,
     shared,
     topology,
 )
 from hpccoll.collectives import Collectives
-from hpccoll.compared import Compared, digest
+from hpccoll.compared import Compared
 from hpccoll.from_c import ForC
 from hpccoll.observe import timeline
 from hpccoll.outside import Outside, check_inside
@@ -45,8 +45,6 @@ __all__ = ["World", "from_parts", "subset_among"]
 STOP_AT_LEAST = 5.0
 """Least seconds for the ranks to agree on the end of the log, also after the limit of the wait for them."""
 
-Exchange = Callable[[str, np.ndarray], np.ndarray]
-"""An allgather: takes a name and this rank's bytes (1-d uint8); returns those of all ranks."""
 Compare = Callable[[str, Any], Compared[Any]]
 """Takes a name of the subject and this rank's value; returns the values of all ranks."""
 
@@ -458,35 +456,19 @@ def _make_sets(
     arguments: object,
     row: list[int],
     ranks: Sequence[int] = (),
-    exchange: Exchange | None = None,
+    exchange: set_agreement.Exchange | None = None,
 ) -> World | str:
-    """Make a process set for each of several disjoint groups, all of one number.
+    """Make process sets of ranks of a World, as set_agreement.agree() takes them.
 
-    :param world: of whose ranks they are
-    :param what: the operation of the program
-    :param arguments: those that are the same on all ranks
-    :param row: of this rank, as colors.row() makes it
-    :param ranks: those that call this; none: all
-    :param exchange: an allgather over them (default: operations of the World)
     :returns: the set of this rank, or an empty World; "differ" if the arguments do, "unfit" if a row is
     """
-    check_inside(world.core, what)
-    base, core, among = world.base, world.core, ranks or range(world.size)
-    made = _core.agree_on_sets(
-        base.loop,
-        f"hpccoll.{what}",
-        tuple(core.members[r] for r in ranks) if ranks else core.members,
-        among.index(world.rank),
-        row,
-        int(digest(repr(arguments).encode())[0]),
-        exchange or partial(objects.exchange, core, seconds=base.settings.start_timeout),
-    )
+    made = set_agreement.agree(world, what, arguments, row, ranks, exchange)
     if isinstance(made, str):
         return made
     number, generation, members, inside = made
     if not members:
-        return from_parts(base, cast("_core.Set", Outside(world.rank, [among[i] for i in inside])))
-    return from_parts(base, _core.Set(base.loop, number, generation, members))
+        return from_parts(world.base, cast("_core.Set", Outside(world.rank, inside)))
+    return from_parts(world.base, _core.Set(world.base.loop, number, generation, members))
 
 
 def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World:

@@ -37,7 +37,9 @@ from hpccoll import arrays, errors
 from hpccoll.reductions import Reduction, reduction_of as reduction_given
 from hpccoll.text import call_site
 
+from gate cimport *
 from hc cimport *
+from set_agreement cimport *
 
 include "tables.pxi"
 include "choose.pxi"

@@ -490,37 +490,3 @@ cdef extern from "world/job.h" nogil:
     int hc_set_remove(hc_job *, uint32_t)
     void hc_set_draft_free(hc_set_draft *)
     int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **)
-
-
-cdef extern from "world/set_agreement.h":
-    ctypedef struct hc_sets_call:
-        const char *name
-        const int32_t *ranks
-        int32_t size, own
-        int64_t key, color
-        uint64_t digest
-        uint8_t colored, unfit
-    ctypedef struct hc_sets_made:
-        uint32_t number, generation
-        int32_t *members
-        int32_t size, rank
-        int32_t *inside
-        int32_t ninside
-    enum: HC_SETS_MADE, HC_SETS_DIFFER, HC_SETS_UNFIT
-    int hc_sets_agree(hc_job *, const hc_sets_call *, const hc_exchange *, hc_sets_made *, char *)
-    void hc_sets_fail(hc_job *, uint32_t, int, const char *) nogil
-
-
-cdef extern from "gate/gate.h" nogil:
-    enum: HC_GATE_VERSION, HC_GATE_WORLD
-    const char *HC_GATE_CAPSULE
-    ctypedef struct hc_gate:
-        pass
-    const hc_gate hc_the_gate
-    ctypedef struct hc_gate_place:
-        hc_loop *loop
-        uint32_t set, generation
-        int32_t rank, size
-        const int32_t *members
-    int hc_gate_open(const hc_gate_place *, int, uint64_t *)
-    void hc_gate_close(hc_loop *, int64_t)

@@ -4,8 +4,9 @@
 @cython.final
 cdef class Exchange:
     """The allgather of bytes that C calls for an agreement."""
-    cdef Set set
-    cdef object error  # exception of the last exchange, or None
+    cdef object gather  # takes a name and this rank's bytes (1-d uint8); returns those of all ranks
+    cdef int size
+    cdef object error  # exception of the last call of it, or None
 
     cdef hc_exchange c(self):
         cdef hc_exchange exchange
@@ -13,10 +14,14 @@ cdef class Exchange:
         return exchange
 
 
-cdef Exchange exchange_of(Set own):
+cdef Exchange exchange_of(gather, int size):
     cdef Exchange exchange = Exchange.__new__(Exchange)
-    exchange.set = own
+    exchange.gather, exchange.size = gather, size
     return exchange
+
+
+cdef Exchange exchange_in(Set own):
+    return exchange_of(lambda name, data: own.collective("allgather", data, name, None, True).wait(), own.size)
 
 
 cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nbytes, void *everything) noexcept:
@@ -25,8 +30,8 @@ cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nb
     cdef hc_operand received
     try:
         data = np.frombuffer((<const char *>mine)[:nbytes], np.uint8)
-        gathered = exchange.set.collective("allgather", data, name.decode(), None, True).wait()
-        if not read_plain(gathered, &received, False) or received.nbytes != nbytes * <size_t>exchange.set.size:
+        gathered = exchange.gather(name.decode(), data)
+        if not read_plain(gathered, &received, False) or received.nbytes != nbytes * <size_t>exchange.size:
             return HC_RESULT_SIZE
         memcpy(everything, received.data, received.nbytes)
     except BaseException as error:
@@ -37,7 +42,7 @@ cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nb
 
 def refuse_plan(Set own, str operation, str why):
     """Tell the other ranks that this rank has refused its call; they get an error with the reason."""
-    cdef Exchange exchange = exchange_of(own)
+    cdef Exchange exchange = exchange_in(own)
     cdef hc_exchange c = exchange.c()
     cdef bytes text = why.encode("utf-8", "replace")
     hc_plan_refuse(&c, own.size, CODES[operation], HC_INVALID, text)
@@ -45,7 +50,7 @@ def refuse_plan(Set own, str operation, str why):
 
 cdef int agree_on_plan(Plan plan, Plan whole) except -1:
     """Agree on the plan's terms with all ranks, which all get the same error, if any."""
-    cdef Exchange exchange = exchange_of(plan.set)
+    cdef Exchange exchange = exchange_in(plan.set)
     cdef hc_exchange c = exchange.c()
     cdef hc_arguments barrier = hc_arguments_of(CODES["barrier"])
     cdef hc_plan_proposal proposal

@@ -4,8 +4,8 @@
  *
  * Several threads of a rank may make sets of different Worlds at the same time. So a rank offers a few numbers, which
  * it offers to nobody else meanwhile: a number that all ranks have offered is free until each of them takes it. If the
- * few have none in common, all ranks offer everything that is free. Then another thread may be faster, and the ranks compare
- * whether all have got the number.
+ * few have none in common, all ranks offer everything that is free. Then another thread may be faster, and the ranks
+ * compare whether all have got the number.
  */
 #include "world/set_agreement.h"
 #include "world/why.h"

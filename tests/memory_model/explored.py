@@ -11,6 +11,7 @@ OWN = (
 )  # fmt: skip
 REAL = (
     "core/status",
+    "core/who",
     "transport/control/control",
     *(f"transport/shm/{name}" for name in (
         "allreduce", "byte_ring", "cells", "chunks", "control_segment", "exchange", "flat", "layout", "pieces", "shm",
