@@ -11,6 +11,7 @@ OWN = (
 )  # fmt: skip
 REAL = (
     "core/status",
+    "core/text",
     "core/who",
     "transport/control/control",
     *(f"transport/shm/{name}" for name in (
