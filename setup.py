@@ -22,8 +22,7 @@ from setuptools.command.install_lib import install_lib
 HERE = f"-ffile-prefix-map={Path.cwd()}=."  # the same source gives the same bytes in every folder
 CFLAGS = ["-O3", "-g1", "-std=c11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread", HERE]
 LOOPS = 1000  # for scheduling alone: a byte of a kernel takes about as long as so many bytes of other sources
-OF_CYTHON = {"_core": "-O2"}  # -O3 would take 12 s more, and no call is faster
-OF_THE_REST_OF_CYTHON = "-O1"  # starts and settings, no call
+CALLED_ONCE = ["-O1"]  # of Cython's files that no operation goes through; compiling them takes half as long
 CFLAGS += [
     "-Wno-sign-compare",
     "-Wno-unused-function",
@@ -142,7 +141,7 @@ class build(build_ext):
         """Give our C files LTO, but not the kernels, which are called by pointers, nor the large files of Cython."""
         if source.startswith("ext/"):
             return [] if source in KERNELS else self.lto
-        return [OF_CYTHON.get(Path(source).stem, OF_THE_REST_OF_CYTHON)]
+        return [] if Path(source).stem == "_core" else CALLED_ONCE
 
     def compile_side_by_side(self, sources: list[str]) -> dict[str, str]:
         """Compile each source once, what takes longest first; the object of each."""
