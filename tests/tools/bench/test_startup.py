@@ -20,13 +20,16 @@ def steps(rank: int) -> Any:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("rank", [0, *(pytest.param(rank, marks=pytest.mark.slow) for rank in (6, 7))])
 def test_no_rank_reads_the_report_of_every_other(rank: int) -> None:
-    """8 MB and 2 MB at 27,648 ranks are 300 and 75 bytes per rank; a report of each rank was 1.2 kB."""
+    """8 MB and 2 MB at 27,648 ranks are 300 and 75 bytes per rank; a report of each rank was 1.2 kB.
+
+    Process sets take one exchange of 68 bytes per rank: the offer (ext/world/set_agreement.c) and its length.
+    """
     found = steps(rank)
     assert found["init"]["received"] < 75 * RANKS
     assert found["init"]["peak"] < 300 * RANKS + (1 << 20)
     if rank != 7:
-        assert found["subset"]["received"] == 0
-        assert found["split"]["received"] <= 24 * RANKS
+        assert found["subset"]["received"] <= 68 * RANKS
+        assert found["split"]["received"] <= 68 * RANKS
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
