@@ -79,6 +79,8 @@ class Base:
     """A description of what orders the nodes; "" if there is only one node."""
     timeline: Timeline | None = None
     tuner: worker.Tuner | None = None
+    shutdown: _core.Handle | None = None
+    """The barrier before the end of the World, if it has begun already."""
     failure: errors.RecoverableError | None = None
     """The failure that broke the World before its shutdown."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from hpccoll import _core, errors
 from hpccoll.rendezvous import CoordinatedRendezvous
 
-__all__ = ["ends_broken", "forget", "lacking_ranks_end_the_job", "watch"]
+__all__ = ["begin_shutdown", "ends_broken", "forget", "lacking_ranks_end_the_job", "watch"]
 
 _open: dict[Any, None] = {}
 """The Worlds to end, in the order in which this process made them: ranks that ended two Worlds in different orders
@@ -47,6 +47,24 @@ def forget(world: Any) -> None:
     _open.pop(world, None)
 
 
+def begin_shutdown(core: _core.Set, *, waits: bool) -> _core.Handle:
+    """Begin the barrier before the end of a process set.
+
+    :param waits: the caller waits for it next
+    """
+    return core.collective("barrier", None, "hpccoll.shutdown", None, waits, last=True)
+
+
+def _announce(worlds: list[Any]) -> None:
+    """Tell the other ranks that this one ends these Worlds, before it waits for any of them.
+
+    Then the order in which each rank ends them, which threads may have changed, does not matter.
+    """
+    for world in worlds:
+        with contextlib.suppress(errors.HpccollError):  # shutdown() finds out
+            world.base.shutdown = begin_shutdown(world.core, waits=False)
+
+
 def _is_over_mpi(world: Any) -> bool:
     return getattr(world.base.rendezvous, "comm", None) is not None and sys.modules["mpi4py.MPI"].Is_initialized()
 
@@ -63,8 +81,7 @@ def _finalize(*_: object) -> None:
     if not _in_finalize:  # the process ends, and its Worlds have ended
         return
     worlds = [world for world in _open_worlds() if _is_over_mpi(world)]
-    for world in worlds:
-        world.announce_shutdown()
+    _announce(worlds)
     for world in worlds:
         with contextlib.suppress(errors.HpccollError):
             world.shutdown()
@@ -96,8 +113,8 @@ def _at_exit() -> None:
     worlds = _open_worlds()
     for world in worlds:
         world.base.record_exception()
-        if not uncaught:
-            world.announce_shutdown()
+    if not uncaught:
+        _announce(worlds)
     for world in worlds:
         with contextlib.suppress(errors.RecoverableError):  # reported below, with earlier failures
             world.shutdown(wait=not uncaught)

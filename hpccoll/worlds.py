@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import sys
@@ -68,8 +67,6 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
     """The shared state of the process sets of one World; for the library only."""
     core: _core.Set
     """The process set of this World; for the library alone."""
-    _shutdown: _core.Handle | None = None
-    """The barrier before the end of this World, if it was begun earlier."""
     _ending: threading.Lock
     """Held by the thread that ends the World, while others wait for it."""
     _is_ended_by: int | None = None
@@ -383,20 +380,11 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
             loop.told = True
             raise failure
 
-    def announce_shutdown(self) -> None:
-        """Tell the other ranks that this one shuts the World down next, without waiting for them; for the library only.
-
-        Ranks that end several Worlds announce all of them first: then the order in which each rank ends them, which
-        threads may have changed, does not matter.
-        """
-        with contextlib.suppress(errors.HpccollError):  # shutdown() finds out
-            self._shutdown = self.core.collective("barrier", None, "hpccoll.shutdown", None, False, last=True)
-
     def _await_others(self, timeout: float) -> None:
         """Until all ranks have called shutdown(), or it is known that not all of them will."""
         try:
-            own = self._shutdown or self.core.collective("barrier", None, "hpccoll.shutdown", None, True, last=True)
-            own.wait(timeout)
+            begun = self.base.shutdown if self.core.number == 0 else None
+            (begun or ending.begin_shutdown(self.core, waits=True)).wait(timeout)
         except TimeoutError:
             print(
                 f"hpccoll: rank {self.rank}: shutdown: other ranks have not called it within {timeout:g} s "

@@ -79,8 +79,8 @@ def test_over_a_store(said: list[Any]) -> None:
 def test_over_a_world(said: list[Any]) -> None:
     def program(world: Any) -> None:
         check(objects.compare(world.core, said[world.rank], "x", 30), said)
-        rows = objects.numbers(world.core, [world.rank, 7], "y", 30)
-        assert rows.tolist() == [[rank, 7] for rank in range(5)]
+        gathered = objects.exchange(world.core, "y", np.array([world.rank, 7], np.uint8), 30)
+        assert gathered.reshape(5, 2).tolist() == [[rank, 7] for rank in range(5)]
 
     testing.make_and_run(5, program)
 
