@@ -179,10 +179,11 @@ void hc__parts_free(hc__base *base) {
 
 int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int32_t *ranks, int32_t size,
                  hc_segment *segment) {
-    int status = base->calls.set_make(base->job, ranks, size, number, generation, segment);
+    char why[HC_WHY];
+    int status = base->calls.set_make(base->job, ranks, size, number, generation, segment, why);
     if (status < 0 && segment)
         hc_segment_close(segment);
-    return status < 0 ? hc__error(status, "the process set could not be made: %s", hc_status_text(status)) : HC_OK;
+    return status < 0 ? hc__error(status, "the process set could not be made: %s", why) : HC_OK;
 }
 
 int hc__members_segment(const hc__base *base, const char *what, const int32_t *members, int32_t size, size_t bytes,

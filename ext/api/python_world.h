@@ -20,7 +20,7 @@ typedef struct hc_loop_calls {
     void (*get_stats)(hc_loop *, hc_loop_stats *);
     void (*refuse)(hc_loop *, uint32_t, const hc_request *);
     const char *(*broken_text)(const hc_loop *);
-    int (*set_make)(hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *);
+    int (*set_make)(hc_job *, const int32_t *, int32_t, uint32_t, uint32_t, hc_segment *, char *);
     void (*sets_fail)(hc_job *, uint32_t, int, const char *);
     int (*set_remove)(hc_job *, uint32_t);
     hc_plan *(*plan_new)(hc_loop *, hc_handle *, int32_t);
@@ -31,7 +31,7 @@ typedef struct hc_loop_calls {
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 6
+#define HC_LOOP_CALLS_VERSION 7
 /* The functions of the including code's copy. */
 #define HC_LOOP_CALLS                                                                                                 \
     {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,  hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \

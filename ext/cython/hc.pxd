@@ -485,6 +485,7 @@ cdef extern from "world/job.h" nogil:
         hc_hierarchy_config plane
         hc_set_parts parts
         hc_shortcut *shortcut
+        char why[HC_WHY]
     int hc_set_draft_make(hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)
     int hc_set_add(hc_job *, hc_set_draft *)
     int hc_set_remove(hc_job *, uint32_t)

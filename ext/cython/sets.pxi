@@ -59,7 +59,7 @@ cdef class Set:
         cdef int status = hc_set_draft_make(job, &self.where, self.number, generation,
                                             NULL if segment is None else &segment.c, &draft)
         try:
-            check(status, "the process set's data planes could not be made")
+            check(status, "the process set could not be made" + (f": {draft.why.decode()}" if draft.why[0] else ""))
             draft.parts.maker = new_maker(self.loop.devices, &draft.plane, self.loop.algorithm, draft.parts.host,
                                           job.net)
             check(hc_set_add(job, &draft), "the process set could not be made")

@@ -91,14 +91,16 @@ typedef struct hc_set_draft {
     hc_set_parts parts;        /* no host: the set was added, and the loop owns all parts */
     hc_shortcut *shortcut;     /* for the set's order */
     hc_votes *votes;           /* likewise */
+    char why[HC_WHY];          /* why it was not made; "": the status says it */
 } hc_set_draft;
 /* `segment`: of the set of all ranks, number 0, made for it; NULL for other sets, which get a slice. OK or a status;
  * hc_set_draft_free() in both cases. */
 int hc_set_draft_make(hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *, hc_set_draft *);
 int hc_set_add(hc_job *, hc_set_draft *);
 void hc_set_draft_free(hc_set_draft *);
-/* Makes and adds a set without a maker. */
-int hc_set_make(hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *);
+/* Makes and adds a set without a maker. OK; or a status, and why. */
+int hc_set_make(hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *,
+                char why[HC_WHY]);
 /* Removes a set after the end of its log. */
 int hc_set_remove(hc_job *, uint32_t number);
 

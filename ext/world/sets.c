@@ -6,6 +6,7 @@
 #include "world/set_agreement.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,13 +52,12 @@ int hc_plane_make(const hc_job *job, const hc_members *m, uint32_t number, int64
 /* ---- process sets ------------------------------------------------------------------------------------------ */
 
 /* The slice of a set, of which the lowest member on this node is the leader. */
-static int take_slice(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation,
-                      hc_segment *segment) {
-    char why[256];
+static int take_slice(const hc_job *job, const hc_members *m, uint32_t number, uint32_t generation, hc_segment *segment,
+                      char why[HC_WHY]) {
     int32_t leader = m->locals[0];
     for (int32_t i = 1; i < m->nlocals; i++)
         leader = m->locals[i] < leader ? m->locals[i] : leader;
-    return hc_slice_take(job->slices, leader, number, generation, m->nlocals, segment, why, sizeof why);
+    return hc_slice_take(job->slices, leader, number, generation, m->nlocals, segment, why, HC_WHY);
 }
 
 /* Makes the memory of all later sets, behind that of the first. */
@@ -83,7 +83,7 @@ int hc_set_draft_make(hc_job *job, const hc_members *m, uint32_t number, uint32_
     int status = index && draft->children ? HC_OK : HC_NO_MEMORY;
     hc_tree_index_free(index);
     if (status >= 0)
-        status = first ? make_slices(job, first) : take_slice(job, m, number, generation, &slice);
+        status = first ? make_slices(job, first) : take_slice(job, m, number, generation, &slice, draft->why);
     if (status >= 0)
         status = hc_plane_make(job, m, number, 0, segment, &draft->plane, &node, &draft->parts.host);
     hc_segment_close(&slice);
@@ -120,9 +120,9 @@ void hc_set_draft_free(hc_set_draft *draft) {
 }
 
 int hc_set_make(hc_job *job, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation,
-                hc_segment *segment) {
+                hc_segment *segment, char why[HC_WHY]) {
     hc_members members;
-    hc_set_draft draft;
+    hc_set_draft draft = {.why = ""};
     int status = hc_members_find(job, ranks, size, &members);
     if (status >= 0) {
         status = hc_set_draft_make(job, &members, number, generation, segment, &draft);
@@ -131,6 +131,8 @@ int hc_set_make(hc_job *job, const int32_t *ranks, int32_t size, uint32_t number
         hc_set_draft_free(&draft);
     }
     hc_members_free(&members);
+    if (status < 0)
+        snprintf(why, HC_WHY, "%s", *draft.why ? draft.why : hc_status_text(status));
     return status;
 }
 
@@ -142,11 +144,11 @@ void hc_sets_fail(hc_job *job, uint32_t number, int status, const char *why) {
         return;
     handle.request.name = why;
     handle.request.name_len = (uint32_t)strlen(why);
-    atomic_init(&handle.refs, 2); /* so that nobody frees it */
+    atomic_init(&handle.refs, 1); /* the driver has another one until it is done, so nobody frees it */
     hc_loop_submit(job->loop, &handle, 1);
     while (!hc_loop_wait(job->loop, &waited, 1, SLICE)) {}
     while (atomic_load_explicit(&handle.refs, memory_order_acquire) > 1)
-        sched_yield(); /* the driver releases it after it is done */
+        sched_yield(); /* the driver says that it is done before it releases its own */
     hc_free(handle.text);
 }
 
