@@ -124,6 +124,7 @@ def agree_on_sets(
     ranks: tuple[int, ...],
     own: int,
     row: list[int],
+    crowded: bool,
     digest: int,
     exchange: Callable[[str, np.ndarray], np.ndarray],
 ) -> tuple[int, int, tuple[int, ...], list[int]] | str: ...
@@ -204,6 +205,7 @@ class Set:
     rank: int
     size: int
     members: tuple[int, ...]
+    turns: dict[str, Any]
     closed: bool
     def __init__(
         self, loop: Loop, number: int, generation: int, members: tuple[int, ...], segment: Segment | None = None

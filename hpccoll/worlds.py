@@ -8,7 +8,7 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any, Self, cast
 
@@ -170,14 +170,17 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :param ranks: ranks of this World, without repetition; their order gives the new ranks
         :returns: the new World; an empty one on the ranks that are not in it
         :raises MismatchError: the ranks gave different `ranks`
-        :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank
+        :raises InvalidArgumentError: `ranks` is empty, repeats a rank, or has a number that is no rank; or several
+            threads of a rank call this at once: one at a time may, in an order that is the same on all ranks
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         chosen = colors.numbers(ranks)
         are_ranks = bool(chosen) and len(set(chosen) & set(range(self.size))) == len(chosen)
-        made = _make_sets(self, "subset", chosen, colors.place(chosen if are_ranks else (), self.rank))
-        if isinstance(made, str):
-            objects.same("subset: rank 0 says", self._compare("subset", chosen))
+        with set_agreement.turn(self, "subset") as crowded:
+            row = colors.place(chosen if are_ranks else (), self.rank)
+            made = _make_sets(set_agreement.Agreement(self, "subset", chosen, crowded), row)
+            if isinstance(made, str):
+                objects.same("subset: rank 0 says", self._compare("subset", chosen))
         if isinstance(made, str) or not are_ranks:
             raise errors.InvalidArgumentError(f"subset of {chosen}: needs different ranks from 0 to {self.size - 1}")
         return made
@@ -192,13 +195,16 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :param color: a whole number: the ranks of one color get a World; None: this rank gets none
         :param key: the new ranks are ordered by (key, rank)
         :returns: the new World of this rank; an empty one if its color is None
-        :raises InvalidArgumentError: a rank gave a color or key that is no whole number
+        :raises InvalidArgumentError: a rank gave a color or key that is no whole number; or several threads, as for
+            `subset`
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         said = colors.numbers([key] if color is None else [key, color])
-        made = _make_sets(self, "split", None, colors.row(said))
-        if made == "unfit":
-            made = _make_sets(self, "split", None, colors.ranked(self._compare("split, values", said))[self.rank])
+        with set_agreement.turn(self, "split") as crowded:
+            agreement = set_agreement.Agreement(self, "split", None, crowded)
+            made = _make_sets(agreement, colors.row(said))
+            if made == "unfit":
+                made = _make_sets(agreement, colors.ranked(self._compare("split, values", said))[self.rank])
         assert isinstance(made, World)
         return made
 
@@ -223,9 +229,11 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         extents, around = topology.check_grid(
             self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
         )
-        made = _make_sets(self, "cart", (extents, around), colors.place(range(prod(extents)), self.rank))
-        if isinstance(made, str):
-            objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
+        with set_agreement.turn(self, "cart") as crowded:
+            row = colors.place(range(prod(extents)), self.rank)
+            made = _make_sets(set_agreement.Agreement(self, "cart", (extents, around), crowded), row)
+            if isinstance(made, str):
+                objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
         assert isinstance(made, World)
         return topology.Cart(made, extents, around)
 
@@ -438,21 +446,15 @@ def from_parts(base: bootstrap.Base, own: _core.Set) -> World:
     return world
 
 
-def _make_sets(
-    world: World,
-    what: str,
-    arguments: object,
-    row: list[int],
-    ranks: Sequence[int] = (),
-    exchange: set_agreement.Exchange | None = None,
-) -> World | str:
-    """Make process sets of ranks of a World, as set_agreement.agree() takes them.
+def _make_sets(agreement: set_agreement.Agreement, row: list[int]) -> World | str:
+    """Make process sets of ranks of a World. `row`: of this rank, as colors.row() makes it.
 
     :returns: the set of this rank, or an empty World; "differ" if the arguments do, "unfit" if a row is
     """
-    made = set_agreement.agree(world, what, arguments, row, ranks, exchange)
+    made = agreement.reach(row)
     if isinstance(made, str):
         return made
+    world = agreement.world
     number, generation, members, inside = made
     if not members:
         return from_parts(world.base, cast("_core.Set", Outside(world.rank, inside)))
@@ -472,7 +474,8 @@ def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World
     def exchange(_: str, data: np.ndarray) -> np.ndarray:
         return np.frombuffer(bytes.fromhex("".join(compare("set", data.tobytes().hex()))), np.uint8)
 
-    made = _make_sets(parent, "subset", members, colors.place(members, parent.rank), members, exchange)
+    agreement = set_agreement.Agreement(parent, "subset", members, ranks=members, exchange=exchange)
+    made = _make_sets(agreement, colors.place(members, parent.rank))
     if isinstance(made, str):
         objects.same(f"subset: rank {members[0]} says", compare("ranks", members))
     assert isinstance(made, World)

@@ -52,6 +52,8 @@ typedef struct hc__base {
     pthread_mutex_t lock;    /* of `plans` */
 } hc__base;
 
+enum hc__maker { HC__SUBSET, HC__SPLIT, HC__MAKERS };
+
 #define HC__WORLD_ALIVE 0x6870636f6c6cull
 
 /* The memory stays after the World has ended, so that a call with a freed World is an error, not a crash. */
@@ -61,8 +63,9 @@ struct hpccoll_world {
     hc__base *base;
     uint32_t number;
     int32_t rank, size;
-    int32_t *members;           /* World rank of each member */
-    struct hpccoll_world *next; /* list of all Worlds */
+    int32_t *members;                  /* World rank of each member */
+    pthread_mutex_t turns[HC__MAKERS]; /* for the threads that make Worlds of this one */
+    struct hpccoll_world *next;        /* list of all Worlds */
 };
 
 #endif

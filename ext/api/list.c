@@ -21,6 +21,8 @@ hpccoll_world *hc__world_new(hc__base *base, uint32_t number, const int32_t *mem
         return NULL;
     }
     memcpy(world->members, members, (size_t)size * sizeof *members);
+    for (int maker = 0; maker < HC__MAKERS; maker++)
+        pthread_mutex_init(&world->turns[maker], NULL);
     world->base = base;
     world->number = number;
     world->rank = rank;

@@ -57,6 +57,21 @@ static int agree(hpccoll_world *world, hc_sets_call *call, hc_sets_made *made) {
     return outcome < 0 && *why ? hc__error(outcome, "%s", why) : outcome;
 }
 
+/* Threads wait for each other here. Returns whether this one has waited: then its call may meet that of another thread
+ * on another rank, so it is an error on all ranks. */
+static uint8_t take_turn(hpccoll_world *world, enum hc__maker maker) {
+    if (pthread_mutex_trylock(&world->turns[maker]) == 0)
+        return 0;
+    pthread_mutex_lock(&world->turns[maker]);
+    return 1;
+}
+
+static int leave(hpccoll_world *world, enum hc__maker maker, hc_sets_made *made, int status) {
+    pthread_mutex_unlock(&world->turns[maker]);
+    free(made->members);
+    return status;
+}
+
 /* Makes the set that was agreed on, if this rank is in one. */
 static int make(hpccoll_world *world, const hc_sets_made *made, hpccoll_world **out) {
     hc__base *base = world->base;
@@ -84,7 +99,7 @@ static int check(const hpccoll_world *world, hpccoll_world **out) {
  * tell which rank differs. */
 static int compare_ranks(hpccoll_world *world, const int *ranks, int n) {
     int32_t *all = calloc((size_t)world->size * (size_t)(n > 0 ? n + 1 : 1) + 1, sizeof *all);
-    int32_t count = n > 0 && ranks ? n : 0; /* check_ranks() reports errors that all ranks share */
+    int32_t count = n > 0 && ranks ? n : 0; /* find_wrong() reports errors that all ranks share */
     int status = all ? hc__exchange(world, "hpccoll.subset", &count, sizeof count, all) : hc__error(HC_NO_MEMORY, NULL);
     for (int32_t r = 0; r < world->size && status >= 0; r++)
         if (all[r] != all[0])
@@ -101,38 +116,54 @@ static int compare_ranks(hpccoll_world *world, const int *ranks, int n) {
     return status;
 }
 
-static int check_ranks(const hpccoll_world *world, const int *ranks, int n) {
-    if (n < 1 || n > world->size || !ranks)
-        return hc__error(HC_INVALID, "subset of %d ranks: needs 1 to %d", n, (int)world->size);
+/* INVALID, and why these are no ranks of a subset; or OK. */
+static int find_wrong(const hpccoll_world *world, const int *ranks, int n, char why[HC__ERROR_BYTES]) {
+    if (n < 1 || n > world->size || !ranks) {
+        snprintf(why, HC__ERROR_BYTES, "subset of %d ranks: needs 1 to %d", n, (int)world->size);
+        return HC_INVALID;
+    }
     for (int i = 0; i < n; i++) {
-        if (ranks[i] < 0 || ranks[i] >= world->size)
-            return hc__error(HC_INVALID, "subset: %d is no rank from 0 to %d", ranks[i], (int)world->size - 1);
+        if (ranks[i] < 0 || ranks[i] >= world->size) {
+            snprintf(why, HC__ERROR_BYTES, "subset: %d is no rank from 0 to %d", ranks[i], (int)world->size - 1);
+            return HC_INVALID;
+        }
         for (int k = 0; k < i; k++)
-            if (ranks[k] == ranks[i])
-                return hc__error(HC_INVALID, "subset: rank %d is there twice", ranks[i]);
+            if (ranks[k] == ranks[i]) {
+                snprintf(why, HC__ERROR_BYTES, "subset: rank %d is there twice", ranks[i]);
+                return HC_INVALID;
+            }
     }
     return HC_OK;
 }
 
-int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world **subset) {
-    hc_sets_made made = {0};
-    int status = check(world, subset);
-    if (status < 0)
-        return status;
-    int count = n > 0 && ranks ? n : 0, wrong = check_ranks(world, ranks, n);
-    hc_sets_call call = {.name = "hpccoll.subset", .digest = hc_fnv(ranks, (size_t)count * sizeof *ranks)};
-    for (int i = 0; i < n && wrong >= 0; i++)
+/* What this rank asks for: a place in the set, if it is one of the ranks. Wrong ranks are asked for too, without a place
+ * for anybody, so that ranks that differ learn of it. */
+static hc_sets_call subset_call(const hpccoll_world *world, const int *ranks, int n, int are_ranks) {
+    size_t count = n > 0 && ranks ? (size_t)n : 0;
+    hc_sets_call call = {.name = "hpccoll.subset", .digest = hc_fnv(ranks, count * sizeof *ranks)};
+    for (int i = 0; are_ranks && i < n; i++)
         if (ranks[i] == world->rank) {
             call.colored = 1;
             call.key = i;
         }
+    return call;
+}
+
+int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world **subset) {
+    hc_sets_made made = {0};
+    char wrong[HC__ERROR_BYTES];
+    int status = check(world, subset);
+    if (status < 0)
+        return status;
+    int are_ranks = find_wrong(world, ranks, n, wrong) >= 0;
+    hc_sets_call call = subset_call(world, ranks, n, are_ranks);
+    call.crowded = take_turn(world, HC__SUBSET);
     status = agree(world, &call, &made);
     if (status == HC_SETS_DIFFER && (status = compare_ranks(world, ranks, n)) >= 0)
         status = hc__error(HC_MISMATCH, "subset: the ranks differ in the ranks that they say");
     if (status >= 0)
-        status = wrong < 0 ? check_ranks(world, ranks, n) : make(world, &made, subset);
-    free(made.members);
-    return status;
+        status = are_ranks ? make(world, &made, subset) : hc__error(HC_INVALID, "%s", wrong);
+    return leave(world, HC__SUBSET, &made, status);
 }
 
 int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part) {
@@ -141,9 +172,9 @@ int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part
     if (status < 0)
         return status;
     hc_sets_call call = {.name = "hpccoll.split", .key = key, .color = color, .colored = color != HPCCOLL_UNDEFINED};
+    call.crowded = take_turn(world, HC__SPLIT);
     status = agree(world, &call, &made);
     if (status >= 0)
         status = make(world, &made, part);
-    free(made.members);
-    return status;
+    return leave(world, HC__SPLIT, &made, status);
 }

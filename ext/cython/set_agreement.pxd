@@ -13,7 +13,7 @@ cdef extern from "world/set_agreement.h":
         int32_t size, own
         int64_t key, color
         uint64_t digest
-        uint8_t colored, unfit
+        uint8_t colored, unfit, crowded
     ctypedef struct hc_sets_made:
         uint32_t number, generation
         int32_t *members

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # set_agreement.pxi - the agreement of ranks on process sets (world/set_agreement.h), by exchanges of any kind.
 
-def agree_on_sets(Loop loop, str name, tuple ranks, int own, list row, int64_t digest, exchange):
+def agree_on_sets(Loop loop, str name, tuple ranks, int own, list row, bint crowded, int64_t digest,
+                  exchange):
     """Agree on process sets with the ranks that call this.
 
     :param name: of the exchange
     :param ranks: World rank of each rank that calls this; `own`: the index of this one
     :param row: [1, key, color]; [0, 0, 0]: this rank gets no set; [-1, 0, 0]: its key or color has no 64 bits
+    :param crowded: another thread of this rank makes sets of the same ranks: an error on all of them
     :param digest: of the arguments that are the same on all ranks
     :param exchange: an allgather of bytes: takes a name and this rank's bytes, returns those of all ranks (1-d uint8)
     :returns: (number, generation, World ranks of this rank's set, all ranks in a set as indices of `ranks`); the
@@ -21,6 +23,7 @@ def agree_on_sets(Loop loop, str name, tuple ranks, int own, list row, int64_t d
     cdef bytes named = name.encode()
     call.name, call.ranks, call.size, call.own = named, c_ranks, len(ranks), own
     call.colored, call.key, call.color, call.unfit = row[0] > 0, row[1], row[2], row[0] < 0
+    call.crowded = crowded
     call.digest = <uint64_t>digest
     cdef int status = hc_sets_agree(&loop.job, &call, &c, &made, why)
     try:
@@ -29,7 +32,8 @@ def agree_on_sets(Loop loop, str name, tuple ranks, int own, list row, int64_t d
         if status == HC_RESULT_SIZE:
             raise errors.StartError(f"{name.removeprefix('hpccoll.')}: a rank has joined, and answers no more")
         if status < 0:
-            raise errors.StartError((<bytes>why).decode("utf-8", "replace"))
+            raise (errors.InvalidArgumentError if status == HC_INVALID else errors.StartError)(
+                (<bytes>why).decode("utf-8", "replace"))
         if status != HC_SETS_MADE:
             return "differ" if status == HC_SETS_DIFFER else "unfit"
         return (made.number, made.generation, tuple([made.members[i] for i in range(made.size)]),

@@ -19,6 +19,7 @@ cdef class Set:
     cdef int32_t *ranks  # World rank of each member
     cdef hc_members where
     cdef readonly tuple members
+    cdef readonly dict turns  # by operation, a lock for the threads that make sets of this one
     cdef readonly bint closed
     cdef hc_order *order      # of the calls without a name
     cdef bint shortens        # unnamed calls try the shortcut
@@ -39,6 +40,7 @@ cdef class Set:
         self.number = number
         self.generation = generation
         self.members = members
+        self.turns = {}
         self.rank = members.index(loop.rank)
         self.size = len(members)
         self.place = hc_place(number, self.rank, self.size)

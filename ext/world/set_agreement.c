@@ -25,6 +25,7 @@ typedef struct offer {
     uint32_t generation;
     uint8_t colored, unfit;
     uint16_t units[HC_SLICES_KEPT]; /* reserved of the slices that this rank leads, for sets 1 and on */
+    uint8_t crowded;
 } offer;
 
 /* A call, and what it works on. */
@@ -136,6 +137,13 @@ static void find_ready(making *m, hc_set_numbers *ready) {
 
 #define TEXT 240
 
+/* An exchange under a name of this call, because other threads may make sets by other calls meanwhile. */
+static int gather(const making *m, const char *what, const void *mine, size_t bytes, void *all) {
+    char name[64];
+    snprintf(name, sizeof name, "%s, %s", m->call->name, what);
+    return m->exchange->allgather(m->exchange->of, name, mine, bytes, all);
+}
+
 /* Exchanges the texts of the ranks that failed; the first one becomes the reason. */
 static int tell(making *m, const int32_t *statuses, const char *why) {
     char mine[TEXT], *all = calloc((size_t)m->call->size, sizeof mine);
@@ -146,7 +154,7 @@ static int tell(making *m, const int32_t *statuses, const char *why) {
     snprintf(mine, sizeof mine, "%s", own >= 0 ? "" : *why ? why : hc_status_text(own));
     while (statuses[failed] >= 0)
         failed++;
-    int status = m->exchange->allgather(m->exchange->of, "hpccoll.agreed texts", mine, sizeof mine, all);
+    int status = gather(m, "texts", mine, sizeof mine, all);
     if (status >= 0)
         status = hc__refuse(m->why, statuses[failed], "rank %d: %.*s", (int)failed, TEXT, all + TEXT * failed);
     free(all);
@@ -156,7 +164,7 @@ static int tell(making *m, const int32_t *statuses, const char *why) {
 /* Says how this rank's step went. The outcome for all ranks: an error of one of them, AGAIN of one, or OK. */
 static int agree(making *m, int32_t status, const char *why) {
     int32_t *all = m->order, least = HC_OK, most = HC_OK;
-    int outcome = m->exchange->allgather(m->exchange->of, "hpccoll.agreed", &status, sizeof status, all);
+    int outcome = gather(m, "agreed", &status, sizeof status, all);
     if (outcome < 0)
         return outcome;
     for (int32_t r = 0; r < m->call->size; r++) {
@@ -197,7 +205,8 @@ static void write_offer(making *m, hc_set_numbers numbers, offer *mine) {
                     .free = numbers,
                     .generation = hc_job_used(m->job).generation,
                     .colored = call->colored,
-                    .unfit = call->unfit};
+                    .unfit = call->unfit,
+                    .crowded = call->crowded};
     for (uint32_t number = 1; number <= HC_SLICES_KEPT; number++) {
         int32_t units = hc_slice_reserved(m->job->slices, number);
         mine->units[number - 1] = units > 0 ? (uint16_t)units : 0;
@@ -207,6 +216,13 @@ static void write_offer(making *m, hc_set_numbers numbers, offer *mine) {
 static int read_offers(making *m) {
     hc_sets_made *made = m->made;
     made->generation = 0;
+    for (int32_t r = 0; r < m->call->size; r++)
+        if (m->offers[r].crowded)
+            return hc__refuse(m->why, HC_INVALID,
+                              "%s: several threads of rank %d called it at once on one World: as with MPI, only one "
+                              "thread at a time may call it, in an order that is the same on all ranks; give each "
+                              "thread a World of its own, made before",
+                              m->call->name + strlen("hpccoll."), (int)r);
     for (int32_t r = 0; r < m->call->size; r++) {
         if (m->offers[r].unfit)
             return HC_SETS_UNFIT;

@@ -20,6 +20,7 @@ typedef struct hc_sets_call {
     uint64_t digest; /* of the arguments that are equal on all ranks */
     uint8_t colored; /* 0: this rank gets no set */
     uint8_t unfit;   /* 1: its key or color has no 64 bits */
+    uint8_t crowded; /* 1: another thread of this rank made sets of the same World meanwhile: an error on all ranks */
 } hc_sets_call;
 
 /* The sets that all ranks have agreed on; this rank has taken the number, if it is in one. Ranks are places in

@@ -20,11 +20,11 @@ objects.exchange = exchange_and_end
 """
 BEFORE_THE_SET = f"""
 from hpccoll import set_agreement
-agree = set_agreement.agree
-def agree_and_end(*arguments, **more):
-    agree(*arguments, **more)
+reach = set_agreement.Agreement.reach
+def reach_and_end(*arguments):
+    reach(*arguments)
     {KILL}
-set_agreement.agree = agree_and_end
+set_agreement.Agreement.reach = reach_and_end
 """
 STEPS = {
     "before its message": KILL,

@@ -70,6 +70,30 @@ def test_threads_that_call_at_once(mpicc, compiled, job) -> None:
     assert "fine\n" in job(3, program, 4, 40, nodes=2)
 
 
+@pytest.fixture(scope="module")
+def sets(mpicc, compiled) -> Path:
+    return compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "-pthread", "tests/capi/sets.c")
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("times", [300, pytest.param(10000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+def test_many_sets_leave_nothing(sets, job, ranks: int, nodes: int, times: int) -> None:
+    assert "fine\n" in job(ranks, sets, "many", times, nodes=nodes)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_rank_that_cannot_map_its_set_tells_the_others(sets, job, build_c, nodes: int) -> None:
+    mapping = build_c("tests/api/mapping.c", flags=("-shared", "-ldl"), name="mapping.so")
+    assert "fine\n" in job(3, sets, "fail", nodes=nodes, LD_PRELOAD=mapping)
+
+
+@pytest.mark.timeout(200)
+def test_threads_that_make_sets_at_once_are_an_error_on_all_ranks(sets, job) -> None:
+    assert "fine\n" in job(2, sets, "threads")
+
+
 def library_sources() -> list[str]:
     """For a program that has the library's sources in it, as a sanitizer needs them."""
     folders = ("core", "transport", "loop", "world", "gate", "api")
