@@ -22,7 +22,7 @@ NEXT = {"tensorflow": ("tensorflow-cpu==2.21.0",), "jax": ("jax==0.10.2", "jaxli
 """Packages to install after the tests, which then run again: one build of hpccoll works with both versions."""
 
 BACKEND = {"spark": "torch"}
-"""That of Keras, where it is not TensorFlow."""
+"""The backend that Keras uses, in each environment where this is not TensorFlow."""
 
 LAUNCHED = "-m hpccoll run -np 2 --timeout 900 python -P -m pytest -q --only-mpi -pno:cacheprovider"
 ALSO = {"jax": (*LAUNCHED.split(), "tests/jax")}

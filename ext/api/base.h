@@ -63,9 +63,9 @@ struct hpccoll_world {
     hc__base *base;
     uint32_t number;
     int32_t rank, size;
-    int32_t *members;                  /* World rank of each member */
-    pthread_mutex_t turns[HC__MAKERS]; /* for the threads that make Worlds of this one */
-    struct hpccoll_world *next;        /* list of all Worlds */
+    int32_t *members;           /* World rank of each member */
+    pthread_mutex_t *turns;     /* HC__MAKERS, for the threads that make Worlds of this one */
+    struct hpccoll_world *next; /* list of all Worlds */
 };
 
 #endif

@@ -12,11 +12,22 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding a World; the list only grows */
 static _Atomic(hpccoll_world *) newest;
 
+static void free_lists(hpccoll_world *world) {
+    free(world->members);
+    free(world->turns);
+    world->members = NULL;
+    world->turns = NULL;
+}
+
 hpccoll_world *hc__world_new(hc__base *base, uint32_t number, const int32_t *members, int32_t size, int32_t rank) {
     hpccoll_world *world = calloc(1, sizeof *world);
-    if (world)
+    if (world) {
         world->members = malloc((size_t)size * sizeof *world->members);
-    if (!world || !world->members) {
+        world->turns = malloc(HC__MAKERS * sizeof *world->turns);
+    }
+    if (!world || !world->members || !world->turns) {
+        if (world)
+            free_lists(world);
         free(world);
         return NULL;
     }
@@ -43,8 +54,7 @@ void hc__world_ended(hpccoll_world *world, const char *by) {
     world->state = 0;
     world->ended_by = by;
     world->base = NULL;
-    free(world->members);
-    world->members = NULL;
+    free_lists(world);
 }
 
 void hc__worlds_ended(const hc__base *base, const char *by) {

@@ -97,7 +97,8 @@ static void many(int times) {
         if (before.fds) {
             CHECK(now.fds == before.fds && now.maps == before.maps && now.blocks == before.blocks);
             printf("rank %d: %ld pages in %d sets\n", rank, now.pages - before.pages, 2 * (times - times / 5));
-            CHECK(now.pages - before.pages < 64 + times / 20);
+            /* An ended World keeps some 70 bytes, so that a call with it is an error (api/list.c). */
+            CHECK(now.pages - before.pages < 128 + times / 40);
         }
         before = now;
     }
