@@ -36,35 +36,24 @@ void hc__tally_give(hc_votes *votes, const void *const *parts, int32_t n) {
         memcpy(votes->own.value, parts[0], motion->bytes);
 }
 
-/* The reduction of the present stage, and its divisor. In a mean of floats each stage divides by a power of two and the
- * last one by the rest; a sum of integers is divided at the end. */
-static int reduction_of(const hc_votes *votes, double *divisor) {
+/* The reduction of the present stage. A mean of integers is divided at the end. */
+static hc__reduction reduction_now(const hc_votes *votes) {
+    static const hc__stages at_once = {.depth = 1};
     const hc_shortcut_agreed *agreed = &votes->motion.agreed;
-    int32_t at = votes->vote.at, last = votes->of.in_stages ? votes->of.split.depth - 1 : 0;
-    int is_float = agreed->dtype >= HC_FLOAT16;
-    *divisor = 1.0;
-    if (agreed->reduction != HC_AVERAGE)
-        return agreed->reduction;
-    if (at < last && !is_float)
-        return HC_SUM;
-    if (at < last) {
-        *divisor = hc__stage_power(&votes->of.split, at);
-        return HC_AVERAGE;
-    }
-    *divisor = votes->of.size / node_divisor(votes);
-    for (int32_t before = 0; before < at && is_float; before++)
-        *divisor /= hc__stage_power(&votes->of.split, before);
-    return HC_AVERAGE;
+    int is_mean = agreed->reduction == HC_AVERAGE;
+    hc__reduction whole = {agreed->reduction, is_mean ? votes->of.size / node_divisor(votes) : 1.0};
+    return hc__stage_reduction(votes->of.in_stages ? &votes->of.split : &at_once, votes->vote.at, 0,
+                               agreed->dtype >= HC_FLOAT16, whole);
 }
 
 static void add_up(hc_votes *votes, const hc_ballot *const *operands, int32_t n) {
     const hc__motion *motion = &votes->motion;
     const void *values[HC_VOTE_OPERANDS];
-    double divisor;
-    int reduction = reduction_of(votes, &divisor), dtype = motion->agreed.dtype;
+    hc__reduction now = reduction_now(votes);
+    int dtype = motion->agreed.dtype;
     for (int32_t i = 0; i < n; i++)
         values[i] = operands[i]->value;
-    hc_host_reduce(votes->vote.ballot.value, dtype, values, n, dtype, reduction, motion->count, 1.0, divisor);
+    hc_host_reduce(votes->vote.ballot.value, dtype, values, n, dtype, now.reduction, motion->count, 1.0, now.divisor);
 }
 
 /* Takes over the value that one of them has: the root's of a broadcast, or a result. */

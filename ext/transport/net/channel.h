@@ -22,12 +22,6 @@ typedef struct hc__team {
     const hc__splits *splits; /* of n, for allreduce and reduce-scatter */
 } hc__team;
 
-/* AVERAGE: a member that has the complete sum divides it by `divisor`, once. */
-typedef struct hc__reduction {
-    int reduction; /* enum hc_reduction */
-    double divisor;
-} hc__reduction;
-
 /* ---- a channel --------------------------------------------------------------------------------------- */
 
 /* A member's neighbours, numbered from the root, which is 0; the farthest child first. */

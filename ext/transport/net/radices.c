@@ -11,6 +11,7 @@
  * are 6 x 3 x 4 x 4 x 4 x 4, so that the largest parts stay below their switch.
  */
 #include "transport/net/radices.h"
+#include "core/hc.h"
 
 #include <string.h>
 
@@ -152,4 +153,21 @@ double hc__stage_power(const hc__stages *s, int32_t stage) {
     while (power < operands)
         power *= 2.0;
     return power;
+}
+
+int32_t hc__stage_of_step(const hc__stages *s, int32_t step, int nearest_last) {
+    return nearest_last ? s->depth - 1 - step : step;
+}
+
+hc__reduction hc__stage_reduction(const hc__stages *s, int32_t step, int nearest_last, int divides, hc__reduction r) {
+    int last = step == s->depth - 1;
+    if (r.reduction != HC_AVERAGE || (last && !divides))
+        return r;
+    if (!divides)
+        return (hc__reduction){HC_SUM, 1.0};
+    if (!last)
+        return (hc__reduction){HC_AVERAGE, hc__stage_power(s, hc__stage_of_step(s, step, nearest_last))};
+    for (int32_t before = 0; before < step; before++)
+        r.divisor /= hc__stage_power(s, hc__stage_of_step(s, before, nearest_last));
+    return r;
 }

@@ -40,6 +40,18 @@ int32_t hc__stage_neighbour(const hc__stages *, int32_t stage, int32_t position,
 /* The least power of two that is at least the number of operands of a stage. */
 double hc__stage_power(const hc__stages *, int32_t stage);
 
+/* AVERAGE: a member that has the complete sum divides it by `divisor`, once. */
+typedef struct hc__reduction {
+    int reduction; /* enum hc_reduction */
+    double divisor;
+} hc__reduction;
+
+/* The stage of a step: the nearest members come first, or last. */
+int32_t hc__stage_of_step(const hc__stages *, int32_t step, int nearest_last);
+/* What a step does of a reduction. A mean is divided at the end; `divides`: each step divides by the power of two of its
+ * stage, and the last one by the rest. */
+hc__reduction hc__stage_reduction(const hc__stages *, int32_t step, int nearest_last, int divides, hc__reduction);
+
 /* The first split is one stage of all members. */
 typedef struct hc__splits {
     int32_t n, count;

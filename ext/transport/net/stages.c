@@ -28,7 +28,7 @@ static hc__stage_place place_of(const hc__channel *channel) {
 
 /* The stage of a step: an allreduce begins with the nearest members, a reduce-scatter with the farthest. */
 static int32_t stage_of(const hc__channel *channel, int32_t step) {
-    return channel->form.scatters ? channel->stages->depth - 1 - step : step;
+    return hc__stage_of_step(channel->stages, step, channel->form.scatters);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
@@ -100,29 +100,15 @@ int hc__sum_in_order(hc__channel *channel) {
     return add(channel, 0, channel->count, channel->team->n, channel->team->me, channel->reduction);
 }
 
-/* The reduction of one step; for a mean the last step applies the rest of the divisor. */
-static hc__reduction reduction_of(const hc__channel *channel, int32_t step) {
-    const hc__stages *s = channel->stages;
-    hc__reduction r = channel->reduction;
-    int last = step == s->depth - 1;
-    if (r.reduction != HC_AVERAGE || (last && !channel->form.divides))
-        return r;
-    if (!channel->form.divides)
-        return (hc__reduction){HC_SUM, 1.0};
-    if (!last)
-        return (hc__reduction){HC_AVERAGE, hc__stage_power(s, stage_of(channel, step))};
-    for (int32_t before = 0; before < step; before++)
-        r.divisor /= hc__stage_power(s, stage_of(channel, before));
-    return r;
-}
-
 /* Adds what the members of a group have sent in this step: in an allreduce's first step, also the member without a
  * position. */
 static int add_step(hc__channel *channel, const hc__stage_place *p, int32_t step) {
     int32_t stage = stage_of(channel, step), digit = hc__stage_digit(channel->stages, stage, p->position);
     int32_t operands = channel->stages->radix[stage] + (!channel->form.scatters && step == 0 && p->extra >= 0);
     block mine = channel->form.whole ? (block){0, channel->count} : block_after(channel, p->position, step + 1);
-    return add(channel, mine.at, mine.n, operands, digit, reduction_of(channel, step));
+    return add(
+        channel, mine.at, mine.n, operands, digit,
+        hc__stage_reduction(channel->stages, step, channel->form.scatters, channel->form.divides, channel->reduction));
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
