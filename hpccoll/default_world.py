@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, NoReturn, cast
 
@@ -66,6 +67,15 @@ class _Default(World):
 default = _Default()
 _making = threading.RLock()
 """Held while init() makes the World: threads that call it at once get one World."""
+
+
+def _forget_threads() -> None:
+    """Make the lock anew in a forked child, which has none of the threads that may hold it."""
+    global _making
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def init(comm: Any = None, **knobs: Any) -> World:
