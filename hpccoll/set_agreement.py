@@ -48,7 +48,7 @@ class Agreement:
     """How ranks agree on a process set for each of several disjoint groups of them, all of one number."""
 
     world: Any
-    """Of whose ranks they are."""
+    """The World whose ranks they are."""
     what: str
     """The operation of the program."""
     arguments: object

@@ -155,8 +155,8 @@ HPCCOLL_API int hpccoll_local_size(const hpccoll_world *world);
 HPCCOLL_API int hpccoll_node_of(const hpccoll_world *world, int rank); /* number of the node of a rank, or a status */
 
 /* Makes a World of some ranks of `world`, in this order. All ranks of `world` call it with the same `ranks`. *subset is
- * NULL on ranks that are not in it. One thread at a time may call it on a World, as with MPI: else it is an error on all
- * ranks. */
+ * NULL on ranks that are not in it. One thread at a time may call it on a World, as with MPI: else it is an error on
+ * all ranks. */
 HPCCOLL_API int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world **subset);
 /* Makes a World per color, ordered by (key, rank). HPCCOLL_UNDEFINED: this rank gets NULL. All ranks call it,
  * each from one thread at a time. */

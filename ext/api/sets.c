@@ -136,8 +136,8 @@ static int find_wrong(const hpccoll_world *world, const int *ranks, int n, char 
     return HC_OK;
 }
 
-/* What this rank asks for: a place in the set, if it is one of the ranks. Wrong ranks are asked for too, without a place
- * for anybody, so that ranks that differ learn of it. */
+/* What this rank asks for: a place in the set, if it is one of the ranks. Wrong ranks are asked for too, without a
+ * place for anybody, so that ranks that differ learn of it. */
 static hc_sets_call subset_call(const hpccoll_world *world, const int *ranks, int n, int are_ranks) {
     size_t count = n > 0 && ranks ? (size_t)n : 0;
     hc_sets_call call = {.name = "hpccoll.subset", .digest = hc_fnv(ranks, count * sizeof *ranks)};
