@@ -112,6 +112,18 @@ def test_a_future_brings_an_error() -> None:
         future.wait()
 
 
+def test_a_result_that_torch_cannot_write_is_an_error_and_later_futures_end() -> None:
+    """Elements of an expanded tensor share memory, so torch refuses to copy into it."""
+    work = dist.all_reduce(torch.ones(1).expand(3), async_op=True)
+    with pytest.raises(RuntimeError, match=r"allreduce of process group .*: unsupported operation"):
+        work.get_future().wait()
+    with pytest.raises(dist.DistBackendError, match="unsupported operation"):
+        dist.all_reduce(torch.ones(1).expand(3))
+    x = torch.ones(2)
+    dist.all_reduce(x, async_op=True).get_future().wait()
+    assert (x == dist.get_world_size()).all()
+
+
 def average(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     x = bucket.buffer() / group.size()
     return dist.all_reduce(x, group=group, async_op=True).get_future().then(lambda f: f.value()[0])
