@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,7 @@ def placed(own: World, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray]
     """List the arrays of this rank, and for each the dtype, the shape of the whole, and the ranks' parts."""
     mine, said = {}, {}
     for name, value in arrays.items():
-        array = np.asarray(value.array if isinstance(value, Part) else value)
-        mine[name] = array
-        where = (list(value.offset), list(value.shape)) if isinstance(value, Part) else None
-        said[name] = (_dtype_of(name, array), array.shape, where)
+        mine[name], said[name] = _described(name, value)
     everybody = objects.allgather(own.core, said, None)
     layout = {}
     for rank, other in enumerate(everybody):
@@ -68,12 +66,24 @@ def placed(own: World, arrays: Mapping[str, Any]) -> tuple[dict[str, np.ndarray]
     return mine, layout
 
 
+def _described(name: str, value: Any) -> tuple[np.ndarray, tuple[Any, tuple[int, ...], Any]]:
+    """Return an array, and its dtype, its shape and the place of a Part. A text as dtype: all ranks refuse it."""
+    where = None
+    try:
+        if isinstance(value, Part):
+            where = [index(at) for at in value.offset], [index(n) for n in value.shape]
+        array = np.asarray(value.array if isinstance(value, Part) else value)
+    except Exception as error:  # noqa: BLE001 - the other ranks must learn of any error
+        return np.zeros(0), (str(error), (), None)
+    return array, (_dtype_of(name, array), array.shape, where)
+
+
 def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
     """The dtype of an array; as a text if it cannot be written, which all ranks refuse together."""
     kind = array.dtype
     if kind.hasobject or kind.kind in "UMm" or (kind.kind == "V" and not kind.names):
         return f"HDF5 has no dtype {kind}"
-    if not name or name.startswith("/") or ".." in name:
+    if not isinstance(name, str) or not name or name.startswith("/") or ".." in name:
         return "that is no name of an array"
     return kind
 
@@ -87,6 +97,11 @@ def _whole(name: str, said: list[Any]) -> tuple[Any, tuple[int, ...], list[tuple
         if isinstance(kind, str):
             raise errors.InvalidArgumentError(f"checkpoint: {name!r} of rank {rank}: {kind}")
         part = list(part) or [1]
+        if place and not len(part) == len(place[0]) == len(place[1]):
+            raise errors.InvalidArgumentError(
+                f"checkpoint: {name!r}: the part of rank {rank}, {part} at {place[0]}, has other dimensions than the "
+                f"whole, {place[1]}"
+            )
         offset = place[0] if place else [rows] + [0] * (len(part) - 1)
         rows += part[0]
         fits = kind == dtype and (place is None) == (where is None) and len(part) == len(shape) == len(offset)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ def load(
     def read() -> np.ndarray:
         with hdf5.package().File(main, "r", locking=False) as file:
             whole = file[name]
+            if not hasattr(whole, "shape"):
+                raise OSError(f"{name!r} is a group of arrays: {', '.join(whole)}")
             return np.asarray(whole[_slices(whole.shape, offset, shape, own)])
 
     mine: np.ndarray = together(own, main, read, keep=True)[0]
@@ -129,9 +132,15 @@ def _slices(
     whole: tuple[int, ...], offset: Sequence[int] | None, shape: Sequence[int] | None, own: World
 ) -> tuple[slice, ...]:
     if offset is None:
+        if shape is not None:
+            raise OSError(f"shape is {shape} and offset is None: give both, or neither")
         share, more = divmod(whole[0], own.size)
         first = own.rank * share + min(own.rank, more)
         return (slice(first, first + share + (own.rank < more)),)
+    try:
+        offset, shape = [index(at) for at in offset], None if shape is None else [index(n) for n in shape]
+    except TypeError:
+        raise OSError(f"offset is {offset} and shape is {shape}: give an integer for each dimension") from None
     if shape is None or len(shape) != len(offset) or len(whole) != len(offset):
         raise OSError(f"the array has shape {whole}: offset {offset} and shape {shape} have other dimensions")
     if any(at < 0 or n < 0 or at + n > most for at, n, most in zip(offset, shape, whole, strict=True)):

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll import durable, hdf5
 
-__all__ = ["PARTS", "Version", "candidates", "named", "others"]
+__all__ = ["PARTS", "Version", "candidates", "check_sizes", "named", "others"]
 
 PARTS = "hpccoll_parts"
 """The attribute of the main file with the names and sizes of the files of the nodes."""
@@ -102,11 +102,24 @@ def named(main: Path) -> list[str]:
         if PARTS not in file.attrs:
             raise OSError("this is no checkpoint of hpccoll.io.save")
         lines = [str(line) for line in file.attrs[PARTS]]
-    names = []
-    for line in lines:
-        size, _, name = line.partition(" ")
+    sizes = {name: int(size) for size, _, name in (line.partition(" ") for line in lines)}
+    check_sizes(main, sizes)
+    return list(sizes)
+
+
+def check_sizes(main: Path, sizes: Mapping[str, int]) -> None:
+    """Check that the files which a main file needs lie beside it.
+
+    :param sizes: by name
+    :raises OSError: one is missing, or has another size
+    """
+    for name, size in sizes.items():
         part = main.with_name(name)
-        if part.stat().st_size != int(size):
-            raise OSError(f"{part} has {part.stat().st_size} bytes, not the {size} that were written")
-        names.append(name)
-    return names
+        try:
+            found = part.stat().st_size
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{part} is not here: all nodes must see the folder of a checkpoint, and its files stay together"
+            ) from None
+        if found != size:
+            raise OSError(f"{part} has {found} bytes, not the {size} that were written")

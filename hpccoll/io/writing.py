@@ -17,7 +17,7 @@ from hpccoll import durable, errors, hdf5, objects
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, together
 from hpccoll.io.layout import Part, placed
-from hpccoll.io.versions import PARTS, Version
+from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.worlds import World
 
 __all__ = ["save"]
@@ -63,6 +63,8 @@ def save(
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     own = current(world)
+    if not isinstance(arrays, Mapping):
+        raise errors.InvalidArgumentError(f"checkpoint: arrays is a {type(arrays).__name__}: give arrays by name")
     version = Version(Path(os.path.abspath(path)), objects.broadcast(own.core, secrets.token_hex(6), 0, None))
     parts, layout = placed(own, arrays)
     write = _write_by_mpi if _agree_on_driver(own, mpi_io) else _write_by_nodes
@@ -91,15 +93,19 @@ def _sync_new(file: Path) -> int:
     return size
 
 
-def _refuse_a_folder(target: Path) -> None:
-    """Check before the first write: rename() cannot replace a folder by a file."""
+def _refuse_what_is_no_file(target: Path) -> None:
+    """Check before the main file is written: rename() cannot replace a folder, and would replace a device or a pipe."""
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{target} is no file but a device, a pipe or a socket")
 
 
 def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any]) -> None:
     main.attrs[PARTS] = [f"{size} {file}" for file, size in sizes.items()]
     for key, value in attrs.items():
+        if key == PARTS:
+            raise OSError(f"attrs has {key!r}, the name of an attribute of the checkpoint itself")
         main.attrs[key] = value
 
 
@@ -143,7 +149,8 @@ def _write_main(
     :param sources: of each rank, the file with its data
     :param sizes: of these files
     """
-    _refuse_a_folder(version.target)
+    _refuse_what_is_no_file(version.target)
+    check_sizes(version.target, sizes)
     h5py = hdf5.package()
     with hdf5.writing(version.fresh) as out:
         for name, (dtype, shape, places) in layout.items():
@@ -232,7 +239,7 @@ def _write_whole(
 
 def _complete(version: Version, attrs: Mapping[str, Any]) -> None:
     """Add the attributes to a file that is on the disk: HDF5 cannot write texts in parallel."""
-    _refuse_a_folder(version.target)
+    _refuse_what_is_no_file(version.target)
     with hdf5.writing(version.fresh, "r+") as out:
         _set_attributes(out, {}, attrs)
     _sync_new(version.fresh)

@@ -110,6 +110,63 @@ def test_errors_are_the_same_on_all_ranks(threads, tmp_path):
     testing.run(threads(2), program)
 
 
+def test_arguments_that_one_rank_cannot_describe_are_refused_on_all(threads, tmp_path):
+    def program(world):
+        u, odd = np.ones(3), world.rank == 1
+        ragged = [[1, 2], [3]] if odd else [1, 2]
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"'u' of rank 1: .*inhomogeneous"):
+            io.save(tmp_path / "c.h5", {"u": ragged}, world=world)
+        for offset, shape in ((3, (6,)), ((0.5,), (6,)), ((0,), 6)):
+            part = io.Part(u, offset, shape) if odd else io.Part(u, (0,), (6,))
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"'u' of rank 1: .*(integer|iterable)"):
+                io.save(tmp_path / "c.h5", {"u": part}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"the part of rank 0, \[3, 1\] at \[0\], has other dim"):
+            io.save(tmp_path / "c.h5", {"u": io.Part(u[:, None], (0,), (6,))}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="3 of rank 0: that is no name"):
+            io.save(tmp_path / "c.h5", {3: u}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="arrays is a list"):
+            io.save(tmp_path / "c.h5", [u], world=world)
+        with pytest.raises(io.CheckpointError, match="attribute of the checkpoint itself"):
+            io.save(tmp_path / "c.h5", {"u": u}, attrs={"hpccoll_parts": 1}, world=world)
+        io.save(tmp_path / "c.h5", {"group/u": u}, world=world)
+        for name, wrong, text in (
+            ("group/u", {"shape": (2,)}, "shape is .* and offset is None"),
+            ("group/u", {"offset": 1, "shape": 1}, "an integer for each dimension"),
+            ("group", {}, "'group' is a group of arrays: u"),
+        ):
+            with pytest.raises(io.CheckpointError, match=text):
+                io.load(tmp_path / "c.h5", name, **wrong, world=world)
+
+    testing.run(threads(2), program)
+
+
+def test_a_folder_that_some_nodes_do_not_see_is_refused_and_the_checkpoint_before_stays(threads, tmp_path):
+    """Each node has a folder of its own, as /tmp is on a cluster."""
+    for node in range(2):
+        (tmp_path / f"node{node}").mkdir()
+
+    def program(world):
+        shared, own = tmp_path / "node0" / "c.h5", tmp_path / f"node{world.rank // 2}" / "c.h5"
+        io.save(shared, {"u": np.zeros(2)}, world=world)
+        with pytest.raises(io.CheckpointError, match=r"node1 is not here: all nodes must see the folder"):
+            io.save(own, {"u": np.ones(2)}, world=world)
+        assert (io.load(shared, "u", world=world) == 0).all()
+
+    testing.run(threads(3, nodes="2+1"), program)
+    assert len([*tmp_path.glob("node0/*")]) == 3 and not [*tmp_path.glob("node1/*")]
+
+
+def test_a_checkpoint_replaces_no_device_or_pipe(threads, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    def program(world):
+        with pytest.raises(io.CheckpointError, match="pipe is no file but a device, a pipe or a socket"):
+            io.save(tmp_path / "pipe", {"u": np.ones(2)}, world=world)
+
+    testing.run(threads(2), program)
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()
+
+
 MPI_IO = """
 import sys, numpy as np, hpccoll, hpccoll.io
 world = hpccoll.init(verbose=0)
