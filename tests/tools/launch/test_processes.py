@@ -75,3 +75,9 @@ def test_a_discovery_script_that_does_not_end(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(LaunchError, match="it has not ended after 3 s"):
         discovery.ask(command, 1)
     assert gone(tmp_path / "pid")
+
+
+@pytest.mark.parametrize(("prints", "says"), [("h1:2,h2:2", "has several hosts"), ("\\377", "can't decode")])
+def test_a_discovery_script_that_prints_something_else(prints: str, says: str) -> None:
+    with pytest.raises(LaunchError, match=says):
+        discovery.ask(f"printf '{prints}\\n'", 1)

@@ -25,14 +25,18 @@ def ask(script: str, slots: int) -> dict[str, int]:
         done = answer_of(script, LONGEST)
     except subprocess.TimeoutExpired:
         raise LaunchError(f"--host-discovery-script {script}: it has not ended after {LONGEST:g} s") from None
+    except UnicodeDecodeError as error:
+        raise LaunchError(f"--host-discovery-script {script}: {error}") from None
     if done.returncode:
         raise LaunchError(
             f"--host-discovery-script {script}: exit status {done.returncode}: {done.stderr.strip()[-200:]}"
         )
     found: dict[str, int] = {}
     for line in filter(None, (line.partition("#")[0].strip() for line in done.stdout.splitlines())):
-        (host,) = parse_hosts(line if ":" in line else f"{line}:{slots}")
-        found[host.name] = host.slots
+        hosts = parse_hosts(line if ":" in line else f"{line}:{slots}")
+        if len(hosts) > 1:
+            raise LaunchError(f"--host-discovery-script {script}: {line!r} has several hosts: print one per line")
+        found[hosts[0].name] = hosts[0].slots
     return found
 
 
