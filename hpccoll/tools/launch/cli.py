@@ -16,7 +16,16 @@ from hpccoll.tools.launch import habits, installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.elastic import options as elastic
-from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
+from hpccoll.tools.launch.job import (
+    Host,
+    Job,
+    LaunchError,
+    Plan,
+    fill_hosts,
+    parse_hosts,
+    read_hostfile,
+    split_words,
+)
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.ranks import Rank, Ranks
 
@@ -91,8 +100,11 @@ def main(arguments: argparse.Namespace) -> int:
     environment = dict(inherited.environment())
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
+        check(arguments)
         if elastic.is_asked_for(arguments):
             return run_elastic(arguments, environment)
+        if unused := elastic.without_effect(arguments):
+            processes.say(f"{', '.join(unused)}: without effect, as the job is not elastic; --min-np makes it so")
         job = make_job(arguments, environment)
         if not arguments.show:
             job = with_secret(job)
@@ -105,6 +117,26 @@ def main(arguments: argparse.Namespace) -> int:
     except LaunchError as error:
         processes.say(str(error))
         return 2
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Check what does not depend on other arguments, and make the folder for the output: mpirun would lose the output.
+
+    :raises LaunchError: an argument makes no sense
+    """
+    for option in ("hosts", "hostfile", "output", "launcher", "host_discovery_script"):
+        if getattr(arguments, option) == "":
+            raise LaunchError(f"--{option.replace('_', '-')}: its value is empty")
+    if arguments.timeout is not None and not arguments.timeout > 0:
+        raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
+    elastic.check(arguments)
+    if arguments.output and not arguments.show:
+        try:
+            os.makedirs(arguments.output, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"--output {arguments.output}: {error.strerror}") from None
+        if not os.access(arguments.output, os.W_OK | os.X_OK):
+            raise LaunchError(f"--output {arguments.output}: no file can be made in this folder")
 
 
 def planner(named: str | None, environment: Mapping[str, str]) -> Callable[[Job], Plan]:
@@ -149,8 +181,6 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
     :raises LaunchError: the arguments contradict each other
     """
     command = chosen_command(arguments)
-    if arguments.timeout is not None and arguments.timeout <= 0:
-        raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
     allocation = allocation_of(environment)
     wanted_ranks = arguments.ranks
     if wanted_ranks is None and allocation and not (arguments.hosts or arguments.hostfile):
@@ -173,7 +203,7 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         reached=tuple(host.name for host in hosts) or (allocation.hosts if allocation else ()),
         root=os.geteuid() == 0,
         output=os.path.abspath(arguments.output) if arguments.output else "",
-        launcher_options=tuple(shlex.split(arguments.launcher_options)),
+        launcher_options=split_words("--launcher-options", arguments.launcher_options),
     )
 
 
@@ -204,7 +234,7 @@ def chosen_command(arguments: argparse.Namespace) -> tuple[str, ...]:
     :raises LaunchError: there is none
     """
     command = tuple(arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command)
-    if not command:
+    if not command or not command[0]:
         raise LaunchError("which program? hpccoll run -np 4 python train.py")
     return command
 
@@ -243,11 +273,13 @@ def checked_nodes(nodes: str, ranks: int, hosts: tuple[Host, ...]) -> str:
 def chosen_variables(settings: list[str], environment: Mapping[str, str]) -> dict[str, str]:
     """Read `-x NAME=VALUE`, or `-x NAME` for the value that NAME has in `environment`.
 
-    :raises LaunchError: NAME is not set
+    :raises LaunchError: NAME is empty, or not set
     """
     chosen = {}
     for setting in settings:
         name, given, value = setting.partition("=")
+        if not name:
+            raise LaunchError(f"-x {setting!r}: give -x NAME or -x NAME=VALUE")
         if not given and name not in environment:
             raise LaunchError(f"-x {name}: {name} is not set here; give -x {name}=VALUE")
         chosen[name] = value if given else environment[name]

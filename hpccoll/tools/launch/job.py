@@ -2,6 +2,7 @@
 """A job that a user requests, and the plan of its execution: plain values, without processes or environment."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,26 +98,51 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     """
     hosts = []
     for part in text.split(","):
-        name, _, slots = part.strip().partition(":")
-        if not HOST_NAME.fullmatch(name) or not re.fullmatch(r"0*[1-9][0-9]{0,8}", slots or "1", re.ASCII):
+        name, given, slots = part.strip().partition(":")
+        slots = slots if given else "1"
+        if not HOST_NAME.fullmatch(name) or not re.fullmatch(r"0*[1-9][0-9]{0,8}", slots, re.ASCII):
             raise LaunchError(f"hosts {text!r}: {part!r} is not HOST or HOST:RANKS")
-        hosts.append(Host(name, int(slots or 1)))
+        hosts.append(Host(name, int(slots)))
     return tuple(hosts)
 
 
 def read_hostfile(path: str) -> tuple[Host, ...]:
     """Read hosts from a file, one per line: `h1 slots=2` as Open MPI has it, `h1:2` as MPICH has it, or `h1`.
 
+    Open MPI's `max_slots=4` is accepted: no host gets more ranks than it has slots.
+
     :raises LaunchError: the file cannot be read, or a line is no host
     """
     try:
-        lines = [line.partition("#")[0].split() for line in Path(path).read_text().splitlines()]
+        lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise LaunchError(f"--hostfile {path}: {error}") from None
-    words = [words[0] + "".join(f":{w.removeprefix('slots=')}" for w in words[1:]) for words in lines if words]
-    if not words:
+    hosts = []
+    for number, line in enumerate(lines, 1):
+        words = [word for word in line.partition("#")[0].split() if not re.fullmatch(r"max[-_]slots=[0-9]+", word)]
+        if not words:
+            continue
+        try:
+            (host,) = parse_hosts(words[0] + "".join(f":{word.removeprefix('slots=')}" for word in words[1:]))
+        except (LaunchError, ValueError):
+            raise LaunchError(
+                f"--hostfile {path}, line {number}: {line.strip()!r} is not HOST, HOST:RANKS or HOST slots=RANKS"
+            ) from None
+        hosts.append(host)
+    if not hosts:
         raise LaunchError(f"--hostfile {path}: there is no host in it")
-    return parse_hosts(",".join(words))
+    return tuple(hosts)
+
+
+def split_words(option: str, text: str) -> tuple[str, ...]:
+    """Split the value of an option into words, as a shell does.
+
+    :raises LaunchError: a quote is open
+    """
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise LaunchError(f"{option} {text}: {error}") from None
 
 
 def fill_hosts(ranks: int | None, hosts: tuple[Host, ...]) -> tuple[int, tuple[Host, ...]]:

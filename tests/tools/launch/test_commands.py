@@ -2,11 +2,12 @@
 """The command lines, per family of MPI: golden, no process is started."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hpccoll.tools.launch.installed import plan
-from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts
+from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
 
 BANNERS = {  # what `mpirun --version` of each release prints first
     "Open MPI 5": "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
@@ -114,6 +115,7 @@ def test_hosts_are_filled_in_order() -> None:
         (5, "h1:2,h2:2", "the hosts take 4 ranks"),
         (2, "h1:x", "'h1:x' is not HOST"),
         (2, "h1:0", "'h1:0' is not HOST"),
+        (2, "h1:", "'h1:' is not HOST"),
         (2, "h1,,h2", "'' is not HOST"),
         (2, "h1,-oProxyCommand=id", "'-oProxyCommand=id' is not HOST"),
         (2, "h1,-oProxyCommand=id:2", "'-oProxyCommand=id:2' is not HOST"),
@@ -127,3 +129,26 @@ def test_hosts_are_filled_in_order() -> None:
 def test_what_cannot_be_placed_is_refused(ranks: int | None, hosts: str, says: str) -> None:
     with pytest.raises(LaunchError, match=says):
         fill_hosts(ranks, parse_hosts(hosts) if hosts else ())
+
+
+@pytest.mark.parametrize(
+    ("line", "slots"),
+    [
+        ("h1 slots=2 max_slots=4 # the first", 2),
+        ("h1 max-slots=4", 1),
+        ("h1:2", 2),
+        ("h1 slots=", None),
+        ("h1 slots=two", None),
+        ("h1 slots=2 slots=2", None),
+        ("h1,h2", None),
+    ],
+)
+def test_a_line_of_a_hostfile(line: str, slots: int | None, tmp_path: Path) -> None:
+    """The keywords are those of Open MPI's hostfile (man mpirun)."""
+    file = tmp_path / "hosts"
+    file.write_text(f"# hosts\n\n{line}\n")
+    if slots:
+        assert read_hostfile(str(file)) == (Host("h1", slots),)
+        return
+    with pytest.raises(LaunchError, match=r"hosts, line 3: .* is not HOST, HOST:RANKS or HOST slots=RANKS"):
+        read_hostfile(str(file))

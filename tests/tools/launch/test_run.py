@@ -137,6 +137,20 @@ def test_killed_launcher_takes_the_job_with_it() -> None:
         (("-np", "2", "--nodes", "two", "python"), "--nodes two: 1 to 2"),
         (("-H", "h1:1,h2:1", "--nodes", "2", "python"), "on one machine"),
         (("-np", "2", "--timeout", "0", "python"), "--timeout 0: more than 0 seconds"),
+        (("-np", "2", "--timeout", "nan", "true"), "--timeout nan: more than 0 seconds"),
+        (("--min-np", "2", "--timeout", "-1", "true"), "--timeout -1: more than 0 seconds"),
+        (("-np", "2", ""), "which program?"),
+        (("-np", "2", "-H", "", "true"), "--hosts: its value is empty"),
+        (("-np", "2", "--output", "/proc/no-folder", "true"), "--output /proc/no-folder: No such file or directory"),
+        (("-np", "2", "--output", __file__, "true"), "test_run.py: File exists"),
+        (("-np", "2", "--launcher-options", "'-v", "true"), "--launcher-options '-v: No closing quotation"),
+        (("--min-np", "2", "--launcher-options='-v", "true"), "--launcher-options '-v: No closing quotation"),
+        (("-np", "2", "-x", "=1", "true"), "-x '=1': give -x NAME or -x NAME=VALUE"),
+        (("-np", "2", "--min-np", "0", "true"), "--min-np 0: 1 or more"),
+        (("-np", "2", "--max-np", "0", "true"), "--max-np 0: 1 or more"),
+        (("--min-np", "2", "--elastic-timeout", "nan", "true"), "--elastic-timeout nan: 0 or more"),
+        (("--min-np", "2", "--reset-limit", "-1", "true"), "--reset-limit -1: 0 or more"),
+        (("--min-np", "2", "--blacklist-cooldown-range", "5", "1", "true"), "the shorter one first"),
         (("-np", "2", "-bind-to", "none", "python"), "-bind-to: each rank is bound to its share of the cores"),
         (("-np", "2", "--bind-to=none", "python"), "as --launcher-options='--bind-to ...'"),
         (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),
@@ -164,6 +178,13 @@ def test_options_behind_the_program_are_its_own() -> None:
     assert (status, output.splitlines()[-1].endswith(f" python x.py {PROGRAMS_OWN}")) == (0, True), output
     status, output = run("-np", "2", "--sho", "python", "x.py")
     assert (status, "unrecognized arguments: --sho" in output) == (2, True), output
+
+
+def test_options_of_elastic_jobs_have_no_silent_effect() -> None:
+    options = ("--reset-limit", "1", "--elastic-timeout", "5")
+    status, output = run("-np", "2", "--show", *options, "python")
+    assert status == 0
+    assert "--elastic-timeout, --reset-limit: without effect, as the job is not elastic" in output
 
 
 def test_show_prints_the_command_and_runs_nothing() -> None:

@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import os
 import queue
-import shlex
 import signal
 import threading
 import time
@@ -38,7 +37,7 @@ from hpccoll.tools.launch.elastic.events import (
 )
 from hpccoll.tools.launch.elastic.membership import Limits, Membership
 from hpccoll.tools.launch.elastic.server import Cut, CutHost, HostCame, Server
-from hpccoll.tools.launch.job import LaunchError
+from hpccoll.tools.launch.job import LaunchError, split_words
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.processes import say
 
@@ -126,7 +125,7 @@ def make(
         discovers=bool(script),
     )
     output = os.path.abspath(arguments.output) if arguments.output else ""
-    options = tuple(shlex.split(arguments.launcher_options))
+    options = split_words("--launcher-options", arguments.launcher_options)
     slots, timeout = arguments.slots_per_host, arguments.timeout
     return Elastic(command, limits, chosen, script, slots, output, timeout, way, options, exported)
 
