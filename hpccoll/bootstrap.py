@@ -192,8 +192,9 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     first = agreed(rendezvous.compare, lambda: _core.Set(loop, 0, 0, members, segment))
     if rendezvous.rank == 0 and settings.verbose:
         print(_start_line(base), file=sys.stderr, flush=True)
-    if settings.timeline:
-        base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, settings.timeline))
+    if any(one.timeline for one in ranks.settings.values):
+        path = settings.timeline
+        base.timeline = agreed(rendezvous.compare, lambda: for_rank(loop, path) if path else None)
     if settings.autotune:
         from hpccoll.tuner import worker  # most jobs have no tuner
 

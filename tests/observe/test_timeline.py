@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import hpccoll
 from hpccoll import testing
 from hpccoll.observe import timeline
 from hpccoll.observe.phases import Phases
+from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 
 WORDS = ["enqueue", "negotiate", "fuse", "reduce", "complete"]
 
@@ -192,6 +194,23 @@ def test_the_knob(tmp_path):
         assert words(rows_of(tmp_path / f"of-{rank}.json")["b"]) == WORDS
     with pytest.raises(hpccoll.StartError, match="no timeline can be written"):
         hpccoll.World(verbose=0, timeline=str(tmp_path / "no" / "where.json"))
+
+
+def test_the_knob_of_one_rank(tmp_path):
+    """A program may set the variable on rank 0, which writes the file."""
+    group = ThreadGroup(3)
+
+    def program(rank, path):
+        knobs = {"timeline": str(path)} if rank != 2 else {}
+        with hpccoll.World(rendezvous=ThreadRendezvous(group, rank), start_timeout=10, verbose=0, **knobs) as world:
+            world.allreduce(1, name="b")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(program, range(3), [tmp_path / "of-{rank}.json"] * 3))
+        assert [words(rows_of(tmp_path / f"of-{rank}.json")["b"]) for rank in range(2)] == [WORDS, WORDS]
+        for made in [pool.submit(program, rank, tmp_path / "no" / "{rank}.json") for rank in range(3)]:
+            with pytest.raises(hpccoll.StartError, match=r"ranks? 0.*no timeline can be written"):
+                made.result()
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))])
