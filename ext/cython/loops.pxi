@@ -342,6 +342,7 @@ cdef class Loop:
 
     cdef int note_raised(self, int status) except -1:
         """Call it before a handle's error is raised: notes whether the error tells the program of a broken World."""
+        PyErr_CheckSignals()  # Ctrl-C ends other ranks too: its exception goes first, and would spoil a traceback
         self.told = self.told or issubclass(EXCEPTIONS[status], errors.RecoverableError)
         return 0
 

@@ -197,6 +197,7 @@ cdef int await_votes(Set own, const hc_shortcut_call *call, int code, object x, 
         if held:
             hc_order_end(own.order)
     if state < 0:
+        own.loop.note_raised(state)
         raise error_of(state, hc_loop_vote_text(votes).decode("utf-8", "replace"))
     return state
 

@@ -121,3 +121,22 @@ def test_the_end_of_a_world_is_interrupted() -> None:
     status, output = job(2, script, stop_timeout=20)
     assert status == 0, output
     assert output.count("interrupted 1") == 1, output
+
+
+@pytest.mark.parametrize("call", ["hpccoll.barrier()", "hpccoll.barrier(name='b')", "plan()"])
+def test_an_interrupt_goes_before_the_error_of_a_rank_that_it_has_ended(call: str) -> None:
+    """Ctrl-C reaches all ranks of a job: the others end because of it before this one has seen it."""
+    script = INIT + (
+        "pids = hpccoll.allgather(np.array([os.getpid()]))\n"
+        "plan = hpccoll.barrier_init()\n"
+        "if rank == 0:\n"
+        "    meet('waits', 0)\n"
+        f"    {call}\n"
+        "meet('waits', 1)\n"
+        "time.sleep(0.2)\n"  # rank 0 is in its call, with luck: otherwise nothing is tested
+        "os.kill(int(pids[0]), signal.SIGINT)\n"
+        "raise KeyboardInterrupt\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status != 0, output
+    assert "lost sys.stderr" not in output and "ShutDownError" not in output, output
