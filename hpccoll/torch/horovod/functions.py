@@ -13,6 +13,7 @@ import torch
 from hpccoll import errors, objects
 from hpccoll.frontend.handles import synchronize
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.variables import compare_variables
 from hpccoll.torch.horovod.operations import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
@@ -30,7 +31,7 @@ def broadcast_parameters(
     :raises MismatchError: (a RuntimeError) the ranks have parameters of different shapes or dtypes
     """
     if isinstance(params, Mapping):
-        pairs = sorted(params.items())
+        pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
     elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
         pairs = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
     else:
@@ -56,9 +57,12 @@ def broadcast_optimizer_state(
     :param model: to find the sparse gradients of SGD: those of its embeddings with sparse=True
     :param process_set: the ranks that take part
     :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
+    :raises MismatchError: (a RuntimeError) the ranks have other groups of parameters
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}: give a torch.optim.Optimizer")
+    groups = [f"a group of {len(group['params'])} parameters" for group in optimizer.param_groups]
+    compare_variables("broadcast_optimizer_state", groups, "optimizer_state.groups", process_set)
     if not optimizer.state_dict()["state"]:
         _zero_gradients(optimizer, model)
     tensors: list[torch.Tensor] = []

@@ -73,6 +73,18 @@ def test_broadcast_optimizer_state(which):
     assert not own or all(torch.equal(*pair) for pair in zip(weights, own.parameters(), strict=True))
 
 
+def test_other_groups_of_parameters_are_an_error_on_all_ranks():
+    own = model(seed=7)
+    split = list(own.parameters())
+    mine = [{"params": split[:2]}, {"params": split[2:]}] if differs() else [{"params": split}]
+    optimizer = torch.optim.SGD(mine, lr=0.1)
+    if hvd.size() == 1:
+        hvd.broadcast_optimizer_state(optimizer, root_rank=ROOT)
+        return
+    with pytest.raises(hpccoll.MismatchError, match="0 is a group of 6 parameters on rank 0 and a group of 2 param"):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=ROOT)
+
+
 def test_objects():
     def local() -> int:
         return 5
