@@ -35,10 +35,7 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
         return HC_INVALID;
     if (number == 0 && note_neighbours(loop, parts->place) != HC_OK)
         return HC_NO_MEMORY;
-    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = parts->place};
-    int status = hc__loop_step(loop, &event);
-    if (status < 0)
-        return status;
+    /* Complete before the step, which handles the messages that have come before the set. */
     hc__set_queue *queue = &loop->sets.queues[number];
     *queue = (hc__set_queue){.used = 1,
                              .number = number,
@@ -51,12 +48,16 @@ int hc__set_queue_add(hc_loop *loop, hc_handle *handle) {
     queue->tail = &queue->head;
     if (queue->votes)
         queue->votes->wire = queue->wire;
-    hc__trace_set(loop, queue, parts->lead);
     atomic_store(&loop->sets.preempted[number], 0);
     atomic_store(&loop->sets.compiled[number], 0);
     if (number >= loop->sets.nqueues)
         loop->sets.nqueues = number + 1;
-    return HC_OK;
+    hc_event event = {.kind = HC_EV_ADD_SET, .set = number, .config = parts->place};
+    int status = hc__loop_step(loop, &event);
+    queue->used = status >= 0;
+    if (status >= 0)
+        hc__trace_set(loop, queue, parts->lead);
+    return status < 0 ? status : HC_OK;
 }
 
 /* Adds the node's figures to the loop's, which outlive the node. */

@@ -60,13 +60,26 @@ def test_a_hang_is_stopped_while_its_monitor_lives_and_dies_with_it(tmp_path: Pa
         )
         with monitor:
             assert monitor.stdout
-            child = Path("/proc", monitor.stdout.readline().strip(), "stat")
-            assert child.read_text().rpartition(") ")[2][0] == "T"  # stopped
+            child = monitor.stdout.readline().strip()
+            wait_for(child, "T")  # stopped
             ends(monitor)
-        until = time.monotonic() + 30
-        while child.exists() and child.read_text().rpartition(") ")[2][0] != "Z":
-            assert time.monotonic() < until, child.read_text()
-            time.sleep(0.05)
+        wait_for(child, "Z", "")
+
+
+def wait_for(process: str, *states: str) -> None:
+    """Wait until the process has one of these states: a signal arrives when the kernel delivers it."""
+    until = time.monotonic() + 30
+    while (state := state_of(process)) not in states:
+        assert time.monotonic() < until, state
+        time.sleep(0.05)
+
+
+def state_of(process: str) -> str:
+    """Return a process's state, as "T"; "" where it has ended, which may be at any moment."""
+    try:
+        return Path("/proc", process, "stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @pytest.mark.parametrize(("how", "status"), [("sys.exit(5)", 5), ("os.kill(os.getpid(), 11)", -11)])

@@ -20,7 +20,7 @@ KEEPS_THE_PIPE = "#!/bin/sh\nsleep 600 &\necho $! > {file}\nwait\n"
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
