@@ -90,7 +90,7 @@ static void allreduce(rank *r, void *data, int64_t count) {
                       .pieces = &piece};
     const struct hc_node_ops *ops = r->node->ops;
     int64_t nchunks, reduced = 0, spread = 0;
-    fail_if(ops->open(r->node, &batch, NULL, 0, 0, &nchunks) != HC_OK, "open");
+    fail_if(ops->open(r->node, &batch, NULL, &(hc_rails){0}, 0, &nchunks) != HC_OK, "open");
     int depth = ops->depth(r->node), idle = 0;
     while (spread < nchunks) {
         int moved = 0, status;

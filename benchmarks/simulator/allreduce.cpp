@@ -2,8 +2,8 @@
 //
 // allreduce.cpp - the real hierarchy and the real algorithms of every node, over the simulated network.
 //
-// An actor is a node. All rails of a node do the same at the same time, so one rail represents them, and its messages
-// have the bytes of all rails. The C code of ext/transport decides what is sent, when, and in which chunks. The net,
+// If a chunk is cut into rails, an actor is a node: all rails do the same at the same time, so one rail represents them,
+// and its messages have the bytes of all rails. If ranks take turns, an actor is a rank. The C code of ext/transport decides what is sent, when, and in which chunks. The net,
 // the node and the arithmetic below it are replaced by code that only takes the simulated time. No data is moved.
 #include "c_code.hpp"
 #include "machine.hpp"
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -53,9 +54,11 @@ struct hc_net_request {
 namespace {
 
 struct Shape { // equal on all nodes
-    int rails, size, wire_size;
+    int actors; // per node
+    int rails;  // that an actor represents
+    int size, wire_size;
     int64_t count, shard, chunks;
-    int depth, group;
+    int slots, depth, group;
 };
 
 struct Node {
@@ -64,9 +67,15 @@ struct Node {
     hc_arithmetic arithmetic{};
     Machine *machine = nullptr;
     const Shape *shape = nullptr;
-    int me = 0;
+    int me = 0, host = 0;
+    std::vector<Node *> near; // the actors of this node, by local rank
+    hc_rails rails{};
+    int64_t packed = 0, reduced = 0, spread = 0, published = 0; // chunks; published: one more than the newest chunk of mine
+    bool share_done = false;
+    sg::CommPtr wakes; // another actor of this node has moved
+    bool sleeps = false;
+    uint64_t news = 0; // moves of the others
     std::vector<hc_net_request *> pending;
-    int64_t packed = 0;
     uint64_t messages = 0;
     double ended = 0;
 };
@@ -85,12 +94,26 @@ Node *of_arithmetic(hc_arithmetic *a) {
 }
 
 void compute(Node *n, double seconds) {
-    sg::this_actor::sleep_for(n->machine->taken(n->me, seconds));
+    sg::this_actor::sleep_for(n->machine->taken(n->host, seconds));
 }
 
 // ---- the net ------------------------------------------------------------------------------------------
 
 char something; // the content of every message
+
+sg::Mailbox *waking(const Node *n) {
+    return sg::Mailbox::by_name("wake " + std::to_string(n->me));
+}
+
+void wake_near(const Node *n) {
+    for (Node *other : n->near) {
+        other->news += other != n;
+        if (other != n && other->sleeps) {
+            other->sleeps = false;
+            waking(other)->put_init(&something, 1)->detach();
+        }
+    }
+}
 
 sg::Mailbox *between(int from, int to, int tag) {
     return sg::Mailbox::by_name(std::to_string(from) + ">" + std::to_string(to) + "#" + std::to_string(tag));
@@ -100,6 +123,8 @@ int net_isend(hc_net *net, int32_t peer, int32_t tag, const void *, size_t bytes
     Node *n = of_net(net);
     compute(n, n->machine->overhead);
     sg::CommPtr comm = between(n->me, peer, tag)->put_init(&something, bytes * n->shape->rails + 64);
+    if (n->shape->actors > 1)
+        comm->set_rate(n->machine->port); // a rank has one adapter
     comm->start();
     *request = new hc_net_request{comm, bytes, peer, false};
     n->pending.push_back(*request);
@@ -138,10 +163,12 @@ int net_cancel(hc_net *, hc_net_request **) {
 
 // ---- the node -----------------------------------------------------------------------------------------
 
-int node_open(hc_node *node, const hc_batch *, const hc_parts *, int, int64_t, int64_t *nchunks) {
+int node_open(hc_node *node, const hc_batch *, const hc_parts *, const hc_rails *rails, int64_t, int64_t *nchunks) {
     Node *n = of_node(node);
+    if (rails->takes_turns != (n->shape->actors > 1))
+        throw std::invalid_argument("turns: the hierarchy decides otherwise");
     *nchunks = n->shape->chunks;
-    n->packed = 0;
+    n->rails = *rails;
     return HC_OK;
 }
 
@@ -153,12 +180,49 @@ int64_t elements(const Node *n, int64_t chunk) {
     return std::min(n->shape->shard, n->shape->count - chunk * n->shape->shard);
 }
 
-// A rank packs the chunk except its own share, and reads all ranks' parts of its share.
+void touch(Node *n, int64_t chunk, double times) {
+    const double bytes = static_cast<double>(elements(n, chunk)) * n->shape->rails * n->shape->size;
+    compute(n, bytes * times / n->machine->node_rate);
+}
+
+bool all_have(const Node *n, int64_t Node::*passed, int64_t chunks) {
+    return std::all_of(n->near.begin(), n->near.end(), [=](const Node *other) { return other->*passed >= chunks; });
+}
+
+// A rank packs the chunk except its own share.
+bool pack_next(Node *n, int64_t spread) {
+    const double g = n->machine->per_node;
+    if (n->packed == n->shape->chunks || n->packed >= spread + n->shape->depth ||
+        !all_have(n, &Node::reduced, n->packed + 1 - n->shape->slots))
+        return false;
+    touch(n, n->packed, 1 - 1 / g);
+    n->packed++;
+    wake_near(n);
+    return true;
+}
+
+// It reads all ranks' parts of its share. As in ext/transport/shm/allreduce.c, it packs the next chunk while others are
+// late.
 int node_reduce(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
-    const double g = n->machine->per_node;
-    const double bytes = static_cast<double>(elements(n, chunk)) * n->shape->rails * n->shape->size;
-    compute(n, bytes * (g > 1 ? 2 - 1 / g : 1) / n->machine->node_rate);
+    if (n->near.size() == 1) {
+        touch(n, chunk, 2 - 1.0 / n->machine->per_node);
+        return HC_DONE;
+    }
+    const bool first = n->packed == chunk;
+    if (first && !pack_next(n, n->spread))
+        return HC_IDLE;
+    if (!n->share_done) {
+        if (!all_have(n, &Node::packed, chunk + 1))
+            return first || pack_next(n, n->spread) ? HC_MOVED : HC_IDLE;
+        touch(n, chunk, 1);
+        n->reduced = chunk + 1;
+        n->share_done = true;
+        wake_near(n);
+    }
+    if (hc_rail_driven(&n->rails, node->local_rank, chunk) >= 0 && !all_have(n, &Node::reduced, chunk + 1))
+        return pack_next(n, n->spread) ? HC_MOVED : HC_IDLE;
+    n->share_done = false;
     return HC_DONE;
 }
 
@@ -169,14 +233,20 @@ int node_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
     return HC_DONE;
 }
 
-int node_publish(hc_node *, int64_t) {
+int node_publish(hc_node *node, int64_t chunk) {
+    Node *n = of_node(node);
+    n->published = chunk + 1;
+    wake_near(n);
     return HC_OK;
 }
 
 int node_spread(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
+    if (n->near[chunk % n->shape->actors]->published <= chunk)
+        return HC_IDLE;
     if (n->machine->per_node > 1)
-        compute(n, static_cast<double>(elements(n, chunk)) * n->shape->rails * n->shape->size / n->machine->node_rate);
+        touch(n, chunk, 1);
+    n->spread = chunk + 1;
     return HC_DONE;
 }
 
@@ -224,6 +294,7 @@ void fill_operations() {
     net_ops.test = net_test;
     net_ops.cancel = net_cancel;
     node_ops.name = "simulated";
+    node_ops.takes_turns = 1;
     node_ops.open = node_open;
     node_ops.depth = node_depth;
     node_ops.reduce = node_reduce;
@@ -242,13 +313,34 @@ void fill_operations() {
         throw std::runtime_error("no address space");
 }
 
-void live(Node *n, const std::vector<int32_t> *ranks, int dtype, int wire, const char *algorithm) {
+void wait_for_any(Node *n) {
+    std::vector<sg::CommPtr> waiting;
+    if (n->shape->actors > 1) {
+        static void *ignored;
+        if (!n->wakes)
+            n->wakes = waking(n)->get_async<void>(&ignored);
+        n->sleeps = true;
+        waiting.push_back(n->wakes);
+    }
+    for (const hc_net_request *r : n->pending)
+        waiting.push_back(r->comm);
+    if (sg::Comm::wait_any(waiting) == 0 && n->wakes)
+        n->wakes = nullptr;
+}
+
+// The numbers of all actors, and their nodes.
+struct Places {
+    std::vector<int32_t> ranks, nodes;
+};
+
+void live(Node *n, const Places *places, int dtype, int wire, const char *algorithm) {
     hc_hierarchy_config config{};
     config.set_rank = n->me;
-    config.set_size = n->machine->nodes;
-    config.members = config.node_of = ranks->data();
+    config.set_size = static_cast<int32_t>(places->ranks.size());
+    config.members = places->ranks.data();
+    config.node_of = places->nodes.data();
     config.group = n->shape->group;
-    config.rails = 1;
+    config.rails = n->shape->actors;
     config.algorithm = algorithm;
     config.arithmetic = &n->arithmetic;
     config.chunk_bytes = n->shape->shard * n->shape->size;
@@ -271,13 +363,11 @@ void live(Node *n, const std::vector<int32_t> *ranks, int dtype, int wire, const
     batch.npieces = 1;
     batch.pieces = &piece;
     int status = data->ops->start(data, &batch);
+    uint64_t known = n->news;
     while (status >= 0 && (status = data->ops->test(data)) != HC_DONE) {
-        if (status != HC_IDLE)
-            continue;
-        std::vector<sg::CommPtr> waiting;
-        for (const hc_net_request *r : n->pending)
-            waiting.push_back(r->comm);
-        sg::Comm::wait_any(waiting);
+        if (status == HC_IDLE && n->news == known)
+            wait_for_any(n);
+        known = n->news;
     }
     if (status < 0)
         throw std::runtime_error("the allreduce failed");
@@ -292,12 +382,15 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     Shape shape{};
     shape.size = half ? 2 : 4;
     shape.wire_size = half || s.text("wire", "none") == "fp16" ? 2 : 4;
-    shape.rails = static_cast<int>(s.number("rails", machine.per_node));
+    const int rails = static_cast<int>(s.number("rails", machine.per_node));
+    shape.actors = s.number("turns", 0) > 0 ? rails : 1;
+    shape.rails = rails / shape.actors;
     shape.shard = static_cast<int64_t>(s.number("shard", 21846)); // elements
     shape.count = static_cast<int64_t>(s.number("bytes", 1 << 20)) / shape.size / shape.rails;
     shape.shard = std::min(shape.shard, shape.count);
     shape.chunks = (shape.count + shape.shard - 1) / shape.shard;
     shape.depth = static_cast<int>(s.number("depth", 4));
+    shape.slots = static_cast<int>(s.number("slots", shape.depth));
     shape.group = static_cast<int>(s.number("group", 0));
     std::istringstream words(s.text("stages", ""));
     asked_radices.clear();
@@ -305,25 +398,31 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
         asked_radices.push_back(std::stoi(word));
     const std::string algorithm = s.text("algorithm", asked_radices.empty() ? "auto" : "stages");
     fill_operations();
-    std::vector<int32_t> ranks(machine.nodes);
-    for (int i = 0; i < machine.nodes; i++)
-        ranks[i] = i;
+    Places places;
     std::vector<std::unique_ptr<Node>> all;
-    for (int i = 0; i < machine.nodes; i++) {
+    for (int i = 0; i < machine.nodes * shape.actors; i++) {
         all.push_back(std::make_unique<Node>());
-        Node *n = all.back().get();
+        places.ranks.push_back(i);
+        places.nodes.push_back(i / shape.actors);
+    }
+    for (int i = 0; i < machine.nodes * shape.actors; i++) {
+        Node *n = all[i].get();
         n->net.ops = &net_ops;
         n->net.rank = i;
-        n->net.size = machine.nodes;
+        n->net.size = machine.nodes * shape.actors;
         n->net.max_tag = 1 << 20;
         n->node.ops = &node_ops;
-        n->node.local_size = 1;
+        n->node.local_rank = i % shape.actors;
+        n->node.local_size = shape.actors;
         n->arithmetic.ops = &arithmetic_ops;
         n->machine = &machine;
         n->shape = &shape;
         n->me = i;
-        sg::Actor::create("node", machine.hosts[i], [n, &ranks, half, &shape, &algorithm] {
-            live(n, &ranks, half ? HC_FLOAT16 : HC_FLOAT32, shape.wire_size == 2 ? HC_FLOAT16 : HC_FLOAT32,
+        n->host = i / shape.actors;
+        for (int j = 0; j < shape.actors; j++)
+            n->near.push_back(all[n->host * shape.actors + j].get());
+        sg::Actor::create("node", machine.hosts[n->host], [n, &places, half, &shape, &algorithm] {
+            live(n, &places, half ? HC_FLOAT16 : HC_FLOAT32, shape.wire_size == 2 ? HC_FLOAT16 : HC_FLOAT32,
                  algorithm.c_str());
         });
     }
@@ -339,6 +438,6 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
                 "\"seconds\": %.9f}\n",
                 machine.nodes, machine.nodes * machine.per_node,
                 static_cast<long long>(shape.count) * shape.rails * shape.size, half ? "float16" : "float32",
-                algorithm.c_str(), shape.rails, static_cast<long long>(shape.chunks), shape.depth,
+                algorithm.c_str(), rails, static_cast<long long>(shape.chunks), shape.depth,
                 static_cast<unsigned long long>(messages), last);
 }

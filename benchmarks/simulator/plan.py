@@ -4,7 +4,7 @@
 import math
 from typing import Any
 
-from hpccoll.tools.model import chunks
+from hpccoll.tools.model import chunks, messages
 
 SIZES = (1 << 19, 3 << 20, 16 << 20)
 """Bytes of a batch: the last one is the largest that the engine fuses."""
@@ -28,7 +28,7 @@ def known_group(machine: str, nodes: int) -> int:
 
 def precision(machine: str, nodes: int) -> float:
     """Return the seconds within which events count as simultaneous: it saves most of the time of large runs."""
-    return 1e-9 if nodes < 64 else 3e-8 if machine == "summit" and nodes >= 512 else 1e-8
+    return 1e-9 if nodes < 64 else 1e-8 if nodes < 128 else 3e-8
 
 
 def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> Run:
@@ -36,10 +36,13 @@ def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> 
     per_node = {"summit": 6, "frontier": 8}[machine]
     dtype = more.get("dtype", "float32")
     between = {"fp16": "float16"}.get(more.get("wire", ""), dtype)
-    cut = chunks.cut(1 << 30, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
+    count = max(1, nbytes // messages.SIZES[dtype])
+    cut = chunks.cut(count, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth, "group": known_group(machine, nodes),
              "precision": precision(machine, nodes)}  # fmt: skip
+    if cut.turns:
+        found |= {"turns": 1, "slots": cut.slots}
     return found | {name: value for name, value in more.items() if value != "none"}
 
 
@@ -72,16 +75,16 @@ def runs() -> list[Run]:
     found += [allreduce(n, size, "frontier", wire=wire) for n in FRONTIER for size in SIZES[:2] for wire in WIRES]
     found += [allreduce(n, MANY, "frontier", wire=wire) for n in FRONTIER if n <= 512 for wire in WIRES]
     found += disturbed(SOME) + grouped(SOME)
-    return sorted((run for at, run in enumerate(found) if run not in found[:at]), key=messages)
+    return sorted((run for at, run in enumerate(found) if run not in found[:at]), key=cost)
 
 
-def messages(run: Run) -> float:
+def cost(run: Run) -> float:
     """Return about how many messages a run has, so that the short runs come first."""
     if run["what"] in ("agreement", "vote"):
         return float(100 * run["nodes"])
     nodes: int = run["nodes"]
     each = nodes if run.get("algorithm") == "ring" else 8 * math.log2(nodes)
-    of_batch: float = run["bytes"] / run["rails"] / 4 / run["shard"]
+    of_batch: float = run["bytes"] / (1 if "turns" in run else run["rails"]) / 4 / run["shard"]
     return float(each * nodes * max(1.0, of_batch))
 
 

@@ -9,6 +9,33 @@
 #include "transport/batch.h"
 #include "transport/progress.h"
 
+/* The longest chunk that a node of so many ranks can hold, in bytes of the batch's dtype. The node holds
+ * HC_NODE_SLOTS such chunks of each rank's input, and HC_NODE_RESULTS of the sum. */
+int64_t hc_node_chunk_bytes(int32_t local_size);
+#define HC_NODE_SLOTS 3
+#define HC_NODE_RESULTS 6
+
+/* The ranks of a node that drive the network: each chunk is cut into `count` rails, equal on all nodes, and local rank
+ * j < count drives rail j; or, if the ranks take turns, each chunk is one rail, and local rank c % count drives that of
+ * chunk c. count 0: no net stage. */
+typedef struct hc_rails {
+    int32_t count;
+    int takes_turns;
+    int32_t under_way; /* chunks that may be between reduce and the end of spread; equal on all nodes */
+} hc_rails;
+
+/* The number of rails of a chunk. */
+static inline int32_t hc_rails_per_chunk(const hc_rails *rails) {
+    return rails->takes_turns ? 1 : rails->count;
+}
+
+/* The rail of this chunk that a rank drives, or -1. */
+static inline int32_t hc_rail_driven(const hc_rails *rails, int32_t local_rank, int64_t chunk) {
+    if (rails->takes_turns)
+        return rails->count > 0 && chunk % rails->count == local_rank ? 0 : -1;
+    return local_rank < rails->count ? local_rank : -1;
+}
+
 /* An allreduce, a reducescatter between nodes, and the broadcast of a node without exchange() (where the root's chunk
  * replaces the sum) run in chunks. Several chunks may be in flight. Each rank calls the stages of a chunk in this
  * order, and each stage in the order of the chunks:
@@ -19,13 +46,11 @@
  *     publish(c)  (rail drivers only) the shard is final
  *     spread(c)   copies the chunk to this rank's tensors, once every share of it is final
  *
- * Rails: the chunk is cut into `rails` pieces, equal on all nodes; local rank j < rails drives rail j. rails 0: no net
- * stage; reduce makes final values and spread follows directly. A caller calls spread(c) before reduce(c + 1), to use
- * the chunk while it is in the cache.
+ * Without a net stage reduce makes final values and spread follows directly. A caller calls spread(c) before
+ * reduce(c + 1), to use the chunk while it is in the cache.
  *
- * chunk_elements 0 (rails 0 only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
+ * chunk_elements 0 (without a net stage only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
  * largest node allows. */
-int64_t hc_node_chunk_bytes(int32_t local_size);
 
 /* For a reducescatter between nodes: part i of the batch has the elements [bounds[i], bounds[i + 1]), and a chunk holds
  * equally many of each part. Parts own to own_end - 1 are for this node. The bounds stay valid until close. A node
@@ -52,8 +77,10 @@ struct hc_node {
 };
 struct hc_node_ops {
     const char *name;
+    int takes_turns; /* whether open() allows ranks that take turns */
     /* parts NULL: an allreduce, of one part. */
-    int (*open)(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements, int64_t *nchunks);
+    int (*open)(hc_node *, const hc_batch *, const hc_parts *, const hc_rails *, int64_t chunk_elements,
+                int64_t *nchunks);
     int (*depth)(hc_node *); /* chunks that may be between reduce and the end of spread */
     int (*reduce)(hc_node *, int64_t chunk);
     /* HC_DONE; HC_IDLE: the shard is not ready. bounds: the first element of each part in the data, and the end. */

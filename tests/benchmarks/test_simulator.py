@@ -40,11 +40,13 @@ def simulate(program: Path, **settings: object) -> dict[str, float]:
 @pytest.mark.parametrize("nodes", [2, 3, 4, 6, 8, 16])
 def test_an_allreduce_takes_what_the_model_says(program: Path, nodes: int) -> None:
     """Below one switch nothing collides. The model leaves out that a round waits for the driver's next pass."""
-    cut = chunks.cut(1 << 30, "float32", "float32", 6, nodes=nodes)
+    longest = chunks.cut(1 << 30, "float32", "float32", 6, nodes=nodes)
     p = Parameters(hop=0, edge=0, batch=0, touch=1 / 50e9, alpha=2 * 2e-7 + 2 * 3e-7, overhead=2e-7, beta=1 / 23e9)
-    for nbytes, most in ((6 * 4 * cut.shard, 1.1), (BATCH, 1.3)):
-        found = simulate(program, nodes=nodes, bytes=nbytes, shard=cut.shard, depth=cut.depth)
-        count = nbytes // 4 // 6
+    for nbytes, most in ((6 * 4 * longest.shard, 1.1), (BATCH, 1.3)):
+        cut = chunks.cut(nbytes // 4, "float32", "float32", 6, nodes=nodes)
+        turns = {"turns": 1, "slots": cut.slots} if cut.turns else {}
+        found = simulate(program, nodes=nodes, bytes=nbytes, shard=cut.shard, depth=cut.depth, **turns)
+        count = nbytes // 4 // (1 if turns else 6)
         sent = 0
         for chunk in range(-(-count // cut.shard)):
             length = min(cut.shard, count - chunk * cut.shard)

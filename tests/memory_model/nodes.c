@@ -63,6 +63,7 @@ static int32_t in[MM_THREADS][INTS_MOST], out[MM_THREADS][INTS_MOST];
 typedef struct job {
     int64_t count, chunk;
     int rails, sleeps;
+    int turns, ahead; /* ahead: more chunks under way than one; 0: each is spread before the next one is reduced */
 } job;
 
 /* Filled once: each call begins elsewhere. */
@@ -120,13 +121,16 @@ static void allreduce(const job *job, int rank, int call) {
                       .count = job->count,
                       .npieces = 1,
                       .pieces = &piece};
-    int64_t nchunks;
+    hc_rails rails = {job->rails, job->turns, 4};
+    int64_t nchunks, reduced = 0;
     fill(in[rank], rank);
-    mm_check(node->ops->open(node, &batch, NULL, job->rails, job->chunk, &nchunks) == HC_OK, "open");
+    mm_check(node->ops->open(node, &batch, NULL, &rails, job->chunk, &nchunks) == HC_OK, "open");
     for (int64_t chunk = 0; chunk < nchunks; chunk++) {
-        MM_UNTIL_DONE(rank, job->sleeps, test_chunk(node, chunk));
-        if (rank < job->rails)
-            pass_net(node, chunk);
+        for (; reduced < nchunks && reduced <= chunk + job->ahead; reduced++) {
+            MM_UNTIL_DONE(rank, job->sleeps, test_chunk(node, reduced));
+            if (hc_rail_driven(&rails, rank, reduced) >= 0)
+                pass_net(node, reduced);
+        }
         MM_UNTIL_DONE(rank, job->sleeps, node->ops->spread(node, chunk));
     }
     mm_check(node->ops->close(node) == HC_OK, "close");
@@ -140,29 +144,36 @@ static void allreduces(const job *jobs, int n, int rank) {
 
 /* Two slots: each is written again, and again. */
 static void run_small(int rank) {
-    static const job jobs[] = {{1, 1, 0, 0}, {2, 2, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 0}};
+    static const job jobs[] = {
+        {1, 1, 0, 0, 0, 0}, {2, 2, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0}};
     allreduces(jobs, 5, rank);
 }
 
 static void run_small_asleep(int rank) {
-    static const job jobs[] = {{1, 1, 0, 1}, {1, 1, 0, 1}, {1, 1, 0, 1}, {1, 1, 0, 1}};
+    static const job jobs[] = {{1, 1, 0, 1, 0, 0}, {1, 1, 0, 1, 0, 0}, {1, 1, 0, 1, 0, 0}, {1, 1, 0, 1, 0, 0}};
     allreduces(jobs, 4, rank);
 }
 
 /* Three slots, and a second batch with another layout. */
 static void run_chunks(int rank) {
-    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 0}, {4200, 700, 0, 0}};
+    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 0, 0, 0}, {4200, 700, 0, 0, 0, 0}};
     allreduces(jobs, 2, rank);
 }
 
 static void run_chunks_asleep(int rank) {
-    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 1}};
+    static const job jobs[] = {{5 * PAGE_INTS, PAGE_INTS, 0, 1, 0, 0}};
     allreduces(jobs, 1, rank);
 }
 
-/* Four slots. Two rails of a line each, so both ranks of two drive one. */
+/* Three slots, four results. Two rails of a line each, so both ranks of two drive one. */
 static void run_rails(int rank) {
-    static const job jobs[] = {{6 * 32, 32, 2, 0}, {3 * 16, 16, 1, 0}};
+    static const job jobs[] = {{6 * 32, 32, 2, 0, 0, 0}, {3 * 16, 16, 1, 0, 0, 0}};
+    allreduces(jobs, 2, rank);
+}
+
+/* A slot is written again while the chunk's result is under way. */
+static void run_turns(int rank) {
+    static const job jobs[] = {{6 * PAGE_INTS, PAGE_INTS, 2, 0, 1, 3}, {3 * 16, 16, 2, 0, 1, 1}};
     allreduces(jobs, 2, rank);
 }
 
@@ -210,7 +221,7 @@ static void run_rounds(int rank) {
 
 /* The last one to leave closes the segment. */
 static void run_leaving(int rank) {
-    static const job jobs[] = {{1, 1, 0, 0}};
+    static const job jobs[] = {{1, 1, 0, 0, 0, 0}};
     allreduces(jobs, 1, rank);
     nodes[rank]->ops->free(nodes[rank]);
 }
@@ -227,3 +238,5 @@ const mm_scenario mm_chunks_of_three = {"chunks-3", 3, node_of_three, run_chunks
 const mm_scenario mm_chunks_asleep = {"chunks-asleep", 2, node_of_two, run_chunks_asleep, tear_down, 1, 1};
 const mm_scenario mm_rails_of_two = {"rails-2", 2, node_of_two, run_rails, tear_down, 1, 1};
 const mm_scenario mm_rails_of_three = {"rails-3", 3, node_of_three, run_rails, tear_down, 1, 1};
+const mm_scenario mm_turns_of_two = {"turns-2", 2, node_of_two, run_turns, tear_down, 1, 1};
+const mm_scenario mm_turns_of_three = {"turns-3", 3, node_of_three, run_turns, tear_down, 1, 1};

@@ -17,6 +17,8 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_chunks_asleep,
     &mm_rails_of_two,
     &mm_rails_of_three,
+    &mm_turns_of_two,
+    &mm_turns_of_three,
     &mm_shortcut_of_two,
     &mm_shortcut_of_three,
     &mm_shortcuts_off_of_two,

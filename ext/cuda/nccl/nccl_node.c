@@ -64,12 +64,14 @@ static void split_divisor(hc__nccl_node *n) {
     n->divisor = all / n->shift;
 }
 
-static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
-                     int64_t *nchunks) {
+static int nccl_open(hc_node *base, const hc_batch *batch, const hc_parts *parts, const hc_rails *all_rails,
+                     int64_t chunk_elements, int64_t *nchunks) {
     hc__nccl_node *n = hc__nccl_node_of(base);
+    int32_t rails = all_rails->count;
     int reduces = hc_operation_has(batch->operation, HC_OP_REDUCES);
     int is_shared = reduces && !hc_operation_has(batch->operation, HC_OP_ELEMENTWISE); /* a reducescatter */
-    if ((parts != NULL) != is_shared || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0))
+    if ((parts != NULL) != is_shared || rails < 0 || rails > base->local_size || (rails > 0 && chunk_elements == 0) ||
+        all_rails->takes_turns)
         return HC_INVALID;
     int status = hc__nccl_begin(n, batch);
     n->rails = rails;

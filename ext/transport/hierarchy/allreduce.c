@@ -16,28 +16,76 @@
 
 #include <stdlib.h>
 
-/* Among many nodes a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as a shard
- * is not too small for its messages. The simulator shows both (docs/scaling-to-summit.md). */
+/* ---- the cut of a batch ---------------------------------------------------------------------------------- */
+
+/* All nodes compute the cut from the same numbers, and it fits the largest node.
+ *
+ * Among more than FEW_NODES a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as
+ * a shard is not too small for its messages. An allreduce takes so many messages there that they keep a rank's processor
+ * busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a whole chunk. The
+ * simulator shows both gains (docs/scaling-to-summit.md). */
+#ifndef FEW_NODES
 #define FEW_NODES 8
+#endif
+#ifndef LEAST_SHARD_BYTES
 #define LEAST_SHARD_BYTES ((int64_t)40 << 10)
+#endif
+#define TURN_BYTES ((int64_t)192 << 10) /* of a chunk on the wire, if the ranks take turns */
+#define LONGEST_UNDER_WAY 4 /* of the longest chunks; among few nodes more do not gain, and leave the caches */
+#define FEW_UNDER_WAY 8
+#define TURNS_UNDER_WAY 16
 
-static int64_t chunk_limit(const hc__hierarchy *h, const hc_batch *b) {
-    int64_t most = h->chunks.most / (int64_t)hc_dtype_size(b->dtype), wire = (int64_t)hc_dtype_size(b->wire_dtype);
-    return h->place.nodes > FEW_NODES && most / 2 * wire >= LEAST_SHARD_BYTES * h->between.rails ? most / 2 : most;
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 
-/* Elements per chunk. All nodes compute it from the same numbers, and it fits the largest node. */
-static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b, int64_t shard_bytes) {
+static int64_t divide_up(int64_t n, int64_t by) {
+    return (n + by - 1) / by;
+}
+
+static int64_t whole_pages(int64_t bytes) {
+    return divide_up(bytes, 4096) * 4096;
+}
+
+static int take_turns(const hc__hierarchy *h, const hc_batch *b) {
+    int64_t bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
+    return b->operation == HC_ALLREDUCE && h->node->ops->takes_turns && h->place.nodes > FEW_NODES &&
+           h->between.rails > 1 && bytes >= LEAST_SHARD_BYTES * h->between.rails;
+}
+
+static int64_t chunk_of_rails(const hc__hierarchy *h, const hc_batch *b, int64_t limit, int64_t shard_bytes) {
+    int64_t wire = (int64_t)hc_dtype_size(b->wire_dtype), rails = h->between.rails;
+    if (h->place.nodes > FEW_NODES && limit / 2 * wire >= LEAST_SHARD_BYTES * rails)
+        limit /= 2;
+    return least(shard_bytes / wire * rails, limit);
+}
+
+/* Each rank gets equally many chunks of equal length. */
+static int64_t chunk_of_turn(const hc__hierarchy *h, const hc_batch *b, int64_t limit) {
+    int64_t wire = (int64_t)hc_dtype_size(b->wire_dtype), unit = 64 / wire;
+    int64_t turns = divide_up(divide_up(b->count, least(TURN_BYTES / wire, limit)), h->between.rails);
+    return least(divide_up(divide_up(b->count, turns * h->between.rails), unit) * unit, limit);
+}
+
+/* Elements per chunk; 0: the node chooses. */
+static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b, const hc_rails *rails, int64_t shard_bytes) {
     int64_t size = (int64_t)hc_dtype_size(b->dtype), limit = h->chunks.most / size;
-    int64_t wanted = shard_bytes / (int64_t)hc_dtype_size(b->wire_dtype) * h->between.rails;
-    if (h->chunks.bytes == 0 && h->between.rails == 0)
-        return 0; /* the node chooses */
     if (h->chunks.bytes > 0)
-        wanted = h->chunks.bytes < size ? 1 : h->chunks.bytes / size;
-    else
-        limit = chunk_limit(h, b);
-    return wanted < limit ? wanted : limit;
+        return least(h->chunks.bytes < size ? 1 : h->chunks.bytes / size, limit);
+    return rails->takes_turns ? chunk_of_turn(h, b, limit) : chunk_of_rails(h, b, limit, shard_bytes);
 }
+
+/* The largest node has room for so many. */
+static int32_t most_under_way(const hc__hierarchy *h, const hc_batch *b, const hc_rails *rails, int64_t chunk) {
+    chunk = least(chunk, b->count > 0 ? b->count : 1);
+    int64_t bytes = chunk * (int64_t)hc_dtype_size(b->dtype),
+            wire_bytes = chunk * (int64_t)hc_dtype_size(b->wire_dtype);
+    if (rails->takes_turns)
+        return (int32_t)least(HC_NODE_RESULTS * h->chunks.most / whole_pages(wire_bytes), TURNS_UNDER_WAY);
+    return (int32_t)least(LONGEST_UNDER_WAY * h->chunks.most / whole_pages(bytes), FEW_UNDER_WAY);
+}
+
+/* ---- the pipeline ---------------------------------------------------------------------------------------- */
 
 static int make_channels(hc__hierarchy *h, int64_t wanted) {
     hc__pipeline *p = &h->pipeline;
@@ -56,28 +104,41 @@ static int make_channels(hc__hierarchy *h, int64_t wanted) {
     return HC_OK;
 }
 
+/* The first chunk of which this rank drives a rail; nchunks: there is none. */
+static int64_t first_driven(const hc__hierarchy *h) {
+    const hc__pipeline *p = &h->pipeline;
+    int64_t first = p->rails.takes_turns ? h->place.local_rank : 0;
+    return hc_rail_driven(&p->rails, h->place.local_rank, first) >= 0 ? least(first, p->nchunks) : p->nchunks;
+}
+
 int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts, hc__launch *launch,
                        int64_t shard_bytes) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
     p->launch = launch;
-    p->reduced = p->launched = p->published = p->spread = 0;
+    p->rails = (hc_rails){.count = h->between.rails, .takes_turns = take_turns(h, batch)};
+    p->reduced = p->spread = 0;
     if (!p->bounds)
         p->bounds = hc_malloc(((size_t)h->place.size + 1) * sizeof *p->bounds);
     if (!p->bounds)
         return HC_NO_MEMORY;
-    int64_t chunk = choose_chunk(h, batch, shard_bytes);
-    int status = h->node->ops->open(h->node, batch, parts, h->between.rails, chunk, &p->nchunks);
+    int64_t chunk = choose_chunk(h, batch, &p->rails, shard_bytes);
+    p->rails.under_way = chunk > 0 ? most_under_way(h, batch, &p->rails, chunk) : 0;
+    int status = h->node->ops->open(h->node, batch, parts, &p->rails, chunk, &p->nchunks);
     if (status < 0)
         return status;
     p->depth = h->node->ops->depth(h->node);
-    if (h->place.local_rank >= h->between.rails)
-        return HC_OK;
-    return make_channels(h, p->depth < p->nchunks ? p->depth : p->nchunks);
+    p->step = p->rails.takes_turns ? p->rails.count : 1;
+    p->launched = p->published = first_driven(h);
+    return p->launched < p->nchunks ? make_channels(h, divide_up(least(p->depth, p->nchunks), p->step)) : HC_OK;
+}
+
+static int drives(const hc__hierarchy *h, int64_t chunk) {
+    return hc_rail_driven(&h->pipeline.rails, h->place.local_rank, chunk) >= 0;
 }
 
 static hc__channel *channel(hc__pipeline *p, int64_t chunk) {
-    return &p->channels[chunk % p->nchannels];
+    return &p->channels[chunk / p->step % p->nchannels];
 }
 
 static int reduce_next(hc__hierarchy *h) {
@@ -94,7 +155,7 @@ static int reduce_next(hc__hierarchy *h) {
 static int launch_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     void *data = NULL;
-    if (p->launched == p->reduced || p->launched == p->published + p->nchannels)
+    if (p->launched >= p->reduced || p->launched == p->published + p->nchannels * p->step)
         return HC_IDLE;
     int status = h->node->ops->shard(h->node, p->launched, &data, p->bounds);
     if (status != HC_DONE)
@@ -102,7 +163,7 @@ static int launch_next(hc__hierarchy *h) {
     status = p->launch(h, channel(p, p->launched), data);
     if (status < 0)
         return status;
-    p->launched++;
+    p->launched += p->step;
     return HC_MOVED;
 }
 
@@ -110,7 +171,7 @@ static int launch_next(hc__hierarchy *h) {
 static int publish_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
     int moved = 0;
-    for (int64_t c = p->published; c < p->launched; c++) {
+    for (int64_t c = p->published; c < p->launched; c += p->step) {
         int status = hc__channel_test(channel(p, c));
         if (status < 0)
             return status;
@@ -120,7 +181,7 @@ static int publish_next(hc__hierarchy *h) {
         status = h->node->ops->publish(h->node, c);
         if (status < 0)
             return status;
-        p->published++;
+        p->published += p->step;
         moved = 1;
     }
     return moved ? HC_MOVED : HC_IDLE;
@@ -128,8 +189,7 @@ static int publish_next(hc__hierarchy *h) {
 
 static int spread_next(hc__hierarchy *h) {
     hc__pipeline *p = &h->pipeline;
-    int drives = h->place.local_rank < h->between.rails;
-    if (p->spread == (drives ? p->published : p->reduced))
+    if (p->spread >= (drives(h, p->spread) ? p->published : p->reduced))
         return HC_IDLE;
     int status = h->node->ops->spread(h->node, p->spread);
     if (status != HC_DONE)

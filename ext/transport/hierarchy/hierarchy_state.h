@@ -54,9 +54,11 @@ typedef struct hc__pipeline {
     const hc_batch *batch;
     hc__launch *launch;
     int64_t *bounds; /* of the parts of a shard; set size + 1 entries */
+    hc_rails rails;
     int64_t nchunks, depth;
-    int64_t reduced, launched, published, spread; /* chunks that have passed each stage here */
-    hc__channel *channels;                        /* chunk c runs on channel c % nchannels */
+    int64_t reduced, spread;           /* chunks that have passed these stages here */
+    int64_t launched, published, step; /* the next chunk of mine for these stages; from one of mine to the next one */
+    hc__channel *channels;             /* of my chunks */
     int32_t nchannels;
     hc_batch cut; /* reducescatter: the same batch, its pieces cut and sorted by node */
     hc_piece *cut_pieces;

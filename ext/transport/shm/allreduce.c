@@ -6,8 +6,9 @@
  * share from the tensors when it reduces. The sum goes to the result and, if it is final, also directly to the tensors.
  * So every input byte is read once, and the segment's bytes stay in the caches.
  *
- * If a network stage follows, the chunk is cut into rails first, and each rail into the shares of the ranks q with q %
- * rails = rail. After the network stage of a reducescatter this node has its parts of each rail.
+ * If a network stage follows, the chunk is cut into rails first (into one, if the ranks take turns), and each rail into
+ * the shares of the ranks q with q % rails = rail. After the network stage of a reducescatter this node has its parts of
+ * each rail.
  */
 #include "transport/shm/shm_state.h"
 
@@ -32,6 +33,20 @@ static int64_t least(int64_t a, int64_t b) {
 
 static int is_alone(const hc__shm *shm) {
     return shm->base.local_size == 1;
+}
+
+static int has_net(const hc__shm *shm) {
+    return shm->parts.rails.count > 0;
+}
+
+/* The rail of a chunk that this rank drives, or -1. */
+static int32_t driven_rail(const hc__shm *shm, int64_t chunk) {
+    return hc_rail_driven(&shm->parts.rails, shm->base.local_rank, chunk);
+}
+
+/* The rank that drives a rail of a chunk. */
+static int32_t driver_of(const hc__shm *shm, int64_t chunk, int32_t rail) {
+    return shm->parts.rails.takes_turns ? (int32_t)(chunk % shm->parts.rails.count) : rail;
 }
 
 /* ---- open, close --------------------------------------------------------------------------------- */
@@ -64,23 +79,30 @@ static int64_t take_parts(hc__shm *shm, const hc_parts *parts, int64_t chunk) {
     return longest;
 }
 
-int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, int rails, int64_t chunk_elements,
-                 int64_t *nchunks) {
+static int are_valid(const hc_node *node, const hc_rails *rails, int64_t chunk_elements) {
+    if (rails->count < 0 || rails->count > node->local_size || chunk_elements < 0)
+        return 0;
+    return rails->count == 0 || (rails->under_way > 0 && chunk_elements > 0);
+}
+
+int hc__shm_open(hc_node *node, const hc_batch *batch, const hc_parts *parts, const hc_rails *rails,
+                 int64_t chunk_elements, int64_t *nchunks) {
     hc__shm *shm = hc__shm_of(node);
-    if (rails < 0 || rails > node->local_size || chunk_elements < 0 || (rails > 0 && chunk_elements == 0))
+    if (!are_valid(node, rails, chunk_elements))
         return HC_INVALID;
-    int status = hc__take_batch(shm, batch, rails > 0 ? batch->wire_dtype : batch->dtype);
+    int status = hc__take_batch(shm, batch, rails->count > 0 ? batch->wire_dtype : batch->dtype);
     if (status != HC_OK)
         return status;
-    shm->parts.rails = rails;
-    shm->open.is_small = rails == 0 && !is_alone(shm) &&
+    shm->parts.rails = *rails;
+    shm->open.is_small = !has_net(shm) && !is_alone(shm) &&
                          (size_t)batch->count <= hc__small_limit(node->local_size) / shm->open.size;
     int64_t chunk = chunk_elements > 0 ? chunk_elements : choose_chunk(shm);
     if (shm->open.is_small)
         chunk = batch->count;
     int64_t longest = take_parts(shm, parts, chunk);
-    status = hc__cut_regions(shm, (size_t)least(shm->parts.window * shm->parts.count, batch->count) * shm->open.size,
-                             rails > 0 ? HC__DEPTH_WITH_NET : HC__DEPTH_IN_NODE);
+    size_t longest_chunk = (size_t)least(shm->parts.window * shm->parts.count, batch->count);
+    status = hc__cut_regions(shm, longest_chunk * shm->open.size, longest_chunk * shm->open.result_size,
+                             has_net(shm) ? rails->under_way : HC__DEPTH_IN_NODE);
     if (status != HC_OK)
         return status;
     shm->chunks.count = (longest + shm->parts.window - 1) / shm->parts.window;
@@ -118,9 +140,11 @@ static void pack(hc__shm *shm, int64_t chunk, hc__range places) {
 /* Packs the next chunk, if its slot is free: rules (1) and (2) of shm_state.h. */
 static int pack_next(hc__shm *shm) {
     int64_t chunk = shm->chunks.packed;
+    int waits = shm->chunks.slots < shm->chunks.depth && chunk >= shm->chunks.slots;
     if (chunk >= shm->chunks.count || chunk >= shm->chunks.spread + shm->chunks.depth)
         return 0;
-    if (!hc__marks_reached(shm, &shm->scans.freed, 0, 1, HC__REDUCED, shm->sequence))
+    if (!hc__marks_reached(shm, &shm->scans.freed, 0, 1, HC__REDUCED,
+                           waits ? sequence_of(shm, chunk - shm->chunks.slots) : shm->sequence))
         return 0;
     hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
     pack(shm, chunk, (hc__range){all.from, mine.from});
@@ -131,7 +155,7 @@ static int pack_next(hc__shm *shm) {
 }
 
 static void reduce_share(hc__shm *shm, int64_t chunk) {
-    int targets = shm->parts.rails > 0 ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
+    int targets = has_net(shm) ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
     hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, shm->base.local_rank));
     hc__range elements;
     int64_t place;
@@ -156,7 +180,7 @@ static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
 
 static int reduce_alone(hc__shm *shm, int64_t chunk) {
     uint8_t *to = place_in_tensor(shm, chunk);
-    int in_segment = to == NULL && shm->parts.rails > 0; /* the net needs it in one piece */
+    int in_segment = to == NULL && has_net(shm); /* the net needs it in one piece */
     hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
     hc__range elements;
     int64_t place;
@@ -169,7 +193,6 @@ static int reduce_alone(hc__shm *shm, int64_t chunk) {
 
 int hc__shm_reduce(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    int32_t me = node->local_rank;
     if (chunk != shm->chunks.reduced || chunk >= shm->chunks.count)
         return HC_INVALID;
     if (chunk >= shm->chunks.spread + shm->chunks.depth)
@@ -195,8 +218,9 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
         reduce_share(shm, chunk);
         shm->chunks.share_done = moved = 1;
     }
-    if (me < shm->parts.rails &&
-        !hc__marks_reached(shm, &shm->scans.rail_reduced, me, shm->parts.rails, HC__REDUCED, sequence_of(shm, chunk)))
+    int32_t rail = driven_rail(shm, chunk), rails = hc_rails_per_chunk(&shm->parts.rails);
+    if (rail >= 0 &&
+        !hc__marks_reached(shm, &shm->scans.rail_reduced, rail, rails, HC__REDUCED, sequence_of(shm, chunk)))
         return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
     shm->chunks.share_done = 0;
     shm->chunks.reduced++;
@@ -207,14 +231,15 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
 
 int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->parts.rails || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
+    int32_t rail = driven_rail(shm, chunk);
+    if (rail < 0 || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
         return HC_INVALID;
     uint8_t *direct = is_alone(shm) ? place_in_tensor(shm, chunk) : NULL;
-    int64_t begin = hc__rail_places(shm, chunk, node->local_rank).from;
+    int64_t begin = hc__rail_places(shm, chunk, rail).from;
     *data = direct != NULL ? direct : result_at(shm, chunk, begin);
     bounds[0] = 0;
     for (int32_t i = 0; i < shm->parts.count; i++) {
-        hc__range elements = hc__rail_elements(shm, chunk, node->local_rank, i);
+        hc__range elements = hc__rail_elements(shm, chunk, rail, i);
         bounds[i + 1] = bounds[i] + elements.to - elements.from;
     }
     return HC_DONE;
@@ -222,7 +247,7 @@ int hc__shm_shard(hc_node *node, int64_t chunk, void **data, int64_t *bounds) {
 
 int hc__shm_publish(hc_node *node, int64_t chunk) {
     hc__shm *shm = hc__shm_of(node);
-    if (node->local_rank >= shm->parts.rails || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
+    if (driven_rail(shm, chunk) < 0 || chunk >= shm->chunks.reduced || chunk < shm->chunks.spread)
         return HC_INVALID;
     hc__mark_set(shm, HC__PUBLISHED, sequence_of(shm, chunk));
     return HC_OK;
@@ -249,22 +274,27 @@ static void unpack_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
     }
 }
 
+/* Copies a rail to the tensors; 0: it is not final yet. */
+static int spread_rail(hc__shm *shm, int64_t chunk, int32_t rail) {
+    if (!hc__mark_reached(shm, driver_of(shm, chunk, rail), HC__PUBLISHED, sequence_of(shm, chunk)))
+        return 0;
+    unpack_rail(shm, chunk, rail);
+    return 1;
+}
+
 /* Copies the share of `owner` to the tensors; 0: it is not final yet. */
 static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
-    enum hc__mark_kind kind = shm->parts.rails > 0 ? HC__PUBLISHED : HC__REDUCED;
-    if (!hc__mark_reached(shm, owner, kind, sequence_of(shm, chunk)))
+    if (!hc__mark_reached(shm, owner, HC__REDUCED, sequence_of(shm, chunk)))
         return 0;
-    if (shm->parts.rails > 0)
-        unpack_rail(shm, chunk, owner);
-    else if (owner != shm->base.local_rank)
+    if (owner != shm->base.local_rank)
         unpack_share(shm, chunk, owner);
     return 1;
 }
 
 static int spread_alone(hc__shm *shm, int64_t chunk) {
-    if (shm->parts.rails > 0 && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
+    if (has_net(shm) && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    if (shm->parts.rails > 0 && place_in_tensor(shm, chunk) == NULL)
+    if (has_net(shm) && place_in_tensor(shm, chunk) == NULL)
         unpack_rail(shm, chunk, 0);
     return 1;
 }
@@ -274,13 +304,14 @@ int hc__shm_spread(hc_node *node, int64_t chunk) {
     if (chunk != shm->chunks.spread || chunk >= shm->chunks.reduced)
         return HC_INVALID;
     int moved = HC_IDLE;
-    int32_t size = node->local_size, owners = shm->parts.rails > 0 ? shm->parts.rails : size;
+    int32_t owners = has_net(shm) ? hc_rails_per_chunk(&shm->parts.rails) : node->local_size;
+    int (*const spread_next)(hc__shm *, int64_t, int32_t) = has_net(shm) ? spread_rail : spread_share;
     if (is_alone(shm)) {
         if (!spread_alone(shm, chunk))
             return HC_IDLE;
     } else if (!shm->open.is_small) {
         for (; shm->chunks.spread_next < owners; shm->chunks.spread_next++, moved = HC_MOVED)
-            if (!spread_share(shm, chunk, (node->local_rank + shm->chunks.spread_next) % owners))
+            if (!spread_next(shm, chunk, (node->local_rank + shm->chunks.spread_next) % owners))
                 return moved;
     }
     shm->chunks.spread_next = 0;

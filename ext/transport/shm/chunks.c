@@ -27,14 +27,15 @@ static hc__range cut(hc__range range, int64_t parts, int64_t i, int64_t unit) {
 }
 
 static int32_t rails_of(const hc__shm *shm) {
-    return shm->parts.rails > 0 ? shm->parts.rails : 1;
+    int32_t rails = hc_rails_per_chunk(&shm->parts.rails);
+    return rails > 0 ? rails : 1;
 }
 
 hc__range hc__rail_elements(const hc__shm *shm, int64_t chunk, int32_t rail, int32_t part) {
     int64_t end = shm->parts.bounds[part + 1], from = least(shm->parts.bounds[part] + chunk * shm->parts.window, end);
     hc__range window = {from, least(from + shm->parts.window, end)};
-    return shm->parts.rails <= 1 ? window
-                                 : cut(window, shm->parts.rails, rail, HC__ALIGNMENT / (int64_t)shm->open.result_size);
+    int32_t rails = rails_of(shm);
+    return rails == 1 ? window : cut(window, rails, rail, HC__ALIGNMENT / (int64_t)shm->open.result_size);
 }
 
 hc__range hc__rail_places(const hc__shm *shm, int64_t chunk, int32_t rail) {

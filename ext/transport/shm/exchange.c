@@ -72,7 +72,7 @@ static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
 /* The bytes of rank q's stream in a round. Streams start at different places, so that in an alltoall the bytes for one
  * rank do not all come in the same round. */
 static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
-    int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->chunks.stride;
+    int64_t length = shm->rounds.lengths[q], step = (int64_t)shm->chunks.slot_stride;
     int64_t steps = (length + step - 1) / step;
     if (round >= steps)
         return (hc__range){0, 0};
@@ -134,10 +134,10 @@ int hc__shm_exchange(hc_node *node, const hc_stream *stream, const hc_stream_rea
         if (longest == 0)
             return HC_DONE;
         size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(node->local_size));
-        int status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
+        int status = hc__cut_regions(shm, slot, slot, HC__DEPTH_IN_NODE);
         if (status != HC_OK)
             return status;
-        rounds_begin(shm, (longest + (int64_t)shm->chunks.stride - 1) / (int64_t)shm->chunks.stride);
+        rounds_begin(shm, (longest + (int64_t)shm->chunks.slot_stride - 1) / (int64_t)shm->chunks.slot_stride);
     }
     return rounds_go_on(shm, &exchange_ops);
 }
@@ -181,7 +181,7 @@ static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bou
     if (shm->open.starts[batch->npieces] < bounds[size])
         return HC_INVALID;
     size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(size));
-    status = hc__cut_regions(shm, slot, HC__DEPTH_IN_NODE);
+    status = hc__cut_regions(shm, slot, slot, HC__DEPTH_IN_NODE);
     if (status != HC_OK)
         return status;
     shm->chunks.scattered = (int64_t)(slot / (size_t)size / 64 * 64 / shm->open.size);

@@ -7,24 +7,30 @@
 #include <string.h>
 #include <time.h>
 
-#define REGION_MAX ((size_t)2 << 20)     /* of one rank */
-#define REGIONS_BYTES ((size_t)56 << 20) /* of all ranks: with the small slots below 64 MiB, docker's default */
-#define DEPTH_MIN 4
+#define CHUNK_MAX ((size_t)512 << 10)
+#ifndef CHUNKS_BYTES
+#define CHUNKS_BYTES ((size_t)56 << 20) /* of all ranks: with the small slots below 64 MiB, docker's default */
+#endif
 #define PAGE 4096
 
 /* ---- layout -------------------------------------------------------------------------------------- */
 
-static size_t region_bytes(int32_t local_size) {
-    size_t share = REGIONS_BYTES / ((size_t)local_size + 1) / (DEPTH_MIN * PAGE) * (DEPTH_MIN * PAGE);
-    return share < REGION_MAX ? share : REGION_MAX;
+/* The longest chunks for which a node has room. */
+static size_t longest_chunks(int32_t local_size) {
+    return (size_t)local_size * HC_NODE_SLOTS + HC_NODE_RESULTS;
 }
 
 int64_t hc_node_chunk_bytes(int32_t local_size) {
-    return (int64_t)(region_bytes(local_size) / DEPTH_MIN);
+    size_t share = CHUNKS_BYTES / longest_chunks(local_size) / PAGE * PAGE;
+    return (int64_t)(share < CHUNK_MAX ? share : CHUNK_MAX);
 }
 
 static size_t whole_pages(size_t bytes) {
     return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static size_t page_at_least(size_t bytes) {
+    return bytes > 0 ? whole_pages(bytes) : PAGE;
 }
 
 static size_t head_bytes(int32_t local_size) {
@@ -42,38 +48,38 @@ static size_t shortcut_bytes(int32_t local_size) {
 
 /* Where the shortcut begins. */
 static size_t before_shortcut(int32_t local_size) {
-    return head_bytes(local_size) + ((size_t)local_size + 1) * region_bytes(local_size);
+    return head_bytes(local_size) + longest_chunks(local_size) * (size_t)hc_node_chunk_bytes(local_size);
 }
 
 size_t hc_shm_bytes(int32_t local_size) {
     return before_shortcut(local_size) + shortcut_bytes(local_size);
 }
 
-int hc__cut_regions(hc__shm *shm, size_t bytes, size_t most) {
-    size_t stride = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (stride == 0)
-        stride = PAGE;
-    size_t depth = shm->places.region / stride;
-    if (depth < DEPTH_MIN)
+int hc__cut_regions(hc__shm *shm, size_t slot_bytes, size_t result_bytes, int depth) {
+    hc__chunks *chunks = &shm->chunks;
+    chunks->slot_stride = page_at_least(slot_bytes);
+    chunks->result_stride = page_at_least(result_bytes);
+    size_t slots = HC_NODE_SLOTS * shm->places.chunk / chunks->slot_stride;
+    if (slots < HC_NODE_SLOTS || (size_t)depth > HC_NODE_RESULTS * shm->places.chunk / chunks->result_stride)
         return HC_INVALID;
-    shm->chunks.stride = stride;
-    shm->chunks.depth = (int)(depth < most ? depth : most);
+    chunks->depth = depth;
+    chunks->slots = slots < (size_t)depth ? (int)slots : depth;
     return HC_OK;
 }
 
 size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk) {
-    int64_t most = hc_node_chunk_bytes(local_size), pages = (*chunk + PAGE - 1) / PAGE * PAGE;
-    *chunk = pages < PAGE ? PAGE : pages > most ? most : pages;
-    return head_bytes(local_size) + ((size_t)local_size + 1) * DEPTH_MIN * (size_t)*chunk;
+    int64_t most = hc_node_chunk_bytes(local_size), pages = (int64_t)page_at_least((size_t)*chunk);
+    *chunk = pages > most ? most : pages;
+    return head_bytes(local_size) + longest_chunks(local_size) * (size_t)*chunk;
 }
 
 uint8_t *hc__shm_slot(const hc__shm *shm, int32_t rank, int64_t chunk) {
-    return shm->places.slots + (size_t)rank * shm->places.region +
-           (size_t)(chunk % shm->chunks.depth) * shm->chunks.stride;
+    return shm->places.slots + (size_t)rank * HC_NODE_SLOTS * shm->places.chunk +
+           (size_t)(chunk % shm->chunks.slots) * shm->chunks.slot_stride;
 }
 
 uint8_t *hc__shm_result(const hc__shm *shm, int64_t chunk) {
-    return shm->places.results + (size_t)(chunk % shm->chunks.depth) * shm->chunks.stride;
+    return shm->places.results + (size_t)(chunk % shm->chunks.depth) * shm->chunks.result_stride;
 }
 
 void hc__shm_lay_out(hc__shm *shm) {
@@ -89,12 +95,12 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * (size + 1));
         shm->shortcut.largest = hc_shortcut_bytes(size);
     }
-    shm->places.region = (shm->segment.bytes - head_bytes(size)) / ((size_t)size + 1) / (DEPTH_MIN * PAGE) *
-                         (DEPTH_MIN * PAGE);
-    if (shm->places.region > region_bytes(size))
-        shm->places.region = region_bytes(size);
+    size_t most = (size_t)hc_node_chunk_bytes(size);
+    shm->places.chunk = (shm->segment.bytes - head_bytes(size)) / longest_chunks(size) / PAGE * PAGE;
+    if (shm->places.chunk > most)
+        shm->places.chunk = most;
     shm->places.slots = base + head_bytes(size);
-    shm->places.results = shm->places.slots + (size_t)size * shm->places.region;
+    shm->places.results = shm->places.slots + (size_t)size * HC_NODE_SLOTS * shm->places.chunk;
 }
 
 void hc__shm_clear(void *base, int32_t local_size) {

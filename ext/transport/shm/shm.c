@@ -29,6 +29,7 @@ static void shm_free(hc_node *node) {
 
 static const struct hc_node_ops shm_ops = {
     .name = "shm",
+    .takes_turns = 1,
     .open = hc__shm_open,
     .depth = hc__shm_depth,
     .reduce = hc__shm_reduce,

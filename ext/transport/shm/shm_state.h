@@ -3,7 +3,7 @@
  * shm_state.h - the state of a shared-memory node. (Private to ext/transport/shm.)
  *
  * The segment has, in this order: the number of ranks that have left, marks (three counters per rank), small slots (two
- * per rank), slots (a region per rank, with a slot per chunk in flight), results (one region of the same layout), and,
+ * per rank), slots (each rank's input of the newest chunks), results (of all chunks in flight), and,
  * but for a plan's, the shortcut (two words for the count and two for an outcome, two slots per rank and two for a
  * result, two large parts per rank).
  *
@@ -14,14 +14,14 @@
  *     reduced    my share of the result is complete, and I have finished reading the other ranks' slots
  *     published  (rail drivers) the rail's shard has been through the network
  *
- * The marks are enough for the reuse of slots. Let D be the depth.
+ * The marks are enough for the reuse of slots and results. Let S be the slots of a rank, and D the results (the depth).
  *   (1) pack(n) comes after my own spread(n - D).
- *   (2) spread(n - D) ends when all shares of n - D are final, so every rank's `reduced` is at least n - D: no rank
- *       reads my slot of n - D any more, and I may pack n into it.
+ *   (2) pack(n) comes after every rank's `reduced` is at least n - S: no rank reads my slot of n - S any more. If S is
+ *       D, this follows from (1), because spread(n - D) ends when all shares of n - D are final.
  *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
  *       before that, so no rank reads the old result.
  * When the first chunk of the next batch is packed, (2) and (3) hold for all chunks of the last batch, so each batch
- * may lay out the regions anew. A mark is stored with release after its data, and loaded with acquire before the data
+ * may lay out slots and results anew. A mark is stored with release after its data, and loaded with acquire before the data
  * is read (packed, published) or overwritten (reduced).
  */
 #ifndef HC_SHM_STATE_H
@@ -101,7 +101,7 @@ typedef struct hc__places {
     hc__marks *marks;
     hc__small *small;
     uint8_t *slots, *results;
-    size_t region; /* bytes of the slots of a rank */
+    size_t chunk; /* bytes of the longest chunk */
 } hc__places;
 
 /* Room for the operands of a reduction. */
@@ -132,7 +132,7 @@ typedef struct hc__batch_parts {
     const int64_t *bounds; /* where the parts begin: count + 1 */
     int64_t whole[2];      /* the bounds of an allreduce's one part */
     int32_t count, own_from, own_end;
-    int32_t rails;
+    hc_rails rails;
     int64_t window; /* elements of each part per chunk, at most */
 } hc__batch_parts;
 
@@ -141,9 +141,9 @@ typedef struct hc__chunks {
     int64_t count, packed, reduced, spread;
     int share_done;      /* of chunk `reduced`: waits for the other ranks of my rail */
     int32_t spread_next; /* shares of chunk `spread` that are copied */
-    int depth;           /* slots of a rank */
-    size_t stride;       /* bytes from slot to slot */
-    int64_t scattered;   /* scatter: elements per rank and round */
+    int slots, depth;    /* of a rank; of results */
+    size_t slot_stride, result_stride;
+    int64_t scattered; /* scatter: elements per rank and round */
 } hc__chunks;
 
 typedef struct hc__scans {
@@ -185,14 +185,13 @@ void hc__shm_set_peers(hc__shm *, const int32_t *locals);
 void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
-/* Cuts the regions into slots for chunks of `bytes`, at most `most`; INVALID where a chunk does not fit. Three slots
- * keep the ranks of a node busy, and few slots stay in the caches; a network takes longer and needs more. */
+/* Cuts the room into slots and `depth` results for chunks of so many bytes; INVALID where they do not fit. Three slots
+ * keep the ranks of a node busy, and few slots stay in the caches. */
 #define HC__DEPTH_IN_NODE 3
-#define HC__DEPTH_WITH_NET 8
 void hc__shm_lay_out(hc__shm *); /* finds the parts of the segment */
 /* Makes a segment of hc_shm_bytes(), which nobody uses, as if it were new: what a new node relies on is zero. */
 void hc__shm_clear(void *base, int32_t local_size);
-int hc__cut_regions(hc__shm *, size_t bytes, size_t most);
+int hc__cut_regions(hc__shm *, size_t slot_bytes, size_t result_bytes, int depth);
 
 /* ---- pieces.c: a batch as one concatenation -------------------------------------------------- */
 
@@ -256,7 +255,8 @@ int hc__small_reduce(hc__shm *);
 
 /* ---- allreduce.c, exchange.c: the operations --------------------------------------------- */
 
-int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, int rails, int64_t chunk_elements, int64_t *nchunks);
+int hc__shm_open(hc_node *, const hc_batch *, const hc_parts *, const hc_rails *, int64_t chunk_elements,
+                 int64_t *nchunks);
 int hc__shm_depth(hc_node *);
 int hc__shm_reduce(hc_node *, int64_t chunk);
 int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);

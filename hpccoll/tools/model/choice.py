@@ -37,11 +37,12 @@ def answer(where: Layout, dtype: str, nbytes: int) -> Answer:
         (messages.rounds(chosen, where.nodes, me, cut.shard) for me in {0, chosen.radices[0] if chosen.extra else 0}),
         key=lambda rounds: sum(elements for one in rounds for _, elements in one.sends),
     )
+    driven = messages.ceil_div(cut.chunks, cut.rails) if cut.turns else cut.chunks
     sends = [elements for one in busiest for _, elements in one.sends if elements]
-    form = ", whole" if chosen.whole else ""
+    form = (", whole" if chosen.whole else "") + (", in turns" if cut.turns else "")
     size = SIZES[chosen.dtype]
     return Answer(where.nodes, nbytes, f"{chosen}{form}", chosen.dtype, cut.rails, cut.chunks, cut.shard * size,
-                  len(sends) * cut.chunks, sum(sends) * size * cut.chunks)  # fmt: skip
+                  len(sends) * driven, sum(sends) * size * driven)  # fmt: skip
 
 
 def table(answers: list[Answer]) -> str:

@@ -14,10 +14,14 @@ from hpccoll.tools.model.messages import SIZES, ceil_div
 SHARD_BYTES = 256 << 10
 """Bytes on the wire of a rail's shard of a chunk, where the node can hold it."""
 FEW_NODES, LEAST_SHARD_BYTES = 8, 40 << 10
-"""On more nodes a chunk is half as long, if a shard keeps so many bytes on the wire."""
+"""On more nodes a chunk is half as long, or the ranks take turns, if a shard keeps so many bytes on the wire."""
+TURN_BYTES = 192 << 10
+"""Bytes on the wire of a chunk, at most, if the ranks take turns."""
 RAIL_BYTES = 64 << 10
-REGION_MOST, REGIONS_BYTES, PAGE = 2 << 20, 56 << 20, 4096
-LEAST_DEPTH, DEPTH_WITH_NET = 4, 8
+CHUNK_MOST, CHUNKS_BYTES, PAGE = 512 << 10, 56 << 20, 4096
+SLOTS, RESULTS = 3, 6
+"""The longest chunks for which a node has room: of each rank's input, and of the sum."""
+LONGEST_UNDER_WAY, FEW_UNDER_WAY, TURNS_UNDER_WAY = 4, 8, 16
 ALIGNMENT = 64
 
 
@@ -31,14 +35,37 @@ class Cut:
     chunks: int
     depth: int
     """Chunks that are under way at once."""
+    slots: int
+    """Chunks of which a rank's input is in the segment at once."""
     shard: int
     """Elements that a rail has of a full chunk."""
+    turns: bool
+    """Whether the ranks take turns: one rank drives a whole chunk, the next rank the next one."""
 
 
-def region_bytes(per_node: int) -> int:
-    """Bytes of one rank in the node's segment."""
-    step = LEAST_DEPTH * PAGE
-    return min(REGIONS_BYTES // (per_node + 1) // step * step, REGION_MOST)
+def longest_bytes(per_node: int) -> int:
+    """Bytes of the longest chunk that a node can hold."""
+    return min(CHUNKS_BYTES // (SLOTS * per_node + RESULTS) // PAGE * PAGE, CHUNK_MOST)
+
+
+def pages(nbytes: int) -> int:
+    """Return the bytes of so many whole pages, at least one."""
+    return max(1, ceil_div(nbytes, PAGE)) * PAGE
+
+
+def length_of(count: int, dtype: str, wire: str, rails: int, turns: bool, longest: int, nodes: int) -> int:
+    """Return the elements of a chunk, if the user does not set them.
+
+    :param longest: bytes of the longest chunk that a node can hold
+    """
+    limit = longest // SIZES[dtype]
+    if turns:
+        rounds = ceil_div(ceil_div(count, min(TURN_BYTES // SIZES[wire], limit)), rails)
+        unit = ALIGNMENT // SIZES[wire]
+        return min(ceil_div(ceil_div(count, rounds * rails), unit) * unit, limit)
+    if nodes > FEW_NODES and limit // 2 * SIZES[wire] >= LEAST_SHARD_BYTES * rails:
+        limit //= 2
+    return min(SHARD_BYTES // SIZES[wire] * rails, limit)
 
 
 def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0, nodes: int = 2) -> Cut:
@@ -48,17 +75,19 @@ def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_
     :param rails: HPCCOLL_RAILS
     :param chunk_bytes: HPCCOLL_CHUNK_BYTES
     """
-    size, region = SIZES[dtype], region_bytes(per_node)
-    most = region // LEAST_DEPTH
-    rails = max(1, min(rails or most // RAIL_BYTES, per_node))
-    wanted = max(1, chunk_bytes // size) if chunk_bytes else SHARD_BYTES // SIZES[wire] * rails
-    limit = most // size
-    if not chunk_bytes and nodes > FEW_NODES and limit // 2 * SIZES[wire] >= LEAST_SHARD_BYTES * rails:
-        limit //= 2
-    chunk = min(wanted, limit)
-    stride = max(1, ceil_div(min(chunk, count) * size, PAGE)) * PAGE
-    depth = min(region // stride, DEPTH_WITH_NET)
-    unit = ALIGNMENT // SIZES[wire]
+    size, longest = SIZES[dtype], longest_bytes(per_node)
+    rails = max(1, min(rails or longest // RAIL_BYTES, per_node))
+    turns = nodes > FEW_NODES and rails > 1 and count * SIZES[wire] >= LEAST_SHARD_BYTES * rails
+    if chunk_bytes:
+        chunk = min(max(1, chunk_bytes // size), longest // size)
+    else:
+        chunk = length_of(count, dtype, wire, rails, turns, longest, nodes)
     length = min(chunk, count)
-    shard = min(length, ceil_div(ceil_div(length, unit), rails) * unit)
-    return Cut(rails, chunk, max(1, ceil_div(count, chunk)), depth, shard if rails > 1 else length)
+    if turns:
+        depth = min(RESULTS * longest // pages(length * SIZES[wire]), TURNS_UNDER_WAY)
+    else:
+        depth = min(LONGEST_UNDER_WAY * longest // pages(length * size), FEW_UNDER_WAY)
+    slots = min(SLOTS * longest // pages(length * size), depth)
+    unit = ALIGNMENT // SIZES[wire]
+    shard = length if turns or rails == 1 else min(length, ceil_div(ceil_div(length, unit), rails) * unit)
+    return Cut(rails, chunk, max(1, ceil_div(count, chunk)), depth, slots, shard, turns)

@@ -103,12 +103,13 @@ def work(p: Parameters, where: Layout, dtype: str, cut: chunks.Cut, length: int)
     """Return the time of `length` elements of one chunk."""
     size, wire = SIZES[dtype], wire_dtype(dtype, where)
     copied = length * size * (3 - 1 / where.per_node if where.per_node > 1 else 1)
-    shard = min(cut.shard, ceil_div(length, cut.rails))
+    shard = length if cut.turns else min(cut.shard, ceil_div(length, cut.rails))
+    shards, drivers = (1, cut.rails) if cut.turns else (cut.rails, 1)
     choice = messages.choose(where.nodes, shard, wire, where.algorithm, where.latency_bytes, where.exact_sums)
     load = messages.load(choice, where.nodes, shard)
     return Work(
-        p.touch * (copied + load.summed) + p.overhead * load.further,
-        p.beta * load.incast * load.nbytes * cut.rails,
+        p.touch * copied + (p.touch * load.summed + p.overhead * load.further) / drivers,
+        p.beta * load.incast * load.nbytes * shards,
         p.alpha * load.rounds,
     )
 
@@ -133,7 +134,15 @@ def reduce_batch(p: Parameters, where: Layout, dtype: str, count: int) -> float:
     under_way = min(cut.depth, cut.chunks)
     busiest = max(totals[0], totals[1], sum(totals) / under_way)
     ahead = alone - max(first.node, first.link, alone / under_way)
-    return p.batch + busiest + ahead
+    return p.batch + busiest + ahead + p.touch * SIZES[dtype] * out_together(cut, count)
+
+
+def out_together(cut: chunks.Cut, count: int) -> int:
+    """Elements that a rank copies out after the last message: the chunks of one turn share the link, and end together.
+
+    The last chunk's are part of its time alone.
+    """
+    return (min(cut.rails, cut.chunks) - 1) * min(cut.chunk, count) if cut.turns else 0
 
 
 def allreduce(p: Parameters, where: Layout, dtype: str, nbytes: int) -> float:

@@ -379,14 +379,19 @@ def test_intervals_of_95_percent_hold_the_truth_so_often(
 
 
 def test_the_choice_between_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    """2 (n - 1)/n of what the rails share, in as many messages as the stages have partners, twice."""
+    """2 (n - 1)/n of what the ranks share, in as many messages as the stages have partners, twice.
+
+    The ranks take turns, so each sends the messages of a sixth of the chunks.
+    """
     where = ["--nodes", "4608", "--ranks-per-node", "6", "--dtype", "float16"]
     assert main(["model", "choice", *where, "--sizes", "1M", "--json"]) == 0
     one = json.loads(capsys.readouterr().out)[0]
     assert one["dtype"] == "float16" and one["rails"] == 6
     assert one["sent"] == pytest.approx(2 * 4607 / 4608 * (1 << 20) / 6, rel=0.02)
-    radices = [int(word) for word in one["how"].removeprefix("stages of ").split(" x ")]
-    assert np.prod(radices) == 4608 and one["messages"] == one["chunks"] * 2 * sum(r - 1 for r in radices)
+    stages, turns = one["how"].removeprefix("stages of ").split(", ")
+    radices = [int(word) for word in stages.split(" x ")]
+    assert turns == "in turns" and one["chunks"] % 6 == 0
+    assert np.prod(radices) == 4608 and one["messages"] == one["chunks"] // 6 * 2 * sum(r - 1 for r in radices)
     assert main(["model", "choice", *where, "--sizes", "8"]) == 0 and "whole" in capsys.readouterr().out
     assert main(["model", "choice", "--nodes", "1"]) == 1
 

@@ -93,6 +93,27 @@ def test_parts_of_a_reducescatter_by_node(build_c: Callable[..., Path], run_c: R
         assert "150 cases" in run_c(driver, layout, 5, 150)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("chunk_bytes", [0, 3000])
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,0,1,1,2,2", "0,0,0,1,1"])
+def test_ranks_take_turns(build_c: Callable[..., Path], run_c: Run, layout: str, chunk_bytes: int) -> None:
+    """As among many nodes: each chunk has one driver, and the chunks of all are under way at once."""
+    few = "-DFEW_NODES=1 -DLEAST_SHARD_BYTES=16"
+    sources = [f"{source} {few}" if source.endswith("hierarchy/allreduce.c") else source for source in SOURCES]
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
+    assert "60 cases" in run_c(driver, layout, 6, 60, "auto", chunk_bytes, 0, "allreduce")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("layout", ["0,0,0,1", "0,1,1,1,1"])
+def test_nodes_with_other_room(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
+    """A node of many ranks has less room for a chunk, as one of 48 beside one of 4: all cut as that of most ranks."""
+    little = f"-DCHUNKS_BYTES={14 * 2 * 4096}"
+    sources = [f"{source} {little}" if source.endswith("shm/layout.c") else source for source in SOURCES]
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
+    assert len(run_c(driver, layout, 1, "bytes", 300_000).splitlines()) == len(layout.split(","))
+
+
 @pytest.mark.parametrize(("layout", "nodes"), [("0,0,1,1", 2), ("0,0,1,1,2,2", 3), ("0,0,0,1", 2)])
 def test_bytes_of_each_stage(driver: Path, run_c: Run, layout: str, nodes: int) -> None:
     """Emulated nodes really move the bytes over shared memory and over the net, and no byte more."""

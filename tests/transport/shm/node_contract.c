@@ -60,7 +60,8 @@ static void pause_at_random(tester *t) {
 
 typedef struct job {
     hc_batch batch;
-    int rails, net_copies; /* the network stage reduces this many equal shards */
+    hc_rails rails;
+    int net_copies; /* the network stage reduces this many equal shards */
     int64_t chunk;
     uint64_t seed;
     uint64_t joined; /* bit q: rank q has */
@@ -84,9 +85,18 @@ static void draw_kind(tester *t, hc_batch *b) {
 static void draw_divisor(tester *t, job *j) {
     hc_batch *b = &j->batch;
     b->divisor = b->reduction == HC_AVERAGE ? t->place->size : 1;
-    b->node_divisor = j->rails == 0 ? b->divisor : 1;
-    while (j->rails > 0 && is_inexact(b->dtype) && b->node_divisor < b->divisor)
+    b->node_divisor = j->rails.count == 0 ? b->divisor : 1;
+    while (j->rails.count > 0 && is_inexact(b->dtype) && b->node_divisor < b->divisor)
         b->node_divisor *= 2;
+}
+
+/* As many chunks under way as there is room for, or fewer. */
+static void draw_rails(tester *t, job *j, int64_t longest) {
+    const hc_batch *b = &j->batch;
+    int64_t chunk = j->chunk < b->count ? j->chunk : b->count, bytes = chunk * (int64_t)hc_dtype_size(b->wire_dtype);
+    int64_t room = HC_NODE_RESULTS * longest / (bytes > 0 ? (bytes + 4095) / 4096 * 4096 : 4096);
+    j->rails.takes_turns = j->rails.count > 1 && all_draw(t, 2);
+    j->rails.under_way = 1 + (int32_t)all_draw(t, (uint64_t)(room < 20 ? room : 20));
 }
 
 static void draw_job(tester *t, job *j) {
@@ -107,13 +117,14 @@ static void draw_job(tester *t, job *j) {
     }
     if (all_draw(t, 4) == 0)
         j->joined = all_draw(t, (UINT64_C(1) << t->place->size) - 1); /* never all */
-    j->rails = (int)all_draw(t, (uint64_t)t->place->size + 1);
+    j->rails.count = (int32_t)all_draw(t, (uint64_t)t->place->size + 1);
     j->net_copies = 1 + (int)all_draw(t, 2);
     int64_t size = (int64_t)hc_dtype_size(b->dtype), most = hc_node_chunk_bytes(t->place->size) / size;
     j->chunk = 1 + (int64_t)all_draw(t, 3 + (uint64_t)(all_draw(t, 2) ? most - 3 : most / 50));
     if (b->count / j->chunk > 300)
         j->chunk = most;
-    if (j->rails == 0 && all_draw(t, 2))
+    draw_rails(t, j, hc_node_chunk_bytes(t->place->size));
+    if (j->rails.count == 0 && all_draw(t, 2))
         j->chunk = 0;
     draw_divisor(t, j);
 }
@@ -152,7 +163,7 @@ static void release(job *j) {
 /* Rounded once, to the type of the result, or to what travels. */
 static double rounded(const job *j, double x) {
     const hc_batch *b = &j->batch;
-    int dtype = j->rails > 0 ? b->wire_dtype : b->dtype;
+    int dtype = j->rails.count > 0 ? b->wire_dtype : b->dtype;
     char narrow[8];
     dtype = dtype == HC_COMPLEX64 ? HC_FLOAT32 : dtype == HC_COMPLEX128 ? HC_FLOAT64 : dtype;
     hc_host_convert(narrow, dtype, &x, HC_FLOAT64, 1, 1.0);
@@ -184,14 +195,14 @@ static value expected_of(tester *t, const job *j, int32_t piece, int64_t i, int 
 static void check_piece(tester *t, const job *j, int32_t piece, int64_t from, int64_t n, const void *out) {
     const hc_batch *b = &j->batch;
     for (int64_t i = 0; i < n; i++) {
-        value got = load(b->dtype, out, i), want = expected_of(t, j, piece, from + i, j->rails > 0 ? j->net_copies : 1);
+        int copies = j->rails.count > 0 ? j->net_copies : 1;
+        value got = load(b->dtype, out, i), want = expected_of(t, j, piece, from + i, copies);
         CHECK(got.re == want.re && got.im == want.im,
               "rank %d: %s %s (%s between nodes) piece %d element %lld of %lld: %g%+gi, expected %g%+gi "
-              "(rails %d "
-              "chunk %lld)",
+              "(rails %d%s, %d under way, chunk %lld)",
               t->place->rank, hc_reduction_name(b->reduction), hc_dtype_name(b->dtype), hc_dtype_name(b->wire_dtype),
               piece, (long long)(from + i), (long long)b->pieces[piece].count, got.re, got.im, want.re, want.im,
-              j->rails, (long long)j->chunk);
+              j->rails.count, j->rails.takes_turns ? " in turns" : "", j->rails.under_way, (long long)j->chunk);
     }
 }
 
@@ -208,16 +219,24 @@ static void fake_net(tester *t, const job *j, int64_t chunk) {
     CHECK(t->node->ops->publish(t->node, chunk) == 0, "publish");
 }
 
+static int drives(const tester *t, const job *j, int64_t chunk) {
+    return hc_rail_driven(&j->rails, t->place->rank, chunk) >= 0;
+}
+
+/* published: the next chunk of which this rank drives a rail. */
 static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, int64_t *spread, int64_t nchunks) {
     const struct hc_node_ops *ops = t->node->ops;
-    int drives = t->place->rank < j->rails, moved = 0, status;
-    if (*spread < (drives ? *published : *reduced)) {
+    int moved = 0, status;
+    if (*published < nchunks && !drives(t, j, *published))
+        *published = j->rails.takes_turns && t->place->rank < j->rails.count ? t->place->rank : nchunks;
+    if (*spread < (drives(t, j, *spread) ? *published : *reduced)) {
         CHECK((status = ops->spread(t->node, *spread)) >= 0, "spread: %d", status);
         *spread += status == HC_DONE;
         moved |= status;
     }
-    if (drives && *published < *reduced && draw(&t->own, 2)) {
-        fake_net(t, j, (*published)++);
+    if (*published < *reduced && draw(&t->own, 2)) {
+        fake_net(t, j, *published);
+        *published += j->rails.takes_turns ? j->rails.count : 1;
         moved = 1;
     }
     if (*reduced < nchunks && *reduced < *spread + ops->depth(t->node)) {
@@ -227,7 +246,7 @@ static int drive(tester *t, const job *j, int64_t *reduced, int64_t *published, 
     }
     if (*spread == nchunks)
         return HC_DONE;
-    return moved || (drives && *published < *reduced) ? HC_MOVED : HC_IDLE;
+    return moved || *published < *reduced ? HC_MOVED : HC_IDLE;
 }
 
 static void test_allreduce(tester *t) {
@@ -235,7 +254,7 @@ static void test_allreduce(tester *t) {
     draw_job(t, &j);
     fill(t, &j);
     int64_t nchunks = -1, reduced = 0, published = 0, spread = 0;
-    int status = t->node->ops->open(t->node, &j.batch, NULL, j.rails, j.chunk, &nchunks);
+    int status = t->node->ops->open(t->node, &j.batch, NULL, &j.rails, j.chunk, &nchunks);
     CHECK(status == 0, "open: %d (%lld elements per chunk)", status, (long long)j.chunk);
     CHECK(j.chunk == 0 || nchunks <= (j.batch.count + j.chunk - 1) / j.chunk, "%lld chunks", (long long)nchunks);
     UNTIL_DONE(t, drive(t, &j, &reduced, &published, &spread, nchunks));
@@ -252,7 +271,7 @@ static void test_scatter(tester *t) {
     job j;
     draw_job(t, &j);
     fill(t, &j);
-    j.rails = 0;
+    j.rails.count = 0;
     draw_divisor(t, &j);
     hc_batch *b = &j.batch;
     int64_t bounds[RANKS_MAX + 1] = {0}, start = 0;
