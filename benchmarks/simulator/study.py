@@ -275,7 +275,7 @@ def variants(results: list[Run]) -> str:
     slow = {"slowness": 2, "slow_node": 5}
     named = [
         ("64 nodes, as they are", usual_64),
-        ("one chunk under way in place of 8", usual_64 | {"depth": 1}),
+        ("one chunk under way in place of 16", usual_64 | {"depth": 1}),
         ("one rail, which drives one adapter of two", plan.allreduce(64, SIZE, rails=1)),
         ("`HPCCOLL_ALGORITHM=ring`", usual_64 | {"algorithm": "ring"}),
         ("flat: 384 ranks, each with a sixth of its node's link", plan.flat(SIZE)),

@@ -8,7 +8,7 @@
  *     chunk c         published, copied to the tensors
  *
  * Each stage takes the chunks in order. The net may finish them in any order, as each chunk has its channel (a tag and
- * buffers). The node's slots limit the chunks between the first and the last stage. Reducing in the node before the
+ * buffers). The room in the node limits the chunks between the first and the last stage. Reducing in the node before the
  * network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in Data Parallel
  * Training across Deep Learning Frameworks" (NSDI 2022).
  */
@@ -77,12 +77,11 @@ static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b, const hc_
 
 /* The largest node has room for so many. */
 static int32_t most_under_way(const hc__hierarchy *h, const hc_batch *b, const hc_rails *rails, int64_t chunk) {
-    chunk = least(chunk, b->count > 0 ? b->count : 1);
-    int64_t bytes = chunk * (int64_t)hc_dtype_size(b->dtype),
-            wire_bytes = chunk * (int64_t)hc_dtype_size(b->wire_dtype);
-    if (rails->takes_turns)
-        return (int32_t)least(HC_NODE_RESULTS * h->chunks.most / whole_pages(wire_bytes), TURNS_UNDER_WAY);
-    return (int32_t)least(LONGEST_UNDER_WAY * h->chunks.most / whole_pages(bytes), FEW_UNDER_WAY);
+    int64_t longest = least(chunk, b->count > 0 ? b->count : 1), most = h->chunks.most;
+    int64_t input = whole_pages(longest * (int64_t)hc_dtype_size(b->dtype));
+    int64_t sum = whole_pages(longest * (int64_t)hc_dtype_size(b->wire_dtype));
+    return (int32_t)(rails->takes_turns ? least(HC_NODE_RESULTS * most / sum, TURNS_UNDER_WAY)
+                                        : least(LONGEST_UNDER_WAY * most / input, FEW_UNDER_WAY));
 }
 
 /* ---- the pipeline ---------------------------------------------------------------------------------------- */
