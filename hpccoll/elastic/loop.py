@@ -64,7 +64,9 @@ def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Functio
                 while True:
                     try:
                         turns.begin()
-                        return function(state, *args, **kwargs)
+                        result = function(state, *args, **kwargs)
+                        state.end()
+                        return result
                     except (errors.HpccollError, HostsUpdatedInterrupt) as error:
                         turns.mend(error)
 
