@@ -58,7 +58,7 @@ def save(
         untouched, and what was written of this one is removed. Only where the message says that the new checkpoint may
         have its place, all files are kept
     :raises MismatchError: the ranks' names, dtypes or shapes do not fit together; nothing was written
-    :raises InvalidArgumentError: HDF5 has no such dtype, or a Part lies outside of its whole
+    :raises InvalidArgumentError: HDF5 has no such dtype, a Part lies outside of its whole, or two overlap
     :raises UnsupportedError: `mpi_io` is True, and a rank has no MPI driver: on all ranks, with the reason
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """

@@ -140,6 +140,43 @@ def test_arguments_that_one_rank_cannot_describe_are_refused_on_all(threads, tmp
     testing.run(threads(2), program)
 
 
+def test_parts_that_overlap_are_refused_on_all_ranks(threads, tmp_path):
+    """Else the order of the writes would choose the values; an empty part overlaps with none, and neighbours may touch.
+
+    The first pair differs in rows, the second in columns alone.
+    """
+    whole = (4, 6)
+    apart = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((2, 3), (2, 3)), ((1, 1), (0, 4))]
+    rows = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((1, 3), (2, 3)), ((3, 3), (1, 3))]
+    columns = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((0, 0), (0, 0)), ((2, 2), (2, 4))]
+
+    def program(world):
+        for name, places, said in (
+            ("apart", apart, None),
+            (
+                "rows",
+                rows,
+                r"of rank 0, \[2, 6\] at \[0, 0\], and of rank 2, \[2, 3\] at \[1, 3\], overlap in rows 1 to 1$",
+            ),
+            (
+                "columns",
+                columns,
+                r"of rank 1, \[2, 3\] at \[2, 0\], and of rank 3, \[2, 4\] at \[2, 2\], overlap in rows 2 to 3$",
+            ),
+        ):
+            offset, shape = places[world.rank]
+            parts = {name: io.Part(np.full(shape, world.rank), offset, whole)}
+            if said is None:
+                io.save(tmp_path / "c.h5", parts, world=world)
+                continue
+            with pytest.raises(hpccoll.InvalidArgumentError, match=f"^checkpoint: '{name}': the parts {said}"):
+                io.save(tmp_path / "c.h5", parts, world=world)
+        got = io.load(tmp_path / "c.h5", "apart", offset=(0, 0), shape=whole, world=world)
+        assert got.tolist() == [[0] * 6] * 2 + [[1] * 3 + [2] * 3] * 2
+
+    testing.run(threads(4), program)
+
+
 def test_a_folder_that_some_nodes_do_not_see_is_refused_and_the_checkpoint_before_stays(threads, tmp_path):
     """Each node has a folder of its own, as /tmp is on a cluster."""
     for node in range(2):
