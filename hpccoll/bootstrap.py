@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report
+from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report, taken_place
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -155,6 +155,7 @@ def make(
         loop.close()
         raise
     launched.world_begins(inherited.environment(), loop.process_ended)
+    taken_place.take(rendezvous.rank)
     return base, first
 
 
