@@ -222,6 +222,30 @@ def test_of_saves_at_once_one_stays_whole(threads, tmp_path):
         assert found[0] == found[1] and saved and set(found[0]) <= saved, (turn, found, saved)
 
 
+def test_what_is_read_while_another_job_saves_is_one_version(threads, tmp_path):
+    """HDF5 reads a file as zeros that the save has removed meanwhile, and each rank may have seen another version."""
+    path, ended = tmp_path / "c.h5", threading.Event()
+    savers, readers = threads(1), threads(2)
+
+    def save(world, value):
+        io.save(path, {"u": np.full(64, value)}, attrs={"value": value}, world=world)
+
+    def replace():
+        for value in range(2, 82):
+            testing.run(savers, lambda world, at=value: save(world, at))
+        ended.set()
+
+    testing.run(savers, lambda world: save(world, 1))
+    saver = threading.Thread(target=replace)
+    saver.start()
+    while not ended.is_set():
+        parts = testing.run(readers, lambda world: io.load(path, "u", world=world))
+        assert len(set(np.concatenate(parts).tolist())) == 1 and parts[0][0] > 0, parts
+        said = testing.run(readers, lambda world: io.attributes(path, world=world))
+        assert said[0] == said[1], said
+    saver.join()
+
+
 def test_a_folder_that_some_nodes_do_not_see_is_refused_and_the_checkpoint_before_stays(threads, tmp_path):
     """Each node has a folder of its own, as /tmp is on a cluster."""
     for node in range(2):
