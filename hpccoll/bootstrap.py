@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report
+from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report, taken_place
 from hpccoll.checks import at_start, gpus, proofs
 from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
@@ -98,10 +98,9 @@ class Base:
         """The generation of the newest process set or plan here: numbers are reused, generations are not."""
         return _core.newest_generation(self.loop)
 
-    def record_exception(self) -> None:
+    def record_exception(self, error: BaseException) -> None:
         """Write the trace, with the uncaught exception that ends the process, unless the World broke before."""
-        error = getattr(sys, "last_value", None)
-        if error is not None and self.loop.size > 1 and not self.loop.broken():
+        if self.loop.size > 1 and not self.loop.broken():
             frames = traceback.extract_tb(error.__traceback__)
             where = f" at {frames[-1].name} ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
             self.loop.write_trace(f"{type(error).__name__}: {str(error)[:120]}{where}")
@@ -155,6 +154,7 @@ def make(
         loop.close()
         raise
     launched.world_begins(inherited.environment(), loop.process_ended)
+    taken_place.take(rendezvous.rank)
     return base, first
 
 

@@ -424,7 +424,7 @@ class Collectives:
         :param root: the rank, in this World, whose object is given
         :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
         :returns: a copy of the root's object, on the root as well
-        :raises ObjectError: pickle refuses the object; the same text on all ranks
+        :raises ObjectError: pickle refuses the object, with the same text on all ranks; or this rank cannot unpickle it
         :raises RootJoinedError: the root has joined
         :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
@@ -440,7 +440,7 @@ class Collectives:
         :param obj: the object of this rank
         :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
         :returns: a list of copies, in the order of the ranks; a rank that has joined has no object in it
-        :raises ObjectError: pickle refuses an object; the same text on all ranks
+        :raises ObjectError: pickle refuses an object, with the same text on all ranks; or this rank cannot unpickle one
         :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
         """

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hpccoll import _core, config, detect, errors, inherited, net
+from hpccoll import _core, config, detect, errors, inherited, net, taken_place
 from hpccoll.detect import contradictions, pmix
 from hpccoll.launch_protocol import STORE
 from hpccoll.rendezvous import (
@@ -37,10 +37,11 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     Without one: the ranks of an elastic job's next generation, those that `hpccoll run` started without MPI, those of
     MPI_COMM_WORLD; without MPI those that a launcher with PMIx has started, or this process alone.
 
-    :raises StartError: ranks are missing, or launcher and MPI contradict each other
+    :raises StartError: ranks are missing, launcher and MPI contradict each other, or a rank has started this process
     """
     if comm is not None:
         return MpiRendezvous(comm, settings.start_timeout)
+    taken_place.check()
     if elastic := coordinator.of_process(inherited.environment()):
         return CoordinatedRendezvous(elastic, settings.start_timeout)
     if store := launcher_store.of_process(inherited.environment()):
@@ -70,6 +71,7 @@ def apart() -> Apart | None:
     :returns: None: the ranks of the World are those that choose() finds
     :raises StartError: the launcher of the job is gone
     """
+    taken_place.check()
     job = coordinator.of_process(inherited.environment())
     place = job and job.ask()
     if not job or not place:

@@ -14,7 +14,7 @@ from typing import Any
 from hpccoll import _core, errors
 from hpccoll.rendezvous import CoordinatedRendezvous
 
-__all__ = ["begin_shutdown", "ends_broken", "forget", "lacking_ranks_end_the_job", "watch"]
+__all__ = ["begin_shutdown", "ends_broken", "exits_by", "forget", "lacking_ranks_end_the_job", "watch"]
 
 _open: dict[Any, None] = {}
 """The Worlds to end, in the order in which this process made them: ranks that ended two Worlds in different orders
@@ -23,6 +23,8 @@ _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
 _lacking: list[Any] = []
 """The rendezvous that lacked ranks at the start, until a later one is complete."""
+_exits: list[SystemExit] = []
+"""The exits by which the program leaves elastic.run(), which Python does not keep as it keeps other exceptions."""
 _in_finalize: list[int] = []
 """The key of the attribute whose deletion by MPI_Finalize ends the Worlds that are on MPI."""
 _patience = 0.0
@@ -96,6 +98,11 @@ def ends_broken(rendezvous: Any) -> None:
     _ended_broken.append(rendezvous)
 
 
+def exits_by(error: SystemExit) -> None:
+    """Remember that the program ends with an error: the others learn it, as if another exception had ended it."""
+    _exits.append(error)
+
+
 @contextlib.contextmanager
 def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
     """Guard a wait for all ranks: after a StartError this process ends the job, because MPI_Finalize would hang."""
@@ -109,15 +116,13 @@ def lacking_ranks_end_the_job(rendezvous: Any) -> Iterator[None]:
 
 def _at_exit() -> None:
     """Shut open Worlds down. A broken World ends the job here, because MPI_Finalize would wait for a lost rank."""
-    uncaught = hasattr(sys, "last_value")
+    uncaught = getattr(sys, "last_value", None) or (_exits[-1] if _exits else None)
     worlds = _open_worlds()
-    for world in worlds:
-        world.base.record_exception()
-    if not uncaught:
+    if uncaught is None:
         _announce(worlds)
     for world in worlds:
         with contextlib.suppress(errors.RecoverableError):  # reported below, with earlier failures
-            world.shutdown(wait=not uncaught)
+            _end_by(world, uncaught)
     broken = [w.base for w in worlds if w.base.failure and w.base.rendezvous.size > 1]
     for base in broken:
         reason = f"{type(base.failure).__name__}: {base.failure}"
@@ -129,6 +134,18 @@ def _at_exit() -> None:
             _give_up(rendezvous, "a World was broken when it ended")
     _in_finalize.clear()
     _say_what_finalize_waits_for(well=not (uncaught or broken or _lacking or _ended_broken))
+
+
+def _end_by(world: Any, uncaught: BaseException | None) -> None:
+    """End a World in order, or by an exception, which shutdown() tells to the other ranks if it is being handled."""
+    if uncaught is None:
+        world.shutdown()
+        return
+    world.base.record_exception(uncaught)
+    try:
+        raise uncaught
+    except BaseException:  # noqa: BLE001 - the one that has ended the program
+        world.shutdown(wait=False)
 
 
 def _give_up(rendezvous: Any, why: str, more: str = "") -> None:
@@ -159,6 +176,7 @@ def _after_fork() -> None:
         world.base.loop.mark_forked()
     _ended_broken.clear()
     _lacking.clear()
+    _exits.clear()
 
 
 atexit.register(_at_exit)

@@ -111,7 +111,7 @@ class ResultSizeError(HpccollError, ValueError):
 
 
 class ObjectError(HpccollError, RuntimeError):
-    """A rank has an object that pickle refuses. All ranks get the same text; the World goes on."""
+    """Pickle refuses an object: all ranks get the same text. Or a rank cannot unpickle it, alone. The World goes on."""
 
 
 class StartError(HpccollError, RuntimeError):

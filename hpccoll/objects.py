@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python objects between ranks, as bytes. If pickle refuses an object, all ranks raise the same error.
 
+An object that arrives and cannot be unpickled is an error of the receiver alone: the operation has ended by then.
+
 The argument `dumps` makes the bytes of an object, which pickle.loads() must understand.
 """
 
@@ -36,16 +38,17 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
     _check_root(own, "broadcast_object", root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
     received = own.collective("allgather", data, name, None, True, type_name=_PICKLED).wait()
+    call = _call("broadcast_object", name)
     if not len(received):
-        raise errors.RootJoinedError(f"broadcast_object of {name or 'no name'}: rank {root}, the root, has joined")
-    return _unpack(received, root)
+        raise errors.RootJoinedError(f"{call}: rank {root}, the root, has joined")
+    return _unpack(own, call, received, root)
 
 
 def allgather(own: _core.Set, value: Any, name: str | None, dumps: Dumps = pickle.dumps) -> list[Any]:
     """Collect one object of each rank of the process set, in order of the ranks; a joined rank has none."""
     handle = own.collective("allgather", _pack(value, dumps), name, None, True, type_name=_PICKLED)
     received = handle.wait()
-    return _unpack_rows(handle, received)
+    return _unpack_rows(own, _call("allgather_object", name), handle, received)
 
 
 def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Compared[Any]:
@@ -71,7 +74,7 @@ def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Com
         of[here] = found
     packed = np.frombuffer(pickle.dumps(value) if own.rank in first else b"", np.uint8)
     values = _meet(own, "allgather", packed, f"{name} (values)", seconds)
-    return Compared(_unpack_rows(values, values.wait()), own.size, of)
+    return Compared(_unpack_rows(own, name, values, values.wait()), own.size, of)
 
 
 def same(what: str, said: Compared[Any]) -> Any:
@@ -117,19 +120,21 @@ def _meet(
 def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:
     """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
     _check_root(own, "gather_object", root)
+    call = _call("gather_object", name)
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
     handle = own.collective("gather", data, name, None, True, root=root, type_name=_PICKLED)
     try:
         received = handle.wait()
     finally:
-        _raise_refusal(said)
-    return _unpack_rows(handle, received) if own.rank == root else None
+        _raise_refusal(own, call, said)
+    return _unpack_rows(own, call, handle, received) if own.rank == root else None
 
 
 def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str | None) -> Any:
     """Give each rank of the process set one of the root's objects."""
     _check_root(own, "scatter_object", root)
+    call = _call("scatter_object", name)
     parts: list[np.ndarray] = []
     reason = nothing = np.empty(0, np.uint8)
     if own.rank == root:
@@ -151,8 +156,8 @@ def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str |
     try:
         received = handle.wait()
     finally:
-        _raise_refusal(said)
-    return _unpack(received, root)
+        _raise_refusal(own, call, said)
+    return _unpack(own, call, received, root)
 
 
 def send(own: _core.Set, value: Any, dest: int, tag: int) -> None:
@@ -160,14 +165,14 @@ def send(own: _core.Set, value: Any, dest: int, tag: int) -> None:
     data, refused = _try_to_pack(value, pickle.dumps)
     own.send(data, dest, tag, True, type_name=_PICKLED).wait()
     if refused:
-        _unpack(data, own.rank)
+        _unpack(own, f"send_object to rank {dest}", data, own.rank)
 
 
 def receive(own: _core.Set, source: int, tag: int) -> tuple[Any, _core.Handle]:
     """Receive an object (None for PROC_NULL), and the handle of its message."""
     handle = own.recv_bytes(source, _PICKLED, tag, True)
     data = handle.wait()
-    return (_unpack(data, handle.peer) if len(data) else None), handle
+    return (_unpack(own, f"recv_object with tag {handle.tag}", data, handle.peer) if len(data) else None), handle
 
 
 def _check_root(own: _core.Set, operation: str, root: int) -> None:
@@ -175,19 +180,25 @@ def _check_root(own: _core.Set, operation: str, root: int) -> None:
     own.check_root(root)
 
 
+def _call(operation: str, name: str | None) -> str:
+    """The beginning of an error."""
+    return f"{operation} of {name or 'no name'}"
+
+
 def _other(name: str | None) -> str | None:
     """The name of the second operation, for refusals."""
     return None if name is None else f"{name} (refused)"
 
 
-def _raise_refusal(said: _core.Handle) -> None:
+def _raise_refusal(own: _core.Set, call: str, said: _core.Handle) -> None:
     """Raise the same ObjectError on all ranks: that of the first rank that could not pickle its object."""
-    _unpack_rows(said, said.wait())
+    _unpack_rows(own, call, said, said.wait())
 
 
-def _unpack_rows(handle: _core.Handle, received: np.ndarray) -> list[Any]:
+def _unpack_rows(own: _core.Set, call: str, handle: _core.Handle, received: np.ndarray) -> list[Any]:
     ends = np.cumsum(handle.rows())[:-1]
-    return [_unpack(part, rank) for rank, part in enumerate(np.split(received, ends)) if len(part)]
+    parts = enumerate(np.split(received, ends))
+    return [_unpack(own, call, part, rank) for rank, part in parts if len(part)]
 
 
 def _pack(value: Any, dumps: Dumps) -> np.ndarray:
@@ -204,9 +215,17 @@ def _try_to_pack(value: Any, dumps: Dumps) -> tuple[np.ndarray, bool]:
         return np.frombuffer(pickle.dumps(reason), np.uint8), True
 
 
-def _unpack(data: np.ndarray, rank: int) -> Any:
-    """Return the object that `rank` pickled. Raises the same ObjectError on all ranks if it could not be pickled."""
-    value = pickle.loads(data.data)
+def _unpack(own: _core.Set, call: str, data: np.ndarray, rank: int) -> Any:
+    """Return the object that `rank` pickled.
+
+    :raises ObjectError: it could not be pickled, on all ranks with the same text, or it cannot be unpickled here
+    """
+    try:
+        value = pickle.loads(data.data)
+    except Exception as error:
+        raise errors.ObjectError(
+            f"{call}: rank {rank} has an object that rank {own.rank} cannot unpickle: {type(error).__name__}: {error}"
+        ) from error
     if isinstance(value, _Refused):
-        raise errors.ObjectError(f"rank {rank} has {value}")
+        raise errors.ObjectError(f"{call}: rank {rank} has {value}")
     return value

@@ -245,7 +245,7 @@ class Messages:
         :param tag: a number from 0 to `2**32 - 1`, or ANY_TAG
         :param status: gets the sender, the tag and the size of the message
         :returns: a copy of the object
-        :raises ObjectError: pickle refused the object on the rank that sent it
+        :raises ObjectError: pickle refused the object on the rank that sent it, or this rank cannot unpickle it
         :raises InvalidArgumentError: `source` or `tag` is out of range
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """

@@ -305,7 +305,7 @@ class Rooted:
         :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
         :returns: on the root a list of copies, in the order of the ranks; a rank that has joined has no object in it.
             None on the other ranks
-        :raises ObjectError: pickle refuses an object; the same text on all ranks
+        :raises ObjectError: pickle refuses an object, with the same text on all ranks; or the root cannot unpickle one
         :raises RootJoinedError: the root has joined
         :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError
@@ -329,7 +329,7 @@ class Rooted:
         :param root: the rank, in this World, whose objects are given
         :param name: the ranks' calls of one name belong together, in any order; None: the order of the calls decides
         :returns: a copy of this rank's object, on the root as well
-        :raises ObjectError: pickle refuses an object; the same text on all ranks
+        :raises ObjectError: pickle refuses an object, with the same text on all ranks; or this rank cannot unpickle it
         :raises RootJoinedError: the root has joined
         :raises InvalidArgumentError: an argument is wrong on this rank; nothing was sent
         :raises HpccollError: as any operation may: DuplicateNameError, ShutDownError, RecoverableError

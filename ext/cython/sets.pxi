@@ -4,7 +4,7 @@
 cdef bytes exception_in_flight():
     """The type and the first line of the exception that ends this rank, for the others; b"" if it ends in order."""
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    if error is None or isinstance(error, (SystemExit, GeneratorExit)):
+    if error is None or isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and not error.code):
         return b""
     lines = str(error).splitlines()
     return f"{type(error).__name__}{': ' if lines else ''}{''.join(lines[:1])}".encode("utf-8", "replace")[:150]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from hpccoll import errors, inherited
+from hpccoll import ending, errors, inherited
 from hpccoll.default_world import current, init, is_initialized, place, shutdown
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.state import State
@@ -64,7 +64,9 @@ def runner(make: Callable[[], Any], end: Callable[[], Any]) -> Callable[[Functio
                 while True:
                     try:
                         turns.begin()
-                        return function(state, *args, **kwargs)
+                        result = function(state, *args, **kwargs)
+                        state.end()
+                        return result
                     except (errors.HpccollError, HostsUpdatedInterrupt) as error:
                         turns.mend(error)
 
@@ -93,7 +95,9 @@ class _Turns:
         self.state.begin()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, SystemExit) and error.code and self.job:
+            ending.exits_by(error)  # the others go on without this rank, as after another exception
         if self.handler is not None:
             signal.signal(signal.SIGTERM, self.handler)
         if self.job:

@@ -32,8 +32,10 @@ class ElasticSampler:
         self.epoch = 0
         self.processed_num = 0
         """Samples that all ranks together have taken in this epoch."""
-        self.at_end: Callable[[], None] | None = None
-        """The function that set_epoch() calls if some ranks may have made one step more."""
+        self.at_end: Callable[[ElasticSampler], None] | None = None
+        """The function that end_epoch() calls with this sampler."""
+        self.counted = False
+        """Whether the program has asked steps() since the samples were divided."""
         self._before = self._taken = self._batch = 0
         self._lengths: list[int] = []
         self.indices: list[int] = []
@@ -48,10 +50,17 @@ class ElasticSampler:
         :param epoch: its number, from which its order is drawn
         """
         if epoch != self.epoch:
-            if self.at_end and is_initialized() and len(set(self._lengths)) > 1:
-                self.at_end()
+            self.end_epoch()
             self.epoch, self.processed_num = epoch, 0
         self.reset()
+
+    def end_epoch(self) -> None:
+        """Wait for the other ranks if some may make one step more in this epoch; all ranks call it.
+
+        set_epoch() does before another epoch, and run() after the last one.
+        """
+        if self.at_end and is_initialized() and len(set(self._lengths)) > 1:
+            self.at_end(self)
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
         """Note that each rank has taken a batch; call it on all ranks after each batch, before the commit.
@@ -72,6 +81,7 @@ class ElasticSampler:
 
         :param batch_size: samples of a batch of one rank
         """
+        self.counted = True
         return -(-max(self._lengths) // batch_size)
 
     def state_dict(self) -> dict[str, Any]:
@@ -93,7 +103,7 @@ class ElasticSampler:
         :param rank: this rank
         :param size: the number of ranks
         """
-        self.rank, self.num_replicas = rank, size
+        self.rank, self.num_replicas, self.counted = rank, size, False
         self._taken = self._batch = 0
         self._before = self.processed_num
         rest = self._order()[self.processed_num :]

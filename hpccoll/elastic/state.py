@@ -102,10 +102,11 @@ class State:
             raise HostsUpdatedInterrupt
 
     def join(self) -> None:
-        """Wait until no rank has samples left, and take the state of the ranks that have made most steps.
+        """Wait until no rank has samples left, and take the state of the rank that came last: it has made most steps.
 
-        Call it on all ranks at the end of an epoch in which some ranks may make one step more than others. An
-        ElasticSampler of this state calls it in set_epoch() if its samples could not be divided evenly.
+        Call it on all ranks at the end of an epoch in which some ranks may make one step more than others. If the
+        samples of an ElasticSampler of this state could not be divided evenly, its set_epoch() and the end of run()
+        call it. What the ranks take counts as a commit.
 
         :raises UnsupportedError: the state has sharded values, which no other rank has
         """
@@ -114,8 +115,12 @@ class State:
                 f"join: {', '.join(self.sharded)} differ between ranks, so all ranks must make the same steps: count "
                 "them with ElasticSampler.steps() and make empty batches"
             )
-        current().join()
-        self.synchronize()
+        self.source = current().join()
+        reports = self._reports()
+        self._receive()
+        self._save_numbered()
+        generation, number = versions.newest(reports)
+        self._held = Report(_commit((generation, number + 1)), since=self._held.since)
 
     # ---- for the loop ------------------------------------------------------------------------------------
 
@@ -132,8 +137,7 @@ class State:
 
         :raises MismatchError: the ranks have no such commit
         """
-        found = current().allgather(np.array([self._held.row()], np.int64), name="hpccoll.elastic.versions")
-        reports = [Report.of([int(number) for number in row]) for row in found]
+        reports = self._reports()
         if self.sharded:
             version = self._synchronize_shards(reports)
         else:
@@ -147,11 +151,16 @@ class State:
         generation, held = _generation(), self._held
         self._held = Report(_commit((generation, max(version[1], 1))), held.older, held.since or generation)
 
+    def _reports(self) -> list[Report]:
+        """Exchange what the ranks hold."""
+        found = current().allgather(np.array([self._held.row()], np.int64), name="hpccoll.elastic.versions")
+        return [Report.of([int(number) for number in row]) for row in found]
+
     def _synchronize_shards(self, reports: list[Report]) -> Version:
         """Go back to the common commit, and divide its shards among the current ranks."""
         version = versions.common(reports)
         if version is None:
-            raise errors.MismatchError(_no_common_commit(reports))
+            raise errors.MismatchError(versions.no_common(reports))
         if version == NONE:
             self.source = 0
             self._receive()
@@ -205,6 +214,12 @@ class State:
             number, commit = found
             self.take(commit)
             self._held = Report(Commit((0, number)))
+
+    def end(self) -> None:
+        """Wait for the ranks that may have one step more in the last epoch; called when the function has returned."""
+        if not self.sharded:
+            for sampler in self._samplers():
+                sampler.end_epoch()
 
     def on_reset(self) -> None:
         """Note that the ranks have changed."""
@@ -268,6 +283,15 @@ class State:
 
     # ---- helpers -----------------------------------------------------------------------------------------
 
+    def _samplers(self) -> list[ElasticSampler]:
+        """The samplers that are values of this state."""
+        return []
+
+    def _end_epoch(self, sampler: ElasticSampler) -> None:
+        """Join; a program with sharded values that counts its steps has made as many on every rank."""
+        if not (self.sharded and sampler.counted):
+            self.join()
+
     def _is_changing(self) -> bool:
         elastic = coordinator.of_process(inherited.environment())
         return elastic is not None and is_asked_to_stop(current())
@@ -308,8 +332,8 @@ class ObjectState(State):
         self.sharded = checked_names(sharded, objects)
         for name, value in objects.items():
             setattr(self, name, value)
-            if isinstance(value, ElasticSampler):
-                value.at_end = self.join
+        for sampler in ObjectState._samplers(self):
+            sampler.at_end = self._end_epoch
         self._saved_state = self._copied_objects()
         self._older_state: dict[str, Any] = {}
 
@@ -336,9 +360,11 @@ class ObjectState(State):
 
     def reset(self) -> None:
         """See State: samplers divide their samples among the new ranks."""
-        for name in self._names:
-            if isinstance(value := getattr(self, name), ElasticSampler):
-                value.reset()
+        for sampler in self._samplers():
+            sampler.reset()
+
+    def _samplers(self) -> list[ElasticSampler]:
+        return [value for name in self._names if isinstance(value := getattr(self, name), ElasticSampler)]
 
     def _copied_objects(self) -> dict[str, Any]:
         return {name: copy.deepcopy(_form(getattr(self, name))) for name in self._names}
@@ -449,25 +475,16 @@ def _form(value: Any) -> Any:
 
 
 def checked_names(sharded: Iterable[str], values: Iterable[str]) -> tuple[str, ...]:
-    """Refuse a name of a sharded value that the state does not have.
+    """Refuse a name that a State uses itself, and one of a sharded value that the state does not have.
 
-    :raises InvalidArgumentError: with the names of the state
+    :raises InvalidArgumentError: with the names
     """
     names, known = tuple(sharded), list(values)
+    if used := [name for name in known if name == "source" or hasattr(ObjectState, name)]:
+        raise errors.InvalidArgumentError(f"a State has an attribute {used[0]!r} of its own: choose another name")
     if missing := [name for name in names if name not in known]:
         raise errors.InvalidArgumentError(f"sharded: the state has no {', '.join(missing)}, only {', '.join(known)}")
     return names
-
-
-def _no_common_commit(reports: list[Report]) -> str:
-    held = "; ".join(
-        f"rank {rank}: {' and '.join(str(commit.version) for commit in report.held()) or 'none'}"
-        for rank, report in enumerate(reports)
-    )
-    return (
-        f"the ranks have no commit in common (generation, number): {held}. Each step must hold an operation of all "
-        "ranks, so that no rank is further than one commit ahead of another one"
-    )
 
 
 def _commit(version: Version) -> Commit:

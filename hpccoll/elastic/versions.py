@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["NONE", "Commit", "Report", "Version", "common", "newest"]
+__all__ = ["NONE", "Commit", "Report", "Version", "common", "newest", "no_common"]
 
 Version = tuple[int, int]
 """The generation that made a commit, and its number from 1. (0, 0): there is none."""
@@ -78,3 +78,15 @@ def common(reports: Sequence[Report]) -> Version | None:
         if all(report.find(version) for report in parts):
             return version
     return None if held else NONE
+
+
+def no_common(reports: Sequence[Report]) -> str:
+    """Say what the ranks hold if common() finds nothing."""
+    held = "; ".join(
+        f"rank {rank}: {' and '.join(str(commit.version) for commit in report.held()) or 'none'}"
+        for rank, report in enumerate(reports)
+    )
+    return (
+        f"the ranks have no commit in common (generation, number): {held}. Each step must hold an operation of all "
+        "ranks, so that no rank is further than one commit ahead of another one"
+    )

@@ -113,4 +113,28 @@ def _whole(name: str, said: list[Any]) -> tuple[Any, tuple[int, ...], list[tuple
                 f"checkpoint: {name!r}: the part of rank {rank}, {part} at {offset}, is not inside of {shape}"
             )
         places.append((offset, part))
+    if where:
+        _refuse_overlaps(name, places)
     return dtype, tuple(shape), places
+
+
+def _refuse_overlaps(name: str, places: list[tuple[list[int], list[int]]]) -> None:
+    """Refuse parts of two ranks that have elements in common: the order of the writes would choose the values."""
+    first = np.array([offset for offset, _ in places])
+    last = first + np.array([part for _, part in places])
+    ranks = np.flatnonzero((last > first).all(1))
+    along = max(range(first.shape[1]), key=lambda d: len(np.unique(first[ranks, d])))  # fewest neighbours to compare
+    ranks = ranks[np.argsort(first[ranks, along], kind="stable")]
+    first, last = first[ranks], last[ranks]
+    begun = np.searchsorted(first[:, along], last[:, along])
+    for at, end in enumerate(begun):
+        low, high = np.maximum(first[at], first[at + 1 : end]), np.minimum(last[at], last[at + 1 : end])
+        if len(common := np.flatnonzero((low < high).all(1))):
+            other = common[0]
+            texts = (
+                f"rank {rank}, {places[rank][1]} at {places[rank][0]}" for rank in sorted(ranks[[at, at + 1 + other]])
+            )
+            raise errors.InvalidArgumentError(
+                f"checkpoint: {name!r}: the parts of {', and of '.join(texts)}, overlap in rows {low[other, 0]} to "
+                f"{high[other, 0] - 1}"
+            )

@@ -6,21 +6,25 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hpccoll import hdf5, objects, text
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, together, why
-from hpccoll.io.versions import PARTS, candidates, named, others
+from hpccoll.io.versions import PARTS, candidates, check_sizes, named, others, sizes_in
 from hpccoll.worlds import World
 
 __all__ = ["attributes", "load"]
+
+T = TypeVar("T")
+TURNS = 100
+"""How often a checkpoint is read that saves replace meanwhile."""
 
 
 def load(
@@ -48,17 +52,14 @@ def load(
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     own = current(world)
-    main = _whole(own, Path(os.path.abspath(path)))
 
-    def read() -> np.ndarray:
-        with hdf5.package().File(main, "r", locking=False) as file:
-            whole = file[name]
-            if not hasattr(whole, "shape"):
-                raise OSError(f"{name!r} is a group of arrays: {', '.join(whole)}")
-            return np.asarray(whole[_slices(whole.shape, offset, shape, own)])
+    def read(file: Any) -> np.ndarray:
+        whole = file[name]
+        if not hasattr(whole, "shape"):
+            raise OSError(f"{name!r} is a group of arrays: {', '.join(whole)}")
+        return np.asarray(whole[_slices(whole.shape, offset, shape, own)])
 
-    mine: np.ndarray = together(own, main, read, keep=True)[0]
-    return mine
+    return _of_one_version(own, Path(os.path.abspath(path)), read)
 
 
 def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> dict[str, Any]:
@@ -70,28 +71,74 @@ def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> d
     :raises CheckpointError: there is no such checkpoint, or a file of it is missing: on all ranks
     """
     own = current(world)
-    main = _whole(own, Path(os.path.abspath(path)))
 
-    def read() -> dict[str, Any]:
-        with hdf5.package().File(main, "r", locking=False) as file:
-            return {key: _plain(value) for key, value in file.attrs.items() if key != PARTS}
+    def read(file: Any) -> dict[str, Any]:
+        return {key: _plain(value) for key, value in file.attrs.items() if key != PARTS}
 
-    found: dict[str, Any] = together(own, main, read, keep=True)[0]
-    return found
+    return _of_one_version(own, Path(os.path.abspath(path)), read)
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _whole(own: World, target: Path) -> Path:
+def _of_one_version(own: World, target: Path, read: Callable[[Any], T]) -> T:
+    """Read the main file on all ranks, again if a save of others has replaced it meanwhile.
+
+    HDF5 reads a file that was removed before it was opened as zeros, and ranks could read different versions.
+
+    :param read: reads what this rank wants from the open file
+    :raises CheckpointError: it cannot be read, on a rank; all ranks know
+    """
+    for _ in range(TURNS):
+        if main := _whole(own, target):
+            found: list[T] = []
+            versions = together(own, main, functools.partial(_read_version, main, read, found))
+            if versions[0] is not None and all(version == versions[0] for version in versions):
+                return found[0]
+    raise CheckpointError(f"checkpoint {target}: a save has replaced it each of {TURNS} times that it was read")
+
+
+def _read_version(main: Path, read: Callable[[Any], T], found: list[T]) -> list[str] | None:
+    """Read a main file into `found`.
+
+    :returns: the names of the files of its version; None: another version has replaced it
+    """
+    before = _identity(main)
+    try:
+        with hdf5.package().File(main, "r", locking=False) as file:
+            found.append(read(file))
+            sizes = sizes_in(file)
+        check_sizes(main, sizes)  # what is there now was there when it was read
+    except Exception:
+        if _identity(main) != before:
+            return None
+        raise
+    return list(sizes)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from the next one of its name; None: there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _whole(own: World, target: Path) -> Path | None:
     """Agree on the main file to read: the first candidate that every rank finds complete.
 
+    :returns: None: a save has replaced a file while it was looked at
     :raises CheckpointError: no candidate is complete; with the problem of the current main file
     """
+    before = _identity(target)
     mine = {file.name: _problem(own, file) for file in candidates(target)}
-    everybody = objects.allgather(own.core, mine, None)
+    said_by_all = objects.allgather(own.core, (mine, _identity(target) != before), None)
+    everybody = [said for said, _ in said_by_all]
     wrong = [said[target.name] for said in everybody if said[target.name]]
+    if wrong and any(replaced for _, replaced in said_by_all):
+        return None
     whole = [name for name in everybody[0] if all(said.get(name, "missing") == "" for said in everybody)]
     if not whole:
         raise CheckpointError(wrong[0])

@@ -22,10 +22,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hpccoll import durable, hdf5
 
-__all__ = ["PARTS", "Version", "candidates", "check_sizes", "named", "others"]
+__all__ = ["PARTS", "Version", "candidates", "check_sizes", "named", "others", "sizes_in"]
 
 PARTS = "hpccoll_parts"
 """The attribute of the main file with the names and sizes of the files of the nodes."""
@@ -99,12 +100,20 @@ def named(main: Path) -> list[str]:
     :raises OSError: the check failed, or the main file cannot be read
     """
     with hdf5.package().File(main, "r", locking=False) as file:
-        if PARTS not in file.attrs:
-            raise OSError("this is no checkpoint of hpccoll.io.save")
-        lines = [str(line) for line in file.attrs[PARTS]]
-    sizes = {name: int(size) for size, _, name in (line.partition(" ") for line in lines)}
+        sizes = sizes_in(file)
     check_sizes(main, sizes)
     return list(sizes)
+
+
+def sizes_in(main: Any) -> dict[str, int]:
+    """Return the names and sizes of the files that an open main file needs.
+
+    :raises OSError: it is another kind of file
+    """
+    if PARTS not in main.attrs:
+        raise OSError("this is no checkpoint of hpccoll.io.save")
+    lines = (str(line).partition(" ") for line in main.attrs[PARTS])
+    return {name: int(size) for size, _, name in lines}
 
 
 def check_sizes(main: Path, sizes: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from hpccoll import durable, errors, hdf5, objects
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, together
 from hpccoll.io.layout import Part, placed
+from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.worlds import World
 
@@ -54,11 +55,11 @@ def save(
     :param mpi_io: True: all ranks write one file, by the MPI driver of h5py; False: a file per node; None: by the MPI
         driver where all ranks have it
     :param world: the World of the call; None: the World of `init()`
-    :raises CheckpointError: a rank could not write (the disk is full, say): on all ranks; the checkpoint before is
-        untouched, and what was written of this one is removed. Only where the message says that the new checkpoint may
-        have its place, all files are kept
+    :raises CheckpointError: a rank could not write (the disk is full, say), or another save to this path is under way,
+        in another thread, process set or job: on all ranks; the checkpoint before is untouched, and what was written of
+        this one is removed. Only where the message says that the new checkpoint may have its place, all files are kept
     :raises MismatchError: the ranks' names, dtypes or shapes do not fit together; nothing was written
-    :raises InvalidArgumentError: HDF5 has no such dtype, or a Part lies outside of its whole
+    :raises InvalidArgumentError: HDF5 has no such dtype, a Part lies outside of its whole, or two overlap
     :raises UnsupportedError: `mpi_io` is True, and a rank has no MPI driver: on all ranks, with the reason
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
@@ -68,15 +69,28 @@ def save(
     version = Version(Path(os.path.abspath(path)), objects.broadcast(own.core, secrets.token_hex(6), 0, None))
     parts, layout = placed(own, arrays)
     write = _write_by_mpi if _agree_on_driver(own, mpi_io) else _write_by_nodes
+    lock = Lock(version.target)
     try:
-        names = write(own, version, parts, layout, attrs or {})
+        together(own, version.target, lock.take if own.rank == 0 else None)
+        _replace(own, version, lambda: write(own, version, parts, layout, attrs or {}))
+    finally:
+        lock.give_back()
+    own.barrier()  # no rank continues before the old files are removed
+
+
+def _replace(own: World, version: Version, write: Callable[[], list[str]]) -> None:
+    """Write a version, and let it take the place of the one before.
+
+    :param write: returns the names of its files beside the main file
+    """
+    try:
+        names = write()
     except CheckpointError:  # raised on all ranks, so all skip the next step
         _withdraw(own, version)
         raise
     together(own, version.target, version.publish if own.rank == 0 else None, then=IN_DOUBT)
     if own.rank == 0:
         version.clear(keep=names)
-    own.barrier()  # no rank continues before the old files are removed
 
 
 def _withdraw(own: World, version: Version) -> None:

@@ -164,7 +164,7 @@ def broadcast_object(
     :param name: matches the calls of different ranks, in any order; calls without a name match by their order
     :param process_set: the ranks that take part
     :returns: `obj` itself on the root, a copy of the root's on the other ranks
-    :raises ObjectError: the root's object cannot be pickled
+    :raises ObjectError: the root's object cannot be pickled, or not unpickled on this rank
     :raises InvalidArgumentError: (a ValueError) the root or this rank is not in the process set
     """
     del session
@@ -197,7 +197,7 @@ def allgather_object(
     :param name: matches the calls of different ranks, in any order; calls without a name match by their order
     :param process_set: the ranks that take part
     :returns: the objects, in the order of the ranks; a rank that has joined has none
-    :raises ObjectError: an object cannot be pickled
+    :raises ObjectError: an object cannot be pickled, or not unpickled on this rank
     :raises InvalidArgumentError: (a ValueError) this rank is not in the process set
     """
     del session

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from hpccoll import config, detect, errors, inherited
+from hpccoll import config, detect, errors, inherited, taken_place
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.horovod import job
 from hpccoll.rendezvous import Rendezvous
@@ -43,6 +43,7 @@ def _torchruns() -> Rendezvous:
 
     from hpccoll.torch.distributed.rendezvous import through_store
 
+    taken_place.check()
     seconds = timedelta(seconds=config.read().start_timeout)
     store, rank, size = _store(seconds)
     return through_store(PrefixStore("hpccoll.torch", store), rank, size, seconds)

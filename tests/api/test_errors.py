@@ -305,16 +305,25 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
 
 
 @pytest.mark.parametrize("leaver", [0, 1, 2])
-def test_the_exception_that_ended_a_rank_is_named_to_the_others(threads, leaver):
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (ValueError("first line\nand more"), "raised ValueError: first line"),
+        (SystemExit(3), "raised SystemExit: 3"),
+        (SystemExit(0), "called shutdown() or ended"),
+    ],
+    ids=["exception", "exit", "end"],
+)
+def test_the_exception_that_ended_a_rank_is_named_to_the_others(threads, leaver, error, named):
     def program(world):
         world.allreduce(np.ones(2))
         if world.rank == leaver:
-            with pytest.raises(ValueError, match="first line"), world:
-                raise ValueError("first line\nand more")
+            with pytest.raises(type(error)), world:
+                raise error
             return
-        with pytest.raises(hpccoll.ShutDownError) as error:
+        with pytest.raises(hpccoll.ShutDownError) as caught:
             world.allreduce(np.ones(2))
-        assert str(error.value) == f"the World has been shut down: rank {leaver} has raised ValueError: first line"
+        assert str(caught.value) == f"the World has been shut down: rank {leaver} has {named}"
 
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: written by some ranks and read by others, whole whatever happens while one is written."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from hpccoll import testing
 
 pytest.importorskip("h5py")
 io = pytest.importorskip("hpccoll.io")
+Lock = pytest.importorskip("hpccoll.io.lock").Lock
 PARTICLE = np.dtype([("id", "i4"), ("x", "f8", 3)])
 
 
@@ -138,6 +141,109 @@ def test_arguments_that_one_rank_cannot_describe_are_refused_on_all(threads, tmp
                 io.load(tmp_path / "c.h5", name, **wrong, world=world)
 
     testing.run(threads(2), program)
+
+
+def test_parts_that_overlap_are_refused_on_all_ranks(threads, tmp_path):
+    """Else the order of the writes would choose the values; an empty part overlaps with none, and neighbours may touch.
+
+    The first pair differs in rows, the second in columns alone.
+    """
+    whole = (4, 6)
+    apart = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((2, 3), (2, 3)), ((1, 1), (0, 4))]
+    rows = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((1, 3), (2, 3)), ((3, 3), (1, 3))]
+    columns = [((0, 0), (2, 6)), ((2, 0), (2, 3)), ((0, 0), (0, 0)), ((2, 2), (2, 4))]
+
+    def program(world):
+        for name, places, said in (
+            ("apart", apart, None),
+            (
+                "rows",
+                rows,
+                r"of rank 0, \[2, 6\] at \[0, 0\], and of rank 2, \[2, 3\] at \[1, 3\], overlap in rows 1 to 1$",
+            ),
+            (
+                "columns",
+                columns,
+                r"of rank 1, \[2, 3\] at \[2, 0\], and of rank 3, \[2, 4\] at \[2, 2\], overlap in rows 2 to 3$",
+            ),
+        ):
+            offset, shape = places[world.rank]
+            parts = {name: io.Part(np.full(shape, world.rank), offset, whole)}
+            if said is None:
+                io.save(tmp_path / "c.h5", parts, world=world)
+                continue
+            with pytest.raises(hpccoll.InvalidArgumentError, match=f"^checkpoint: '{name}': the parts {said}"):
+                io.save(tmp_path / "c.h5", parts, world=world)
+        got = io.load(tmp_path / "c.h5", "apart", offset=(0, 0), shape=whole, world=world)
+        assert got.tolist() == [[0] * 6] * 2 + [[1] * 3 + [2] * 3] * 2
+
+    testing.run(threads(4), program)
+
+
+def test_a_save_to_a_path_is_refused_while_another_one_is_under_way(threads, tmp_path):
+    path = tmp_path / "c.h5"
+    worlds, lock = threads(2), Lock(path)
+
+    def save(world, step):
+        io.save(path, {"u": np.full(2, step)}, world=world)
+
+    def refused(world):
+        said = rf"rank 0 .*another save to this path is under way, by process {os.getpid()} of host "
+        with pytest.raises(io.CheckpointError, match=said):
+            save(world, 2)
+        assert io.load(path, "u", world=world).tolist() == [1, 1]
+
+    testing.run(worlds, lambda world: save(world, 1))
+    lock.take()
+    testing.run(worlds, refused)
+    lock.give_back()
+    testing.run(worlds, lambda world: save(world, 3))
+    assert testing.run(worlds, lambda world: io.load(path, "u", world=world).tolist()) == [[3, 3]] * 2
+    assert not Lock(path).path.exists()
+
+
+def test_of_saves_at_once_one_stays_whole(threads, tmp_path):
+    """Each removed the files of the other one: both had succeeded, and nothing was left."""
+    path, saved = tmp_path / "c.h5", set()
+    first, second = threads(2), threads(2)
+
+    def save(world, value):
+        with contextlib.suppress(io.CheckpointError):
+            io.save(path, {"u": np.full(2, value)}, world=world)
+            saved.add(value)
+
+    for turn in range(12):
+        saved.clear()
+        other = threading.Thread(target=testing.run, args=(second, lambda world, at=2 * turn + 1: save(world, at)))
+        other.start()
+        testing.run(first, lambda world, at=2 * turn: save(world, at))
+        other.join()
+        found = testing.run(first, lambda world: io.load(path, "u", world=world).tolist())
+        assert found[0] == found[1] and saved and set(found[0]) <= saved, (turn, found, saved)
+
+
+def test_what_is_read_while_another_job_saves_is_one_version(threads, tmp_path):
+    """HDF5 reads a file as zeros that the save has removed meanwhile, and each rank may have seen another version."""
+    path, ended = tmp_path / "c.h5", threading.Event()
+    savers, readers = threads(1), threads(2)
+
+    def save(world, value):
+        io.save(path, {"u": np.full(64, value)}, attrs={"value": value}, world=world)
+
+    def replace():
+        for value in range(2, 82):
+            testing.run(savers, lambda world, at=value: save(world, at))
+        ended.set()
+
+    testing.run(savers, lambda world: save(world, 1))
+    saver = threading.Thread(target=replace)
+    saver.start()
+    while not ended.is_set():
+        parts = testing.run(readers, lambda world: io.load(path, "u", world=world))
+        assert len(set(np.concatenate(parts).tolist())) == 1 and parts[0][0] > 0, parts
+        said = testing.run(readers, lambda world: io.attributes(path, world=world))
+        assert said[0] == said[1], said
+    saver.join()
 
 
 def test_a_folder_that_some_nodes_do_not_see_is_refused_and_the_checkpoint_before_stays(threads, tmp_path):

@@ -246,6 +246,58 @@ def test_objects_that_pickle_refuses(everywhere):
     everywhere(program)
 
 
+class KnownToOneRank:
+    """What pickle takes on one rank, and another one cannot make again: a class of the sender's main program, say."""
+
+    def __init__(self, maker):
+        self.maker = maker
+
+    def __reduce__(self):
+        return _made_by, (self.maker,)
+
+
+_here = threading.local()
+
+
+def _made_by(maker):
+    if getattr(_here, "rank", maker) != maker:
+        raise AttributeError(f"Can't get attribute 'Model{maker}'")
+    return KnownToOneRank(maker)
+
+
+def test_objects_that_a_rank_cannot_unpickle(everywhere):
+    """The error names the call, the object's rank, this rank and the reason; the World goes on."""
+
+    def program(world):
+        _here.rank, last = world.rank, world.size - 1
+        mine = KnownToOneRank(last) if world.rank == last else 1
+        calls = {
+            "broadcast_object of model": lambda: world.broadcast_object(mine, last, name="model"),
+            "allgather_object of no name": lambda: world.allgather_object(mine),
+            "scatter_object of no name": lambda: world.scatter_object([mine] * world.size, last),
+            "gather_object of model": lambda: world.gather_object(mine, 0, name="model"),
+        }
+        for call, make in calls.items():
+            if world.rank == last or (world.rank and call.startswith("gather_object")):
+                make()
+                continue
+            said = (
+                f"{call}: rank {last} has an object that rank {world.rank} cannot unpickle: AttributeError: Can't get "
+                f"attribute 'Model{last}'"
+            )
+            with pytest.raises(hpccoll.ObjectError, match=f"^{said}$"):
+                make()
+        if world.size > 1 and world.rank == last:
+            world.send_object(mine, 0, tag=7)
+        if world.size > 1 and world.rank == 0:
+            said = f"recv_object with tag 7: rank {last} has an object that rank 0 cannot unpickle: AttributeError"
+            with pytest.raises(hpccoll.ObjectError, match=f"^{said}"):
+                world.recv_object(last)
+        assert world.allreduce(1) == world.size
+
+    everywhere(program)
+
+
 def test_scatter_object_wants_one_for_each(threads):
     (world,) = threads(1)
     for wrong, said in ((None, "None"), ([1, 2], "2 objects")):

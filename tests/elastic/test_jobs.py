@@ -179,10 +179,11 @@ def test_the_healthy_ranks_of_an_excluded_host_end_with_it_if_asked_for(tmp_path
 
 
 @pytest.mark.slow
-def test_an_exception_on_one_rank_is_a_loss_of_that_rank(tmp_path: Path) -> None:
-    ran = jobs.run(tmp_path, [[5, 1, "before", "raise", 0]], *THREE)
+@pytest.mark.parametrize(("deed", "named"), [("raise", "ValueError: as the plan says"), ("sys.exit", "SystemExit: 3")])
+def test_an_exception_on_one_rank_is_a_loss_of_that_rank(deed: str, named: str, tmp_path: Path) -> None:
+    ran = jobs.run(tmp_path, [[5, 1, "before", deed, 3]], *THREE)
     jobs.check(ran)
-    assert ran.sizes[:2] == [3, 2] and "ValueError: as the plan says" in ran.output, ran.output
+    assert ran.sizes[:2] == [3, 2] and f"rank 1 has raised {named}" in ran.output, ran.output
 
 
 @pytest.mark.slow

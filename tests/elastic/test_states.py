@@ -123,3 +123,59 @@ def test_the_ranks_go_on_from_a_copy_that_one_of_them_has_made(make: Any) -> Non
         kept = hpccoll.allgather_object(state.value)
         assert before[ahead] != before[0]
         assert live == kept == [before[ahead]] * hpccoll.size(), method
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_ranks_without_samples_wait_in_each_epoch(commits: bool) -> None:
+    """Rank 0 alone has a sample; the others take its state, whether it has been committed or not."""
+    sampler = elastic.ElasticSampler(range(1), shuffle=False)
+    state = elastic.ArrayState(weights=np.zeros(2), epoch=0, sampler=sampler)
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        for state.epoch in range(3):
+            sampler.set_epoch(state.epoch)
+            for step, _ in enumerate(sampler):
+                state.weights += hpccoll.allreduce(np.ones(2), name="ones")
+                sampler.record_batch(step, 1)
+                if commits:
+                    state.commit()
+
+    train(state)
+    assert state.weights.tolist() == [3, 3]
+    state.weights += 1
+    state.restore()
+    assert state.weights.tolist() == [3, 3] or hpccoll.size() == 1  # nobody waits for a single rank
+
+
+def test_ranks_that_count_their_steps_make_as_many() -> None:
+    """Shards stay where they are, so no rank may wait for another one; ranks out of samples make empty batches."""
+    count, batch = 2 * hpccoll.size() + 1, 2
+    sampler = elastic.ElasticSampler(range(count), shuffle=False)
+    state = elastic.ArrayState(total=np.zeros(1), block=np.zeros(2), epoch=0, sampler=sampler, sharded=["block"])
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        for state.epoch in range(3):
+            sampler.set_epoch(state.epoch)
+            mine = list(sampler)
+            for step in range(sampler.steps(batch)):
+                own = np.array([float(sum(mine[step * batch : (step + 1) * batch]))])
+                state.total += hpccoll.allreduce(own, name="own")
+                sampler.record_batch(step, batch)
+                state.commit()
+
+    train(state)
+    assert state.total.tolist() == [3 * sum(range(count))]
+    if hpccoll.size() > 1:
+        with pytest.raises(hpccoll.UnsupportedError, match="all ranks must make the same steps"):
+            sampler.set_epoch(3)
+            sampler.set_epoch(4)  # the steps of epoch 3 were not counted
+
+
+@pytest.mark.parametrize("name", ["commit", "version", "source", "join"])
+def test_a_value_is_not_named_like_a_method(name: str) -> None:
+    with pytest.raises(hpccoll.InvalidArgumentError, match=f"an attribute '{name}' of its own: choose another name"):
+        elastic.ObjectState(step=0, **{name: 1})
+    with pytest.raises(hpccoll.InvalidArgumentError, match="of its own"):
+        elastic.ArrayState(step=0, **{name: np.zeros(1)})

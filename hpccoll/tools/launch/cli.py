@@ -11,10 +11,11 @@ from functools import partial
 
 from hpccoll import inherited
 from hpccoll.channel import new_secret
-from hpccoll.launch_protocol import LAUNCHER
+from hpccoll.launch_protocol import COORDINATOR, LAUNCHER, STORE, WORKER
 from hpccoll.tools.launch import habits, installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
+from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.elastic import options as elastic
 from hpccoll.tools.launch.job import (
     Host,
@@ -35,6 +36,8 @@ ALLOCATIONS = {
     "PBS_NODEFILE": "PBS",
     "PE_HOSTFILE": "Grid Engine",
 }
+OF_A_RANK = {LAUNCHER, STORE, COORDINATOR, WORKER, *variables_of_ranks([0], "", "a launcher")[0]}
+"""Variables of a rank that runs this command: the job that it starts is another one."""
 EVERYWHERE = {"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "OMP_NUM_THREADS"}
 """Variables that ranks on other hosts need as well, beside those that begin with HPCCOLL_."""
 TIMED_OUT = 124
@@ -97,7 +100,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     :returns: the exit status of the job; 124 after --timeout, 2 if the job cannot be started as asked
     """
-    environment = dict(inherited.environment())
+    environment = {name: value for name, value in inherited.environment().items() if name not in OF_A_RANK}
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:
         check(arguments)

@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.rendezvous import _rendezvous_handlers, register_rendezvous_handler
 
-from hpccoll import config, errors, inherited
+from hpccoll import config, errors, inherited, taken_place
 from hpccoll.detect import contradictions
 from hpccoll.rendezvous import StoreRendezvous
 from hpccoll.worlds import World
@@ -26,6 +26,7 @@ _ASKED_BY_ENV = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 def make_world(rank: int, size: int, store: Store, timeout: timedelta) -> World:
     """Make the World of all ranks that share `store`; all of them call this together."""
+    taken_place.check()
     found = through_store(store, rank, size, timeout)
     if not _mpi_ranks() > 1:
         return World(rendezvous=found)
@@ -77,6 +78,7 @@ def install() -> None:
 
 def _through_mpi(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> Iterator[Any]:
     """Yield a store that rank 0 serves at a free port, and MPI's rank and size."""
+    taken_place.check()
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

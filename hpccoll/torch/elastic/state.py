@@ -189,8 +189,8 @@ class TorchState(ObjectState):
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
             handler.keeps_two = bool(names)
-            if isinstance(handler.value, ElasticSampler):
-                handler.value.at_end = self.join
+        for sampler in self._samplers():
+            sampler.at_end = self._end_epoch
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "_handlers" and name in self._handlers:
@@ -223,12 +223,9 @@ class TorchState(ObjectState):
             handler.rollback()
         super().rollback()
 
-    def reset(self) -> None:
-        """See State."""
-        for handler in self._handlers.values():
-            if isinstance(handler.value, ElasticSampler):
-                handler.value.reset()
-        super().reset()
+    def _samplers(self) -> list[ElasticSampler]:
+        handled = (handler.value for handler in self._handlers.values())
+        return [value for value in handled if isinstance(value, ElasticSampler)] + super()._samplers()
 
     def committed(self) -> Any:
         """See State."""
