@@ -69,9 +69,11 @@ static hpccoll_world *world_of_all(hc__base *base) {
     return world;
 }
 
-static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, hpccoll_world **world) {
+/* `wrong`: OK, or the status of the settings (error set). */
+static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, int wrong,
+                hpccoll_world **world) {
     base->settings = *settings;
-    int status = hc__start(base, net, comm);
+    int status = hc__start(base, net, comm, wrong);
     if (status >= 0 && !(*world = world_of_all(base)))
         status = hc__error(HC_NO_MEMORY, NULL);
     return status;
@@ -114,7 +116,7 @@ int hpccoll_world_alone(const char *options, hpccoll_world **world) {
     hc__base *base = new_base(0, 1);
     if (!base)
         return hc__error(HC_NO_MEMORY, NULL);
-    status = make(base, NULL, NULL, &settings, world);
+    status = make(base, NULL, NULL, &settings, HC_OK, world);
     if (status < 0)
         free_base(base);
     return status;
@@ -152,16 +154,15 @@ static int from_comm(const hc_mpi_family *mpi, const void *comm, const char *opt
     if (status < 0)
         return hc__error(status, "the World was not made: MPI failed");
     hc__base *base = new_base(start->rank, start->size);
-    if (base && wrong >= 0) {
+    status = HC_NO_MEMORY;
+    if (base) {
         base->mpi = mpi;
-        status = make(base, start, comm, &settings, world);
-    } else {
-        status = base ? wrong : hc__error(HC_NO_MEMORY, NULL);
+        status = make(base, start, comm, &settings, wrong, world);
     }
     start->ops->free(start);
     if (status < 0 && base)
         free_base(base);
-    return status;
+    return base ? status : hc__error(status, NULL);
 }
 
 int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options, hpccoll_world **world) {

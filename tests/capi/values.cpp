@@ -44,6 +44,23 @@ static void check_rows(const hpccoll::World &world) {
     check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
 }
 
+// Ranks without rows have empty spans, whose data() may be a null pointer.
+static void check_no_rows(const hpccoll::World &world) {
+    const std::vector<double> one{1.0};
+    const std::span<const double> in(one);
+    std::vector<double> own(rank == 0 ? 1 : 0);
+    check(world.reducescatter(in).size() == own.size(), "a reducescatter of one row");
+    world.reducescatter_async(in, std::span(own)).wait();
+    check(own.empty() || own[0] == size, "an asynchronous reducescatter of one row");
+    hpccoll::Plan plan = world.reducescatter_init(in, std::span(own), HPCCOLL_MAX);
+    plan();
+    check(own.empty() || own[0] == 1, "a plan of a reducescatter of one row");
+    const std::vector<double> pair{double(rank), 7.0};
+    const hpccoll::Args rows{.row = 2};
+    own = world.reducescatter(std::span<const double>(pair), HPCCOLL_MAXLOC, rows);
+    check(own.empty() == (rank > 0) && (own.empty() || own[0] == size - 1), "a reducescatter of one pair");
+}
+
 static void wait_for(hpccoll::Request request) {
     request.wait();
 }
@@ -164,6 +181,7 @@ static void check_all(const hpccoll::World &world) {
     world.allreduce(std::span<int>(most), HPCCOLL_MAXLOC);
     check(most[1] == size - 1, "MAXLOC");
     check_rows(world);
+    check_no_rows(world);
     check_requests(world);
     check_plans(world);
     const double out = rank;
