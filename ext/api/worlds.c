@@ -93,11 +93,23 @@ static void watch_forks(void) {
 
 static void end(hpccoll_world *world, const char *by);
 
-/* Ends all Worlds of communicators, newest first, with their process sets. */
-static void end_with_mpi(void) {
+/* The World of a communicator whose random word is the first one; NULL: none is left. */
+static hpccoll_world *first_over_mpi(void) {
+    hpccoll_world *first = NULL;
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
-        if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0)
-            end(world, "MPI_Finalize has ended it");
+        if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0 &&
+            (!first || strcmp(world->base->job->nonce, first->base->job->nonce) < 0))
+            first = world;
+    return first;
+}
+
+/* Ends all Worlds of communicators, with their process sets, in the order of the random words that the ranks of each
+ * share. The order in which threads have made them may be another one on each rank, and ranks that ended two Worlds in
+ * different orders would wait for each other. */
+static void end_with_mpi(void) {
+    hpccoll_world *world;
+    while ((world = first_over_mpi()))
+        end(world, "MPI_Finalize has ended it");
 }
 
 /* ---- the public functions ------------------------------------------------------------------------------------ */

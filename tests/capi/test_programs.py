@@ -70,6 +70,13 @@ def test_threads_that_call_at_once(mpicc, compiled, job) -> None:
     assert "fine\n" in job(3, program, 4, 40, nodes=2)
 
 
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("nodes", "options"), [(1, "background=0"), (2, "background=0"), (2, "background=1")])
+def test_worlds_of_threads_end_in_one_order(mpicc, compiled, job, nodes: int, options: str) -> None:
+    """Ranks that end two Worlds in different orders wait for each other."""
+    assert "fine\n" in job(3, compiled(mpicc, *STRICT, "-pthread", "tests/capi/finalize.c"), options, nodes=nodes)
+
+
 @pytest.fixture(scope="module")
 def sets(mpicc, compiled) -> Path:
     return compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "-pthread", "tests/capi/sets.c")
