@@ -28,6 +28,7 @@ from hpccoll.tools.launch.job import (
 )
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.ranks import Rank, Ranks
+from hpccoll.tools.launch.standard_input import source
 
 ALLOCATIONS = {
     "SLURM_JOB_ID": "Slurm",
@@ -197,12 +198,14 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         ranks=ranks,
         command=command,
         hosts=hosts,
+        path=environment["PATH"],
         exported=exported,
         cores=installed.cores(),
         allocated=any(name in environment for name in ALLOCATIONS),
         reached=tuple(host.name for host in hosts) or (allocation.hosts if allocation else ()),
         root=os.geteuid() == 0,
         output=os.path.abspath(arguments.output) if arguments.output else "",
+        input=None if arguments.show else source(),
         launcher_options=split_words("--launcher-options", arguments.launcher_options),
     )
 

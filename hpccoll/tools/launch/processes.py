@@ -57,6 +57,7 @@ def run(
     main = subprocess.Popen(
         argv,
         env=environment,
+        stdin=None if sys.stdin else subprocess.DEVNULL,
         start_new_session=True,
         preexec_fn=lambda: end_with_parent(signal.SIGTERM),
     )
