@@ -40,8 +40,8 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     elif not job.allocated:
         argv += ["--host", f"localhost:{job.ranks}"]
     argv += binding(job, major)
-    if job.output:
-        argv += ["--output", f"dir={job.output}"] if major >= 5 else ["--output-filename", job.output]
+    if job.output:  # with dir= Open MPI 5 loses a rank's standard output or its standard error
+        argv += ["--output", f"file={job.output}/rank"] if major >= 5 else ["--output-filename", job.output]
     options, command = fed(job, major)
     argv += options
     argv += [f"-{word}" if word in ONE_DASH else word for word in job.launcher_options]

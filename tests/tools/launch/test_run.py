@@ -58,6 +58,15 @@ def test_ranks_share_a_secret_that_no_argument_shows(monkeypatch: pytest.MonkeyP
     assert "mpirun" in shown and "HPCCOLL_SECRET" not in shown
 
 
+def test_both_outputs_of_each_rank_go_to_files(tmp_path: Path) -> None:
+    program = "print('<out %d>' % world.rank); print('<err %d>' % world.rank, file=sys.stderr)"
+    status, output = run("-np", "2", "--output", str(tmp_path / "logs"), program=program)
+    assert status == 0, output
+    written = "".join(file.read_text() for file in (tmp_path / "logs").rglob("*") if file.is_file())
+    for line in ("<out 0>", "<err 0>", "<out 1>", "<err 1>"):
+        assert written.count(line) == 1, written
+
+
 def test_exit_status_is_that_of_the_rank_that_failed() -> None:
     status, output = run("-np", "2", program="status = 3 * world.rank; MPI.Finalize(); sys.exit(status)")
     assert status == 3
