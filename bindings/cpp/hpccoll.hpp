@@ -254,7 +254,8 @@ class World {
     void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
+                                dtype_of<T>(), op, &c, c_));
     }
     template <class T> void reduce(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -264,7 +265,8 @@ class World {
     template <class T>
     void reduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_reduce(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce(in.data(), out.data(),
+                             rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
                              dtype_of<T>(), op, root, &c, c_));
     }
     template <class T> void scan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
@@ -275,7 +277,8 @@ class World {
     void scan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
               const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(), op, &c,
+                           c_));
     }
     template <class T> void exscan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -285,7 +288,8 @@ class World {
     void exscan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                 const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c), dtype_of<T>(), op,
+                             &c, c_));
     }
     template <class T> void broadcast(std::span<T> x, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -295,7 +299,7 @@ class World {
     std::vector<T> reducescatter(std::span<const T> in, hpccoll_reduction op = HPCCOLL_SUM,
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        std::vector<T> out(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row));
+        std::vector<T> out(share(in, args));
         check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_));
         return out;
     }
@@ -374,8 +378,8 @@ class World {
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                      &made));
+        check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
+                                      dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -391,7 +395,8 @@ class World {
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_reduce_async(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce_async(in.data(), out.data(),
+                                   rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
                                    dtype_of<T>(), op, root, &c, c_, &made));
         return Request(made);
     }
@@ -407,8 +412,8 @@ class World {
                                      const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                 &made));
+        check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(),
+                                 op, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -424,8 +429,8 @@ class World {
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                   &made));
+        check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c),
+                                   dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
     }
     template <class T> [[nodiscard]] Request broadcast_async(std::span<T> x, int root, const Args &args = {}) const {
@@ -439,7 +444,7 @@ class World {
     [[nodiscard]] Request reducescatter_async(std::span<const T> in, std::span<T> out,
                                               hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        equal(share(in, args), out.size(), HPCCOLL_REDUCESCATTER, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_reducescatter_async(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
@@ -506,8 +511,8 @@ class World {
                                       const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_allreduce_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                     &made));
+        check(hpccoll_allreduce_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_ALLREDUCE),
+                                     dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -523,7 +528,8 @@ class World {
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_reduce_init(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce_init(in.data(), out.data(),
+                                  rank() == root ? equal_init(in.size(), out.size(), HPCCOLL_REDUCE) : count(in),
                                   dtype_of<T>(), op, root, &c, c_, &made));
         return Plan(made);
     }
@@ -539,7 +545,8 @@ class World {
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_scan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_scan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_SCAN), dtype_of<T>(),
+                                op, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -554,8 +561,8 @@ class World {
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_exscan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                  &made));
+        check(hpccoll_exscan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_EXSCAN),
+                                  dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
     }
     template <class T> [[nodiscard]] Plan broadcast_init(std::span<T> x, int root) const {
@@ -568,7 +575,7 @@ class World {
     [[nodiscard]] Plan reducescatter_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        equal_init(share(in, args), out.size(), HPCCOLL_REDUCESCATTER);
         hpccoll_plan *made = nullptr;
         check(hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
@@ -661,11 +668,23 @@ class World {
         return value;
     }
     template <class T> static std::int64_t count(std::span<T> x) { return static_cast<std::int64_t>(x.size()); }
-    static std::int64_t equal(std::size_t in, std::size_t out) {
+    // Spans that do not fit are a call that this rank refuses, and the other ranks get an error.
+    std::int64_t equal(std::size_t in, std::size_t out, hpccoll_operation operation, const hpccoll_args &c) const {
         if (in != out)
-            throw std::invalid_argument("hpccoll: in and out differ in size");
+            check(hpccoll_refuse(operation, no_fit, &c, c_));
         return static_cast<std::int64_t>(in);
     }
+    std::int64_t equal_init(std::size_t in, std::size_t out, hpccoll_operation operation) const {
+        if (in != out)
+            check(hpccoll_refuse_init(operation, no_fit, c_));
+        return static_cast<std::int64_t>(in);
+    }
+    // Elements of this rank's share. The library refuses rows of no element.
+    template <class T> std::size_t share(std::span<const T> in, const Args &args) const {
+        return args.row < 1 ? 0
+                            : static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row);
+    }
+    static constexpr const char *no_fit = "in and out have sizes that do not fit";
     static const std::int64_t *data_or_null(std::span<const std::int64_t> x) { return x.empty() ? nullptr : x.data(); }
     std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
         if (!counts)
