@@ -91,7 +91,7 @@ static void watch_forks(void) {
     pthread_atfork(NULL, NULL, mark_forked);
 }
 
-static void end(hpccoll_world *world, const char *by);
+static int end(hpccoll_world *world, const char *by);
 
 /* The World of a communicator whose random word is the first one; NULL: none is left. */
 static hpccoll_world *first_over_mpi(void) {
@@ -275,25 +275,30 @@ static void end_set(hpccoll_world *world) {
     hc__world_ended(world, freed);
 }
 
-static void end(hpccoll_world *world, const char *by) {
+/* OK, or the status of a World that was broken before it has ended (error set). */
+static int end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
+    int broken = HC_OK;
     if (base->python && world->number == base->python->set) { /* Python ends the loop */
         hc__worlds_ended(base, by);
         free_base(base);
-        return;
+        return HC_OK;
     }
     if (!base->job->loop) { /* Python has ended it, and all its process sets */
         hc__world_ended(world, by);
-        return;
+        return HC_OK;
     }
     await_others(world);
     if (world->number) {
         end_set(world);
-        return;
+        return HC_OK;
     }
     stop(world);
+    if ((broken = hc_loop_broken(base->job->loop)) < 0)
+        hc__error(broken, "%s", hc_loop_broken_text(base->job->loop));
     hc__worlds_ended(base, by);
     free_base(base);
+    return broken;
 }
 
 int hpccoll_world_free(hpccoll_world **world) {
@@ -302,8 +307,6 @@ int hpccoll_world_free(hpccoll_world **world) {
     if (!*world)
         return HC_OK;
     hpccoll_world *own = *world;
-    int broken = HC_OK;
-    char text[HC__ERROR_BYTES] = "";
     if (own->state != HC__WORLD_ALIVE && own->ended_by == freed)
         return hc__world_check(own);
     *world = NULL;
@@ -311,8 +314,5 @@ int hpccoll_world_free(hpccoll_world **world) {
         own->ended_by = freed;
         return HC_OK;
     }
-    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->job->loop)) < 0)
-        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->job->loop));
-    end(own, freed);
-    return broken < 0 ? hc__error(broken, "%s", text) : HC_OK;
+    return end(own, freed);
 }
