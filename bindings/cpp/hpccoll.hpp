@@ -329,8 +329,9 @@ class World {
                            const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0, root, &c, c_,
-                                    &made));
+        check(hpccoll_scatter_async(in.data(), count(in),
+                                    rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
+                                    nullptr, 0, root, &c, c_, &made));
         return take<T>(made);
     }
     template <class T>
@@ -338,8 +339,8 @@ class World {
                             std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0,
-                                     place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
+                                     nullptr, 0, place_for(recv_counts), &c, c_, &made));
         return take<T>(made);
     }
     void barrier(const Args &args = {}) const {
@@ -473,8 +474,9 @@ class World {
                                         std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                    root, &c, c_, &made));
+        check(hpccoll_scatter_async(in.data(), count(in),
+                                    rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
+                                    out.data(), count(out), root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -484,8 +486,8 @@ class World {
                                          const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                     place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
+                                     out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Request(made);
     }
     [[nodiscard]] Request barrier_async(const Args &args = {}) const {
@@ -604,8 +606,9 @@ class World {
                                     std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_scatter_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                   root, &c, c_, &made));
+        check(hpccoll_scatter_init(in.data(), count(in),
+                                   rank() == root ? of_ranks_init(splits, HPCCOLL_SCATTER) : nullptr, dtype_of<T>(),
+                                   out.data(), count(out), root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -613,8 +616,8 @@ class World {
                                      std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_alltoall_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                    place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_init(in.data(), count(in), of_ranks_init(splits, HPCCOLL_ALLTOALL), dtype_of<T>(),
+                                    out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Plan(made);
     }
     [[nodiscard]] Plan barrier_init() const {
@@ -684,8 +687,20 @@ class World {
         return args.row < 1 ? 0
                             : static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row);
     }
+    static constexpr const char *no_splits = "the number of splits is not that of the ranks";
     static constexpr const char *no_fit = "in and out have sizes that do not fit";
-    static const std::int64_t *data_or_null(std::span<const std::int64_t> x) { return x.empty() ? nullptr : x.data(); }
+    // Splits are for each rank, or there are none.
+    const std::int64_t *of_ranks(std::span<const std::int64_t> splits, hpccoll_operation operation,
+                                 const hpccoll_args &c) const {
+        if (!splits.empty() && splits.size() != static_cast<std::size_t>(size()))
+            check(hpccoll_refuse(operation, no_splits, &c, c_));
+        return splits.empty() ? nullptr : splits.data();
+    }
+    const std::int64_t *of_ranks_init(std::span<const std::int64_t> splits, hpccoll_operation operation) const {
+        if (!splits.empty() && splits.size() != static_cast<std::size_t>(size()))
+            check(hpccoll_refuse_init(operation, no_splits, c_));
+        return splits.empty() ? nullptr : splits.data();
+    }
     std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
         if (!counts)
             return nullptr;

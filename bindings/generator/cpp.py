@@ -10,7 +10,6 @@ APART |= {"count": "count(in)", "in_count": "count(in)", "out_count": "count(out
 ALLOCATED = APART | {"out": "nullptr", "out_count": "0"}
 OTHERS = {
     "dtype": "dtype_of<T>()",
-    "splits": "data_or_null(splits)",
     "counts": "place_for(counts)",
     "recv_counts": "place_for(recv_counts)",
     "received": "nullptr",
@@ -56,8 +55,15 @@ def declared(one: Operation, name: str) -> str:
 
 def given(one: Operation, form: str, names: dict[str, str]) -> list[str]:
     """The arguments of the function of C."""
-    args = {"args": "&c" if has_args(one, form) else "nullptr"}
-    return [(names | OTHERS | args).get(name, name) for name in one.in_c(form)]
+    own = {"args": "&c" if has_args(one, form) else "nullptr", "splits": splits(one, form)}
+    return [(names | OTHERS | own).get(name, name) for name in one.in_c(form)]
+
+
+def splits(one: Operation, form: str) -> str:
+    """The splits, which a scatter needs on its root alone."""
+    operation = f"HPCCOLL_{one.name.upper()}"
+    checked = f"of_ranks_init(splits, {operation})" if form == "init" else f"of_ranks(splits, {operation}, c)"
+    return f"rank() == root ? {checked} : nullptr" if "root" in one.parameters else checked
 
 
 def call(one: Operation, form: str, names: dict[str, str]) -> str:

@@ -66,6 +66,12 @@ static void check_refusals(const hpccoll::World &world) {
         world.allreduce(in, std::span(y));
         check(y[3] == (form + 2.0) * size, "a sum after a call that one rank has refused");
     }
+    const std::vector<std::int64_t> splits(static_cast<std::size_t>(refuses ? size + 1 : size), 0);
+    const std::span<const std::int64_t> none(splits);
+    words = refuses ? "the number of splits is not that of the ranks" : "has refused this call";
+    expect(status, words, [&] { world.alltoall(in.first(0), none); });
+    expect(status, words, [&] { world.scatter(in.first(0), size - 1, none); });
+    expect(status, words, [&] { world.alltoall_init(in.first(0), out.first(0), none)(); });
     const hpccoll::Args no_row{.row = 0};
     expect(HPCCOLL_INVALID, "count is not a multiple of args.row",
            [&] { world.reducescatter(in, HPCCOLL_SUM, no_row); });
