@@ -167,11 +167,13 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
     if job.ranks > MOST_WATCHED:
         processes.say(f"{job.ranks} ranks: mpirun alone watches them, hpccoll run does so for {MOST_WATCHED} at most")
         plan = plan_of(job)
-        return report(processes.run(plan.argv, plan.environment_from(environment), timeout), timeout, {})
+        return report(
+            processes.run(plan.argv, plan.environment_from(environment), timeout, ranks=job.ranks), timeout, {}
+        )
     ranks = Ranks(job.ranks, addresses_towards(job.reached))
     with ranks.listener as listener:
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
-        ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended)
+        ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended, job.ranks)
         unfinished = ranks.unfinished(SETTLED) if needs_ranks(ending) else {}
     return report(ending, timeout, unfinished)
 
