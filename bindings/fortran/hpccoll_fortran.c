@@ -113,18 +113,20 @@ static int read_array(const char *procedure, const char *argument, array x, plac
     if (status < 0)
         return status;
     for (int d = 0; d < x->rank; d++) {
-        if (x->dim[d].extent < 0)
+        if (x->dim[d].extent < 0 && x->base_addr)
             return refuse(procedure, argument, "is of assumed size (*): give a section with its bounds, as x(1:n)");
         p->count *= x->dim[d].extent;
         if (d + 1 < x->rank)
             p->row *= x->dim[d].extent ? x->dim[d].extent : 1;
     }
+    if (p->count && !x->base_addr)
+        return refuse(procedure, argument, "is not allocated");
     if (p->count && !is_contiguous(x))
         return refuse(procedure, argument,
                       "is not contiguous, as a section with a stride or a row of a matrix: copy it "
                       "to a contiguous array first");
     p->data = x->base_addr;
-    return p->data || !p->count ? HPCCOLL_OK : refuse(procedure, argument, "is not allocated");
+    return HPCCOLL_OK;
 }
 
 typedef struct options {
