@@ -8,6 +8,7 @@ import argparse
 import importlib
 import os
 import select
+import signal
 import sys
 
 import hpccoll
@@ -34,6 +35,8 @@ READER_LEFT = 128 + 13
 def main(words: list[str] | None = None) -> int:
     """Execute the command line. A closed pipe on standard output, as `head` leaves it, is no error to report.
 
+    Nor is an interrupt; it ends this process by its signal, so that a shell ends its script, too.
+
     :param words: the arguments; None: those of the process
     :returns: the exit status
     """
@@ -47,6 +50,10 @@ def main(words: list[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+        return 128 + signal.SIGINT  # it is blocked
 
 
 def execute(words: list[str] | None) -> int:

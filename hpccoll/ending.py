@@ -17,8 +17,7 @@ from hpccoll.rendezvous import CoordinatedRendezvous
 __all__ = ["begin_shutdown", "ends_broken", "exits_by", "forget", "lacking_ranks_end_the_job", "watch"]
 
 _open: dict[Any, None] = {}
-"""The Worlds to end, in the order in which this process made them: ranks that ended two Worlds in different orders
-would wait for each other. A World that the program drops stays here, because only all ranks together can end it."""
+"""The Worlds to end. A World that the program drops stays here, because only all ranks together can end it."""
 _ended_broken: list[Any] = []
 """The rendezvous of Worlds that the program has shut down after they broke."""
 _lacking: list[Any] = []
@@ -60,7 +59,7 @@ def begin_shutdown(core: _core.Set, *, waits: bool) -> _core.Handle:
 def _announce(worlds: list[Any]) -> None:
     """Tell the other ranks that this one ends these Worlds, before it waits for any of them.
 
-    Then the order in which each rank ends them, which threads may have changed, does not matter.
+    A rank that asks for an operation of one of them gets its error at once.
     """
     for world in worlds:
         with contextlib.suppress(errors.HpccollError):  # shutdown() finds out
@@ -90,7 +89,13 @@ def _finalize(*_: object) -> None:
 
 
 def _open_worlds() -> list[Any]:
-    return [world for world in list(_open) if not world.core.closed and not world.base.loop.forked]
+    """Return the Worlds to end, in the order of the random words that the ranks of each share.
+
+    The order in which threads have made them may be another one on each rank, and ranks that ended two Worlds in
+    different orders would wait for each other.
+    """
+    worlds = [world for world in list(_open) if not world.core.closed and not world.base.loop.forked]
+    return sorted(worlds, key=lambda world: world.base.nonce)
 
 
 def ends_broken(rendezvous: Any) -> None:

@@ -68,7 +68,6 @@ class Agreement:
         :raises StartError: this rank is in too many process sets, ranks have not come, or a node has no memory
         :raises InvalidArgumentError: several threads of a rank called this at once
         """
-        check_inside(self.world.core, self.what)
         base, core, among = self.world.base, self.world.core, self.ranks or range(self.world.size)
         made = _core.agree_on_sets(
             base.loop,

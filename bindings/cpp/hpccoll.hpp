@@ -254,7 +254,8 @@ class World {
     void allreduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_allreduce(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
+                                dtype_of<T>(), op, &c, c_));
     }
     template <class T> void reduce(std::span<T> x, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -264,7 +265,8 @@ class World {
     template <class T>
     void reduce(std::span<const T> in, std::span<T> out, hpccoll_reduction op, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_reduce(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce(in.data(), out.data(),
+                             rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
                              dtype_of<T>(), op, root, &c, c_));
     }
     template <class T> void scan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
@@ -275,7 +277,8 @@ class World {
     void scan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
               const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_scan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(), op, &c,
+                           c_));
     }
     template <class T> void exscan(std::span<T> x, hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -285,7 +288,8 @@ class World {
     void exscan(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                 const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_));
+        check(hpccoll_exscan(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c), dtype_of<T>(), op,
+                             &c, c_));
     }
     template <class T> void broadcast(std::span<T> x, int root, const Args &args = {}) const {
         const hpccoll_args c = args.c();
@@ -295,7 +299,7 @@ class World {
     std::vector<T> reducescatter(std::span<const T> in, hpccoll_reduction op = HPCCOLL_SUM,
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        std::vector<T> out(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row));
+        std::vector<T> out(share(in, args));
         check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_));
         return out;
     }
@@ -325,8 +329,9 @@ class World {
                            const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0, root, &c, c_,
-                                    &made));
+        check(hpccoll_scatter_async(in.data(), count(in),
+                                    rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
+                                    nullptr, 0, root, &c, c_, &made));
         return take<T>(made);
     }
     template <class T>
@@ -334,8 +339,8 @@ class World {
                             std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), nullptr, 0,
-                                     place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
+                                     nullptr, 0, place_for(recv_counts), &c, c_, &made));
         return take<T>(made);
     }
     void barrier(const Args &args = {}) const {
@@ -374,8 +379,8 @@ class World {
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                      &made));
+        check(hpccoll_allreduce_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_ALLREDUCE, c),
+                                      dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -391,7 +396,8 @@ class World {
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_reduce_async(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce_async(in.data(), out.data(),
+                                   rank() == root ? equal(in.size(), out.size(), HPCCOLL_REDUCE, c) : count(in),
                                    dtype_of<T>(), op, root, &c, c_, &made));
         return Request(made);
     }
@@ -407,8 +413,8 @@ class World {
                                      const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                 &made));
+        check(hpccoll_scan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_SCAN, c), dtype_of<T>(),
+                                 op, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -424,8 +430,8 @@ class World {
                                        const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                   &made));
+        check(hpccoll_exscan_async(in.data(), out.data(), equal(in.size(), out.size(), HPCCOLL_EXSCAN, c),
+                                   dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
     }
     template <class T> [[nodiscard]] Request broadcast_async(std::span<T> x, int root, const Args &args = {}) const {
@@ -439,7 +445,7 @@ class World {
     [[nodiscard]] Request reducescatter_async(std::span<const T> in, std::span<T> out,
                                               hpccoll_reduction op = HPCCOLL_SUM, const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        equal(share(in, args), out.size(), HPCCOLL_REDUCESCATTER, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_reducescatter_async(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
         return Request(made);
@@ -468,8 +474,9 @@ class World {
                                         std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_scatter_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                    root, &c, c_, &made));
+        check(hpccoll_scatter_async(in.data(), count(in),
+                                    rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
+                                    out.data(), count(out), root, &c, c_, &made));
         return Request(made);
     }
     template <class T>
@@ -479,8 +486,8 @@ class World {
                                          const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_request *made = nullptr;
-        check(hpccoll_alltoall_async(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                     place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
+                                     out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Request(made);
     }
     [[nodiscard]] Request barrier_async(const Args &args = {}) const {
@@ -506,8 +513,8 @@ class World {
                                       const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_allreduce_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                     &made));
+        check(hpccoll_allreduce_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_ALLREDUCE),
+                                     dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -523,7 +530,8 @@ class World {
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_reduce_init(in.data(), out.data(), rank() == root ? equal(in.size(), out.size()) : count(in),
+        check(hpccoll_reduce_init(in.data(), out.data(),
+                                  rank() == root ? equal_init(in.size(), out.size(), HPCCOLL_REDUCE) : count(in),
                                   dtype_of<T>(), op, root, &c, c_, &made));
         return Plan(made);
     }
@@ -539,7 +547,8 @@ class World {
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_scan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_, &made));
+        check(hpccoll_scan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_SCAN), dtype_of<T>(),
+                                op, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -554,8 +563,8 @@ class World {
                                    const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_exscan_init(in.data(), out.data(), equal(in.size(), out.size()), dtype_of<T>(), op, &c, c_,
-                                  &made));
+        check(hpccoll_exscan_init(in.data(), out.data(), equal_init(in.size(), out.size(), HPCCOLL_EXSCAN),
+                                  dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
     }
     template <class T> [[nodiscard]] Plan broadcast_init(std::span<T> x, int root) const {
@@ -568,7 +577,7 @@ class World {
     [[nodiscard]] Plan reducescatter_init(std::span<const T> in, std::span<T> out, hpccoll_reduction op = HPCCOLL_SUM,
                                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        equal(static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row), out.size());
+        equal_init(share(in, args), out.size(), HPCCOLL_REDUCESCATTER);
         hpccoll_plan *made = nullptr;
         check(hpccoll_reducescatter_init(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_, &made));
         return Plan(made);
@@ -597,8 +606,9 @@ class World {
                                     std::span<const std::int64_t> splits = {}, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_scatter_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                   root, &c, c_, &made));
+        check(hpccoll_scatter_init(in.data(), count(in),
+                                   rank() == root ? of_ranks_init(splits, HPCCOLL_SCATTER) : nullptr, dtype_of<T>(),
+                                   out.data(), count(out), root, &c, c_, &made));
         return Plan(made);
     }
     template <class T>
@@ -606,8 +616,8 @@ class World {
                                      std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
         hpccoll_plan *made = nullptr;
-        check(hpccoll_alltoall_init(in.data(), count(in), data_or_null(splits), dtype_of<T>(), out.data(), count(out),
-                                    place_for(recv_counts), &c, c_, &made));
+        check(hpccoll_alltoall_init(in.data(), count(in), of_ranks_init(splits, HPCCOLL_ALLTOALL), dtype_of<T>(),
+                                    out.data(), count(out), place_for(recv_counts), &c, c_, &made));
         return Plan(made);
     }
     [[nodiscard]] Plan barrier_init() const {
@@ -661,12 +671,36 @@ class World {
         return value;
     }
     template <class T> static std::int64_t count(std::span<T> x) { return static_cast<std::int64_t>(x.size()); }
-    static std::int64_t equal(std::size_t in, std::size_t out) {
+    // Spans that do not fit are a call that this rank refuses, and the other ranks get an error.
+    std::int64_t equal(std::size_t in, std::size_t out, hpccoll_operation operation, const hpccoll_args &c) const {
         if (in != out)
-            throw std::invalid_argument("hpccoll: in and out differ in size");
+            check(hpccoll_refuse(operation, no_fit, &c, c_));
         return static_cast<std::int64_t>(in);
     }
-    static const std::int64_t *data_or_null(std::span<const std::int64_t> x) { return x.empty() ? nullptr : x.data(); }
+    std::int64_t equal_init(std::size_t in, std::size_t out, hpccoll_operation operation) const {
+        if (in != out)
+            check(hpccoll_refuse_init(operation, no_fit, c_));
+        return static_cast<std::int64_t>(in);
+    }
+    // Elements of this rank's share. The library refuses rows of no element.
+    template <class T> std::size_t share(std::span<const T> in, const Args &args) const {
+        return args.row < 1 ? 0
+                            : static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row);
+    }
+    static constexpr const char *no_splits = "the number of splits is not that of the ranks";
+    static constexpr const char *no_fit = "in and out have sizes that do not fit";
+    // Splits are for each rank, or there are none.
+    const std::int64_t *of_ranks(std::span<const std::int64_t> splits, hpccoll_operation operation,
+                                 const hpccoll_args &c) const {
+        if (!splits.empty() && splits.size() != static_cast<std::size_t>(size()))
+            check(hpccoll_refuse(operation, no_splits, &c, c_));
+        return splits.empty() ? nullptr : splits.data();
+    }
+    const std::int64_t *of_ranks_init(std::span<const std::int64_t> splits, hpccoll_operation operation) const {
+        if (!splits.empty() && splits.size() != static_cast<std::size_t>(size()))
+            check(hpccoll_refuse_init(operation, no_splits, c_));
+        return splits.empty() ? nullptr : splits.data();
+    }
     std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
         if (!counts)
             return nullptr;

@@ -578,6 +578,7 @@ contains
     logical, intent(out) :: done
     integer(c_int), intent(out), optional :: ierror
     integer(c_int) :: found
+    found = 0
     call test_one_plan(plan, found, ierror)
     done = found /= 0
   end subroutine
@@ -587,6 +588,7 @@ contains
     logical, intent(out) :: done
     integer(c_int), intent(out), optional :: ierror
     integer(c_int) :: found
+    found = 0
     call test_one(request, found, ierror)
     done = found /= 0
   end subroutine

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_BYTES 4097
+#define NAME_BYTES 4098 /* one byte more than the longest name: the library refuses a longer one */
 
 typedef const CFI_cdesc_t *array;
 
@@ -113,18 +113,20 @@ static int read_array(const char *procedure, const char *argument, array x, plac
     if (status < 0)
         return status;
     for (int d = 0; d < x->rank; d++) {
-        if (x->dim[d].extent < 0)
+        if (x->dim[d].extent < 0 && x->base_addr)
             return refuse(procedure, argument, "is of assumed size (*): give a section with its bounds, as x(1:n)");
         p->count *= x->dim[d].extent;
         if (d + 1 < x->rank)
             p->row *= x->dim[d].extent ? x->dim[d].extent : 1;
     }
+    if (p->count && !x->base_addr)
+        return refuse(procedure, argument, "is not allocated");
     if (p->count && !is_contiguous(x))
         return refuse(procedure, argument,
                       "is not contiguous, as a section with a stride or a row of a matrix: copy it "
                       "to a contiguous array first");
     p->data = x->base_addr;
-    return p->data || !p->count ? HPCCOLL_OK : refuse(procedure, argument, "is not allocated");
+    return HPCCOLL_OK;
 }
 
 typedef struct options {
@@ -141,6 +143,18 @@ static const hpccoll_args *read_options(options *o, array name, const double *pr
     o->args.compression = compression ? (hpccoll_dtype)*compression : HPCCOLL_NO_COMPRESSION;
     o->args.row = row;
     return &o->args;
+}
+
+/* The other ranks of a call that was refused here get an error, too. The text of this rank's error is its own. */
+static int tell(hpccoll_operation operation, array name, hpccoll_world *world) {
+    options o;
+    hpccoll_refuse(operation, strstr(own_error, ": ") + 2, read_options(&o, name, NULL, NULL, NULL, 1), world);
+    return HPCCOLL_INVALID;
+}
+
+static int tell_init(hpccoll_operation operation, hpccoll_world *world) {
+    hpccoll_refuse_init(operation, strstr(own_error, ": ") + 2, world);
+    return HPCCOLL_INVALID;
 }
 
 /* ---- Worlds --------------------------------------------------------------------------------------------------- */
@@ -270,6 +284,8 @@ void hpccoll_f_allreduce(array x, const int *op, hpccoll_world *const *world, ar
         else
             status = hpccoll_allreduce(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                        *world);
+    } else {
+        status = tell(HPCCOLL_ALLREDUCE, name, *world);
     }
     report(status, ierror);
 }
@@ -287,6 +303,8 @@ void hpccoll_f_reduce(array x, const int *op, const int *root, hpccoll_world *co
         else
             status = hpccoll_reduce(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, *root,
                                     args, *world);
+    } else {
+        status = tell(HPCCOLL_REDUCE, name, *world);
     }
     report(status, ierror);
 }
@@ -304,6 +322,8 @@ void hpccoll_f_scan(array x, const int *op, hpccoll_world *const *world, array o
         else
             status = hpccoll_scan(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                   *world);
+    } else {
+        status = tell(HPCCOLL_SCAN, name, *world);
     }
     report(status, ierror);
 }
@@ -321,6 +341,8 @@ void hpccoll_f_exscan(array x, const int *op, hpccoll_world *const *world, array
         else
             status = hpccoll_exscan(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                     *world);
+    } else {
+        status = tell(HPCCOLL_EXSCAN, name, *world);
     }
     report(status, ierror);
 }
@@ -336,6 +358,8 @@ void hpccoll_f_broadcast(array x, const int *root, hpccoll_world *const *world, 
             status = hpccoll_broadcast_async(input.data, input.count, input.dtype, *root, args, *world, request);
         else
             status = hpccoll_broadcast(input.data, input.count, input.dtype, *root, args, *world);
+    } else {
+        status = tell(HPCCOLL_BROADCAST, name, *world);
     }
     report(status, ierror);
 }
@@ -353,6 +377,8 @@ void hpccoll_f_reducescatter(array x, array out, const int *op, hpccoll_world *c
         else
             status = hpccoll_reducescatter(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
                                            args, *world);
+    } else {
+        status = tell(HPCCOLL_REDUCESCATTER, name, *world);
     }
     report(status, ierror);
 }
@@ -370,6 +396,8 @@ void hpccoll_f_allgather(array x, array out, hpccoll_world *const *world, int64_
         else
             status = hpccoll_allgather(input.data, input.count, input.dtype, result.data, result.count, counts, args,
                                        *world);
+    } else {
+        status = tell(HPCCOLL_ALLGATHER, name, *world);
     }
     report(status, ierror);
 }
@@ -387,6 +415,8 @@ void hpccoll_f_gather(array x, array out, const int *root, hpccoll_world *const 
         else
             status = hpccoll_gather(input.data, input.count, input.dtype, result.data, result.count, counts, *root,
                                     args, *world);
+    } else {
+        status = tell(HPCCOLL_GATHER, name, *world);
     }
     report(status, ierror);
 }
@@ -404,6 +434,8 @@ void hpccoll_f_scatter(array x, array out, const int *root, hpccoll_world *const
         else
             status = hpccoll_scatter(input.data, input.count, splits, input.dtype, result.data, result.count, *root,
                                      args, *world);
+    } else {
+        status = tell(HPCCOLL_SCATTER, name, *world);
     }
     report(status, ierror);
 }
@@ -421,6 +453,8 @@ void hpccoll_f_alltoall(array x, array out, hpccoll_world *const *world, const i
         else
             status = hpccoll_alltoall(input.data, input.count, splits, input.dtype, result.data, result.count,
                                       recv_counts, args, *world);
+    } else {
+        status = tell(HPCCOLL_ALLTOALL, name, *world);
     }
     report(status, ierror);
 }
@@ -502,6 +536,8 @@ void hpccoll_f_allreduce_init(array x, const int *op, hpccoll_world *const *worl
         const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, compression, 1);
         status = hpccoll_allreduce_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                         *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_ALLREDUCE, *world);
     }
     report(status, ierror);
 }
@@ -516,6 +552,8 @@ void hpccoll_f_reduce_init(array x, const int *op, const int *root, hpccoll_worl
         const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
         status = hpccoll_reduce_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, *root,
                                      args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_REDUCE, *world);
     }
     report(status, ierror);
 }
@@ -530,6 +568,8 @@ void hpccoll_f_scan_init(array x, const int *op, hpccoll_world *const *world, hp
         const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
         status = hpccoll_scan_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                    *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_SCAN, *world);
     }
     report(status, ierror);
 }
@@ -544,6 +584,8 @@ void hpccoll_f_exscan_init(array x, const int *op, hpccoll_world *const *world, 
         const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, 1);
         status = hpccoll_exscan_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op, args,
                                      *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_EXSCAN, *world);
     }
     report(status, ierror);
 }
@@ -556,6 +598,8 @@ void hpccoll_f_broadcast_init(array x, const int *root, hpccoll_world *const *wo
     if (status >= 0) {
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, 1);
         status = hpccoll_broadcast_init(input.data, input.count, input.dtype, *root, args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_BROADCAST, *world);
     }
     report(status, ierror);
 }
@@ -570,6 +614,8 @@ void hpccoll_f_reducescatter_init(array x, array out, const int *op, hpccoll_wor
         const hpccoll_args *args = read_options(&o, NULL, prescale, postscale, NULL, input.row);
         status = hpccoll_reducescatter_init(input.data, result.data, input.count, input.dtype, (hpccoll_reduction)*op,
                                             args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_REDUCESCATTER, *world);
     }
     report(status, ierror);
 }
@@ -584,6 +630,8 @@ void hpccoll_f_allgather_init(array x, array out, hpccoll_world *const *world, h
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
         status = hpccoll_allgather_init(input.data, input.count, input.dtype, result.data, result.count, counts, args,
                                         *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_ALLGATHER, *world);
     }
     report(status, ierror);
 }
@@ -598,6 +646,8 @@ void hpccoll_f_gather_init(array x, array out, const int *root, hpccoll_world *c
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
         status = hpccoll_gather_init(input.data, input.count, input.dtype, result.data, result.count, counts, *root,
                                      args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_GATHER, *world);
     }
     report(status, ierror);
 }
@@ -612,6 +662,8 @@ void hpccoll_f_scatter_init(array x, array out, const int *root, hpccoll_world *
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
         status = hpccoll_scatter_init(input.data, input.count, splits, input.dtype, result.data, result.count, *root,
                                       args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_SCATTER, *world);
     }
     report(status, ierror);
 }
@@ -626,6 +678,8 @@ void hpccoll_f_alltoall_init(array x, array out, hpccoll_world *const *world, hp
         const hpccoll_args *args = read_options(&o, NULL, NULL, NULL, NULL, input.row);
         status = hpccoll_alltoall_init(input.data, input.count, splits, input.dtype, result.data, result.count,
                                        recv_counts, args, *world, plan);
+    } else {
+        status = tell_init(HPCCOLL_ALLTOALL, *world);
     }
     report(status, ierror);
 }

@@ -10,7 +10,6 @@ APART |= {"count": "count(in)", "in_count": "count(in)", "out_count": "count(out
 ALLOCATED = APART | {"out": "nullptr", "out_count": "0"}
 OTHERS = {
     "dtype": "dtype_of<T>()",
-    "splits": "data_or_null(splits)",
     "counts": "place_for(counts)",
     "recv_counts": "place_for(recv_counts)",
     "received": "nullptr",
@@ -20,7 +19,6 @@ OTHERS = {
 }
 """What a method gives for a parameter of the function of C, where it is not the parameter of that name."""
 RETURNS = {"": "void", "async": "[[nodiscard]] Request", "init": "[[nodiscard]] Plan"}
-SHARE = "hpccoll_share(count(in) / args.row, size(), rank()) * args.row"
 
 
 def is_reduction(one: Operation) -> bool:
@@ -57,8 +55,15 @@ def declared(one: Operation, name: str) -> str:
 
 def given(one: Operation, form: str, names: dict[str, str]) -> list[str]:
     """The arguments of the function of C."""
-    args = {"args": "&c" if has_args(one, form) else "nullptr"}
-    return [(names | OTHERS | args).get(name, name) for name in one.in_c(form)]
+    own = {"args": "&c" if has_args(one, form) else "nullptr", "splits": splits(one, form)}
+    return [(names | OTHERS | own).get(name, name) for name in one.in_c(form)]
+
+
+def splits(one: Operation, form: str) -> str:
+    """The splits, which a scatter needs on its root alone."""
+    operation = f"HPCCOLL_{one.name.upper()}"
+    checked = f"of_ranks_init(splits, {operation})" if form == "init" else f"of_ranks(splits, {operation}, c)"
+    return f"rank() == root ? {checked} : nullptr" if "root" in one.parameters else checked
 
 
 def call(one: Operation, form: str, names: dict[str, str]) -> str:
@@ -79,15 +84,23 @@ def head(one: Operation, form: str, returns: str, is_apart: bool) -> str:
     return text + (in_a_line if "\n" not in whole and len(in_a_line) <= COLUMNS else f"    template <class T>\n{whole}")
 
 
+def fits(one: Operation, form: str, size: str) -> str:
+    """A call that compares a size with that of `out`, and refuses the call on all ranks if they differ."""
+    operation = f"HPCCOLL_{one.name.upper()}"
+    if form == "init":
+        return f"equal_init({size}, out.size(), {operation})"
+    return f"equal({size}, out.size(), {operation}, c)"
+
+
 def method(one: Operation, form: str, is_apart: bool) -> str:
     """A method that gives its spans to the function of C."""
     names = dict(APART if is_apart or (not is_reduction(one) and "out" in one.parameters) else IN_PLACE)
     checks = []
     if is_reduction(one) and is_apart:
-        equal = "equal(in.size(), out.size())"
+        equal = fits(one, form, "in.size()")
         names["count"] = f"rank() == root ? {equal} : count(in)" if "root" in one.parameters else equal
     elif one.reads == "read_shares":
-        checks = [f"        equal(static_cast<std::size_t>({SHARE}), out.size());"]
+        checks = [f"        {fits(one, form, 'share(in, args)')};"]
     kind = RETURNS[form].split()[-1]
     handle = {"async": "hpccoll_request", "init": "hpccoll_plan"}.get(form)
     lines = [
@@ -106,7 +119,7 @@ def allocating(one: Operation) -> str:
     """A method that returns its result: the library allocates it, or it is this rank's share."""
     lines = [head(one, "", "std::vector<T>", False), "        const hpccoll_args c = args.c();"]
     if one.reads == "read_shares":
-        lines += [f"        std::vector<T> out(static_cast<std::size_t>({SHARE}));", call(one, "", APART)]
+        lines += ["        std::vector<T> out(share(in, args));", call(one, "", APART)]
         lines += ["        return out;"]
     else:
         lines += ["        hpccoll_request *made = nullptr;", call(one, "async", ALLOCATED)]

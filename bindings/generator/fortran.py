@@ -173,8 +173,18 @@ def checked(one: Operation, form: str, reads: str) -> list[str]:
         f'    int status = {reads}("{one.function(form)}", {arguments});',
         f"    if (status >= 0){' {' * braces}",
         *body,
-        *(["    }"] * braces),
+        *otherwise(one, form, braces),
     ]
+
+
+def otherwise(one: Operation, form: str, braces: bool) -> list[str]:
+    """What is done if the arrays are wrong: the other ranks of a collective are told."""
+    if one.is_message:
+        return ["    }"] * braces
+    operation = f"HPCCOLL_{one.name.upper()}"
+    told = f"tell_init({operation}, *world);" if form == "init" else f"tell({operation}, name, *world);"
+    between = ["    } else {", "    }"] if braces else ["    else"]
+    return [between[0], f"        status = {told}", *between[1:]]
 
 
 def unchecked(one: Operation, form: str) -> list[str]:

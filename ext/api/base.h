@@ -18,6 +18,7 @@
  *     operations.c  the public functions of the collectives
  *     ops.c         table of user-defined reductions
  *     user_reductions.c  operations with user-defined reductions
+ *     refusals.c    calls that bindings refuse
  *     messages.c    send and receive
  *     agree.c       agreement of the ranks on a plan
  *     plan_memory.c memory and lists of plans

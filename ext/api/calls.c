@@ -33,11 +33,14 @@ static int refuse(const hc__call *call, const char *what) {
 }
 
 /* Checks that must come before the arguments are read. */
-static int check_array(const hc__call *call, const hpccoll_array *a) {
+static int check_array(const hc__call *call, const hpccoll_array *a, const hpccoll_world *world) {
+    int gets = !has(call, HC_OP_TO_ROOT) || call->root == world->rank;
     if ((unsigned)a->dtype >= HC_DTYPE_COUNT)
         return refuse(call, "dtype is no hpccoll_dtype");
     if (has(call, HC_OP_RESULT_ALLOCATED) && a->in == HPCCOLL_IN_PLACE)
         return refuse(call, "HPCCOLL_IN_PLACE is for results of the input's size");
+    if (gets && a->out == HPCCOLL_IN_PLACE)
+        return refuse(call, "out is HPCCOLL_IN_PLACE, which is a value of in");
     if (call->args->row < 1 || (!has(call, HC_OP_ELEMENTWISE) && a->count % call->args->row))
         return refuse(call, "count is not a multiple of args.row");
     return call->reduction >= HC_REDUCTION_COUNT && has(call, HC_OP_REDUCES) ? hc__op_check(call, a->dtype) : HC_OK;
@@ -52,7 +55,7 @@ static int check_call(const hc__call *call, const hpccoll_world *world) {
     if (call->n < 0 || (call->n && !call->arrays))
         return refuse(call, "n is negative, or arrays is NULL");
     for (int i = 0; i < call->n && status >= 0; i++)
-        status = check_array(call, &call->arrays[i]);
+        status = check_array(call, &call->arrays[i], world);
     return status;
 }
 

@@ -422,6 +422,15 @@ HPCCOLL_API int hpccoll_plan_test(hpccoll_plan *plan, int *done);
  * allowed. Other plans end with their World; free them afterwards in the same way. */
 HPCCOLL_API int hpccoll_plan_free(hpccoll_plan **plan);
 
+/* ---- for bindings of other languages --------------------------------------------------------------------------- */
+
+/* Refuses a call on this rank for the reason `why`, before its arguments can be given to the library. The other ranks
+ * get an error, as of every call without a name that one rank refuses. Returns HPCCOLL_INVALID. */
+HPCCOLL_API int hpccoll_refuse(hpccoll_operation operation, const char *why, const hpccoll_args *args,
+                               hpccoll_world *world);
+/* The same for a call that makes a plan. */
+HPCCOLL_API int hpccoll_refuse_init(hpccoll_operation operation, const char *why, hpccoll_world *world);
+
 #ifdef __cplusplus
 }
 #endif

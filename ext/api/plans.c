@@ -295,14 +295,16 @@ int hpccoll_start(hpccoll_plan *plan) {
 }
 
 int hpccoll_startall(int n, hpccoll_plan *const plans[]) {
-    int status = HC_OK;
+    int status = hc__many_check("startall", n, plans);
     for (int i = 0; i < n && status >= 0; i++)
         status = start(plans[i], 0);
     return status;
 }
 
 int hpccoll_plan_waitall(int n, hpccoll_plan *const plans[]) {
-    int first = HC_OK;
+    int first = hc__many_check("plan_waitall", n, plans);
+    if (first < 0)
+        return first;
     char text[HC__ERROR_BYTES] = "";
     for (int i = 0; i < n; i++) {
         int status = hpccoll_plan_wait(plans[i]);

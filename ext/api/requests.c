@@ -183,8 +183,16 @@ int hpccoll_wait(hpccoll_request **request) {
     return finish(request);
 }
 
+int hc__many_check(const char *function, int n, const void *array) {
+    if (n < 0)
+        return hc__error(HC_INVALID, "%s: n is %d: a number of them is not negative", function, n);
+    return n && !array ? hc__error(HC_INVALID, "%s: the array of %d is NULL", function, n) : HC_OK;
+}
+
 int hpccoll_waitall(int n, hpccoll_request *requests[]) {
-    int first = HC_OK;
+    int first = hc__many_check("waitall", n, requests);
+    if (first < 0)
+        return first;
     char text[HC__ERROR_BYTES] = "";
     for (int i = 0; i < n; i++) {
         int status = hpccoll_wait(&requests[i]);

@@ -13,6 +13,8 @@ typedef struct hc__after {
     void (*free)(struct hc__after *);
 } hc__after;
 
+/* Checks an array of `n` requests or plans, which `function` is given: OK, or INVALID (error set). */
+int hc__many_check(const char *function, int n, const void *array);
 /* Blocks for at most `ns`; 1: done. */
 int hc__await(hpccoll_world *, hc_handle *, uint64_t ns);
 /* The status of a handle that is done (error set if it is an error). */

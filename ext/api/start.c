@@ -28,7 +28,7 @@ typedef struct hello {
     uint64_t agreed;        /* the hash */
     uint64_t shared_memory; /* device of /dev/shm; containers on one host may have different ones */
     int32_t pid, thread_level;
-    uint8_t background;
+    uint8_t background, is_wrong; /* this rank's settings are */
     hc_address address;
 } hello;
 
@@ -61,7 +61,7 @@ static hc_address find_address(const hc__base *base, const char *host) {
                                              .xname = xname});
 }
 
-static void fill_in_hello(const hc__base *base, hello *h) {
+static void fill_in_hello(const hc__base *base, int wrong, hello *h) {
     struct stat shm = {0};
     char agreed[HC__AGREED_BYTES];
     memset(h, 0, sizeof *h);
@@ -72,6 +72,7 @@ static void fill_in_hello(const hc__base *base, hello *h) {
     h->pid = (int32_t)getpid();
     h->thread_level = base->mpi ? base->mpi->thread_level() : 3;
     h->background = base->settings.background;
+    h->is_wrong = wrong < 0;
     draw_nonce(h->nonce);
     h->address = find_address(base, h->host);
     hc__settings_agreed(&base->settings, agreed);
@@ -263,7 +264,13 @@ static int name_difference(const hc__base *base, hc__rendezvous *r) {
     return status;
 }
 
-static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *hellos) {
+/* If the settings of a rank are wrong, all ranks get its error. */
+static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *hellos, int wrong) {
+    for (int32_t rank = 0; rank < r->size; rank++)
+        if (hellos[rank].is_wrong) {
+            int status = hc__rendezvous_agree(r, wrong, hpccoll_last_error());
+            return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
+        }
     for (int32_t rank = 1; rank < r->size; rank++)
         if (hellos[rank].agreed != hellos[0].agreed)
             return name_difference(base, r);
@@ -312,13 +319,13 @@ static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
 
-static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *hellos) {
+static int build(hc__base *base, hc__rendezvous *r, const void *comm, int wrong, hello *hellos) {
     hello mine;
-    fill_in_hello(base, &mine);
+    fill_in_hello(base, wrong, &mine);
     int status = hc__rendezvous_allgather(r, &mine, sizeof mine, hellos);
     if (status < 0)
         return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
-    if ((status = compare_settings(base, r, hellos)) < 0 || (status = note_processes(base, hellos)) < 0)
+    if ((status = compare_settings(base, r, hellos, wrong)) < 0 || (status = note_processes(base, hellos)) < 0)
         return status;
     r->processes = &base->processes;
     memcpy(base->job->nonce, hellos[0].nonce, sizeof base->job->nonce);
@@ -336,16 +343,16 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, hello *hel
     return HC_OK;
 }
 
-int hc__start(hc__base *base, hc_net *net, const void *comm) {
+int hc__start(hc__base *base, hc_net *net, const void *comm, int wrong) {
     const hc__settings *settings = &base->settings;
     hc__rendezvous r = {
         .net = net, .rank = base->job->rank, .size = base->job->size, .timeout = settings->start_timeout};
     hello *hellos = calloc((size_t)base->job->size, sizeof *hellos);
     int status = hellos ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
-    if (status >= 0 && hc_kernels_select(settings->simd) < 0)
-        status = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
+    if (wrong >= 0 && hc_kernels_select(settings->simd) < 0)
+        wrong = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
     if (status >= 0)
-        status = build(base, &r, comm, hellos);
+        status = build(base, &r, comm, wrong, hellos);
     free(hellos);
     return status;
 }

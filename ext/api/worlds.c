@@ -69,9 +69,11 @@ static hpccoll_world *world_of_all(hc__base *base) {
     return world;
 }
 
-static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, hpccoll_world **world) {
+/* `wrong`: OK, or the status of the settings (error set). */
+static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, int wrong,
+                hpccoll_world **world) {
     base->settings = *settings;
-    int status = hc__start(base, net, comm);
+    int status = hc__start(base, net, comm, wrong);
     if (status >= 0 && !(*world = world_of_all(base)))
         status = hc__error(HC_NO_MEMORY, NULL);
     return status;
@@ -89,13 +91,25 @@ static void watch_forks(void) {
     pthread_atfork(NULL, NULL, mark_forked);
 }
 
-static void end(hpccoll_world *world, const char *by);
+static int end(hpccoll_world *world, const char *by);
 
-/* Ends all Worlds of communicators, newest first, with their process sets. */
-static void end_with_mpi(void) {
+/* The World of a communicator whose random word is the first one; NULL: none is left. */
+static hpccoll_world *first_over_mpi(void) {
+    hpccoll_world *first = NULL;
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
-        if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0)
-            end(world, "MPI_Finalize has ended it");
+        if (world->state == HC__WORLD_ALIVE && world->base->mpi && world->number == 0 &&
+            (!first || strcmp(world->base->job->nonce, first->base->job->nonce) < 0))
+            first = world;
+    return first;
+}
+
+/* Ends all Worlds of communicators, with their process sets, in the order of the random words that the ranks of each
+ * share. The order in which threads have made them may be another one on each rank, and ranks that ended two Worlds in
+ * different orders would wait for each other. */
+static void end_with_mpi(void) {
+    hpccoll_world *world;
+    while ((world = first_over_mpi()))
+        end(world, "MPI_Finalize has ended it");
 }
 
 /* ---- the public functions ------------------------------------------------------------------------------------ */
@@ -114,7 +128,7 @@ int hpccoll_world_alone(const char *options, hpccoll_world **world) {
     hc__base *base = new_base(0, 1);
     if (!base)
         return hc__error(HC_NO_MEMORY, NULL);
-    status = make(base, NULL, NULL, &settings, world);
+    status = make(base, NULL, NULL, &settings, HC_OK, world);
     if (status < 0)
         free_base(base);
     return status;
@@ -152,16 +166,15 @@ static int from_comm(const hc_mpi_family *mpi, const void *comm, const char *opt
     if (status < 0)
         return hc__error(status, "the World was not made: MPI failed");
     hc__base *base = new_base(start->rank, start->size);
-    if (base && wrong >= 0) {
+    status = HC_NO_MEMORY;
+    if (base) {
         base->mpi = mpi;
-        status = make(base, start, comm, &settings, world);
-    } else {
-        status = base ? wrong : hc__error(HC_NO_MEMORY, NULL);
+        status = make(base, start, comm, &settings, wrong, world);
     }
     start->ops->free(start);
     if (status < 0 && base)
         free_base(base);
-    return status;
+    return base ? status : hc__error(status, NULL);
 }
 
 int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options, hpccoll_world **world) {
@@ -262,25 +275,30 @@ static void end_set(hpccoll_world *world) {
     hc__world_ended(world, freed);
 }
 
-static void end(hpccoll_world *world, const char *by) {
+/* OK, or the status of a World that was broken before it has ended (error set). */
+static int end(hpccoll_world *world, const char *by) {
     hc__base *base = world->base;
+    int broken = HC_OK;
     if (base->python && world->number == base->python->set) { /* Python ends the loop */
         hc__worlds_ended(base, by);
         free_base(base);
-        return;
+        return HC_OK;
     }
     if (!base->job->loop) { /* Python has ended it, and all its process sets */
         hc__world_ended(world, by);
-        return;
+        return HC_OK;
     }
     await_others(world);
     if (world->number) {
         end_set(world);
-        return;
+        return HC_OK;
     }
     stop(world);
+    if ((broken = hc_loop_broken(base->job->loop)) < 0)
+        hc__error(broken, "%s", hc_loop_broken_text(base->job->loop));
     hc__worlds_ended(base, by);
     free_base(base);
+    return broken;
 }
 
 int hpccoll_world_free(hpccoll_world **world) {
@@ -289,8 +307,6 @@ int hpccoll_world_free(hpccoll_world **world) {
     if (!*world)
         return HC_OK;
     hpccoll_world *own = *world;
-    int broken = HC_OK;
-    char text[HC__ERROR_BYTES] = "";
     if (own->state != HC__WORLD_ALIVE && own->ended_by == freed)
         return hc__world_check(own);
     *world = NULL;
@@ -298,8 +314,5 @@ int hpccoll_world_free(hpccoll_world **world) {
         own->ended_by = freed;
         return HC_OK;
     }
-    if (!own->base->python && own->number == 0 && (broken = hc_loop_broken(own->base->job->loop)) < 0)
-        snprintf(text, sizeof text, "%s", hc_loop_broken_text(own->base->job->loop));
-    end(own, freed);
-    return broken < 0 ? hc__error(broken, "%s", text) : HC_OK;
+    return end(own, freed);
 }

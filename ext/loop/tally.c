@@ -42,7 +42,7 @@ static hc__reduction reduction_now(const hc_votes *votes) {
     const hc_shortcut_agreed *agreed = &votes->motion.agreed;
     int is_mean = agreed->reduction == HC_AVERAGE;
     hc__reduction whole = {agreed->reduction, is_mean ? votes->of.size / node_divisor(votes) : 1.0};
-    return hc__stage_reduction(votes->of.in_stages ? &votes->of.split : &at_once, votes->vote.at, 0,
+    return hc__stage_reduction(votes->of.in_stages ? &votes->of.split : &at_once, votes->vote.at, HC__NEAREST_FIRST,
                                agreed->dtype >= HC_FLOAT16, whole);
 }
 

@@ -171,7 +171,7 @@ static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at
         return status;
     if (gives && in->count && !in->data)
         return refuse(why, HC_INVALID, "in is NULL");
-    if (gets && !out->data && (has(a, HC_OP_RESULT_ALLOCATED) ? out->count : in->count))
+    if (gets && !out->data && (has(a, HC_OP_RESULT_ALLOCATED) ? out->count : hc_arguments_result_bytes(a, place, at)))
         return refuse(why, HC_INVALID, "out is NULL");
     if (!gives || a->is_group || a->is_fresh)
         return HC_OK;

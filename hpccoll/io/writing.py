@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -109,9 +110,13 @@ def _sync_new(file: Path) -> int:
 
 def _refuse_what_is_no_file(target: Path) -> None:
     """Check before the main file is written: rename() cannot replace a folder, and would replace a device or a pipe."""
-    if target.is_dir():
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{target} is a folder")
-    if target.exists() and not target.is_file():
+    if not stat.S_ISREG(mode):
         raise OSError(f"{target} is no file but a device, a pipe or a socket")
 
 

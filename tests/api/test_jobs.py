@@ -110,17 +110,19 @@ def test_worlds_that_are_open_at_the_end_end_in_one_order(nodes, end):
         "from mpi4py import MPI\n"
         "hpccoll.World(verbose=0).allreduce(1)\n"
         "worlds = [hpccoll.World(verbose=0) for _ in range(3)]\n"
-        "comms = [MPI.COMM_WORLD.Dup() for _ in range(4)]\n"
+        "comms = [MPI.COMM_WORLD.Dup() for _ in range(12)]\n"
         "by_threads = {}\n"
         "def make(i): by_threads[i] = hpccoll.World(comms[i], verbose=0)\n"
-        "makers = [Thread(target=make, args=(i,)) for i in range(4)]\n"
+        "makers = [Thread(target=make, args=(i,)) for i in range(12)]\n"
         "for maker in makers: maker.start()\n"
         "for maker in makers: maker.join()\n"
-        "assert [w.allreduce(1) for w in [*worlds, *(by_threads[i] for i in range(4))]] == [size] * 7\n"
+        "assert [w.allreduce(1) for w in [*worlds, *(by_threads[i] for i in range(12))]] == [size] * 15\n"
     )
-    status, output = job(2, script + end, nodes=nodes)
+    began = time.monotonic()
+    status, output = job(3, script + end, nodes=nodes)
     assert status == 0, output
     assert "have not called it" not in output, output
+    assert time.monotonic() - began < 30, "ranks waited for each other"  # a second or two, else
 
 
 @pytest.mark.parametrize("nodes", ["", *slow("2")])

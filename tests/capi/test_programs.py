@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs over the C interface: random ones, whose results are checked, and wrong ones."""
 
+import signal
 from glob import glob
 from pathlib import Path
 
@@ -68,6 +69,19 @@ def test_a_refusal_for_lack_of_memory_leaves_the_world_alive(mpicc, compiled, jo
 def test_threads_that_call_at_once(mpicc, compiled, job) -> None:
     program = compiled(mpicc, *STRICT, "-pthread", "tests/capi/threads.c")
     assert "fine\n" in job(3, program, 4, 40, nodes=2)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(("nodes", "options"), [(1, "background=0"), (2, "background=0"), (2, "background=1")])
+def test_worlds_of_threads_end_in_one_order(mpicc, compiled, job, nodes: int, options: str) -> None:
+    """Ranks that end two Worlds in different orders wait for each other."""
+    assert "fine\n" in job(3, compiled(mpicc, *STRICT, "-pthread", "tests/capi/finalize.c"), options, nodes=nodes)
+
+
+@pytest.mark.timeout(200)
+def test_a_rank_that_is_lost_before_the_end_is_an_error_of_the_end(mpicc, compiled, job) -> None:
+    program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/lost.c")
+    assert "fine\n" in job(2, program, status=128 + signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")

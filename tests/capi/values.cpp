@@ -44,6 +44,56 @@ static void check_rows(const hpccoll::World &world) {
     check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
 }
 
+// The last rank refuses a call, which the other ranks hear; the next calls of all ranks belong together.
+static void check_refusals(const hpccoll::World &world) {
+    const bool refuses = rank == size - 1;
+    const int status = refuses ? HPCCOLL_INVALID : HPCCOLL_MISMATCH;
+    const char *words = refuses ? "in and out have sizes that do not fit" : "has refused this call";
+    std::vector<double> x(4, 1.0), y(4), z(refuses ? 3 : 4);
+    const std::span<const double> in(x);
+    const std::span<double> out(z);
+    const auto wait = [](hpccoll::Request request) { request.wait(); };
+    for (int form = 0; form < 3; form++) {
+        expect(status, words, [&] {
+            if (form == 0)
+                world.allreduce(in, out);
+            else if (form == 1)
+                wait(world.scan_async(in, out));
+            else
+                world.allreduce_init(in, out)();
+        });
+        x.assign(4, form + 2.0);
+        world.allreduce(in, std::span(y));
+        check(y[3] == (form + 2.0) * size, "a sum after a call that one rank has refused");
+    }
+    const std::vector<std::int64_t> splits(static_cast<std::size_t>(refuses ? size + 1 : size), 0);
+    const std::span<const std::int64_t> none(splits);
+    words = refuses ? "the number of splits is not that of the ranks" : "has refused this call";
+    expect(status, words, [&] { world.alltoall(in.first(0), none); });
+    expect(status, words, [&] { world.scatter(in.first(0), size - 1, none); });
+    expect(status, words, [&] { world.alltoall_init(in.first(0), out.first(0), none)(); });
+    const hpccoll::Args no_row{.row = 0};
+    expect(HPCCOLL_INVALID, "count is not a multiple of args.row",
+           [&] { world.reducescatter(in, HPCCOLL_SUM, no_row); });
+}
+
+// Ranks without rows have empty spans, whose data() may be a null pointer.
+static void check_no_rows(const hpccoll::World &world) {
+    const std::vector<double> one{1.0};
+    const std::span<const double> in(one);
+    std::vector<double> own(rank == 0 ? 1 : 0);
+    check(world.reducescatter(in).size() == own.size(), "a reducescatter of one row");
+    world.reducescatter_async(in, std::span(own)).wait();
+    check(own.empty() || own[0] == size, "an asynchronous reducescatter of one row");
+    hpccoll::Plan plan = world.reducescatter_init(in, std::span(own), HPCCOLL_MAX);
+    plan();
+    check(own.empty() || own[0] == 1, "a plan of a reducescatter of one row");
+    const std::vector<double> pair{double(rank), 7.0};
+    const hpccoll::Args rows{.row = 2};
+    own = world.reducescatter(std::span<const double>(pair), HPCCOLL_MAXLOC, rows);
+    check(own.empty() == (rank > 0) && (own.empty() || own[0] == size - 1), "a reducescatter of one pair");
+}
+
 static void wait_for(hpccoll::Request request) {
     request.wait();
 }
@@ -164,6 +214,8 @@ static void check_all(const hpccoll::World &world) {
     world.allreduce(std::span<int>(most), HPCCOLL_MAXLOC);
     check(most[1] == size - 1, "MAXLOC");
     check_rows(world);
+    check_no_rows(world);
+    check_refusals(world);
     check_requests(world);
     check_plans(world);
     const double out = rank;

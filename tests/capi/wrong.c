@@ -41,6 +41,19 @@ static void too_large(hpccoll_world *world) {
     EXPECT(hpccoll_recv(y, large, HPCCOLL_FLOAT64, 0, 0, NULL, NULL, world), HPCCOLL_INVALID, "too large");
 }
 
+/* Numbers of requests and plans, and arrays of them. */
+static void wrong_lists(void) {
+    EXPECT(hpccoll_waitall(-1, NULL), HPCCOLL_INVALID, "waitall: n is -1");
+    EXPECT(hpccoll_waitall(1, NULL), HPCCOLL_INVALID, "waitall: the array of 1 is NULL");
+    EXPECT(hpccoll_startall(-1, NULL), HPCCOLL_INVALID, "startall: n is -1");
+    EXPECT(hpccoll_startall(1, NULL), HPCCOLL_INVALID, "startall: the array of 1 is NULL");
+    EXPECT(hpccoll_plan_waitall(-1, NULL), HPCCOLL_INVALID, "plan_waitall: n is -1");
+    EXPECT(hpccoll_plan_waitall(1, NULL), HPCCOLL_INVALID, "plan_waitall: the array of 1 is NULL");
+    FINE(hpccoll_waitall(0, NULL));
+    FINE(hpccoll_startall(0, NULL));
+    FINE(hpccoll_plan_waitall(0, NULL));
+}
+
 static void wrong_arguments(hpccoll_world *world) {
     double x[8] = {0}, y[8];
     hpccoll_args args = HPCCOLL_ARGS;
@@ -61,6 +74,12 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
            "sum of splits is 9");
     EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
+    EXPECT(hpccoll_reduce(x, y, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, -1, NULL, world), HPCCOLL_INVALID, "root is -1");
+    EXPECT(hpccoll_allreduce(x, (void *)-1, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world), HPCCOLL_INVALID,
+           "out is HPCCOLL_IN_PLACE");
+    EXPECT(hpccoll_scatter(x, size, NULL, HPCCOLL_FLOAT64, (void *)-1, 1, 0, NULL, world), HPCCOLL_INVALID,
+           "out is HPCCOLL_IN_PLACE");
+    wrong_lists();
     too_large(world);
     args.name = "unnamed call 3";
     EXPECT(hpccoll_barrier(&args, world), HPCCOLL_INVALID, "a name does not begin");
@@ -239,6 +258,10 @@ static void wrong_start(void) {
     hpccoll_world *world;
     EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, rank == 1 ? "verbose=0 fanout=2" : "verbose=0", &world),
            HPCCOLL_MISMATCH, "settings differ between ranks: fanout=16 on rank 0, fanout=2 on rank 1");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, rank == 1 ? "verbose=0 rails=-1" : "verbose=0", &world),
+           HPCCOLL_INVALID, "the World was not made: rank 1: rails=-1 is not 0 to");
+    EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, rank == 1 ? "verbose=0 algorithm=best" : "verbose=0", &world),
+           HPCCOLL_INVALID, "the World was not made: rank 1: algorithm=best is not one of");
     if (rank != size - 1)
         EXPECT(hpccoll_world_from_mpi(MPI_COMM_WORLD, "start_timeout=1 verbose=0", &world), HPCCOLL_TRANSPORT,
                size == 2 ? "no word from rank 1" : "no word from rank 2");

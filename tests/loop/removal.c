@@ -9,7 +9,6 @@
  */
 #include "loop/clock.h"
 #include "loop/failure.h"
-#include "loop/place.h"
 #include "loop/progress.h"
 #include "loop/set_queues.h"
 #include "loop/state.h"
@@ -83,38 +82,9 @@ static void keep_maker(hc_plane_maker *maker) {
 
 static hc_plane_maker maker = {make_plane, keep_maker};
 
-typedef struct joining {
-    worlds *w;
-    int32_t rank;
-} joining;
-
-static void *join(void *argument) {
-    joining *me = argument;
-    worlds_join(me->w, me->rank);
-    return NULL;
-}
-
-static void make_world(worlds *w) {
-    pthread_t threads[2];
-    joining ranks[2] = {{w, 0}, {w, 1}};
-    worlds_prepare(w, 2, 1);
-    for (int r = 0; r < 2; r++)
-        pthread_create(&threads[r], NULL, join, &ranks[r]);
-    for (int r = 0; r < 2; r++) {
-        pthread_join(threads[r], NULL);
-        CHECK(hc__driver_try(w->loops[r])); /* ours from here on */
-    }
-}
-
 static hc_handle *op(hc_loop *loop, int receives, int32_t peer, uint8_t *array) {
     hc_p2p_op l = {.receives = (uint8_t)receives, .peer = peer, .data = array, .bytes = BYTES};
     hc_handle *handle = hc_handle_of_p2p(0, &l, HC_MEMORY_CUDA);
-    hc_loop_submit(loop, handle, 1);
-    return handle;
-}
-
-static hc_handle *command(hc_loop *loop, int kind) {
-    hc_handle *handle = hc_handle_new(kind, 0, 0, 0, NULL, 0, 0);
     hc_loop_submit(loop, handle, 1);
     return handle;
 }
@@ -137,7 +107,8 @@ static void release_both(hc_handle *const handles[2], int status) {
 }
 
 static void stop_both(const worlds *w) {
-    hc_handle *const stops[2] = {command(w->loops[0], HC_EV_STOP), command(w->loops[1], HC_EV_STOP)};
+    hc_handle *const stops[2] = {submit_command(w->loops[0], HC_EV_STOP, 0),
+                                 submit_command(w->loops[1], HC_EV_STOP, 0)};
     progress_until(w, stops);
     release_both(stops, HC_OK);
 }
@@ -161,13 +132,14 @@ int main(int argc, char **argv) {
     uint8_t *sent = malloc(BYTES), *received = calloc(1, BYTES);
     for (size_t i = 0; i < BYTES; i++)
         sent[i] = (uint8_t)(i % 251);
-    make_world(&w);
+    worlds_make_driven(&w, 2, 1);
     hc_handle *const p2p_ops[2] = {op(w.loops[0], 0, 1, sent), op(w.loops[1], 1, 0, received)};
     while (!p2p_ops[0]->op->moved)
         progress_both(&w);
     if (!breaks) /* a World whose log has ended has nothing left to break */
         stop_both(&w);
-    hc_handle *const removals[2] = {command(w.loops[0], HC_EV_REMOVE_SET), command(w.loops[1], HC_EV_REMOVE_SET)};
+    hc_handle *const removals[2] = {submit_command(w.loops[0], HC_EV_REMOVE_SET, 0),
+                                    submit_command(w.loops[1], HC_EV_REMOVE_SET, 0)};
     wait_for_the_other(w.loops[0], removals[0]);
     for (int r = 0; r < 2 && breaks; r++) {
         hc__loop_fail(w.loops[r], HC_TRANSPORT, -1, "planted");
@@ -179,11 +151,7 @@ int main(int argc, char **argv) {
     CHECK(breaks || !memcmp(sent, received, BYTES));
     release_both(p2p_ops, breaks ? HC_TRANSPORT : HC_OK);
     release_both(removals, HC_OK);
-    for (int r = 0; r < 2; r++) {
-        hc__driver_vacate(w.loops[r]);
-        hc_loop_free(w.loops[r]);
-    }
-    worlds_end(&w);
+    worlds_end_driven(&w);
     free(sent);
     free(received);
     puts("fine");

@@ -7,6 +7,7 @@
 
 #include "transport/net/local.h"
 #include "loop/loop.h"
+#include "loop/place.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -155,6 +156,50 @@ static inline void worlds_end(worlds *w) {
         w->nets[r]->ops->free(w->nets[r]);
     pthread_barrier_destroy(&w->meet);
 }
+
+/* ---- a World whose ranks the calling thread drives turn by turn, so that nothing depends on time ---------------- */
+
+typedef struct worlds_joining {
+    worlds *w;
+    int32_t rank;
+} worlds_joining;
+
+static inline void *worlds_join_thread(void *argument) {
+    const worlds_joining *own = argument;
+    worlds_join(own->w, own->rank);
+    return NULL;
+}
+
+static inline void worlds_make_driven(worlds *w, int32_t size, int32_t nodes) {
+    pthread_t threads[MOST];
+    worlds_joining joinings[MOST];
+    worlds_prepare(w, size, nodes);
+    for (int32_t r = 0; r < size; r++) {
+        joinings[r] = (worlds_joining){w, r};
+        CHECK(!pthread_create(&threads[r], NULL, worlds_join_thread, &joinings[r]));
+    }
+    for (int32_t r = 0; r < size; r++) {
+        pthread_join(threads[r], NULL);
+        CHECK(hc__driver_try(w->loops[r])); /* ours from here on */
+    }
+}
+
+static inline void worlds_end_driven(worlds *w) {
+    for (int32_t r = 0; r < w->size; r++) {
+        hc__driver_vacate(w->loops[r]);
+        hc_loop_free(w->loops[r]);
+    }
+    worlds_end(w);
+}
+
+/* Submits a command to the set, which has no arrays: a stop, a removal. */
+static inline hc_handle *submit_command(hc_loop *loop, int kind, uint32_t set) {
+    hc_handle *handle = hc_handle_new(kind, set, 0, 0, NULL, 0, 0);
+    hc_loop_submit(loop, handle, 1);
+    return handle;
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
 
 /* An allreduce of int64 values in place. */
 static inline hc_handle *sum_of(const char *name, int64_t *values, int64_t n) {

@@ -155,19 +155,19 @@ double hc__stage_power(const hc__stages *s, int32_t stage) {
     return power;
 }
 
-int32_t hc__stage_of_step(const hc__stages *s, int32_t step, int nearest_last) {
-    return nearest_last ? s->depth - 1 - step : step;
+int32_t hc__stage_of_step(const hc__stages *s, int32_t step, hc__steps order) {
+    return order == HC__NEAREST_LAST ? s->depth - 1 - step : step;
 }
 
-hc__reduction hc__stage_reduction(const hc__stages *s, int32_t step, int nearest_last, int divides, hc__reduction r) {
+hc__reduction hc__stage_reduction(const hc__stages *s, int32_t step, hc__steps order, int divides, hc__reduction r) {
     int last = step == s->depth - 1;
     if (r.reduction != HC_AVERAGE || (last && !divides))
         return r;
     if (!divides)
         return (hc__reduction){HC_SUM, 1.0};
     if (!last)
-        return (hc__reduction){HC_AVERAGE, hc__stage_power(s, hc__stage_of_step(s, step, nearest_last))};
+        return (hc__reduction){HC_AVERAGE, hc__stage_power(s, hc__stage_of_step(s, step, order))};
     for (int32_t before = 0; before < step; before++)
-        r.divisor /= hc__stage_power(s, hc__stage_of_step(s, before, nearest_last));
+        r.divisor /= hc__stage_power(s, hc__stage_of_step(s, before, order));
     return r;
 }

@@ -46,11 +46,12 @@ typedef struct hc__reduction {
     double divisor;
 } hc__reduction;
 
-/* The stage of a step: the nearest members come first, or last. */
-int32_t hc__stage_of_step(const hc__stages *, int32_t step, int nearest_last);
+/* The order in which the steps of an operation go through the stages. */
+typedef enum hc__steps { HC__NEAREST_FIRST, HC__NEAREST_LAST } hc__steps;
+int32_t hc__stage_of_step(const hc__stages *, int32_t step, hc__steps);
 /* What a step does of a reduction. A mean is divided at the end; `divides`: each step divides by the power of two of
  * its stage, and the last one by the rest. */
-hc__reduction hc__stage_reduction(const hc__stages *, int32_t step, int nearest_last, int divides, hc__reduction);
+hc__reduction hc__stage_reduction(const hc__stages *, int32_t step, hc__steps, int divides, hc__reduction);
 
 /* The first split is one stage of all members. */
 typedef struct hc__splits {

@@ -26,9 +26,13 @@ static hc__stage_place place_of(const hc__channel *channel) {
     return hc__stage_place_of(channel->stages, channel->team->me);
 }
 
-/* The stage of a step: an allreduce begins with the nearest members, a reduce-scatter with the farthest. */
+/* An allreduce begins with the nearest members, a reduce-scatter with the farthest. */
+static hc__steps steps_of(const hc__channel *channel) {
+    return channel->form.scatters ? HC__NEAREST_LAST : HC__NEAREST_FIRST;
+}
+
 static int32_t stage_of(const hc__channel *channel, int32_t step) {
-    return hc__stage_of_step(channel->stages, step, channel->form.scatters);
+    return hc__stage_of_step(channel->stages, step, steps_of(channel));
 }
 
 /* ---- blocks --------------------------------------------------------------------------------------------------- */
@@ -108,7 +112,7 @@ static int add_step(hc__channel *channel, const hc__stage_place *p, int32_t step
     block mine = channel->form.whole ? (block){0, channel->count} : block_after(channel, p->position, step + 1);
     return add(
         channel, mine.at, mine.n, operands, digit,
-        hc__stage_reduction(channel->stages, step, channel->form.scatters, channel->form.divides, channel->reduction));
+        hc__stage_reduction(channel->stages, step, steps_of(channel), channel->form.divides, channel->reduction));
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@ An agent gets its task, with all secrets, on standard input. When the agent or i
 """
 
 import contextlib
+import os
 import platform
 import shlex
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpccoll.tools.kin import end_with_parent
+from hpccoll.tools.launch.input_of_rank_0 import opened
 
 THIS_MACHINE = ("localhost", "127.0.0.1", platform.node(), platform.node().partition(".")[0])
 """Names of this machine."""
@@ -46,20 +48,25 @@ def by_srun(host: str, module: str, options: Sequence[str], variables: Mapping[s
     return [*SRUN, *place, *options, "env", *paths, *agent(module)]
 
 
-def start(command: Sequence[str], environment: Mapping[str, str], folder: str = "") -> "subprocess.Popen[bytes]":
+def start(
+    command: Sequence[str], environment: Mapping[str, str], folder: str = "", read: Sequence[str] = (os.devnull, "0")
+) -> "subprocess.Popen[bytes]":
     """Start a rank in a new session; it ends with this process at the latest.
 
     :param folder: for the files of its output; "": the output is printed here
+    :param read: the file of its standard input, and where it begins
     """
     with contextlib.ExitStack() as files:
         streams = {}
+        stdin = opened(*read)
+        files.callback(os.close, stdin)
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             streams = {name: files.enter_context(Path(folder, name).open("wb")) for name in ("stdout", "stderr")}
         return subprocess.Popen(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             start_new_session=True,
             preexec_fn=lambda: end_with_parent(signal.SIGKILL),
             stdout=streams.get("stdout"),

@@ -29,6 +29,7 @@ from hpccoll.tools.launch.job import (
 )
 from hpccoll.tools.launch.listener import addresses_towards
 from hpccoll.tools.launch.ranks import Rank, Ranks
+from hpccoll.tools.launch.standard_input import source
 
 ALLOCATIONS = {
     "SLURM_JOB_ID": "Slurm",
@@ -169,11 +170,13 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
     if job.ranks > MOST_WATCHED:
         processes.say(f"{job.ranks} ranks: mpirun alone watches them, hpccoll run does so for {MOST_WATCHED} at most")
         plan = plan_of(job)
-        return report(processes.run(plan.argv, plan.environment_from(environment), timeout), timeout, {})
+        return report(
+            processes.run(plan.argv, plan.environment_from(environment), timeout, ranks=job.ranks), timeout, {}
+        )
     ranks = Ranks(job.ranks, addresses_towards(job.reached))
     with ranks.listener as listener:
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
-        ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended)
+        ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended, job.ranks)
         unfinished = ranks.unfinished(SETTLED) if needs_ranks(ending) else {}
     return report(ending, timeout, unfinished)
 
@@ -200,12 +203,14 @@ def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> J
         ranks=ranks,
         command=command,
         hosts=hosts,
+        path=environment["PATH"],
         exported=exported,
         cores=installed.cores(),
         allocated=any(name in environment for name in ALLOCATIONS),
         reached=tuple(host.name for host in hosts) or (allocation.hosts if allocation else ()),
         root=os.geteuid() == 0,
         output=os.path.abspath(arguments.output) if arguments.output else "",
+        input=None if arguments.show else source(),
         launcher_options=split_words("--launcher-options", arguments.launcher_options),
     )
 

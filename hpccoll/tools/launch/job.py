@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpccoll.errors import HpccollError
+from hpccoll.tools.launch.standard_input import Source
 
 
 class LaunchError(HpccollError):
@@ -30,6 +31,8 @@ class Job:
     command: tuple[str, ...]
     hosts: tuple[Host, ...] = ()
     """Hosts to fill in this order; empty: this machine."""
+    path: str = ""
+    """The PATH of the ranks of this machine."""
     exported: Mapping[str, str] = field(default_factory=dict)
     """Variables to set in the ranks on every host."""
     cores: int = 1
@@ -42,6 +45,8 @@ class Job:
     """Whether the user is root, which Open MPI refuses by default."""
     output: str = ""
     """The folder for files of what each rank prints; "": it is printed together."""
+    input: Source | None = None
+    """What rank 0 reads, where the launcher need not forward it."""
     launcher_options: tuple[str, ...] = ()
     """Options that the user gives to mpirun itself."""
 

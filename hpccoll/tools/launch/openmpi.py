@@ -3,10 +3,12 @@
 
 import contextlib
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 
 from hpccoll.tools.launch.job import Job, Plan
+from hpccoll.tools.launch.standard_input import FOR_RANK_0
 
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
 """The variable with the folder where mpirun of Open MPI 5 keeps the files of its session on this host."""
@@ -38,13 +40,30 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     elif not job.allocated:
         argv += ["--host", f"localhost:{job.ranks}"]
     argv += binding(job, major)
-    if job.output:
-        argv += ["--output", f"dir={job.output}"] if major >= 5 else ["--output-filename", job.output]
+    if job.output:  # with dir= Open MPI 5 loses a rank's standard output or its standard error
+        argv += ["--output", f"file={job.output}/rank"] if major >= 5 else ["--output-filename", job.output]
+    options, command = fed(job, major)
+    argv += options
     argv += [f"-{word}" if word in ONE_DASH else word for word in job.launcher_options]
     for name in sorted(job.exported):
         argv += ["-x", name]
     yielding = {"OMPI_MCA_mpi_yield_when_idle": "1"} if job.oversubscribed else {}
-    return Plan((*argv, *job.command), {**job.exported, **yielding}, {**job.defaults, **transports(job, major)})
+    return Plan((*argv, *command), {**job.exported, **yielding}, {**job.defaults, **transports(job, major)})
+
+
+def fed(job: Job, major: int) -> tuple[list[str], tuple[str, ...]]:
+    """The options for standard input, and the command of the ranks.
+
+    mpirun of Open MPI 5 does not tell rank 0 of the end of its input, also where there was none, and was seen to
+    forward large inputs wrongly (PRRTE's issue 2579). So rank 0 opens the input itself, where it can.
+    """
+    if major < 5 or job.input is None or "--stdin" in job.launcher_options:
+        return [], job.command
+    if job.input.is_empty:
+        return ["--stdin", "none"], job.command
+    if not job.local or not shutil.which(job.command[0], path=job.path):  # else mpirun would not say what is missing
+        return [], job.command
+    return ["--stdin", "none"], (*FOR_RANK_0, *job.input.words, *job.command)
 
 
 def transports(job: Job, major: int) -> dict[str, str]:

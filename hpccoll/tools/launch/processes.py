@@ -7,6 +7,7 @@ launcher adopts orphans itself (Linux: child subreaper), and kills all its desce
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL to a job, and between the end of mpirun and SIGKILL to its descendants."""
 POLL = 0.25
 """Seconds between two looks at the ranks."""
+FILES, FILES_PER_RANK = 256, 8
+"""How many files mpirun may open: Open MPI 5 was seen to need 5 per rank, and fails or hangs without them."""
 OVERDUE = 8.0
 """Seconds that mpirun may live on after its last rank, for the rest of the output."""
 
@@ -46,24 +49,40 @@ def run(
     environment: Mapping[str, str],
     timeout: float | None = None,
     ranks_have_ended: Callable[[], bool] = lambda: False,
+    ranks: int = 1,
 ) -> Ending:
     """Execute a command, forward signals to it, and kill the descendants that it leaves behind.
 
     :param environment: the whole environment of the command
     :param timeout: seconds after which the command is ended; None: no limit
     :param ranks_have_ended: when it is true, mpirun has OVERDUE seconds to end
+    :param ranks: how many it starts
     """
+
+    def prepare() -> None:
+        end_with_parent(signal.SIGTERM)
+        allow_files(FILES + FILES_PER_RANK * ranks)
+
     adopt_orphans()
     main = subprocess.Popen(
         argv,
         env=environment,
+        stdin=None if sys.stdin else subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=lambda: end_with_parent(signal.SIGTERM),
+        preexec_fn=prepare,
     )
     with forwarding(main):
         status, why = wait(main, timeout, ranks_have_ended)
     left_behind = kill_descendants(1.0 if why else GRACE)
     return Ending(status if status >= 0 else 128 - status, why == "timeout", left_behind, why == "overdue")
+
+
+def allow_files(number: int) -> None:
+    """Let this process open so many files, or as many as the system lets it: the limit that users set is often 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    if soft != resource.RLIM_INFINITY and soft < highest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
 
 
 def wait(

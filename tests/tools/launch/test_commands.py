@@ -8,6 +8,7 @@ import pytest
 
 from hpccoll.tools.launch.installed import plan
 from hpccoll.tools.launch.job import Host, Job, LaunchError, Plan, fill_hosts, parse_hosts, read_hostfile
+from hpccoll.tools.launch.standard_input import Source
 
 BANNERS = {  # what `mpirun --version` of each release prints first
     "Open MPI 5": "mpirun (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
@@ -19,6 +20,7 @@ JOB = Job(ranks=4, command=("python", "train.py", "--lr", "0.1"), cores=8)
 CROWDED = replace(JOB, cores=2, exported={"HPCCOLL_NODES": "2"}, root=True)
 HOSTS = replace(JOB, hosts=(Host("h1", 3), Host("h2", 1)), exported={"PATH": "/opt/bin"})
 ALLOCATED = replace(JOB, allocated=True)
+NO_INPUT = replace(ALLOCATED, input=Source("/dev/null"))
 BOUND = replace(JOB, launcher_options=("-bind-to", "none"))
 MAPPED = replace(CROWDED, launcher_options=("--map-by=ppr:4:node",), root=False, exported={})
 
@@ -45,6 +47,12 @@ GOLDEN = {
         "-np 4 --host h1:3,h2:1 --map-by slot:OVERSUBSCRIBE --bind-to none -x PATH",
     ),
     ("Open MPI 5", "allocated"): (ALLOCATED, {}, "-np 4 --map-by slot:OVERSUBSCRIBE --bind-to none"),
+    ("Open MPI 5", "no input"): (
+        NO_INPUT,
+        {},
+        "-np 4 --map-by slot:OVERSUBSCRIBE --bind-to none --stdin none",
+    ),
+    ("Open MPI 4", "no input"): (NO_INPUT, {}, "-np 4 --oversubscribe --bind-to none"),
     ("Open MPI 5", "bound by the user"): (
         BOUND,
         {},

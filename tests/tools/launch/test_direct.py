@@ -91,6 +91,7 @@ def test_no_rank_outlives_its_agent() -> None:
         "variables": {},
         "ranks": {"0": {}},
         "output": "",
+        "input": [os.devnull, "0"],
     }
     command = [sys.executable, "-m", "hpccoll.tools.launch.direct.agent"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:

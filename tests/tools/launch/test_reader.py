@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hpccoll ... | head`: no command complains about the closed pipe."""
+"""No command complains when the user ends it: by `hpccoll ... | head`, which closes the pipe, or by Ctrl-C."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +36,14 @@ def test_another_broken_pipe_is_an_error() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
     assert "BrokenPipeError: of somebody else" in done.stderr
+
+
+def test_an_interrupt_before_a_command_handles_it() -> None:
+    script = (
+        "import sys, hpccoll.__main__ as command\n"
+        "def interrupted(words): raise KeyboardInterrupt\n"
+        "command.execute = interrupted\n"
+        "sys.exit(command.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -3,6 +3,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -56,6 +57,24 @@ def test_ranks_share_a_secret_that_no_argument_shows(monkeypatch: pytest.MonkeyP
     assert words[0][0] != words[1][0]
     _, shown = run("--show", "-np", "2", "-H", "h1:2", "python", "x.py")
     assert "mpirun" in shown and "HPCCOLL_SECRET" not in shown
+
+
+def test_a_job_of_more_ranks_than_the_users_limit_of_files() -> None:
+    """Such a job is one of 300 ranks for the usual limit, 1024; mpirun failed, or hung."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (150, hard))}
+    job = start("-np", "50", "--timeout", "60", "true", **few)
+    output, _ = job.communicate(timeout=110)
+    assert (job.returncode, output) == (0, "")
+
+
+def test_both_outputs_of_each_rank_go_to_files(tmp_path: Path) -> None:
+    program = "print('<out %d>' % world.rank); print('<err %d>' % world.rank, file=sys.stderr)"
+    status, output = run("-np", "2", "--output", str(tmp_path / "logs"), program=program)
+    assert status == 0, output
+    written = "".join(file.read_text() for file in (tmp_path / "logs").rglob("*") if file.is_file())
+    for line in ("<out 0>", "<err 0>", "<out 1>", "<err 1>"):
+        assert written.count(line) == 1, written
 
 
 def test_exit_status_is_that_of_the_rank_that_failed() -> None:

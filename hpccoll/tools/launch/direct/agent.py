@@ -31,14 +31,16 @@ class Agent:
     def __init__(self, task: dict[str, Any]) -> None:
         """Start them.
 
-        :param task: command, variables of all ranks and of each, by its number; folder of output files or ""
+        :param task: command, variables of all ranks and of each, by its number; folder of output files or ""; the
+            file that rank 0 reads, and where it begins
         """
         self._ranks: dict[int, subprocess.Popen[bytes]] = {}
         for number, variables in task["ranks"].items():
             environment = {**inherited.environment(), **task["variables"], **variables}
             folder = task["output"] and f"{task['output']}/rank.{number}"
             try:
-                self._ranks[int(number)] = start(task["command"], environment, folder)
+                read = task["input"] if number == "0" else [os.devnull, "0"]
+                self._ranks[int(number)] = start(task["command"], environment, folder, read)
             except OSError as error:
                 say(f"rank {number} (host {platform.node()}) cannot be started: {error}")
                 self.signal(signal.SIGKILL)

@@ -15,5 +15,6 @@ def plan(job: Job) -> Plan:
     argv = [sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.starter", "--hosts", hosts]
     argv += ["--export", ",".join(sorted(job.exported))] if job.exported else []
     argv += ["--output", job.output] if job.output else []
+    argv += ["--input", *job.input.words] if job.input and job.local else []
     argv += [f"--ssh-option={word}" for word in job.launcher_options]
     return Plan((*argv, "--", *job.command), dict(job.exported), job.defaults)

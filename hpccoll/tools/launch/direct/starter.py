@@ -33,6 +33,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--export", default="")
     parser.add_argument("--output", default="")
+    parser.add_argument("--input", nargs=2, default=[os.devnull, "0"])
     parser.add_argument("--ssh-option", action="append", default=[])
     parser.add_argument("command", nargs=argparse.REMAINDER)
     return parser.parse_args(words)
@@ -70,6 +71,7 @@ class Agents:
                 "variables": variables,
                 "ranks": ranks,
                 "output": arguments.output,
+                "input": arguments.input,
             }
             self._start(host, command_for(host, arguments.ssh_option, environment), json.dumps(task))
 
