@@ -98,7 +98,9 @@ def _describe(dtype: np.dtype[Any]) -> str:
 def refusal(dtype: np.dtype[Any], operation: str) -> errors.UnsupportedError:
     """Make the error of an operation that computes with elements of `dtype`."""
     if not dtype.isnative and dtype.names is None:
-        return errors.UnsupportedError(f"dtype {dtype.str} is not in this machine's byte order: use x.astype")
+        return errors.UnsupportedError(
+            f"dtype {dtype.str} is not in this machine's byte order: use x.astype({dtype.newbyteorder('=').str!r})"
+        )
     return errors.UnsupportedError(
         f"{operation} of dtype {dtype} is not defined, which moves as bytes where nothing is reduced; reductions take: "
         f"{', '.join(NAMES)}"

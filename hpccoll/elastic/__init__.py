@@ -19,6 +19,7 @@ the guarantees.
 
     loop.py         run(): from a loss to the next step
     state.py        the state: commit, restore, transfer to new ranks
+    values.py       its values: names, copies
     commit_file.py  commits in files, for the next run of the job
     sampler.py      divides the samples among the ranks
 """

@@ -25,11 +25,12 @@ from hpccoll.elastic import versions
 from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
+from hpccoll.elastic.values import checked_names, copied, form, has_form
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.rendezvous import coordinator
 from hpccoll.stopping import is_asked_to_stop
 
-__all__ = ["ArrayState", "ObjectState", "State", "checked_names"]
+__all__ = ["ArrayState", "ObjectState", "State"]
 
 
 class State:
@@ -329,13 +330,16 @@ class ObjectState(State):
         """
         super().__init__(bcast_object, get_rank, path=path, every=every)
         self._names = list(objects)
-        self.sharded = checked_names(sharded, objects)
+        self.sharded = checked_names(ObjectState, sharded, objects)
         for name, value in objects.items():
             setattr(self, name, value)
-        for sampler in ObjectState._samplers(self):
-            sampler.at_end = self._end_epoch
         self._saved_state = self._copied_objects()
         self._older_state: dict[str, Any] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ElasticSampler):
+            value.at_end = self._end_epoch
+        super().__setattr__(name, value)
 
     def save(self) -> None:
         """See State: deep copies."""
@@ -355,7 +359,7 @@ class ObjectState(State):
     def sync(self) -> None:
         """See State; one broadcast sends all objects."""
         equal = [name for name in self._names if name not in self.sharded]
-        self._give(self._bcast_object({name: _form(getattr(self, name)) for name in equal}))
+        self._give(self._bcast_object({name: form(getattr(self, name)) for name in equal}))
         self._save_synced()
 
     def reset(self) -> None:
@@ -367,15 +371,15 @@ class ObjectState(State):
         return [value for name in self._names if isinstance(value := getattr(self, name), ElasticSampler)]
 
     def _copied_objects(self) -> dict[str, Any]:
-        return {name: copy.deepcopy(_form(getattr(self, name))) for name in self._names}
+        return {name: copied(name, getattr(self, name)) for name in self._names}
 
     def _give(self, forms: dict[str, Any]) -> None:
-        for name, form in forms.items():
-            value, form = getattr(self, name, None), copy.deepcopy(form)
-            if value is not None and _has_form(value):
-                value.load_state_dict(form)
+        for name, kept in forms.items():
+            value, fresh = getattr(self, name, None), copy.deepcopy(kept)
+            if value is not None and has_form(value):
+                value.load_state_dict(fresh)
             else:
-                setattr(self, name, form)
+                setattr(self, name, fresh)
 
     def committed(self) -> Any:
         """See State."""
@@ -399,7 +403,7 @@ class ArrayState(ObjectState):
     def __init__(self, *, path: str | Path = "", every: int = 1, sharded: Iterable[str] = (), **values: Any) -> None:
         """Make an attribute of each value; see State and ObjectState for the other parameters."""
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-        names = checked_names(sharded, values)
+        names = checked_names(ObjectState, sharded, values)
         objects = {name: value for name, value in values.items() if name not in arrays}
         super().__init__(path=path, every=every, sharded=[name for name in names if name in objects], **objects)
         self.sharded = names
@@ -426,8 +430,8 @@ class ArrayState(ObjectState):
     def restore(self) -> None:
         """See State."""
         super().restore()
-        for name, copied in self._copies.items():
-            self._put(name, copied)
+        for name, kept in self._copies.items():
+            self._put(name, kept)
 
     def rollback(self) -> None:
         """See State."""
@@ -464,27 +468,6 @@ class ArrayState(ObjectState):
         else:
             np.copyto(self._arrays[name], value)
         setattr(self, name, self._arrays[name])
-
-
-def _has_form(value: Any) -> bool:
-    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
-
-
-def _form(value: Any) -> Any:
-    return value.state_dict() if _has_form(value) else value
-
-
-def checked_names(sharded: Iterable[str], values: Iterable[str]) -> tuple[str, ...]:
-    """Refuse a name that a State uses itself, and one of a sharded value that the state does not have.
-
-    :raises InvalidArgumentError: with the names
-    """
-    names, known = tuple(sharded), list(values)
-    if used := [name for name in known if name == "source" or hasattr(ObjectState, name)]:
-        raise errors.InvalidArgumentError(f"a State has an attribute {used[0]!r} of its own: choose another name")
-    if missing := [name for name in names if name not in known]:
-        raise errors.InvalidArgumentError(f"sharded: the state has no {', '.join(missing)}, only {', '.join(known)}")
-    return names
 
 
 def _commit(version: Version) -> Commit:

@@ -87,7 +87,11 @@ def test_reductions_are_not_defined(threads, dtype):
     (world,) = threads(1)
     x = values(dtype, 0, (3,))
     for operation in (world.allreduce, world.reduce, world.scan, world.exscan, world.reducescatter):
-        said = "byte order" if dtype == ">f8" else f"{operation.__name__} of dtype .* is not defined, which moves as"
+        said = (
+            r"byte order: use x\.astype\(.<f8.\)"
+            if dtype == ">f8"
+            else f"{operation.__name__} of dtype .* is not defined, which moves as"
+        )
         with pytest.raises(hpccoll.UnsupportedError, match=said):
             operation(x)
     with pytest.raises(hpccoll.UnsupportedError, match="holds Python objects: use broadcast_object"):

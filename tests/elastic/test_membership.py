@@ -257,6 +257,18 @@ def test_the_end_of_the_program() -> None:
     assert job.last[-1] == End(0, "")
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_the_end_without_a_rank_that_was_lost_is_a_failure(late: bool) -> None:
+    """In whichever order the ends of the processes become known."""
+    job = Script({"a": 2})
+    job.begin(0, 1)
+    ends = [Gone(0, 1, "exit status 1"), Gone(1, 0, "exit status 0")]
+    for end in reversed(ends) if late else ends:
+        job.tell(end)
+    (end,) = job.kinds(End)
+    assert end.status == 1 and "ranks were lost, and others came to the end without them" in end.why
+
+
 def test_an_end_that_takes_long_is_reported() -> None:
     job = Script({"a": 2})
     job.begin(0, 1)

@@ -4,6 +4,7 @@
 import random
 import re
 import resource
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def test_objects_go_back_to_the_commit() -> None:
     state.seen.append(4)  # what was restored is not what is kept
     state.restore()
     assert state.seen == [1, 2]
+
+
+def test_a_value_that_cannot_be_kept_is_named() -> None:
+    said = "the state cannot keep 'guard', a lock: cannot pickle '_thread.lock' object. Leave it out"
+    with pytest.raises(hpccoll.ObjectError, match=said):
+        elastic.ObjectState(step=0, guard=threading.Lock())
 
 
 def test_arrays_keep_their_place() -> None:

@@ -173,6 +173,23 @@ def test_ranks_that_count_their_steps_make_as_many() -> None:
             sampler.set_epoch(4)  # the steps of epoch 3 were not counted
 
 
+def test_a_sampler_of_another_epoch_waits_as_well() -> None:
+    """A program may give each epoch another dataset."""
+    state = elastic.ArrayState(total=np.zeros(1), sampler=elastic.ElasticSampler(range(1), shuffle=False))
+
+    @elastic.run
+    def train(state: elastic.ArrayState) -> None:
+        for count in (1, hpccoll.size() + 1):
+            state.sampler = elastic.ElasticSampler(range(count), shuffle=False)
+            for step, _ in enumerate(state.sampler):
+                state.total += hpccoll.allreduce(np.ones(1), name="one")
+                state.sampler.record_batch(step, 1)
+            state.sampler.end_epoch()
+
+    train(state)
+    assert state.total.tolist() == [hpccoll.size() + 2]
+
+
 @pytest.mark.parametrize("name", ["commit", "version", "source", "join"])
 def test_a_value_is_not_named_like_a_method(name: str) -> None:
     with pytest.raises(hpccoll.InvalidArgumentError, match=f"an attribute '{name}' of its own: choose another name"):

@@ -17,7 +17,7 @@ from hpccoll import errors
 from hpccoll.default_world import current
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
-from hpccoll.elastic.state import checked_names
+from hpccoll.elastic.values import checked_names
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -183,14 +183,12 @@ class TorchState(ObjectState):
                 plain[name] = value
             else:
                 self._handlers[name] = handler
-        names = checked_names(sharded, named)
+        names = checked_names(ObjectState, sharded, named)
         super().__init__(path=path, every=every, sharded=[name for name in names if name in plain], **plain)
         self.sharded = names
         for name, handler in self._handlers.items():
             super().__setattr__(name, handler.value)
             handler.keeps_two = bool(names)
-        for sampler in self._samplers():
-            sampler.at_end = self._end_epoch
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "_handlers" and name in self._handlers:

@@ -87,6 +87,8 @@ class Membership:
         """Whether the program of a worker has ended."""
         self.failed = False
         """Whether a member was lost after that."""
+        self.unmended = False
+        """Whether a member was lost, and no generation without it has begun since."""
         self.ended = False
         self.last_report = 0.0
         self.last_stopped_report = 0.0
@@ -217,7 +219,8 @@ class Membership:
         ready = [w for w in alive if w.phase is Phase.READY and (w.has_state or not self.state_exists)]
         having = ready or [w for w in alive if w.phase is Phase.MEMBER]
         if self.finishing and not alive:
-            self._end(1 if self.failed else 0, "ranks were lost after others had come to the end" * self.failed)
+            failed = self.failed or self.unmended
+            self._end(1 if failed else 0, "ranks were lost, and others came to the end without them" * failed)
         elif self.generation and not self.finishing and not having:
             self._end(1, LOST)
         return self.ended
@@ -310,7 +313,7 @@ class Membership:
         self.generation += 1
         self.members = tuple(chosen)
         self.open_since = self.short_since = None
-        self.changing = False
+        self.changing = self.unmended = False
         for number in chosen:
             self._enter(self.workers[number], Phase.MEMBER, now)
         self.out.append(Form(self.generation, self.members))
@@ -385,7 +388,7 @@ class Membership:
         where = f"host {worker.host}, slot {worker.slot}"
         if worker.number in self.members:
             self.out.append(Say(f"rank {self.members.index(worker.number)} ({where}) was lost: {how}"))
-            self.failed |= self.finishing
+            self.failed, self.unmended = self.failed or self.finishing, True
         else:
             self.out.append(Say(f"a new rank ({where}) ended before it came in: {how}"))
         if self.hosts.fail(worker.host, now):
