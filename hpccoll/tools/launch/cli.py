@@ -316,6 +316,7 @@ def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[
 
     :param unfinished: ranks that did not call shutdown(), of a job that needs_ranks()
     :returns: the exit status of `hpccoll run`
+    :raises KeyboardInterrupt: the user has interrupted the job, and it has failed
     """
     say_unfinished(unfinished)
     if ending.left_behind:
@@ -334,6 +335,8 @@ def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[
         return 1
     if ending.status:
         processes.say(f"the job ended with status {ending.status}")
+    if ending.status and ending.interrupted:
+        raise KeyboardInterrupt
     return ending.status
 
 

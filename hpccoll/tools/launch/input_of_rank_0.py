@@ -20,7 +20,7 @@ def opened(path: str, offset: str) -> int:
 
     :returns: the file's number
     """
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     os.set_blocking(file, True)
     if int(offset):
         os.lseek(file, int(offset), os.SEEK_SET)

@@ -54,8 +54,9 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
 def fed(job: Job, major: int) -> tuple[list[str], tuple[str, ...]]:
     """The options for standard input, and the command of the ranks.
 
-    mpirun of Open MPI 5 does not tell rank 0 of the end of its input, also where there was none, and was seen to
-    forward large inputs wrongly (PRRTE's issue 2579). So rank 0 opens the input itself, where it can.
+    mpirun of Open MPI 5 does not tell rank 0 of the end of its input, also where there was none, was seen to forward
+    large inputs wrongly (PRRTE's issue 2579), and reads no terminal, as it has a session of its own. So rank 0 opens
+    the input itself, where it can.
     """
     if major < 5 or job.input is None or "--stdin" in job.launcher_options:
         return [], job.command

@@ -42,6 +42,8 @@ class Ending:
     """Number of processes that outlived mpirun and were killed."""
     overdue: bool = False
     """Whether all ranks had ended and mpirun had not, so that it was ended."""
+    interrupted: bool = False
+    """Whether the user has interrupted the job."""
 
 
 def run(
@@ -71,10 +73,16 @@ def run(
         start_new_session=True,
         preexec_fn=prepare,
     )
-    with forwarding(main):
+    with forwarding(main) as forwarded:
         status, why = wait(main, timeout, ranks_have_ended)
     left_behind = kill_descendants(1.0 if why else GRACE)
-    return Ending(status if status >= 0 else 128 - status, why == "timeout", left_behind, why == "overdue")
+    return Ending(
+        status if status >= 0 else 128 - status,
+        why == "timeout",
+        left_behind,
+        why == "overdue",
+        signal.SIGINT in forwarded,
+    )
 
 
 def allow_files(number: int) -> None:
@@ -127,16 +135,18 @@ def answer_of(
 
 
 @contextlib.contextmanager
-def forwarding(main: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward the signals of a user or a scheduler to the job, which handles them."""
+def forwarding(main: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Forward the signals of a user or a scheduler to the job, which handles them; gives a list of those that came."""
+    came: list[int] = []
 
     def forward(number: int, _frame: object) -> None:
+        came.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(main.pid, number)
 
     before = {number: signal.signal(number, forward) for number in FORWARDED}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

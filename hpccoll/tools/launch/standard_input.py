@@ -32,7 +32,7 @@ class Source:
 def source() -> Source | None:
     """Find what rank 0 reads.
 
-    :returns: None: a terminal or a socket, which no other process can open, or none for itself
+    :returns: None: a socket, which no other process can open
     """
     if sys.stdin is None:  # it was closed, and another file may have its number since
         return Source(os.devnull)
@@ -42,4 +42,14 @@ def source() -> Source | None:
         return Source(path, os.lseek(0, 0, os.SEEK_CUR))
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev:
         return Source(os.devnull)
+    if os.isatty(0):
+        return Source(path if is_in_foreground() else os.devnull)
     return Source(path) if stat.S_ISFIFO(found.st_mode) else None
+
+
+def is_in_foreground() -> bool:
+    """Whether this process may read the terminal; else it would take the lines that the user types for the shell."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # it does not control this process
+        return True

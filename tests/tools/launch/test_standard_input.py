@@ -2,6 +2,7 @@
 """Rank 0 reads the standard input of `hpccoll run`, and its end; the other ranks read its end at once."""
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_none(launcher: str, is_closed: bool) -> None:
     close = {"preexec_fn": lambda: os.close(0)} if is_closed else {}
     printed = run(launcher, stdin=subprocess.DEVNULL, **close)
     assert "<0 0 >" in printed and "<1 0 >" in printed
+
+
+@both
+def test_a_terminal(launcher: str) -> None:
+    ours, terminal = pty.openpty()
+    os.write(ours, b"typed\n\x04")
+    printed = run(launcher, stdin=terminal, start_new_session=True)
+    os.close(ours)
+    os.close(terminal)
+    assert "<0 6 typed>" in printed and "<1 0 >" in printed
 
 
 def test_an_input_that_nobody_reads() -> None:
