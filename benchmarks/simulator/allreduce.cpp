@@ -2,9 +2,10 @@
 //
 // allreduce.cpp - the real hierarchy and the real algorithms of every node, over the simulated network.
 //
-// If a chunk is cut into rails, an actor is a node: all rails do the same at the same time, so one rail represents them,
-// and its messages have the bytes of all rails. If ranks take turns, an actor is a rank. The C code of ext/transport decides what is sent, when, and in which chunks. The net,
-// the node and the arithmetic below it are replaced by code that only takes the simulated time. No data is moved.
+// If a chunk is cut into rails, an actor is a node: all rails do the same at the same time, so one rail represents
+// them, and its messages have the bytes of all rails. If ranks take turns, an actor is a rank. The C code of
+// ext/transport decides what is sent, when, and in which chunks. The net, the node and the arithmetic below it are
+// replaced by code that only takes the simulated time. No data is moved.
 #include "c_code.hpp"
 #include "machine.hpp"
 
@@ -70,7 +71,8 @@ struct Node {
     int me = 0, host = 0;
     std::vector<Node *> near; // the actors of this node, by local rank
     hc_rails rails{};
-    int64_t packed = 0, reduced = 0, spread = 0, published = 0; // chunks; published: one more than the newest chunk of mine
+    int64_t packed = 0, reduced = 0, spread = 0; // chunks that have passed
+    int64_t published = 0;                       // one more than the newest chunk of mine
     bool share_done = false;
     sg::CommPtr wakes; // another actor of this node has moved
     bool sleeps = false;
@@ -372,6 +374,8 @@ void live(Node *n, const Places *places, int dtype, int wire, const char *algori
     if (status < 0)
         throw std::runtime_error("the allreduce failed");
     n->ended = sg::Engine::get_clock();
+    if (n->wakes)
+        n->wakes->cancel();
     data->ops->free(data);
 }
 

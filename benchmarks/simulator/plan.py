@@ -8,7 +8,7 @@ from hpccoll.tools.model import chunks, messages
 
 SIZES = (1 << 19, 3 << 20, 16 << 20)
 """Bytes of a batch: the last one is the largest that the engine fuses."""
-PRECISIONS = (1e-9, 1e-8, 3e-8)
+PRECISIONS = (1e-9, 1e-8, 3e-8, 1e-7)
 SOME, MANY = SIZES[1:]
 WIRES = ("none", "fp16")
 SUMMIT = (2, 4, 8, 16, 32, 64, 72, 96, 256, 1000, 1024, 4096, 4608)
@@ -26,9 +26,9 @@ def known_group(machine: str, nodes: int) -> int:
     return group if whole and group > 1 and nodes > group else 0
 
 
-def precision(machine: str, nodes: int) -> float:
+def precision(nodes: int) -> float:
     """Return the seconds within which events count as simultaneous: it saves most of the time of large runs."""
-    return 1e-9 if nodes < 64 else 1e-8 if nodes < 128 else 3e-8
+    return 1e-9 if nodes < 64 else 1e-8 if nodes < 128 else 3e-8 if nodes < 512 else 1e-7
 
 
 def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> Run:
@@ -40,7 +40,7 @@ def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> 
     cut = chunks.cut(count, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth, "group": known_group(machine, nodes),
-             "precision": precision(machine, nodes)}  # fmt: skip
+             "precision": precision(nodes)}  # fmt: skip
     if cut.turns:
         found |= {"turns": 1, "slots": cut.slots}
     return found | {name: value for name, value in more.items() if value != "none"}

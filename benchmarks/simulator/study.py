@@ -327,7 +327,7 @@ def coarseness(results: list[Run]) -> str:
         times = [seconds(results, run | {"precision": precision}) for precision in plan.PRECISIONS]
         what = f"{run['bytes'] >> 20} MiB, {run['nodes']} nodes of {run['machine'].title()}"
         rows.append([what, *(cell(time and 1e3 * time, ".3f") for time in times)])
-    return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns"], rows)
+    return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns", "100 ns"], rows)
 
 
 def line_check(results: list[Run]) -> str:

@@ -49,8 +49,8 @@ static inline int32_t hc_rail_driven(const hc_rails *rails, int32_t local_rank, 
  * Without a net stage reduce makes final values and spread follows directly. A caller calls spread(c) before
  * reduce(c + 1), to use the chunk while it is in the cache.
  *
- * chunk_elements 0 (without a net stage only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of the
- * largest node allows. */
+ * chunk_elements 0 (without a net stage only): the node chooses. A chunk may be as large as hc_node_chunk_bytes() of
+ * the largest node allows. */
 
 /* For a reducescatter between nodes: part i of the batch has the elements [bounds[i], bounds[i + 1]), and a chunk holds
  * equally many of each part. Parts own to own_end - 1 are for this node. The bounds stay valid until close. A node

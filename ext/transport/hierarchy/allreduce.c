@@ -8,9 +8,9 @@
  *     chunk c         published, copied to the tensors
  *
  * Each stage takes the chunks in order. The net may finish them in any order, as each chunk has its channel (a tag and
- * buffers). The room in the node limits the chunks between the first and the last stage. Reducing in the node before the
- * network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in Data Parallel
- * Training across Deep Learning Frameworks" (NSDI 2022).
+ * buffers). The room in the node limits the chunks between the first and the last stage. Reducing in the node before
+ * the network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in Data
+ * Parallel Training across Deep Learning Frameworks" (NSDI 2022).
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -21,9 +21,9 @@
 /* All nodes compute the cut from the same numbers, and it fits the largest node.
  *
  * Among more than FEW_NODES a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as
- * a shard is not too small for its messages. An allreduce takes so many messages there that they keep a rank's processor
- * busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a whole chunk. The
- * simulator shows both gains (docs/scaling-to-summit.md). */
+ * a shard is not too small for its messages. An allreduce takes so many messages there that they keep a rank's
+ * processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a whole
+ * chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
 #ifndef FEW_NODES
 #define FEW_NODES 8
 #endif

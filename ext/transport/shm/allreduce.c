@@ -7,8 +7,8 @@
  * So every input byte is read once, and the segment's bytes stay in the caches.
  *
  * If a network stage follows, the chunk is cut into rails first (into one, if the ranks take turns), and each rail into
- * the shares of the ranks q with q % rails = rail. After the network stage of a reducescatter this node has its parts of
- * each rail.
+ * the shares of the ranks q with q % rails = rail. After the network stage of a reducescatter this node has its parts
+ * of each rail.
  */
 #include "transport/shm/shm_state.h"
 

@@ -21,8 +21,8 @@
  *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
  *       before that, so no rank reads the old result.
  * When the first chunk of the next batch is packed, (2) and (3) hold for all chunks of the last batch, so each batch
- * may lay out slots and results anew. A mark is stored with release after its data, and loaded with acquire before the data
- * is read (packed, published) or overwritten (reduced).
+ * may lay out slots and results anew. A mark is stored with release after its data, and loaded with acquire before the
+ * data is read (packed, published) or overwritten (reduced).
  */
 #ifndef HC_SHM_STATE_H
 #define HC_SHM_STATE_H

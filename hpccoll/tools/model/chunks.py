@@ -20,7 +20,7 @@ TURN_BYTES = 192 << 10
 RAIL_BYTES = 64 << 10
 CHUNK_MOST, CHUNKS_BYTES, PAGE = 512 << 10, 56 << 20, 4096
 SLOTS, RESULTS = 3, 6
-"""The longest chunks for which a node has room: of each rank's input, and of the sum."""
+"""The longest chunks for which a node has space: of each rank's input, and of the sum."""
 LONGEST_UNDER_WAY, FEW_UNDER_WAY, TURNS_UNDER_WAY = 4, 8, 16
 ALIGNMENT = 64
 

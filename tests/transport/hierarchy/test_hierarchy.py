@@ -106,8 +106,8 @@ def test_ranks_take_turns(build_c: Callable[..., Path], run_c: Run, layout: str,
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("layout", ["0,0,0,1", "0,1,1,1,1"])
-def test_nodes_with_other_room(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
-    """A node of many ranks has less room for a chunk, as one of 48 beside one of 4: all cut as that of most ranks."""
+def test_nodes_of_few_and_of_many_ranks(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
+    """A node of many ranks has less space for a chunk, as one of 48 beside one of 4: all cut as that of most ranks."""
     little = f"-DCHUNKS_BYTES={14 * 2 * 4096}"
     sources = [f"{source} {little}" if source.endswith("shm/layout.c") else source for source in SOURCES]
     driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
