@@ -26,9 +26,12 @@ def known_group(machine: str, nodes: int) -> int:
     return group if whole and group > 1 and nodes > group else 0
 
 
-def precision(nodes: int) -> float:
-    """Return the seconds within which events count as simultaneous: it saves most of the time of large runs."""
-    return 1e-9 if nodes < 64 else 1e-8 if nodes < 128 else 3e-8 if nodes < 512 else 1e-7
+def precision(nodes: int, turns: bool) -> float:
+    """Return the seconds within which events count as simultaneous: it saves most of the time of large runs.
+
+    :param turns: whether each rank is an actor
+    """
+    return 1e-9 if nodes < 64 else 1e-8 if nodes < 128 else 1e-7 if turns and nodes >= 512 else 3e-8
 
 
 def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> Run:
@@ -40,7 +43,7 @@ def allreduce(nodes: int, nbytes: int, machine: str = "summit", **more: Any) -> 
     cut = chunks.cut(count, dtype, between, per_node, more.get("rails", 0), nodes=nodes)
     found = {"what": "allreduce", "machine": machine, "nodes": nodes, "bytes": nbytes, "rails": cut.rails,
              "shard": cut.shard, "depth": cut.depth, "group": known_group(machine, nodes),
-             "precision": precision(nodes)}  # fmt: skip
+             "precision": precision(nodes, cut.turns)}  # fmt: skip
     if cut.turns:
         found |= {"turns": 1, "slots": cut.slots}
     return found | {name: value for name, value in more.items() if value != "none"}

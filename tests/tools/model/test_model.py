@@ -381,17 +381,18 @@ def test_intervals_of_95_percent_hold_the_truth_so_often(
 def test_the_choice_between_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     """2 (n - 1)/n of what the ranks share, in as many messages as the stages have partners, twice.
 
-    The ranks take turns, so each sends the messages of a sixth of the chunks.
+    Ranks that take turns send the messages of a sixth of the chunks each.
     """
-    where = ["--nodes", "4608", "--ranks-per-node", "6", "--dtype", "float16"]
+    where = ["--nodes", "1024,4608", "--ranks-per-node", "6", "--dtype", "float16"]
     assert main(["model", "choice", *where, "--sizes", "1M", "--json"]) == 0
-    one = json.loads(capsys.readouterr().out)[0]
-    assert one["dtype"] == "float16" and one["rails"] == 6
-    assert one["sent"] == pytest.approx(2 * 4607 / 4608 * (1 << 20) / 6, rel=0.02)
-    stages, turns = one["how"].removeprefix("stages of ").split(", ")
-    radices = [int(word) for word in stages.split(" x ")]
-    assert turns == "in turns" and one["chunks"] % 6 == 0
-    assert np.prod(radices) == 4608 and one["messages"] == one["chunks"] // 6 * 2 * sum(r - 1 for r in radices)
+    in_turns, in_rails = json.loads(capsys.readouterr().out)
+    for one, n, chunks_of_each in ((in_turns, 1024, in_turns["chunks"] // 6), (in_rails, 4608, in_rails["chunks"])):
+        assert one["nodes"] == n and one["dtype"] == "float16" and one["rails"] == 6
+        assert one["sent"] == pytest.approx(2 * (n - 1) / n * (1 << 20) / 6, rel=0.02)
+        radices = [int(word) for word in one["how"].removeprefix("stages of ").removesuffix(", in turns").split(" x ")]
+        assert np.prod(radices) == n and one["messages"] == chunks_of_each * 2 * sum(r - 1 for r in radices)
+    assert in_turns["chunks"] % 6 == 0 and in_turns["how"].endswith("in turns")
+    assert not in_rails["how"].endswith("in turns")
     assert main(["model", "choice", *where, "--sizes", "8"]) == 0 and "whole" in capsys.readouterr().out
     assert main(["model", "choice", "--nodes", "1"]) == 1
 
