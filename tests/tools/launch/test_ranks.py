@@ -186,7 +186,7 @@ began = time.monotonic()
 try:
     while True:
         hpccoll.barrier()
-except hpccoll.PeerLostError as error:
+except hpccoll.RecoverableError as error:  # a rank that calls late finds its World broken
     print(f"after {time.monotonic() - began:.3f} s: {error}", flush=True)
     time.sleep(2)  # the first one ends the job
 """
@@ -197,7 +197,7 @@ def test_a_rank_that_was_alone_on_its_node_is_lost_at_once() -> None:
     command = [sys.executable, "-P", "-m", "hpccoll", "run", "--timeout", "90", "-np", "3", "--nodes", "3"]
     command += ["--launcher-options=--enable-recovery", sys.executable, "-P", "-c", KILLED]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
-    said = r"after ([\d.]+) s: rank 1 \(host \S+, pid \d+\) was lost: its process is gone, its launcher says"
+    said = r"after ([\d.]+) s: .*rank 1 \(host \S+, pid \d+\) was lost: its process is gone, its launcher says"
     seconds = [float(found) for found in re.findall(said, done.stdout)]
     assert len(seconds) == 2, done.stdout
     assert max(seconds) < 15, done.stdout
