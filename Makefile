@@ -127,7 +127,7 @@ wheel: build
 
 # The library of C alone, by a C compiler alone: make install-c PREFIX=/opt/hpccoll
 PREFIX    ?= /usr/local
-C_LIBRARY := $(filter-out ext/transport/net/mpi.c ext/transport/net/ucx%,$(wildcard $(foreach f,core transport loop world gate api,ext/$f/*.c ext/$f/*/*.c)))
+C_LIBRARY := $(filter-out ext/transport/net/mpi.c,$(wildcard $(foreach f,core transport loop world rendezvous gate api,ext/$f/*.c ext/$f/*/*.c)))
 install-c:
 	install -d $(DESTDIR)$(PREFIX)/include $(addprefix $(DESTDIR)$(PREFIX)/lib/,pkgconfig cmake/hpccoll)
 	$(CC) -shared -fPIC -O3 -g1 -std=c11 -fvisibility=hidden -ffp-contract=off -pthread -flto=auto -D_GNU_SOURCE= -Iext \

@@ -40,7 +40,7 @@ MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "transport", "loop", "world", "gate") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
+    {f for layer in ("core", "transport", "loop", "world", "rendezvous", "gate") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
     - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
@@ -59,7 +59,7 @@ EXTENSIONS = {
     "_xla": XLA_SOURCES,
 }
 
-LIBRARY_SOURCES = [*MPI_SOURCES, *sorted(glob("ext/api/*.c"))]  # beside the core
+LIBRARY_SOURCES = [*MPI_SOURCES, *UCX_SOURCES, *sorted(glob("ext/api/*.c"))]  # beside the core
 LIBRARY = "libhpccoll.so.1"
 SYMBOLS = "ext/api/libhpccoll.map"
 LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib, hpccoll/include

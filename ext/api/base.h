@@ -5,9 +5,10 @@
  *     hpccoll.h     the public interface
  *     codes.c       texts of statuses, the last error of a thread; the public numbers equal those of core/hc.h
  *     settings.c    knobs from options and environment
- *     rendezvous.c  exchanges between the ranks at the start
- *     parts.c       nodes, segments, the loop, process sets
- *     start.c       reports of the ranks, nodes, net
+ *     launcher.c    what has started this process
+ *     start.c       reports of the ranks, nodes
+ *     nets.c        the net between the nodes
+ *     parts.c       segments, the loop, process sets
  *     list.c        the Worlds of this process
  *     worlds.c      creates and ends Worlds
  *     sets.c        subset and split
@@ -48,6 +49,7 @@ typedef struct hc__base {
     int32_t local_rank, local_size, machine_size; /* of a loop of this library */
     uint8_t background, one_thread, heartbeat;
     char ordered[128];       /* what orders the nodes, for the line at the start */
+    char between[256];       /* what carries data between the nodes, for the same line */
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */
     pthread_mutex_t lock;    /* of `plans` */

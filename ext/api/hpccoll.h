@@ -2,8 +2,8 @@
  *
  * hpccoll.h - collective operations for the ranks of a job, from C, C++ and (by the module hpccoll) Fortran.
  *
- * A World is a group of ranks, made from an MPI communicator or from this process alone. The library is not linked with
- * an MPI; it uses the MPI of the program. All ranks of a World call a collective. Calls without a name match by their
+ * A World is a group of ranks, made from an MPI communicator, or from the processes that a launcher has started. The
+ * library is not linked with an MPI; it uses the MPI of the program. All ranks of a World call a collective. Calls without a name match by their
  * order in the program, as in MPI; named calls match by their name, in any order on any rank.
  *
  * Every function returns HPCCOLL_OK (0) or a negative status, unless it says otherwise. After an error,
@@ -139,6 +139,10 @@ HPCCOLL_API int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, con
                                         hpccoll_world **world);
 /* The same for a communicator of Fortran: its integer, which is MPI_VAL of a type(MPI_Comm). */
 HPCCOLL_API int hpccoll_world_from_fortran(int comm, const char *options, hpccoll_world **world);
+/* A World of all processes that a launcher has started, without MPI: `hpccoll run --launcher ssh`, `srun --mpi=pmix`,
+ * or another launcher with PMIx; of this process alone if there is no launcher. All processes call it equally often.
+ * Between nodes the data go over UCX. */
+HPCCOLL_API int hpccoll_world_from_launcher(const char *options, hpccoll_world **world);
 /* A World of this process alone, without MPI. */
 HPCCOLL_API int hpccoll_world_alone(const char *options, hpccoll_world **world);
 /* The World that the Python part of this program has made: `capsule_pointer` is the pointer in the capsule that

@@ -7,7 +7,6 @@
 #include "api/parts.h"
 #include "api/plans.h"
 #include "api/python_world.h"
-#include "api/rendezvous.h"
 #include "api/settings.h"
 
 #include <stdio.h>
@@ -40,8 +39,8 @@ int hc__segment_make(hc_segment *segment, const char *name, size_t bytes, int le
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
 static int agree_at_start(void *of, int status, const char *why) {
-    hc__rendezvous *r = of;
-    status = hc__rendezvous_agree(r, status, why);
+    hc_rendezvous *r = of;
+    status = hc_rendezvous_agree(r, status, why);
     return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
 }
 
@@ -131,7 +130,7 @@ static int make_loop(hc__base *base) {
     return status;
 }
 
-int hc__parts_make(hc__base *base, hc__rendezvous *r) {
+int hc__parts_make(hc__base *base, hc_rendezvous *r) {
     hc__agreement agreement = {agree_at_start, r};
     hc_segment segment;
     char name[64];

@@ -6,11 +6,11 @@
 #define HC_API_PARTS_H
 
 #include "api/base.h"
-#include "api/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 
 /* Makes the loop of this rank, with its node control segment and net. All ranks call it, after the exchange of their
  * reports. */
-int hc__parts_make(hc__base *, hc__rendezvous *);
+int hc__parts_make(hc__base *, hc_rendezvous *);
 void hc__parts_free(hc__base *);
 
 /* Makes a segment in two steps; all ranks of `agree` call it. `leads`: this rank creates it; `takes_part`: this rank

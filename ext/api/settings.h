@@ -25,7 +25,9 @@
     X(node_file, "", "", HC_RANKS_AGREE) \
     X(algorithm, "auto", "auto|direct|stages|ring", HC_RANKS_AGREE) \
     X(wire, "none", "none|fp16|bf16", HC_RANKS_AGREE) \
-    X(net, "auto", "auto|mpi", HC_RANKS_AGREE) \
+    X(net, "auto", "auto|mpi|ucx", HC_RANKS_AGREE) \
+    X(interface, "", "", HC_RANKS_MAY_DIFFER) \
+    X(ucx_library, "", "", HC_RANKS_MAY_DIFFER) \
     X(simd, "auto", "auto|avx512|avx2|portable", HC_RANKS_MAY_DIFFER) \
     X(stores, "auto", "auto|plain|stream", HC_RANKS_MAY_DIFFER) \
     X(wait, "auto", "auto|spin|yield|sleep", HC_RANKS_MAY_DIFFER) \

@@ -4,8 +4,8 @@
  */
 #include "api/base.h"
 #include "api/codes.h"
+#include "api/nets.h"
 #include "api/parts.h"
-#include "api/rendezvous.h"
 #include "api/settings.h"
 #include "api/start.h"
 
@@ -70,7 +70,7 @@ static void fill_in_hello(const hc__base *base, int wrong, hello *h) {
     stat("/dev/shm", &shm);
     h->shared_memory = (uint64_t)shm.st_dev;
     h->pid = (int32_t)getpid();
-    h->thread_level = base->mpi ? base->mpi->thread_level() : 3;
+    h->thread_level = base->mpi && hc__net_is_mpi(base) ? base->mpi->thread_level() : 3;
     h->background = base->settings.background;
     h->is_wrong = wrong < 0;
     draw_nonce(h->nonce);
@@ -247,11 +247,11 @@ static int note_processes(hc__base *base, const hello *hellos) {
 }
 
 /* Call it on all ranks if settings differ: the ranks exchange them, and the error names the difference. */
-static int name_difference(const hc__base *base, hc__rendezvous *r) {
+static int name_difference(const hc__base *base, hc_rendezvous *r) {
     char mine[HC__AGREED_BYTES], a[128], b[128];
     char (*all)[HC__AGREED_BYTES] = calloc((size_t)r->size, sizeof *all);
     hc__settings_agreed(&base->settings, mine);
-    int status = all ? hc__rendezvous_allgather(r, mine, sizeof mine, all) : HC_NO_MEMORY;
+    int status = all ? hc_rendezvous_allgather(r, mine, sizeof mine, all) : HC_NO_MEMORY;
     if (status < 0)
         status = hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
     for (int32_t rank = 1; status >= 0 && rank < r->size; rank++)
@@ -265,10 +265,10 @@ static int name_difference(const hc__base *base, hc__rendezvous *r) {
 }
 
 /* If the settings of a rank are wrong, all ranks get its error. */
-static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello *hellos, int wrong) {
+static int compare_settings(const hc__base *base, hc_rendezvous *r, const hello *hellos, int wrong) {
     for (int32_t rank = 0; rank < r->size; rank++)
         if (hellos[rank].is_wrong) {
-            int status = hc__rendezvous_agree(r, wrong, hpccoll_last_error());
+            int status = hc_rendezvous_agree(r, wrong, hpccoll_last_error());
             return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
         }
     for (int32_t rank = 1; rank < r->size; rank++)
@@ -279,15 +279,11 @@ static int compare_settings(const hc__base *base, hc__rendezvous *r, const hello
 
 /* ---- making ------------------------------------------------------------------------------------------------- */
 
-static int make_net(hc__base *base, hc__rendezvous *r, const void *comm, const hello *hellos) {
+static int on_one_machine(const hc__base *base, const hello *hellos) {
     int one_machine = 1;
     for (int32_t rank = 1; rank < base->job->size; rank++)
         one_machine &= same_machine(&hellos[0], &hellos[rank]);
-    int status = base->mpi->comm_duplicate(comm, r->timeout, base->comm);
-    if (status >= 0)
-        status = base->mpi->net_new(base->comm, one_machine, &base->job->net);
-    status = hc__rendezvous_agree(r, status, "MPI_Comm_idup did not end in time, or failed");
-    return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
+    return one_machine;
 }
 
 /* Chooses the driving threads from the MPI thread levels of all ranks. Without a net any thread may drive. */
@@ -300,7 +296,7 @@ static void choose_driver(hc__base *base, const hello *hellos, int has_net) {
         base->heartbeat &= hellos[r].background && (!has_net || hellos[r].thread_level == 3);
 }
 
-static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
+static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, int32_t nodes) {
     if (base->job->rank != 0 || !base->settings.verbose)
         return;
     char waiting[128], stores[128];
@@ -308,21 +304,20 @@ static void say_what_was_chosen(const hc__base *base, int32_t nodes) {
     hc_loop_describe_waiting(base->job->loop, waiting, sizeof waiting);
     fprintf(stderr,
             "hpccoll %s (C): %d rank%s on %d node%s%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; "
-            "stores: %s\n",
+            "stores: %s%s%s\n",
             HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
             *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->ordered,
-            hc_kernels_name(), base->job->net ? ", between nodes MPI of the family of " : "",
-            base->job->net ? base->mpi->name : "",
+            hc_kernels_name(), base->job->net ? ", between nodes " : "", base->between,
             base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
-            stores);
+            stores, *r->ops->met ? "; " : "", r->ops->met);
     if (*base->settings.ignored)
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
 
-static int build(hc__base *base, hc__rendezvous *r, const void *comm, int wrong, hello *hellos) {
+static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, hello *hellos) {
     hello mine;
     fill_in_hello(base, wrong, &mine);
-    int status = hc__rendezvous_allgather(r, &mine, sizeof mine, hellos);
+    int status = hc_rendezvous_allgather(r, &mine, sizeof mine, hellos);
     if (status < 0)
         return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
     if ((status = compare_settings(base, r, hellos, wrong)) < 0 || (status = note_processes(base, hellos)) < 0)
@@ -334,25 +329,23 @@ static int build(hc__base *base, hc__rendezvous *r, const void *comm, int wrong,
         return nodes;
     if (nodes > 1 && !base->settings.loop.deterministic && (status = order_nodes(base, hellos, nodes)) < 0)
         return status;
-    if (nodes > 1 && (status = make_net(base, r, comm, hellos)) < 0)
+    if (nodes > 1 && (status = hc__net_make(base, r, comm, on_one_machine(base, hellos))) < 0)
         return status;
     choose_driver(base, hellos, nodes > 1);
     if ((status = hc__parts_make(base, r)) < 0)
         return status;
-    say_what_was_chosen(base, nodes);
+    say_what_was_chosen(base, r, nodes);
     return HC_OK;
 }
 
-int hc__start(hc__base *base, hc_net *net, const void *comm, int wrong) {
+int hc__start(hc__base *base, hc_rendezvous *r, const void *comm, int wrong) {
     const hc__settings *settings = &base->settings;
-    hc__rendezvous r = {
-        .net = net, .rank = base->job->rank, .size = base->job->size, .timeout = settings->start_timeout};
     hello *hellos = calloc((size_t)base->job->size, sizeof *hellos);
     int status = hellos ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (wrong >= 0 && hc_kernels_select(settings->simd) < 0)
         wrong = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
     if (status >= 0)
-        status = build(base, &r, comm, wrong, hellos);
+        status = build(base, r, comm, wrong, hellos);
     free(hellos);
     return status;
 }

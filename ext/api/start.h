@@ -6,10 +6,11 @@
 #define HC_API_START_H
 
 #include "api/base.h"
+#include "rendezvous/rendezvous.h"
 
-/* Makes the loop of this rank and the set of all ranks; all ranks call it. `net`: over the program's communicator
- * `comm`, only for the start; NULL: this rank is alone. `wrong`: OK, or the status of this rank's settings (error set),
- * which all ranks get. OK, or a status (error set). */
-int hc__start(hc__base *, hc_net *net, const void *comm, int wrong);
+/* Makes the loop of this rank and the set of all ranks; all ranks call it. `comm`: the program's communicator, of which
+ * the World is made; or NULL. `wrong`: OK, or the status of this rank's settings (error set), which all ranks get. OK,
+ * or a status (error set). */
+int hc__start(hc__base *, hc_rendezvous *, const void *comm, int wrong);
 
 #endif

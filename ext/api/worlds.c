@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worlds.c - creates Worlds from a communicator, from this process alone, or from a World of Python; and ends them.
+ * worlds.c - creates Worlds from a communicator, from what a launcher has started, from this process alone, or from a
+ * World of Python; and ends them.
  */
 #include "api/base.h"
 #include "api/calls.h"
 #include "api/codes.h"
+#include "api/launcher.h"
 #include "api/list.h"
 #include "api/parts.h"
 #include "api/plans.h"
@@ -69,14 +71,24 @@ static hpccoll_world *world_of_all(hc__base *base) {
     return world;
 }
 
-/* `wrong`: OK, or the status of the settings (error set). */
-static int make(hc__base *base, hc_net *net, const void *comm, const hc__settings *settings, int wrong,
+/* `comm`: of `mpi`; or both NULL. `wrong`: OK, or the status of the settings (error set). */
+static int make(hc_rendezvous *r, const hc_mpi_family *mpi, const void *comm, const hc__settings *settings, int wrong,
                 hpccoll_world **world) {
+    hc__base *base = new_base(r->rank, r->size);
+    if (!base)
+        return hc__error(HC_NO_MEMORY, NULL);
+    base->mpi = mpi;
     base->settings = *settings;
-    int status = hc__start(base, net, comm, wrong);
+    int status = hc__start(base, r, comm, wrong);
     if (status >= 0 && !(*world = world_of_all(base)))
         status = hc__error(HC_NO_MEMORY, NULL);
+    if (status < 0)
+        free_base(base);
     return status;
+}
+
+static hc_rendezvous_terms terms_of(const hc__settings *settings) {
+    return (hc_rendezvous_terms){.size = 1, .timeout = settings->start_timeout, .version = HPCCOLL_VERSION};
 }
 
 /* ---- forks and the end of MPI ------------------------------------------------------------------------------- */
@@ -118,6 +130,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 int hpccoll_world_alone(const char *options, hpccoll_world **world) {
     hc__settings settings;
+    hc_rendezvous *r = NULL;
+    char why[HC_RENDEZVOUS_WHY];
     if (!world)
         return hc__error(HC_INVALID, "world is NULL");
     *world = NULL;
@@ -125,12 +139,26 @@ int hpccoll_world_alone(const char *options, hpccoll_world **world) {
     if (status < 0)
         return status;
     pthread_once(&once, watch_forks);
-    hc__base *base = new_base(0, 1);
-    if (!base)
-        return hc__error(HC_NO_MEMORY, NULL);
-    status = make(base, NULL, NULL, &settings, HC_OK, world);
-    if (status < 0)
-        free_base(base);
+    const hc_rendezvous_terms terms = terms_of(&settings);
+    status = hc_rendezvous_alone(&terms, &r, why);
+    status = status < 0 ? hc__error(status, NULL) : make(r, NULL, NULL, &settings, HC_OK, world);
+    hc_rendezvous_free(r);
+    return status;
+}
+
+int hpccoll_world_from_launcher(const char *options, hpccoll_world **world) {
+    hc__settings settings;
+    hc_rendezvous *r = NULL;
+    if (!world)
+        return hc__error(HC_INVALID, "world is NULL");
+    *world = NULL;
+    int wrong = hc__settings_read(&settings, options);
+    pthread_once(&once, watch_forks);
+    const hc_rendezvous_terms terms = terms_of(&settings);
+    int status = hc__launcher_rendezvous(&terms, &r);
+    if (status >= 0)
+        status = make(r, NULL, NULL, &settings, wrong, world);
+    hc_rendezvous_free(r);
     return status;
 }
 
@@ -157,6 +185,8 @@ static int refuses(const hc_mpi_family *mpi, const void *comm) {
 static int from_comm(const hc_mpi_family *mpi, const void *comm, const char *options, hpccoll_world **world) {
     hc__settings settings;
     hc_net *start = NULL;
+    hc_rendezvous *r = NULL;
+    char why[HC_RENDEZVOUS_WHY];
     if (refuses(mpi, comm))
         return HC_INVALID;
     pthread_once(&once, watch_forks);
@@ -165,16 +195,12 @@ static int from_comm(const hc_mpi_family *mpi, const void *comm, const char *opt
     int wrong = hc__settings_read(&settings, options), status = mpi->net_borrow(comm, &start);
     if (status < 0)
         return hc__error(status, "the World was not made: MPI failed");
-    hc__base *base = new_base(start->rank, start->size);
-    status = HC_NO_MEMORY;
-    if (base) {
-        base->mpi = mpi;
-        status = make(base, start, comm, &settings, wrong, world);
-    }
+    const hc_rendezvous_terms terms = terms_of(&settings);
+    status = hc_rendezvous_over_net(start, &terms, &r, why);
+    status = status < 0 ? hc__error(status, NULL) : make(r, mpi, comm, &settings, wrong, world);
+    hc_rendezvous_free(r);
     start->ops->free(start);
-    if (status < 0 && base)
-        free_base(base);
-    return base ? status : hc__error(status, NULL);
+    return status;
 }
 
 int hpccoll_world_from_comm(const void *comm, size_t comm_bytes, const char *options, hpccoll_world **world) {

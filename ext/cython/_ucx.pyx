@@ -4,9 +4,11 @@
 The build needs no header of UCX.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport strncpy
 
+import ipaddress
 import os
 
 from net cimport hc_net, net_capsule, net_of
@@ -19,9 +21,18 @@ cdef extern from "transport/net/ucx_net.h" nogil:
     const char *hc_ucx_file()
     int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **net, char *why)
     const void *hc_ucx_net_address(hc_net *net, size_t *bytes)
-    int hc_ucx_net_connect(hc_net *net, uint16_t generation, int64_t message_bytes, const void *const *addresses,
+    int hc_ucx_net_connect(hc_net *net, uint16_t generation, int has_rdma, const void *const *addresses,
                            const size_t *bytes)
-    char *hc_ucx_net_info(hc_net *net)
+    char *hc_ucx_net_devices(hc_net *net, int *has_rdma)
+
+
+cdef extern from "transport/net/ucx_interfaces.h" nogil:
+    ctypedef struct hc_interface:
+        char name[16]
+        uint32_t address, mask, machine, is_up
+    int hc_interfaces_choose(const hc_interface *every, int n, uint32_t mine, const char *wanted, char *names,
+                             size_t space)
+    void hc_interfaces_infiniband(char *names, size_t space)
 
 
 def open_library(file):
@@ -80,8 +91,8 @@ def address(capsule):
     return (<const char *>data)[:nbytes]
 
 
-def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
-    """Set the addresses of all ranks, a number that is equal on all ranks, and the best length of messages."""
+def meet(capsule, uint16_t generation, bint has_rdma, addresses):
+    """Set the addresses of all ranks, a number that is equal on all ranks, and whether all have an RDMA transport."""
     cdef hc_net *of = net_of(capsule)
     cdef int status
     kept = [bytes(one) for one in addresses]
@@ -96,19 +107,56 @@ def meet(capsule, uint16_t generation, int64_t message_bytes, addresses):
     for i, one in enumerate(kept):
         starts[i] = <const char *>one
         lengths[i] = len(one)
-    status = hc_ucx_net_connect(of, generation, message_bytes, starts, lengths)
+    status = hc_ucx_net_connect(of, generation, has_rdma, starts, lengths)
     free(starts)
     free(lengths)
     if status < 0:
         raise RuntimeError(f"a net over UCX could not be made: status {status}")
 
 
-def info(capsule):
-    """UCX's description of the transports that a net may use."""
-    cdef char *text = hc_ucx_net_info(net_of(capsule))
+def devices(capsule):
+    """The transports of a net between hosts with their devices ("tcp/eth0"), and whether one of them is not TCP."""
+    cdef int has_rdma = 0
+    cdef char *text = hc_ucx_net_devices(net_of(capsule), &has_rdma)
     if text == NULL:
         raise MemoryError
     try:
-        return text.decode(errors="replace")
+        return text.decode(errors="replace"), bool(has_rdma)
     finally:
         free(text)
+
+
+def choose_interfaces(machines, uint32_t mine, str wanted):
+    """Choose the interfaces of a machine that lead to the others.
+
+    `machines`: the interfaces of each machine, with name, address, prefix and up, the same list on all of them.
+    `mine`: the number of this machine in the list.
+    `wanted`: names or networks (`eth0,10.1.0.0/16`); empty: networks that all machines share, else the routes to the
+    other machines; all where there is one machine.
+    Returns "eth0,eth1"; "" if there is none.
+    """
+    cdef char names[512]
+    cdef int n = 0
+    cdef hc_interface *every = <hc_interface *>calloc(sum(map(len, machines)) + 1, sizeof(hc_interface))
+    if every == NULL:
+        raise MemoryError
+    try:
+        for number, found in enumerate(machines):
+            for one in found:
+                strncpy(every[n].name, one["name"].encode(), sizeof(every[n].name) - 1)
+                every[n].address = int(ipaddress.IPv4Address(one["address"]))
+                every[n].mask = int(ipaddress.IPv4Network(f"0.0.0.0/{one['prefix']}").netmask)
+                every[n].machine, every[n].is_up = number, one["up"]
+                n += 1
+        if hc_interfaces_choose(every, n, mine, wanted.encode(), names, sizeof(names)) < 0:
+            raise MemoryError
+    finally:
+        free(every)
+    return names.decode()
+
+
+def infiniband():
+    """The ports of InfiniBand and RoCE adapters that are up, as UCX names them: "mlx5_0:1,mlx5_1:1"."""
+    cdef char names[512]
+    hc_interfaces_infiniband(names, sizeof(names))
+    return names.decode()

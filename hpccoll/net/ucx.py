@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -18,17 +17,6 @@ from hpccoll.rendezvous import Rendezvous, agreed
 __all__ = ["UcxNet"]
 
 DEVICES = "NET_DEVICES"
-BETWEEN_HOSTS = re.compile(r"-- (?!self/|sysv/|posix/|cma/|knem/|xpmem/|cuda|rocm|ze_)(\S+)")
-"""A line of UCX's list of usable resources: the transport and its device."""
-
-
-MESSAGE_BYTES = 60 << 10
-"""Over TCP. UCX sends a longer message by its rendezvous protocol: on a fast link an allreduce of 16 MiB between two
-hosts took a third of the time in messages of 60 KiB, and on one of 1 Gbit/s all lengths reached the wire's rate.
-Between two ranks of one machine it took 1.5 to 1.7 times as long in messages of 128 KiB, alternating on a loaded
-machine."""
-MESSAGE_BYTES_RDMA = 1 << 20
-"""If all ranks have an RDMA transport, whose adapters write into the receiver's memory; not measured."""
 
 
 class UcxNet:
@@ -40,8 +28,8 @@ class UcxNet:
     def __init__(self, settings: config.Config) -> None:
         """Take the knobs `ucx_library` and `interface`."""
         self.settings = settings
-        self.used: list[str] = []
-        """Transports and devices of the net, such as tcp/eth0; filled when the net is made."""
+        self.used = ""
+        """Transports and devices of the net, such as tcp/eth0; set when the net is made."""
 
     def lacks(self, rendezvous: Rendezvous | None) -> str:
         """See NetProvider: the library."""
@@ -57,7 +45,7 @@ class UcxNet:
         """See NetProvider: library, file, transports and devices."""
         chosen = inherited.environment().get(f"UCX_{DEVICES}")
         by_user = f" by UCX_{DEVICES}" if chosen else ""
-        return f"{self.library()} on {', '.join(self.used) or 'no device'}{by_user}"
+        return f"{self.library()} on {self.used or 'no device'}{by_user}"
 
     def library(self) -> str:
         """See NetProvider: with its file."""
@@ -77,31 +65,32 @@ class UcxNet:
         look = self._look(rendezvous)
 
         def begin() -> Any:
-            chosen = ",".join(look())
+            chosen = look()
             return _ucx.net(rendezvous.rank, rendezvous.size, {} if by_user else {DEVICES: chosen})
 
         by_user = f"UCX_{DEVICES}" in inherited.environment()
         made = agreed(rendezvous.compare, begin)
-        self.used = sorted(set(BETWEEN_HOSTS.findall(_ucx.info(made))))
-        has_rdma = any(not used.startswith("tcp/") for used in self.used)
+        self.used, has_rdma = _ucx.devices(made)
         mine: list[Any] = [_ucx.address(made).hex(), secrets.randbits(16), has_rdma]
         told = rendezvous.allgather(mine)
-        longest = MESSAGE_BYTES_RDMA if all(rdma for _, _, rdma in told) else MESSAGE_BYTES
         known = [bytes.fromhex(address) for address, _, _ in told]
-        agreed(rendezvous.compare, lambda: _ucx.meet(made, told[0][1], longest, known))
+        all_rdma = all(rdma for _, _, rdma in told)
+        agreed(rendezvous.compare, lambda: _ucx.meet(made, told[0][1], all_rdma, known))
         return made
 
-    def _look(self, rendezvous: Rendezvous) -> Callable[[], list[str]]:
+    def _look(self, rendezvous: Rendezvous) -> Callable[[], str]:
         """Return a function that finds the interfaces that lead to the other hosts; all ranks call this together.
 
         Processes in one network namespace count as one host, also if they share no memory.
         """
+        from hpccoll import _ucx
+
         seen: Compared[list[Any]] = rendezvous.compare([names.network(), interfaces.interfaces()])
         hosts: dict[str, Any] = dict(seen.values)
         mine = list(hosts).index(seen[rendezvous.rank][0])
 
-        def look() -> list[str]:
-            chosen = interfaces.choose(list(hosts.values()), mine, self.settings.interface)
+        def look() -> str:
+            chosen = _ucx.choose_interfaces(list(hosts.values()), mine, self.settings.interface)
             if not chosen:
                 there = ", ".join(f"{device['name']} ({device['address']})" for device in seen[rendezvous.rank][1])
                 wanted = self.settings.interface
@@ -111,6 +100,6 @@ class UcxNet:
                     else ("no interface here leads to the other hosts: name one by HPCCOLL_INTERFACE")
                 )
                 raise RuntimeError(f"{why}; there are {there or 'none with an IPv4 address'}")
-            return chosen + ([] if self.settings.interface else interfaces.infiniband())
+            return chosen if self.settings.interface else ",".join(filter(None, [chosen, _ucx.infiniband()]))
 
         return look

@@ -24,11 +24,12 @@ const char *hc_ucx_file(void);
 int hc_ucx_net_new(int32_t rank, int32_t size, const char *const *settings, hc_net **, char why[HC_UCX_WHY]);
 /* Valid until hc_ucx_net_connect(). */
 const void *hc_ucx_net_address(hc_net *, size_t *bytes);
-/* Gives the net the addresses of all ranks (copied), a generation that no earlier net had, and message_bytes (hc_net);
- * the last two are the same on all ranks. Sends nothing. Use the net only after all ranks have returned from this. */
-int hc_ucx_net_connect(hc_net *, uint16_t generation, int64_t message_bytes, const void *const *addresses,
-                       const size_t *bytes);
-/* UCX's description of the net's transports and devices. The caller frees it; NULL: out of memory. */
-char *hc_ucx_net_info(hc_net *);
+/* Gives the net the addresses of all ranks (copied), a generation that no earlier net had, and whether all ranks have
+ * an RDMA transport; the last two are the same on all ranks. Sends nothing. Use the net only after all ranks have
+ * returned from this. */
+int hc_ucx_net_connect(hc_net *, uint16_t generation, int has_rdma, const void *const *addresses, const size_t *bytes);
+/* The net's transports between hosts and their devices: "rc_mlx5/mlx5_0:1, tcp/eth0". `has_rdma`: one of them is not
+ * TCP. The caller frees it; NULL: out of memory. */
+char *hc_ucx_net_devices(hc_net *, int *has_rdma);
 
 #endif

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous.c - exchanges of the ranks before there is a World. Waits have a limit, and the error names missing ranks.
+ * over_net.c - the rendezvous over a net, which is MPI's. Waits have a limit, and the error names missing ranks.
  *
  * Each rank sends its value to rank 0, which therefore knows the missing ranks. When all values are in, the answer goes
  * down a binomial tree. At the limit rank 0 sends the error to all ranks. Ranks other than 0 wait some seconds longer,
  * so that they get this error.
  */
-#include "api/hpccoll.h"
-#include "api/rendezvous.h"
+#include "rendezvous/waits.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECOND 1000000000ull
-#define GRACE (5 * SECOND)
-#define REPORT_EVERY (10 * SECOND)
 #define SOON (2000000ull) /* ns; after this time a rank sleeps between two tests */
 #define PAUSE_US 200
 #define LEAST_BYTES 8192 /* a rank of another version may send more than this rank expects */
@@ -33,21 +28,22 @@ typedef struct message {
     uint64_t bytes;
 } message;
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
+typedef struct over_net {
+    hc_rendezvous base;
+    hc_net *net;
+    uint32_t number; /* exchanges so far */
+} over_net;
 
 static void pause_a_little(uint64_t began) {
-    if (now_ns() - began < SOON)
+    if (hc__now_ns() - began < SOON)
         sched_yield();
     else
         usleep(PAUSE_US);
 }
 
-static void *pack(const hc__rendezvous *r, int kind, const void *data, size_t bytes) {
-    message head = {.version = HPCCOLL_VERSION, .number = r->number, .kind = (uint32_t)kind, .bytes = bytes};
+static void *pack(const over_net *r, int kind, const void *data, size_t bytes) {
+    message head = {.number = r->number, .kind = (uint32_t)kind, .bytes = bytes};
+    snprintf(head.version, sizeof head.version, "%s", r->base.version);
     char *packed = malloc(sizeof head + bytes);
     if (packed) {
         memcpy(packed, &head, sizeof head);
@@ -56,18 +52,18 @@ static void *pack(const hc__rendezvous *r, int kind, const void *data, size_t by
     return packed;
 }
 
-static int net_failed(hc__rendezvous *r, int status) {
-    snprintf(r->why, sizeof r->why, "MPI failed: %s", r->net->text ? r->net->text : hc_status_text(status));
+static int net_failed(over_net *r, int status) {
+    snprintf(r->base.why, sizeof r->base.why, "MPI failed: %s", r->net->text ? r->net->text : hc_status_text(status));
     return status;
 }
 
 /* Sends to each rank of a list, and waits for the sends until the time `limit`. */
-static int send_to(hc__rendezvous *r, const int32_t *ranks, int32_t n, const void *packed, size_t bytes, int tag,
+static int send_to(over_net *r, const int32_t *ranks, int32_t n, const void *packed, size_t bytes, int tag,
                    uint64_t limit) {
     hc_net_request **requests = calloc((size_t)n + 1, sizeof(hc_net_request *));
     int status = requests ? HC_OK : HC_NO_MEMORY;
     int32_t left = 0;
-    uint64_t began = now_ns();
+    uint64_t began = hc__now_ns();
     for (int32_t i = 0; i < n && status >= 0; i++)
         status = r->net->ops->isend(r->net, ranks[i], tag, packed, bytes, &requests[i]);
     do {
@@ -79,7 +75,7 @@ static int send_to(hc__rendezvous *r, const int32_t *ranks, int32_t n, const voi
         }
         if (left && status >= 0)
             pause_a_little(began);
-    } while (left && status >= 0 && now_ns() < limit);
+    } while (left && status >= 0 && hc__now_ns() < limit);
     for (int32_t i = 0; requests && i < n; i++)
         if (requests[i])
             r->net->ops->cancel(r->net, &requests[i]);
@@ -89,47 +85,29 @@ static int send_to(hc__rendezvous *r, const int32_t *ranks, int32_t n, const voi
 
 /* ---- rank 0 ------------------------------------------------------------------------------------------------ */
 
-/* "ranks 1, 2, 5 and 3 more" */
-static void name_missing(const hc__rendezvous *r, const uint8_t *here, char *text, size_t room) {
-    int32_t missing = 0, named = 0;
-    size_t at = 0;
-    char who[HC_WHO];
-    text[0] = 0;
-    for (int32_t rank = 0; rank < r->size; rank++)
-        missing += !here[rank];
-    for (int32_t rank = 0; rank < r->size && named < 8 && at < room; rank++) {
-        if (!here[rank])
-            at += (size_t)snprintf(text + at, room - at, "%s%s", named++ ? ", " : "", hc_who(r->processes, rank, who));
-    }
-    if (missing > named && at < room)
-        snprintf(text + at, room - at, " and %d more", (int)(missing - named));
-}
-
-static int send_verdict(hc__rendezvous *r) {
-    int32_t *ranks = malloc((size_t)r->size * sizeof *ranks);
-    void *packed = pack(r, VERDICT, r->why, sizeof r->why);
-    for (int32_t i = 1; ranks && i < r->size; i++)
+static int send_verdict(over_net *r) {
+    int32_t *ranks = malloc((size_t)r->base.size * sizeof *ranks);
+    void *packed = pack(r, VERDICT, r->base.why, sizeof r->base.why);
+    for (int32_t i = 1; ranks && i < r->base.size; i++)
         ranks[i - 1] = i;
     if (ranks && packed)
-        send_to(r, ranks, r->size - 1, packed, sizeof(message) + sizeof r->why, ANSWER_TAG, now_ns() + SECOND);
+        send_to(r, ranks, r->base.size - 1, packed, sizeof(message) + sizeof r->base.why, ANSWER_TAG,
+                hc__now_ns() + HC__SECOND);
     free(packed);
     free(ranks);
     return HC_TRANSPORT;
 }
 
 /* Checks a received value. 1: it counts; 0: it belongs to an earlier attempt; or a status. */
-static int take_value(hc__rendezvous *r, const char *packed, size_t came, int32_t peer, size_t bytes) {
+static int take_value(over_net *r, const char *packed, size_t came, int32_t peer, size_t bytes) {
     message head;
     memcpy(&head, packed, sizeof head < came ? sizeof head : came);
-    if (came < sizeof head || strncmp(head.version, HPCCOLL_VERSION, sizeof head.version) != 0) {
-        snprintf(r->why, sizeof r->why, "rank %d runs hpccoll %.15s, rank 0 runs %s: start all ranks with one library",
-                 (int)peer, came < sizeof head ? "of another version" : head.version, HPCCOLL_VERSION);
-        return HC_TRANSPORT;
-    }
+    if (came < sizeof head || strncmp(head.version, r->base.version, sizeof head.version) != 0)
+        return hc__other_version(&r->base, peer, came < sizeof head ? "" : head.version);
     if (head.number < r->number)
         return 0;
     if (head.number != r->number || head.bytes != bytes || came != sizeof head + bytes) {
-        snprintf(r->why, sizeof r->why,
+        snprintf(r->base.why, sizeof r->base.why,
                  "rank %d is at step %u of the start, rank 0 at %u: all ranks make the same "
                  "Worlds in the same order",
                  (int)peer, head.number, r->number);
@@ -138,22 +116,13 @@ static int take_value(hc__rendezvous *r, const char *packed, size_t came, int32_
     return 1;
 }
 
-static void report(const hc__rendezvous *r, const uint8_t *here, uint64_t *reported) {
-    char missing[400];
-    if (now_ns() - *reported < REPORT_EVERY)
-        return;
-    *reported = now_ns();
-    name_missing(r, here, missing, sizeof missing);
-    fprintf(stderr, "hpccoll: start: waiting for %s\n", missing);
-}
-
-static int collect(hc__rendezvous *r, uint8_t *here, char *packed, size_t room, size_t bytes, char *all) {
-    uint64_t began = now_ns(), reported = began;
+static int collect(over_net *r, uint8_t *here, char *packed, size_t room, size_t bytes, char *all) {
+    uint64_t began = hc__now_ns(), reported = began;
     hc_net_request *request = NULL;
-    for (int32_t left = r->size - 1; left > 0;) {
+    for (int32_t left = r->base.size - 1; left > 0;) {
         size_t came = 0;
         int32_t peer = -1;
-        int status = HC_OK, late = now_ns() - began > r->timeout; /* before test(): a value in time counts */
+        int status = HC_OK, late = hc__now_ns() - began > r->base.timeout; /* before test(): a value in time counts */
         if (!request)
             status = r->net->ops->irecv(r->net, HC_ANY_PEER, VALUE_TAG, packed, room, &request);
         if (status >= 0)
@@ -170,14 +139,10 @@ static int collect(hc__rendezvous *r, uint8_t *here, char *packed, size_t room, 
         if (!request)
             continue;
         if (late) {
-            char missing[400];
             r->net->ops->cancel(r->net, &request);
-            name_missing(r, here, missing, sizeof missing);
-            snprintf(r->why, sizeof r->why, "no word from %s within %g s (HPCCOLL_START_TIMEOUT)", missing,
-                     (double)r->timeout / 1e9);
-            return HC_TRANSPORT;
+            return hc__ranks_missing(&r->base, here);
         }
-        report(r, here, &reported);
+        hc__report_missing(&r->base, here, &reported);
         pause_a_little(began);
     }
     return HC_OK;
@@ -185,21 +150,19 @@ static int collect(hc__rendezvous *r, uint8_t *here, char *packed, size_t room, 
 
 /* ---- other ranks ------------------------------------------------------------------------------------------- */
 
-static int await_answer(hc__rendezvous *r, char *packed, size_t room, size_t bytes) {
-    uint64_t began = now_ns(), limit = r->timeout + GRACE;
+static int await_answer(over_net *r, char *packed, size_t room, size_t bytes) {
+    uint64_t began = hc__now_ns(), limit = r->base.timeout + HC__GRACE;
     for (;;) {
         hc_net_request *request = NULL;
         size_t came = 0;
         message head;
         int status = r->net->ops->irecv(r->net, HC_ANY_PEER, ANSWER_TAG, packed, room, &request);
         while (status >= 0 && request) {
-            int late = now_ns() - began > limit;
+            int late = hc__now_ns() - began > limit;
             status = r->net->ops->test(r->net, &request, &came, NULL);
             if (status >= 0 && request && late) {
                 r->net->ops->cancel(r->net, &request);
-                snprintf(r->why, sizeof r->why, "no word from rank 0 within %g s (HPCCOLL_START_TIMEOUT)",
-                         (double)limit / 1e9);
-                return HC_TRANSPORT;
+                return hc__root_missing(&r->base);
             }
             if (request)
                 pause_a_little(began);
@@ -208,7 +171,7 @@ static int await_answer(hc__rendezvous *r, char *packed, size_t room, size_t byt
             return net_failed(r, status);
         memcpy(&head, packed, sizeof head);
         if (head.kind == VERDICT) {
-            snprintf(r->why, sizeof r->why, "%s", packed + sizeof head);
+            snprintf(r->base.why, sizeof r->base.why, "%s", packed + sizeof head);
             return HC_TRANSPORT;
         }
         if (head.number == r->number && head.bytes == bytes)
@@ -218,21 +181,21 @@ static int await_answer(hc__rendezvous *r, char *packed, size_t room, size_t byt
 
 /* ---- all ranks --------------------------------------------------------------------------------------------- */
 
-static int send_down(hc__rendezvous *r, const void *packed, size_t bytes) {
+static int send_down(over_net *r, const void *packed, size_t bytes) {
     int32_t children[32], n = 0, mask = 1;
-    while (mask < r->size && !(r->rank & mask))
+    while (mask < r->base.size && !(r->base.rank & mask))
         mask <<= 1;
     for (mask >>= 1; mask > 0; mask >>= 1)
-        if (r->rank + mask < r->size)
-            children[n++] = r->rank + mask;
-    int status = send_to(r, children, n, packed, bytes, ANSWER_TAG, now_ns() + r->timeout);
+        if (r->base.rank + mask < r->base.size)
+            children[n++] = r->base.rank + mask;
+    int status = send_to(r, children, n, packed, bytes, ANSWER_TAG, hc__now_ns() + r->base.timeout);
     return status < 0 ? net_failed(r, status) : HC_OK;
 }
 
-static int lead(hc__rendezvous *r, const void *mine, size_t bytes, char *all) {
+static int lead(over_net *r, const void *mine, size_t bytes, char *all) {
     size_t room = sizeof(message) + (bytes > LEAST_BYTES ? bytes : LEAST_BYTES);
     char *packed = malloc(room);
-    uint8_t *here = calloc((size_t)r->size, 1);
+    uint8_t *here = calloc((size_t)r->base.size, 1);
     int status = packed && here ? HC_OK : HC_NO_MEMORY;
     if (status == HC_OK) {
         here[0] = 1;
@@ -246,28 +209,30 @@ static int lead(hc__rendezvous *r, const void *mine, size_t bytes, char *all) {
     return status;
 }
 
-int hc__rendezvous_allgather(hc__rendezvous *r, const void *mine, size_t bytes, void *all) {
-    size_t total = bytes * (size_t)r->size, room = sizeof(message) + (total > HC__WHY_BYTES ? total : HC__WHY_BYTES);
+static int follow(over_net *r, const void *mine, size_t bytes, char *packed, size_t room, size_t total) {
+    const int32_t root = 0;
+    uint64_t limit = hc__now_ns() + r->base.timeout + HC__GRACE;
+    void *value = pack(r, VALUE, mine, bytes);
+    int status = value && packed ? send_to(r, &root, 1, value, sizeof(message) + bytes, VALUE_TAG, limit)
+                                 : HC_NO_MEMORY;
+    free(value);
+    return status < 0 ? net_failed(r, status) : await_answer(r, packed, room, total);
+}
+
+static int allgather(hc_rendezvous *base, const void *mine, size_t bytes, void *all) {
+    over_net *r = (over_net *)base;
+    size_t total = bytes * (size_t)base->size;
+    size_t room = sizeof(message) + (total > sizeof base->why ? total : sizeof base->why);
     int status = HC_OK;
     char *packed = NULL;
-    if (!r->net || r->size == 1) {
-        memcpy(all, mine, bytes);
-        return HC_OK;
-    }
-    if (r->rank == 0) {
+    if (base->rank == 0) {
         status = lead(r, mine, bytes, all);
         packed = status == HC_OK ? pack(r, ANSWER, all, total) : NULL;
     } else {
-        void *value = pack(r, VALUE, mine, bytes);
-        const int32_t root = 0;
         packed = malloc(room);
-        status = !value || !packed
-                     ? HC_NO_MEMORY
-                     : send_to(r, &root, 1, value, sizeof(message) + bytes, VALUE_TAG, now_ns() + r->timeout + GRACE);
-        status = status < 0 ? net_failed(r, status) : await_answer(r, packed, room, total);
+        status = follow(r, mine, bytes, packed, room, total);
         if (status == HC_OK)
             memcpy(all, packed + sizeof(message), total);
-        free(value);
     }
     if (status == HC_OK)
         status = packed ? send_down(r, packed, sizeof(message) + total) : HC_NO_MEMORY;
@@ -276,21 +241,24 @@ int hc__rendezvous_allgather(hc__rendezvous *r, const void *mine, size_t bytes, 
     return status;
 }
 
-int hc__rendezvous_agree(hc__rendezvous *r, int status, const char *why) {
-    struct step {
-        int32_t status;
-        char why[252];
-    } mine = {.status = status}, *all = calloc((size_t)r->size, sizeof mine);
-    if (!all)
+static void free_over_net(hc_rendezvous *r) {
+    free(r);
+}
+
+static const hc_rendezvous_ops over_net_ops = {allgather, free_over_net, ""};
+
+int hc_rendezvous_over_net(hc_net *net, const hc_rendezvous_terms *terms, hc_rendezvous **made,
+                           char why[HC_RENDEZVOUS_WHY]) {
+    over_net *r = calloc(1, sizeof *r);
+    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    if (!r)
         return HC_NO_MEMORY;
-    snprintf(mine.why, sizeof mine.why, "%s", status >= 0 ? "" : why && *why ? why : hc_status_text(status));
-    int outcome = hc__rendezvous_allgather(r, &mine, sizeof mine, all);
-    for (int32_t rank = 0; rank < r->size && outcome >= 0; rank++) {
-        if (all[rank].status < 0) {
-            outcome = all[rank].status;
-            snprintf(r->why, sizeof r->why, "rank %d: %s", (int)rank, all[rank].why);
-        }
-    }
-    free(all);
-    return outcome;
+    r->base = (hc_rendezvous){.ops = &over_net_ops,
+                              .rank = net->rank,
+                              .size = net->size,
+                              .timeout = terms->timeout,
+                              .version = terms->version};
+    r->net = net;
+    *made = &r->base;
+    return HC_OK;
 }

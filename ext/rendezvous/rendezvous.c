@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rendezvous.c - what all kinds of rendezvous share, and the rendezvous of a rank that is alone.
+ */
+#include "rendezvous/waits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int hc_rendezvous_allgather(hc_rendezvous *r, const void *mine, size_t bytes, void *all) {
+    if (r->size > 1)
+        return r->ops->allgather(r, mine, bytes, all);
+    memcpy(all, mine, bytes);
+    return HC_OK;
+}
+
+int hc_rendezvous_agree(hc_rendezvous *r, int status, const char *why) {
+    struct step {
+        int32_t status;
+        char why[252];
+    } mine = {.status = status}, *all = calloc((size_t)r->size, sizeof mine);
+    if (!all)
+        return HC_NO_MEMORY;
+    snprintf(mine.why, sizeof mine.why, "%s", status >= 0 ? "" : why && *why ? why : hc_status_text(status));
+    int outcome = hc_rendezvous_allgather(r, &mine, sizeof mine, all);
+    for (int32_t rank = 0; rank < r->size && outcome >= 0; rank++) {
+        if (all[rank].status < 0) {
+            outcome = all[rank].status;
+            snprintf(r->why, sizeof r->why, "rank %d: %s", (int)rank, all[rank].why);
+        }
+    }
+    free(all);
+    return outcome;
+}
+
+void hc_rendezvous_free(hc_rendezvous *r) {
+    if (r)
+        r->ops->free(r);
+}
+
+/* ---- a rank alone ------------------------------------------------------------------------------------------ */
+
+static void free_alone(hc_rendezvous *r) {
+    free(r);
+}
+
+static const hc_rendezvous_ops alone = {.free = free_alone, .met = ""};
+
+int hc_rendezvous_alone(const hc_rendezvous_terms *terms, hc_rendezvous **made, char why[HC_RENDEZVOUS_WHY]) {
+    hc_rendezvous *r = calloc(1, sizeof *r);
+    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    if (!r)
+        return HC_NO_MEMORY;
+    *r = (hc_rendezvous){.ops = &alone, .size = 1, .timeout = terms->timeout, .version = terms->version};
+    *made = r;
+    return HC_OK;
+}
+
+/* ---- limits and missing ranks ------------------------------------------------------------------------------ */
+
+uint64_t hc__now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * HC__SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* "rank 1, rank 2, rank 5 and 3 more", with hosts and processes where they are known */
+static void name_missing(const hc_rendezvous *r, const uint8_t *here, char text[400]) {
+    int32_t missing = 0, named = 0;
+    size_t at = 0;
+    char who[HC_WHO];
+    text[0] = 0;
+    for (int32_t rank = 0; rank < r->size; rank++)
+        missing += !here[rank];
+    for (int32_t rank = 0; rank < r->size && named < 8 && at < 400; rank++)
+        if (!here[rank])
+            at += (size_t)snprintf(text + at, 400 - at, "%s%s", named++ ? ", " : "", hc_who(r->processes, rank, who));
+    if (missing > named && at < 400)
+        snprintf(text + at, 400 - at, " and %d more", (int)(missing - named));
+}
+
+void hc__report_missing(const hc_rendezvous *r, const uint8_t *here, uint64_t *reported) {
+    char missing[400];
+    if (hc__now_ns() - *reported < HC__REPORT_EVERY)
+        return;
+    *reported = hc__now_ns();
+    name_missing(r, here, missing);
+    fprintf(stderr, "hpccoll: start: waiting for %s\n", missing);
+}
+
+int hc__ranks_missing(hc_rendezvous *r, const uint8_t *here) {
+    char missing[400];
+    name_missing(r, here, missing);
+    snprintf(r->why, sizeof r->why, "no word from %s within %g s (HPCCOLL_START_TIMEOUT)", missing,
+             (double)r->timeout / 1e9);
+    return HC_TRANSPORT;
+}
+
+int hc__root_missing(hc_rendezvous *r) {
+    snprintf(r->why, sizeof r->why, "no word from rank 0 within %g s (HPCCOLL_START_TIMEOUT)",
+             (double)(r->timeout + HC__GRACE) / 1e9);
+    return HC_TRANSPORT;
+}
+
+int hc__other_version(hc_rendezvous *r, int32_t rank, const char *version) {
+    snprintf(r->why, sizeof r->why, "rank %d runs hpccoll %.15s, rank %d runs %s: start all ranks with one library",
+             (int)rank, *version ? version : "of another version", (int)r->rank, r->version);
+    return HC_TRANSPORT;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rendezvous.h - exchanges between the ranks before there is a World: over MPI, through the store of `hpccoll run`,
+ * through a launcher's PMIx server, or of a rank that is alone.
+ *
+ * Python's Worlds have their own (hpccoll/rendezvous), which share pmix.c.
+ */
+#ifndef HC_RENDEZVOUS_H
+#define HC_RENDEZVOUS_H
+
+#include "core/hc.h"
+#include "transport/net/net.h"
+
+#define HC_RENDEZVOUS_WHY 512
+
+typedef struct hc_rendezvous hc_rendezvous;
+typedef struct hc_rendezvous_ops {
+    /* An allgather of `bytes` per rank, equally many on all ranks, with more than one rank. OK; or a status and `why`,
+     * the same on all ranks that take part. */
+    int (*allgather)(hc_rendezvous *, const void *mine, size_t bytes, void *all);
+    void (*free)(hc_rendezvous *);
+    const char *met; /* "met through ...", for the line at the start; "" says nothing */
+} hc_rendezvous_ops;
+
+struct hc_rendezvous {
+    const hc_rendezvous_ops *ops;
+    int32_t rank, size;
+    uint64_t timeout;    /* ns for each exchange */
+    const char *version; /* of the library: a rank with another one is refused */
+    const hc_processes *processes;
+    char why[HC_RENDEZVOUS_WHY]; /* text of the last failure */
+};
+
+/* What a rendezvous is made of. */
+typedef struct hc_rendezvous_terms {
+    int32_t rank, size; /* for the store: the launcher's variables have them */
+    uint64_t timeout;
+    const char *version;
+} hc_rendezvous_terms;
+
+/* Each makes a rendezvous: OK, or a status and why. The net is borrowed. `store`: the value of the launcher's variable,
+ * the secret and the addresses of its store. hc_rendezvous_over_pmix() takes rank and size from the launcher. */
+int hc_rendezvous_over_net(hc_net *, const hc_rendezvous_terms *, hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
+int hc_rendezvous_over_store(const char *store, const hc_rendezvous_terms *, hc_rendezvous **,
+                             char why[HC_RENDEZVOUS_WHY]);
+int hc_rendezvous_over_pmix(const hc_rendezvous_terms *, hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
+int hc_rendezvous_alone(const hc_rendezvous_terms *, hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
+void hc_rendezvous_free(hc_rendezvous *); /* NULL is allowed */
+
+/* An allgather of `bytes` per rank. OK, or a status and `why`. */
+int hc_rendezvous_allgather(hc_rendezvous *, const void *mine, size_t bytes, void *all);
+/* `status` below 0: this rank has failed, for the reason `why`. All ranks get the status of the lowest rank that has
+ * failed. */
+int hc_rendezvous_agree(hc_rendezvous *, int status, const char *why);
+
+#endif
