@@ -212,6 +212,12 @@ class World {
         check(hpccoll_world_from_mpi(comm, options.c_str(), &made.c_));
         return made;
     }
+    // Of all processes that a launcher has started, without MPI.
+    static World from_launcher(const std::string &options = {}) {
+        World made;
+        check(hpccoll_world_from_launcher(options.c_str(), &made.c_));
+        return made;
+    }
     static World alone(const std::string &options = {}) {
         World made;
         check(hpccoll_world_alone(options.c_str(), &made.c_));

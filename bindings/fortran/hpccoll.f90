@@ -52,9 +52,9 @@ module hpccoll
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  public :: hpccoll_world_create, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, hpccoll_subset, &
-    hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, hpccoll_share, &
-    hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
+  public :: hpccoll_world_create, hpccoll_world_launched, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, &
+    hpccoll_subset, hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, &
+    hpccoll_share, hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
   public :: hpccoll_wait, hpccoll_waitall, hpccoll_test, hpccoll_function, hpccoll_op_create, hpccoll_op_free
   ! generated: public (make bindings)
   public :: hpccoll_allreduce, hpccoll_reduce, hpccoll_scan, hpccoll_exscan, hpccoll_broadcast, hpccoll_reducescatter, &
@@ -112,6 +112,13 @@ module hpccoll
     subroutine hpccoll_world_create(comm, world, options, ierror) bind(c, name="hpccoll_f_world")
       import
       type(*), intent(in) :: comm
+      type(hpccoll_world), intent(out) :: world
+      character(len=*), intent(in), optional :: options
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The World of all processes that a launcher has started, without MPI: see hpccoll_world_from_launcher in hpccoll.h.
+    subroutine hpccoll_world_launched(world, options, ierror) bind(c, name="hpccoll_f_launched")
+      import
       type(hpccoll_world), intent(out) :: world
       character(len=*), intent(in), optional :: options
       integer(c_int), intent(out), optional :: ierror

@@ -166,6 +166,12 @@ void hpccoll_f_world(const int *comm, hpccoll_world **world, array given, int *i
     report(hpccoll_world_from_fortran(*comm, text_of(given, text), world), ierror);
 }
 
+void hpccoll_f_launched(hpccoll_world **world, array given, int *ierror) {
+    char text[NAME_BYTES];
+    own_error[0] = 0;
+    report(hpccoll_world_from_launcher(text_of(given, text), world), ierror);
+}
+
 void hpccoll_f_alone(hpccoll_world **world, array given, int *ierror) {
     char text[NAME_BYTES];
     own_error[0] = 0;

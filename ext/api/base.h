@@ -35,6 +35,12 @@
 
 #include <pthread.h>
 
+/* Parts of the line at the start. */
+typedef struct hc__nodes_text {
+    char order[128]; /* what orders the nodes */
+    char net[256];   /* what carries data between them */
+} hc__nodes_text;
+
 /* The state shared by a World and all Worlds made from it. */
 typedef struct hc__base {
     hc_job *job, own;       /* `job` is `own`, or the job of a World of Python */
@@ -48,8 +54,7 @@ typedef struct hc__base {
     char *process_memory;
     int32_t local_rank, local_size, machine_size; /* of a loop of this library */
     uint8_t background, one_thread, heartbeat;
-    char ordered[128];       /* what orders the nodes, for the line at the start */
-    char between[256];       /* what carries data between the nodes, for the same line */
+    hc__nodes_text nodes;
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */
     pthread_mutex_t lock;    /* of `plans` */

@@ -3,8 +3,9 @@
  * hpccoll.h - collective operations for the ranks of a job, from C, C++ and (by the module hpccoll) Fortran.
  *
  * A World is a group of ranks, made from an MPI communicator, or from the processes that a launcher has started. The
- * library is not linked with an MPI; it uses the MPI of the program. All ranks of a World call a collective. Calls without a name match by their
- * order in the program, as in MPI; named calls match by their name, in any order on any rank.
+ * library is not linked with an MPI; it uses the MPI of the program. All ranks of a World call a collective. Calls
+ * without a name match by their order in the program, as in MPI; named calls match by their name, in any order on any
+ * rank.
  *
  * Every function returns HPCCOLL_OK (0) or a negative status, unless it says otherwise. After an error,
  * hpccoll_last_error() names the call, the ranks and the values. An error that concerns all ranks is the same on all

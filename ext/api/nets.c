@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define NAMES_BYTES 512
+#define WHY_BYTES (HC_UCX_WHY + 64)
 
 static int agree(hc_rendezvous *r, int status, const char *why) {
     status = hc_rendezvous_agree(r, status, why);
@@ -46,7 +47,7 @@ static int make_mpi(hc__base *base, hc_rendezvous *r, const void *comm, int one_
     if (status >= 0)
         status = base->mpi->net_new(base->comm, one_machine, &base->job->net);
     if (status >= 0)
-        snprintf(base->between, sizeof base->between, "MPI of the family of %s", base->mpi->name);
+        snprintf(base->nodes.net, sizeof base->nodes.net, "MPI of the family of %s", base->mpi->name);
     return agree(r, status, why);
 }
 
@@ -106,9 +107,9 @@ static int exchange_interfaces(hc_rendezvous *r, surroundings *s) {
     int status = exchange(r, &mine, sizeof mine, networks);
     for (int32_t rank = 0; rank < r->size && status >= 0; rank++)
         most = networks[rank].interfaces > most ? networks[rank].interfaces : most;
-    size_t each = (size_t)most * sizeof *s->own, room = (size_t)r->size * each;
-    hc_interface *padded = calloc(1, each + 1), *reported = malloc(room + 1);
-    s->all = malloc(room + 1);
+    size_t each = (size_t)most * sizeof *s->own, total = (size_t)r->size * each;
+    hc_interface *padded = calloc(1, each + 1), *reported = malloc(total + 1);
+    s->all = malloc(total + 1);
     if (status >= 0 && padded)
         memcpy(padded, s->own, (size_t)s->nown * sizeof *s->own);
     if (status >= 0)
@@ -121,32 +122,32 @@ static int exchange_interfaces(hc_rendezvous *r, surroundings *s) {
     return status;
 }
 
-static void say_what_is_there(const surroundings *s, const char *wanted, char *why, size_t room) {
-    size_t at = *wanted ? (size_t)snprintf(why, room, "HPCCOLL_INTERFACE=%.64s is no interface here that is up", wanted)
-                        : (size_t)snprintf(why, room,
+static void say_what_is_there(const surroundings *s, const char *wanted, char why[WHY_BYTES]) {
+    size_t at = *wanted ? (size_t)snprintf(why, WHY_BYTES, "HPCCOLL_INTERFACE=%.64s is no interface here that is up",
+                                           wanted)
+                        : (size_t)snprintf(why, WHY_BYTES,
                                            "no interface here leads to the other hosts: name one by "
                                            "HPCCOLL_INTERFACE");
-    for (int i = 0; i < s->nown && at < room; i++) {
+    for (int i = 0; i < s->nown && at < WHY_BYTES; i++) {
         uint32_t ip = s->own[i].address;
-        at += (size_t)snprintf(why + at, room - at, "%s%s (%u.%u.%u.%u)", i ? ", " : "; there are ", s->own[i].name,
-                               ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+        at += (size_t)snprintf(why + at, WHY_BYTES - at, "%s%s (%u.%u.%u.%u)", i ? ", " : "; there are ",
+                               s->own[i].name, ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
     }
 }
 
 /* "eth0,mlx5_0:1" */
-static int choose_devices(const surroundings *s, const char *wanted, char names[NAMES_BYTES], char *why, size_t room) {
+static int choose_devices(const surroundings *s, const char *wanted, char names[NAMES_BYTES], char why[WHY_BYTES]) {
     char adapters[NAMES_BYTES];
     int status = hc_interfaces_choose(s->all, s->n, s->mine, wanted, names, NAMES_BYTES);
     if (status < 0)
         return status;
     if (!*names) {
-        say_what_is_there(s, wanted, why, room);
+        say_what_is_there(s, wanted, why);
         return HC_UNSUPPORTED;
     }
     hc_interfaces_infiniband(adapters, sizeof adapters);
-    size_t at = strlen(names);
-    if (!*wanted && *adapters && at + 1 + strlen(adapters) < NAMES_BYTES)
-        snprintf(names + at, NAMES_BYTES - at, ",%s", adapters);
+    if (!*wanted && *adapters && strlen(names) + 1 + strlen(adapters) < NAMES_BYTES)
+        strcat(strcat(names, ","), adapters);
     return HC_OK;
 }
 
@@ -159,17 +160,16 @@ static int open_ucx(const hc__base *base, char why[HC_UCX_WHY]) {
 }
 
 /* `devices`: those of the user (UCX_NET_DEVICES), which UCX reads itself, or the chosen ones. */
-static int begin_ucx(hc_rendezvous *r, const surroundings *s, const char *wanted, hc_net **net, char *why,
-                     size_t room) {
+static int begin_ucx(hc_rendezvous *r, const surroundings *s, const char *wanted, hc_net **net, char why[WHY_BYTES]) {
     char names[NAMES_BYTES] = "", reason[HC_UCX_WHY] = "";
     int by_user = hc__settings_variable("UCX_NET_DEVICES") != NULL;
-    int status = by_user ? HC_OK : choose_devices(s, wanted, names, why, room);
+    int status = by_user ? HC_OK : choose_devices(s, wanted, names, why);
     if (status < 0)
         return status;
     const char *const chosen[] = {"NET_DEVICES", names, NULL}, *const none[] = {NULL};
     status = hc_ucx_net_new(r->rank, r->size, by_user ? none : chosen, net, reason);
     if (status < 0)
-        snprintf(why, room, "a net over UCX could not be made: %s", reason);
+        snprintf(why, WHY_BYTES, "a net over UCX could not be made: %s", reason);
     return status;
 }
 
@@ -219,7 +219,7 @@ static int connect_ucx(hc_rendezvous *r, hc_net *net, uint32_t generation, int h
 }
 
 static int make_ucx(hc__base *base, hc_rendezvous *r) {
-    char why[252] = "";
+    char why[WHY_BYTES] = "";
     int has_rdma = 0;
     surroundings s = {.nown = 0};
     int status = agree(r, open_ucx(base, why), why);
@@ -230,13 +230,13 @@ static int make_ucx(hc__base *base, hc_rendezvous *r) {
     if (status >= 0)
         status = exchange_interfaces(r, &s);
     if (status >= 0)
-        status = agree(r, begin_ucx(r, &s, base->settings.interface, &base->job->net, why, sizeof why), why);
+        status = agree(r, begin_ucx(r, &s, base->settings.interface, &base->job->net, why), why);
     free(s.all);
     free(s.own);
     if (status < 0)
         return status;
     char *devices = hc_ucx_net_devices(base->job->net, &has_rdma);
-    snprintf(base->between, sizeof base->between, "UCX %s (%.100s) on %.100s", hc_ucx_version(), hc_ucx_file(),
+    snprintf(base->nodes.net, sizeof base->nodes.net, "UCX %s (%.100s) on %.100s", hc_ucx_version(), hc_ucx_file(),
              devices && *devices ? devices : "no device");
     free(devices);
     uint32_t generation = (uint32_t)strtoul(base->job->nonce + 12, NULL, 16); /* 16 of the World's random bits */

@@ -204,7 +204,7 @@ static int order_by(hc__base *base, const hc_node_reports *reports) {
         fprintf(stderr, "hpccoll (C): %s\n", found.why);
     if (!*found.said)
         return HC_OK;
-    snprintf(base->ordered, sizeof base->ordered, ", ordered by %s", found.said);
+    snprintf(base->nodes.order, sizeof base->nodes.order, ", ordered by %s", found.said);
     base->job->places = malloc((size_t)reports->n * sizeof *base->job->places);
     return base->job->places ? hc_nodes_order(found.kind == HC_ADDRESS_HOST ? reports->hosts : reports->addresses,
                                               reports->n, base->job->places)
@@ -306,8 +306,8 @@ static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, in
             "hpccoll %s (C): %d rank%s on %d node%s%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; "
             "stores: %s%s%s\n",
             HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
-            *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->ordered,
-            hc_kernels_name(), base->job->net ? ", between nodes " : "", base->between,
+            *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->nodes.order,
+            hc_kernels_name(), base->job->net ? ", between nodes " : "", base->nodes.net,
             base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
             stores, *r->ops->met ? "; " : "", r->ops->met);
     if (*base->settings.ignored)

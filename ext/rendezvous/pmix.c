@@ -20,7 +20,7 @@ enum { EVERYBODY = -2 }; /* PMIX_RANK_WILDCARD: asks about the whole job */
 enum { GLOBAL = 3 };     /* PMIX_GLOBAL: ranks of all nodes may read it */
 enum { BOOL = 1, UINT32 = 14, BYTE_OBJECT = 27 };
 
-/* pmix_proc_t, pmix_value_t and pmix_info_t. Of the union of a value there are the parts that are used here. */
+/* pmix_proc_t, pmix_value_t and pmix_info_t; the union has the parts that are used here. */
 typedef struct process {
     char namespace[256];
     uint32_t rank;

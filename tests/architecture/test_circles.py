@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ("core", "transport", "cuda", "loop", "world", "gate", "api")
+LAYERS = ("core", "transport", "cuda", "loop", "world", "rendezvous", "gate", "api")
 NEEDS_MPI = {"mpi.c"}
 
 Graph = Mapping[str, Collection[str]]

@@ -31,6 +31,7 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/shm/slices.h",
         "loop/loop.h",
     },
+    "rendezvous": {"core/hc.h", "transport/net/net.h"},
     "gate": {"core/hc.h", "loop/loop.h", "loop/waiting.h", "world/arguments.h"},
     "api": {
         "core/fnv.h",
@@ -38,6 +39,9 @@ SEES = {  # layer: headers of lower layers that it may include
         "transport/arithmetic.h",
         "transport/shm/shm.h",
         "transport/net/mpi_net.h",
+        "transport/net/ucx_interfaces.h",
+        "transport/net/ucx_net.h",
+        "rendezvous/rendezvous.h",
         "loop/loop.h",
         "world/arguments.h",
         "world/job.h",

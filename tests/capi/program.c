@@ -2,7 +2,7 @@
  *
  * program.c - random programs over the C interface: all ranks draw the same calls from a seed, each checks its results.
  *
- *     program SEED STEPS [threads]
+ *     program SEED STEPS [threads]       "threads": with all threads of MPI
  */
 #include "ranks.h"
 
@@ -357,15 +357,37 @@ static void check_shortcuts(hpccoll_world *world) {
     CHECK(most == taken && least == taken);
 }
 
-int main(int argc, char **argv) {
+#ifdef WITHOUT_MPI
+static hpccoll_world *begin_job(int argc, char **argv) {
+    hpccoll_world *world = NULL;
+    (void)argc, (void)argv;
+    CHECK(hpccoll_world_from_launcher(NULL, &world) == 0);
+    rank = hpccoll_rank(world);
+    size = hpccoll_size(world);
+    return world;
+}
+
+static void end_job(void) {}
+#else
+static hpccoll_world *begin_job(int argc, char **argv) {
+    hpccoll_world *world = NULL;
     int given;
-    hpccoll_world *world;
     MPI_Init_thread(&argc, &argv, argc > 3 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
-    state = strtoull(argv[1], NULL, 10);
-    int steps = atoi(argv[2]);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    CHECK(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0", &world) == 0);
+    CHECK(hpccoll_world_from_mpi(MPI_COMM_WORLD, NULL, &world) == 0);
+    return world;
+}
+
+static void end_job(void) {
+    MPI_Finalize();
+}
+#endif
+
+int main(int argc, char **argv) {
+    hpccoll_world *world = begin_job(argc, argv);
+    state = strtoull(argv[1], NULL, 10);
+    int steps = atoi(argv[2]);
     CHECK(hpccoll_rank(world) == rank && hpccoll_size(world) == size && hpccoll_node_of(world, 0) == 0);
     for (int step = 0; step < steps; step++) {
         if (draw(2)) {
@@ -384,7 +406,7 @@ int main(int argc, char **argv) {
     uint64_t requests = 0;
     CHECK(hpccoll_stat(world, "requests", &requests) == 0 && requests >= (uint64_t)steps);
     CHECK(hpccoll_world_free(&world) == 0 && !world);
-    MPI_Finalize();
+    end_job();
     if (rank == 0)
         printf("fine\n");
     return 0;

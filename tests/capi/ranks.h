@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ranks.h - what programs over the C interface share: who this is, and a check that ends the job.
+ * ranks.h - what programs over the C interface share: who this is, and a check that ends the job. With WITHOUT_MPI
+ * the ranks are those of a launcher.
  */
 #ifndef HC_TEST_CAPI_RANKS_H
 #define HC_TEST_CAPI_RANKS_H
 
 #include "api/hpccoll.h"
 
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifdef WITHOUT_MPI
+#define END_JOB exit(1)
+#else
+#include <mpi.h>
+#define END_JOB MPI_Abort(MPI_COMM_WORLD, 1)
+#endif
 
 static int rank, size;
 
@@ -18,7 +25,7 @@ static int rank, size;
         if (!(condition)) {                                                                            \
             fprintf(stderr, "%s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, rank, #condition, \
                     hpccoll_last_error());                                                             \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
+            END_JOB;                                                                                   \
         }                                                                                              \
     } while (0)
 

@@ -110,7 +110,7 @@ def test_threads_that_make_sets_at_once_are_an_error_on_all_ranks(sets, job) -> 
 
 def library_sources() -> list[str]:
     """For a program that has the library's sources in it, as a sanitizer needs them."""
-    folders = ("core", "transport", "loop", "world", "gate", "api")
+    folders = ("core", "transport", "loop", "world", "rendezvous", "gate", "api")
     files = [file for folder in folders for file in glob(f"ext/{folder}/**/*.c", root_dir=ROOT, recursive=True)]
     return sorted(file for file in files if not file.endswith("/mpi.c"))
 
