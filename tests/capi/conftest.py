@@ -43,8 +43,11 @@ def compiled(tmp_path_factory) -> Callable[..., Path]:
 def job() -> Callable[..., str]:
     """`job(4, program, "argument", nodes=2, status=0)`: run it under `hpccoll run`, return its output."""
 
-    def run(ranks: int, *command: object, nodes: int = 1, status: int = 0, **variables: object) -> str:
-        words = [sys.executable, "-m", "hpccoll", "run", "-np", ranks, "--nodes", nodes, "--timeout", 100, *command]
+    def run(
+        ranks: int, *command: object, nodes: int = 1, status: int = 0, launcher: str = "", **variables: object
+    ) -> str:
+        options = ["-np", ranks, "--nodes", nodes, "--timeout", 100, *(["--launcher", launcher] if launcher else [])]
+        words = [sys.executable, "-m", "hpccoll", "run", *options, *command]
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | {name: str(value) for name, value in variables.items()}
         done = subprocess.run(
             [str(word) for word in words], cwd=ROOT, env=environment, timeout=120, text=True,

@@ -62,6 +62,32 @@ def test_an_error_without_ierror_ends_the_program(fortran, job, tmp_path) -> Non
 
 
 @pytest.mark.timeout(200)
+def test_fortran_without_mpi(fortran, job, tmp_path) -> None:
+    source = tmp_path / "launched.f90"
+    source.write_text(
+        "program launched\n use hpccoll\n type(hpccoll_world) :: world\n real :: x(2)\n"
+        ' call hpccoll_world_launched(world, "verbose=0")\n x = hpccoll_rank(world)\n'
+        " call hpccoll_allreduce(x, HPCCOLL_SUM, world)\n"
+        ' if (hpccoll_rank(world) == 0) print "(i0, a, 2f4.1)", hpccoll_size(world), " ranks", x\n'
+        " call hpccoll_world_free(world)\nend program\n"
+    )
+    assert "3 ranks 3.0 3.0" in job(3, fortran(str(source)), launcher="ssh")
+
+
+@pytest.mark.timeout(200)
+def test_cpp_without_mpi(needs, compiled, job, tmp_path) -> None:
+    needs("g++")
+    source = tmp_path / "launched.cpp"
+    source.write_text(
+        "#include <hpccoll.hpp>\n#include <cstdio>\nint main() {\n    auto world = hpccoll::World::from_launcher();\n"
+        "    double sum = world.allreduce(double(world.rank()));\n"
+        '    if (world.rank() == 0)\n        std::printf("%d ranks %g\\n", world.size(), sum);\n}\n'
+    )
+    program = compiled("g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", source)
+    assert "3 ranks 3\n" in job(3, program, launcher="ssh")
+
+
+@pytest.mark.timeout(200)
 def test_what_a_request_still_writes_is_asynchronous(fortran, modules, tmp_path) -> None:
     """A section with a stride that is asynchronous is no argument of such a dummy (Fortran 2018, 15.5.2.4).
 
