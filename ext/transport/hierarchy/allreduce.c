@@ -27,7 +27,6 @@
 #ifndef FEW_NODES
 #define FEW_NODES 8
 #endif
-#define TURNS_NODES 1024 /* at most: turns among more were not simulated */
 #ifndef LEAST_SHARD_BYTES
 #define LEAST_SHARD_BYTES ((int64_t)40 << 10)
 #endif
@@ -50,7 +49,7 @@ static int64_t whole_pages(int64_t bytes) {
 
 static int take_turns(const hc__hierarchy *h, const hc_batch *b) {
     int64_t bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
-    int fit = h->place.nodes > FEW_NODES && h->place.nodes <= TURNS_NODES && h->between.rails > 1;
+    int fit = h->place.nodes > FEW_NODES && h->between.rails > 1;
     return b->operation == HC_ALLREDUCE && h->node->ops->takes_turns && fit &&
            bytes >= LEAST_SHARD_BYTES * h->between.rails;
 }

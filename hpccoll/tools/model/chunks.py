@@ -15,8 +15,8 @@ SHARD_BYTES = 256 << 10
 """Bytes on the wire of a rail's shard of a chunk, where the node can hold it."""
 FEW_NODES, LEAST_SHARD_BYTES = 8, 40 << 10
 """On more nodes a chunk is half as long, or the ranks take turns, if a shard keeps so many bytes on the wire."""
-TURNS_NODES, TURN_BYTES = 1024, 192 << 10
-"""If the ranks take turns: the nodes, and the bytes of a chunk on the wire, at most."""
+TURN_BYTES = 192 << 10
+"""Bytes of a chunk on the wire, at most, if the ranks take turns."""
 RAIL_BYTES = 64 << 10
 CHUNK_MOST, CHUNKS_BYTES, PAGE = 512 << 10, 56 << 20, 4096
 SLOTS, RESULTS = 3, 6
@@ -77,7 +77,7 @@ def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_
     """
     size, longest = SIZES[dtype], longest_bytes(per_node)
     rails = max(1, min(rails or longest // RAIL_BYTES, per_node))
-    turns = FEW_NODES < nodes <= TURNS_NODES and rails > 1 and count * SIZES[wire] >= LEAST_SHARD_BYTES * rails
+    turns = nodes > FEW_NODES and rails > 1 and count * SIZES[wire] >= LEAST_SHARD_BYTES * rails
     if chunk_bytes:
         chunk = min(max(1, chunk_bytes // size), longest // size)
     else:
