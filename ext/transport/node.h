@@ -12,8 +12,13 @@
 /* The longest chunk that a node of so many ranks can hold, in bytes of the batch's dtype. The node holds
  * HC_NODE_SLOTS such chunks of each rank's input, and HC_NODE_RESULTS of the sum. */
 int64_t hc_node_chunk_bytes(int32_t local_size);
+#define HC_NODE_PAGE ((size_t)4096)
 #define HC_NODE_SLOTS 3
 #define HC_NODE_RESULTS 6
+/* The bytes that a chunk of so many bytes takes there. */
+static inline size_t hc_node_stride(size_t bytes) {
+    return bytes > 0 ? (bytes + HC_NODE_PAGE - 1) / HC_NODE_PAGE * HC_NODE_PAGE : HC_NODE_PAGE;
+}
 
 /* The ranks of a node that drive the network: each chunk is cut into `count` rails, equal on all nodes, and local rank
  * j < count drives rail j; or, if the ranks take turns, each chunk is one rail, and local rank c % count drives that of

@@ -43,10 +43,6 @@ static int64_t divide_up(int64_t n, int64_t by) {
     return (n + by - 1) / by;
 }
 
-static int64_t whole_pages(int64_t bytes) {
-    return divide_up(bytes, 4096) * 4096;
-}
-
 static int take_turns(const hc__hierarchy *h, const hc_batch *b) {
     int64_t bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
     int fit = h->place.nodes > FEW_NODES && h->between.rails > 1;
@@ -78,9 +74,10 @@ static int64_t choose_chunk(const hc__hierarchy *h, const hc_batch *b, const hc_
 
 /* The largest node has room for so many. */
 static int32_t most_under_way(const hc__hierarchy *h, const hc_batch *b, const hc_rails *rails, int64_t chunk) {
-    int64_t longest = least(chunk, b->count > 0 ? b->count : 1), most = h->chunks.most;
-    int64_t input = whole_pages(longest * (int64_t)hc_dtype_size(b->dtype));
-    int64_t sum = whole_pages(longest * (int64_t)hc_dtype_size(b->wire_dtype));
+    int64_t most = h->chunks.most;
+    size_t longest = (size_t)least(chunk, b->count);
+    int64_t input = (int64_t)hc_node_stride(longest * hc_dtype_size(b->dtype));
+    int64_t sum = (int64_t)hc_node_stride(longest * hc_dtype_size(b->wire_dtype));
     return (int32_t)(rails->takes_turns ? least(HC_NODE_RESULTS * most / sum, TURNS_UNDER_WAY)
                                         : least(LONGEST_UNDER_WAY * most / input, FEW_UNDER_WAY));
 }

@@ -11,7 +11,6 @@
 #ifndef CHUNKS_BYTES
 #define CHUNKS_BYTES ((size_t)56 << 20) /* of all ranks: with the small slots below 64 MiB, docker's default */
 #endif
-#define PAGE 4096
 
 /* ---- layout -------------------------------------------------------------------------------------- */
 
@@ -21,20 +20,12 @@ static size_t longest_chunks(int32_t local_size) {
 }
 
 int64_t hc_node_chunk_bytes(int32_t local_size) {
-    size_t share = CHUNKS_BYTES / longest_chunks(local_size) / PAGE * PAGE;
+    size_t share = CHUNKS_BYTES / longest_chunks(local_size) / HC_NODE_PAGE * HC_NODE_PAGE;
     return (int64_t)(share < CHUNK_MAX ? share : CHUNK_MAX);
 }
 
-static size_t whole_pages(size_t bytes) {
-    return (bytes + PAGE - 1) / PAGE * PAGE;
-}
-
-static size_t page_at_least(size_t bytes) {
-    return bytes > 0 ? whole_pages(bytes) : PAGE;
-}
-
 static size_t head_bytes(int32_t local_size) {
-    return whole_pages(sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small)));
+    return hc_node_stride(sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small)));
 }
 
 /* A node with one rank needs it among other nodes, where all parts are small. */
@@ -43,7 +34,7 @@ static size_t shortcut_bytes(int32_t local_size) {
         return 0;
     size_t slots = 2 * ((size_t)local_size + 1) * sizeof(hc__shortcut_slot);
     size_t far = local_size > 1 ? 2 * (size_t)local_size * hc_shortcut_bytes(local_size) : 0;
-    return whole_pages(4 * sizeof(hc__shortcut_word) + slots + far);
+    return hc_node_stride(4 * sizeof(hc__shortcut_word) + slots + far);
 }
 
 /* Where the shortcut begins. */
@@ -57,8 +48,8 @@ size_t hc_shm_bytes(int32_t local_size) {
 
 int hc__cut_regions(hc__shm *shm, size_t slot_bytes, size_t result_bytes, int depth) {
     hc__chunks *chunks = &shm->chunks;
-    chunks->slot_stride = page_at_least(slot_bytes);
-    chunks->result_stride = page_at_least(result_bytes);
+    chunks->slot_stride = hc_node_stride(slot_bytes);
+    chunks->result_stride = hc_node_stride(result_bytes);
     size_t slots = HC_NODE_SLOTS * shm->places.chunk / chunks->slot_stride;
     if (slots < HC_NODE_SLOTS || (size_t)depth > HC_NODE_RESULTS * shm->places.chunk / chunks->result_stride)
         return HC_INVALID;
@@ -68,7 +59,7 @@ int hc__cut_regions(hc__shm *shm, size_t slot_bytes, size_t result_bytes, int de
 }
 
 size_t hc_shm_bytes_for(int32_t local_size, int64_t *chunk) {
-    int64_t most = hc_node_chunk_bytes(local_size), pages = (int64_t)page_at_least((size_t)*chunk);
+    int64_t most = hc_node_chunk_bytes(local_size), pages = (int64_t)hc_node_stride((size_t)*chunk);
     *chunk = pages > most ? most : pages;
     return head_bytes(local_size) + longest_chunks(local_size) * (size_t)*chunk;
 }
@@ -96,7 +87,7 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->shortcut.largest = hc_shortcut_bytes(size);
     }
     size_t most = (size_t)hc_node_chunk_bytes(size);
-    shm->places.chunk = (shm->segment.bytes - head_bytes(size)) / longest_chunks(size) / PAGE * PAGE;
+    shm->places.chunk = (shm->segment.bytes - head_bytes(size)) / longest_chunks(size) / HC_NODE_PAGE * HC_NODE_PAGE;
     if (shm->places.chunk > most)
         shm->places.chunk = most;
     shm->places.slots = base + head_bytes(size);

@@ -25,25 +25,24 @@ def test_a_reader_that_has_left(words: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_another_broken_pipe_is_an_error() -> None:
-    """The pipe of a child process may break, too: such a fault is reported, whatever becomes of the output."""
+def ended_by(error: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command that raises an exception."""
     script = (
         "import sys, hpccoll.__main__ as command\n"
-        "def broken(words): raise BrokenPipeError('of somebody else')\n"
-        "command.execute = broken\n"
+        f"def failing(words): raise {error}\n"
+        "command.execute = failing\n"
         "sys.exit(command.main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
+
+
+def test_another_broken_pipe_is_an_error() -> None:
+    """The pipe of a child process may break, too: such a fault is reported, whatever becomes of the output."""
+    done = ended_by("BrokenPipeError('of somebody else')")
     assert done.returncode == 1
     assert "BrokenPipeError: of somebody else" in done.stderr
 
 
 def test_an_interrupt_before_a_command_handles_it() -> None:
-    script = (
-        "import sys, hpccoll.__main__ as command\n"
-        "def interrupted(words): raise KeyboardInterrupt\n"
-        "command.execute = interrupted\n"
-        "sys.exit(command.main())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=110, check=False)
+    done = ended_by("KeyboardInterrupt")
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
