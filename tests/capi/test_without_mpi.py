@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of C without MPI, whose ranks a launcher has started: through the store of `hpccoll run`, or PMIx."""
+"""Programs of C without MPI, started by a launcher: through the store of `hpccoll run`, or PMIx."""
 
 import os
 import re

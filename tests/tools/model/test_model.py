@@ -389,10 +389,11 @@ def test_the_choice_between_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     for one, n, chunks_of_each in ((in_turns, 4608, in_turns["chunks"] // 6), (in_rails, 8, in_rails["chunks"])):
         assert one["nodes"] == n and one["dtype"] == "float16" and one["rails"] == 6
         assert one["sent"] == pytest.approx(2 * (n - 1) / n * (1 << 20) / 6, rel=0.02)
-        radices = [int(word) for word in one["how"].removeprefix("stages of ").removesuffix(", in turns").split(" x ")]
+        stages = one["how"].removesuffix(", in turns").replace("direct", f"stages of {n}").removeprefix("stages of ")
+        radices = [int(word) for word in stages.split(" x ")]
         assert np.prod(radices) == n and one["messages"] == chunks_of_each * 2 * sum(r - 1 for r in radices)
     assert in_turns["chunks"] % 6 == 0 and in_turns["how"].endswith("in turns")
-    assert not in_rails["how"].endswith("in turns")
+    assert in_rails["how"] == "direct"
     assert main(["model", "choice", *where, "--sizes", "8"]) == 0 and "whole" in capsys.readouterr().out
     assert main(["model", "choice", "--nodes", "1"]) == 1
 
