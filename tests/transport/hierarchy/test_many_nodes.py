@@ -13,7 +13,7 @@ import hpccoll
 hpccoll.init()
 rank, size = hpccoll.rank(), hpccoll.size()
 draw = np.random.default_rng(7)
-for n in (30_000, 200_000, 1_000_000):  # a turn, or rails in float16; a few turns; many
+for n in (30_000, 120_000, 400_000):  # a turn, or rails in float16; a few turns; many
     base = draw.integers(-50, 50, n)
     mine = base + rank
     for dtype in (np.float32, np.float64, np.int32):
