@@ -146,20 +146,28 @@ int hpccoll_world_alone(const char *options, hpccoll_world **world) {
     return status;
 }
 
+/* One start at a time: those of several threads would take each other's values. */
+static int from_launcher(const hc__settings *settings, int wrong, hpccoll_world **world) {
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    const hc_rendezvous_terms terms = terms_of(settings);
+    hc_rendezvous *r = NULL;
+    pthread_mutex_lock(&turn);
+    int status = hc__launcher_rendezvous(&terms, &r);
+    if (status >= 0)
+        status = make(r, NULL, NULL, settings, wrong, world);
+    hc_rendezvous_free(r);
+    pthread_mutex_unlock(&turn);
+    return status;
+}
+
 int hpccoll_world_from_launcher(const char *options, hpccoll_world **world) {
     hc__settings settings;
-    hc_rendezvous *r = NULL;
     if (!world)
         return hc__error(HC_INVALID, "world is NULL");
     *world = NULL;
     int wrong = hc__settings_read(&settings, options);
     pthread_once(&once, watch_forks);
-    const hc_rendezvous_terms terms = terms_of(&settings);
-    int status = hc__launcher_rendezvous(&terms, &r);
-    if (status >= 0)
-        status = make(r, NULL, NULL, &settings, wrong, world);
-    hc_rendezvous_free(r);
-    return status;
+    return from_launcher(&settings, wrong, world);
 }
 
 static const hc_mpi_family *find_mpi(void) {

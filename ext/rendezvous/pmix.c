@@ -139,7 +139,11 @@ static int connect_once(char why[HC_PMIX_WHY]) {
 
 int hc_pmix_join(int32_t *rank, int32_t *size, char why[HC_PMIX_WHY]) {
     pthread_mutex_lock(&turn);
-    int status = job_size ? HC_OK : connect_once(why);
+    int status = HC_FORKED;
+    if (job_size && owner != getpid())
+        snprintf(why, HC_PMIX_WHY, "this process was forked from one that is connected to the launcher's PMIx server");
+    else
+        status = job_size ? HC_OK : connect_once(why);
     *rank = (int32_t)me.rank;
     *size = job_size;
     pthread_mutex_unlock(&turn);

@@ -63,6 +63,15 @@ def test_random_programs_through_pmix(program: Path) -> None:
     assert "3 ranks on 1 node;" in done.stderr and "the ranks met through their launcher's PMIx\n" in done.stderr
 
 
+@pytest.mark.parametrize(("what", "launcher"), [("threads", "ssh"), ("threads", ""), ("fork", "")])
+def test_worlds_of_threads_and_of_a_forked_process(
+    compiled: Callable[..., Path], job: Callable[..., str], what: str, launcher: str
+) -> None:
+    """The threads' Worlds are made one after the other; a forked process cannot use its parent's PMIx, which goes on."""
+    program = compiled("cc", *STRICT[:-1], "-D_DEFAULT_SOURCE", "-pthread", "tests/capi/launched.c")
+    assert "fine\n" in job(3, program, what, launcher=launcher)
+
+
 def test_ucx_carries_the_data_of_an_mpi_program(
     compiled: Callable[..., Path], mpicc: str, job: Callable[..., str]
 ) -> None:
