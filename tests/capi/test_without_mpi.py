@@ -67,7 +67,7 @@ def test_random_programs_through_pmix(program: Path) -> None:
 def test_worlds_of_threads_and_of_a_forked_process(
     compiled: Callable[..., Path], job: Callable[..., str], what: str, launcher: str
 ) -> None:
-    """The threads' Worlds are made one after the other; a forked process cannot use its parent's PMIx, which goes on."""
+    """The threads' Worlds are made one after the other; a forked process cannot use the PMIx of its parent."""
     program = compiled("cc", *STRICT[:-1], "-D_DEFAULT_SOURCE", "-pthread", "tests/capi/launched.c")
     assert "fine\n" in job(3, program, what, launcher=launcher)
 
