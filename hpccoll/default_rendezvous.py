@@ -85,9 +85,10 @@ def apart() -> Apart | None:
 
 def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
     """Use the PMIx server of the launcher, or a rendezvous of this process alone."""
-    place = detect.place(inherited.environment())
-    if place and place.size != 1 and serves(inherited.environment()):
-        return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"), why)
+    environment = inherited.environment()
+    place = detect.place(environment)
+    if place and place.size != 1 and serves(environment):
+        return PmixRendezvous(partial(_notice_of_a_hang, settings, "an exchange through PMIx"), why, environment)
     return SingleProcess()
 
 

@@ -64,7 +64,7 @@ int hc__launcher_rendezvous(const hc_rendezvous_terms *terms, hc_rendezvous **ma
     if (store)
         status = through_store(store, *terms, made, why);
     else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE"))
-        status = hc_rendezvous_over_pmix(terms, made, why);
+        status = hc_rendezvous_over_pmix(variable("PMIX_PREFIX"), terms, made, why);
     else if ((status = refuse_to_be_alone()) < 0)
         return status;
     else

@@ -3,18 +3,25 @@
 
 cdef extern from "rendezvous/pmix.h" nogil:
     int HC_PMIX_WHY
-    int hc_pmix_join(int32_t *rank, int32_t *size, char *why)
+    int hc_pmix_join(const char *prefix, int32_t *rank, int32_t *size, char *why)
     int hc_pmix_exchange(const void *mine, size_t bytes, uint64_t ns, size_t *sizes, char **all_bytes, char *why)
 
 
-def pmix_join():
-    """Connect this process to its launcher's server, once: (rank, size). Raises StartError."""
+def pmix_join(prefix):
+    """Connect this process to its launcher's server, once: (rank, size). Raises StartError.
+
+    `prefix`: the folder where the launcher has PMIx, "" or None: not known.
+    """
+    cdef bytes path = os.fsencode(prefix or "")
+    cdef const char *where = NULL
     cdef int32_t rank = 0, size = 0
     cdef char why[256]
     cdef int status
+    if path:
+        where = path
     why[0] = 0
     with nogil:
-        status = hc_pmix_join(&rank, &size, why)
+        status = hc_pmix_join(where, &rank, &size, why)
     if status < 0:
         raise errors.StartError(f"the World was not made: {why.decode(errors='replace')}")
     return rank, size

@@ -66,14 +66,15 @@ static void free_over_pmix(hc_rendezvous *r) {
 
 static const hc_rendezvous_ops over_pmix = {allgather, free_over_pmix, "the ranks met through their launcher's PMIx"};
 
-int hc_rendezvous_over_pmix(const hc_rendezvous_terms *terms, hc_rendezvous **made, char why[HC_RENDEZVOUS_WHY]) {
+int hc_rendezvous_over_pmix(const char *prefix, const hc_rendezvous_terms *terms, hc_rendezvous **made,
+                            char why[HC_RENDEZVOUS_WHY]) {
     char reason[HC_PMIX_WHY] = "";
     hc_rendezvous *r = calloc(1, sizeof *r);
     snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
     if (!r)
         return HC_NO_MEMORY;
     *r = (hc_rendezvous){.ops = &over_pmix, .timeout = terms->timeout, .version = terms->version};
-    int status = hc_pmix_join(&r->rank, &r->size, reason);
+    int status = hc_pmix_join(prefix, &r->rank, &r->size, reason);
     if (status < 0) {
         snprintf(why, HC_RENDEZVOUS_WHY, "%s", reason);
         free(r);

