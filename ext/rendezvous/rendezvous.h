@@ -39,8 +39,8 @@ typedef struct hc_rendezvous_terms {
 } hc_rendezvous_terms;
 
 /* Each makes a rendezvous: OK, or a status and why. The net is borrowed. `store`: the value of the launcher's variable,
- * the secret and the addresses of its store. hc_rendezvous_over_pmix() takes rank and size from the launcher; `prefix`: see
- * hc_pmix_join(). */
+ * the secret and the addresses of its store. hc_rendezvous_over_pmix() takes rank and size from the launcher; `prefix`:
+ * see hc_pmix_join(). */
 int hc_rendezvous_over_net(hc_net *, const hc_rendezvous_terms *, hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
 int hc_rendezvous_over_store(const char *store, const hc_rendezvous_terms *, hc_rendezvous **,
                              char why[HC_RENDEZVOUS_WHY]);
