@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def compiled(tmp_path_factory) -> Callable[..., Path]:
         return program
 
     return compile_one
+
+
+@pytest.fixture(scope="session")
+def library_sources() -> list[str]:
+    """For a program that has the library's sources in it, as a sanitizer needs them."""
+    folders = ("core", "transport", "loop", "world", "rendezvous", "gate", "api")
+    files = [file for folder in folders for file in glob(f"ext/{folder}/**/*.c", root_dir=ROOT, recursive=True)]
+    return sorted(file for file in files if not file.endswith("/mpi.c"))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 """Programs over the C interface: random ones, whose results are checked, and wrong ones."""
 
 import signal
-from glob import glob
 from pathlib import Path
 
 import pytest
@@ -108,16 +107,9 @@ def test_threads_that_make_sets_at_once_are_an_error_on_all_ranks(sets, job) -> 
     assert "fine\n" in job(2, sets, "threads")
 
 
-def library_sources() -> list[str]:
-    """For a program that has the library's sources in it, as a sanitizer needs them."""
-    folders = ("core", "transport", "loop", "world", "rendezvous", "gate", "api")
-    files = [file for folder in folders for file in glob(f"ext/{folder}/**/*.c", root_dir=ROOT, recursive=True)]
-    return sorted(file for file in files if not file.endswith("/mpi.c"))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_threads_under_a_sanitizer(build_c, mpicc, job, tmp_path) -> None:
+def test_threads_under_a_sanitizer(build_c, mpicc, job, library_sources, tmp_path) -> None:
     """Open MPI is not instrumented: what happens inside its libraries is not looked at.
 
     Two of their ways do not work beside the sanitizer's memory: PMIx's shared segment at a fixed address, and UCX's
@@ -127,7 +119,7 @@ def test_threads_under_a_sanitizer(build_c, mpicc, job, tmp_path) -> None:
     passed_by = [f"{kind}:{name}\n" for name in names for kind in ("called_from_lib", "race")]
     (tmp_path / "passed_by").write_text("".join(passed_by))
     flags = ("-fsanitize=thread", "-ldl")
-    made = build_c("tests/capi/threads.c", *library_sources(), flags=flags, compiler=mpicc, name="capi-thread")
+    made = build_c("tests/capi/threads.c", *library_sources, flags=flags, compiler=mpicc, name="capi-thread")
     tsan = f"suppressions={tmp_path}/passed_by report_mutex_bugs=0"
     options = {"PMIX_MCA_gds": "hash", "UCX_MEM_EVENTS": "n", "TSAN_OPTIONS": tsan}
     for ranks, nodes in ((2, 1), (3, 2)):
@@ -137,11 +129,11 @@ def test_threads_under_a_sanitizer(build_c, mpicc, job, tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("source", ["program", "plans", "reductions"])
-def test_random_programs_under_sanitizers(build_c, mpicc, job, source: str) -> None:
+def test_random_programs_under_sanitizers(build_c, mpicc, job, library_sources, source: str) -> None:
     """The library's sources in the program; Open MPI itself is not instrumented, so its own leaks are not looked at."""
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ldl", "-lm")
     made = build_c(
-        f"tests/capi/{source}.c", *library_sources(), flags=flags, compiler=mpicc, name=f"capi-address-{source}"
+        f"tests/capi/{source}.c", *library_sources, flags=flags, compiler=mpicc, name=f"capi-address-{source}"
     )
     for ranks, nodes in ((2, 1), (3, 2)):
         output = job(ranks, made, ranks, 40, "threads", nodes=nodes, ASAN_OPTIONS="detect_leaks=0")

@@ -73,6 +73,18 @@ def test_worlds_of_threads_and_of_a_forked_process(
     assert "fine\n" in job(3, program, what, launcher=launcher)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_starts_under_sanitizers(
+    build_c: Callable[..., Path], job: Callable[..., str], library_sources: list[str], sanitizer: str
+) -> None:
+    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-ldl", "-lm")
+    program = build_c("tests/capi/launched.c", *library_sources, flags=flags, name=f"launched-{sanitizer[:6]}")
+    options = {"TSAN_OPTIONS": "report_mutex_bugs=0"}  # UCX unlocks a mutex that is not locked
+    assert "fine\n" in job(3, program, "threads", nodes=1, launcher="ssh", **options)
+
+
 def test_ucx_carries_the_data_of_an_mpi_program(
     compiled: Callable[..., Path], mpicc: str, job: Callable[..., str]
 ) -> None:
