@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 STRICT = ("-std=c11", "-O1", "-g1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iext")
 
 
