@@ -7,7 +7,7 @@ All messages of a Cart are the library's own (HC_P2P_LIBRARY), so they never mee
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -47,18 +47,25 @@ def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(n or next(chosen) for n in given)
 
 
-def check_grid(size: int, dims: Sequence[int], periods: bool | Sequence[bool]) -> tuple[list[int], list[bool]]:
+def check_grid(
+    size: int, dims: Iterable[int], periods: bool | Iterable[bool]
+) -> tuple[list[int], list[bool], Exception | None]:
     """Complete the description of a grid for at most `size` ranks.
 
-    :raises InvalidArgumentError: there is no such grid
+    :returns: the extents, the periods, and the error if there is no such grid, which the ranks raise together
     """
-    extents = [operator.index(n) for n in dims]
-    if 0 in extents:
-        extents = list(dims_create(size, extents))
-    around = [bool(periods)] * len(extents) if not isinstance(periods, Sequence) else [bool(p) for p in periods]
-    if not extents or min(extents) < 1 or prod(extents) > size or len(around) != len(extents):
-        raise errors.InvalidArgumentError(f"cart({dims!r}, {periods!r}): no grid of the {size} ranks of the World")
-    return extents, around
+    try:
+        given = list(dims)
+        extents = [operator.index(n) for n in given]
+        if 0 in extents:
+            extents = list(dims_create(size, extents))
+        around = [bool(p) for p in (periods if isinstance(periods, Iterable) else [periods] * len(extents))]
+        if not extents or min(extents) < 1 or prod(extents) > size or len(around) != len(extents):
+            text = f"cart({given!r}, {periods!r}): no grid of the {size} ranks of the World"
+            return [], [], errors.InvalidArgumentError(text)
+    except (TypeError, ValueError) as error:  # dims_create raises InvalidArgumentError, which is a ValueError
+        return [], [], error
+    return extents, around, None
 
 
 def _factors(n: int, k: int, most: int | None = None) -> list[int]:

@@ -73,7 +73,12 @@ def test_ranks_that_differ_are_told(threads):
     def program(world):
         with pytest.raises(hpccoll.MismatchError, match=r"cart: rank 0 says .*\[\[2\], \[False\]\], rank 1 says"):
             world.cart([2 - world.rank])
-        cart = world.cart([2])
+        for dims, periods in (([5], False), (["2"], False), (2, False), ([2], [True, False]), ([0, 3], False)):
+            with pytest.raises(hpccoll.MismatchError, match=r"cart: rank 0 says .*\[\[2\], \[False\]\], rank 1 says"):
+                world.cart(dims if world.rank else [2], periods if world.rank else False)
+        with pytest.raises(TypeError, match="not iterable"):
+            world.cart(2)
+        cart = world.cart(iter([2]), iter([False]))
         with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .dtype, width, corners. .*float64.*rank 1 has"):
             cart.halo_exchange_init(np.zeros(9, "f8" if world.rank == 0 else "f4"))
         grid = world.cart([2, 1])
