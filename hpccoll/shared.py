@@ -67,9 +67,10 @@ def make(
 def _dtype(asked: Any) -> np.dtype[Any] | str:
     """Return a dtype; a text if there is none."""
     try:
-        return np.dtype(asked)
+        kind: np.dtype[Any] = np.dtype(asked)
     except (TypeError, ValueError) as error:
         return f"dtype {asked!r}: {error}"
+    return kind
 
 
 def _check(said: Compared[Any]) -> None:
