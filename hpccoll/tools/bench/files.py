@@ -41,6 +41,18 @@ def write(path: Path, results: Results) -> None:
         raise ResultsError(f"{path} could not be written: {error}") from error
 
 
+def check_place(path: Path) -> None:
+    """Refuse before anything is measured.
+
+    :raises ResultsError: no file of this name could be written
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.check(path)
+    except OSError as error:
+        raise ResultsError(f"{path} could not be written: {error}") from error
+
+
 def _write_all(file: Any, results: Results) -> None:
     file.attrs.update({"format": FORMAT, "version": VERSION})
     for number, launch in enumerate(results.launches):

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -181,6 +182,13 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
         (["allreduce", "--against", "mpich=/no/venv"], "there is no /no/venv/bin/python"),
         (["allreduce", "--arm", "ring"], "NAME:KNOB=VALUE"),
         (["allreduce", "--busy", "99"], "--busy 99: from 0 to 16 processes per core"),
+        (["allreduce", "--arm", ":algorithm=ring"], "each variant has a name of its own"),
+        (["allreduce", "--arm", "a:algorithm=ring", "--arm", "a:rails=1"], "a:rails=1: each variant has a name"),
+        (["allreduce", "--most", "5"], "--most 5: a case has 10 samples at least"),
+        (["training", "--model", "nothing"], "--model nothing: there are bert-large, "),
+        (["allreduce", "--out", "/proc/version/r.h5"], "/proc/version/r.h5 could not be written: "),
+        (["allreduce", "--out", "/proc/r.h5"], "/proc/r.h5 could not be written: "),
+        (["startup", "--virtual", "1", "--out", "/proc"], "/proc could not be written: "),
         (["merge", "a.h5", "--facts"], "a.h5: "),
         (["compare", "a.h5"], "which files?"),
     ],
@@ -188,6 +196,30 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
 def test_wrong_words_are_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [
+    "bench -np 0", "bench -np x", "bench --launches 0", "bench --timeout 0", "bench --seconds nan", "bench --width -1",
+    "bench --most 0", "bench --least 0", "bench --warmup -1", "bench training --compute -1", "tune --out x.toml -np 0",
+    "tune --out x.toml --seconds inf", "tune --out x.toml --timeout -1", "tune --out x.toml --compute -1",
+    "study run x.toml --poll 0", "model choice --nodes 0", "model choice --nodes 4,a",
+    "model choice --nodes 4 --ranks-per-node 0", "model choice --nodes 4 --fanout 0", "model choice --rails -1",
+    "model predict m.json --compute 0", "model predict m.json --within -1", "model fit a.h5 --most-nodes -1",
+])  # fmt: skip
+def test_numbers_that_make_no_sense_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, some were taken for the default or made an empty table, and others ended in a traceback."""
+    with pytest.raises(SystemExit, match="2"):
+        main(words.split())
+    *_, option, value = words.split()
+    value = value.rpartition(",")[2]
+    said = rf"error: argument [-/npranks]*{option}(/-n)?: '{value}': a (whole )?number (above 0|of [01] or more)"
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_results_that_would_be_lost_are_not_measured(tmp_path: Path) -> None:
+    status, out, err = hpccoll("allreduce", "--sizes", "8", "--out", str(tmp_path), *QUICK, launched=2)
+    assert status == 1 and f"{tmp_path} could not be written: [Errno 21] Is a directory" in err, (out, err)
+    assert "Median(us)" not in out
 
 
 def test_a_peer_that_is_not_there_is_named() -> None:

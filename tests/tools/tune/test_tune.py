@@ -72,6 +72,15 @@ def test_few_launches_are_no_ground_for_a_choice(capsys: pytest.CaptureFixture[s
     assert "--launches 4: a choice needs intervals, which 5 launches have" in capsys.readouterr().err
 
 
+def test_what_would_be_lost_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path} cannot be written: [Errno 21] Is a directory" in capsys.readouterr().err
+    assert main(["tune", "--out", str(tmp_path / "no" / "site.toml")]) == 2
+    assert f"No such file or directory: '{tmp_path}/no'" in capsys.readouterr().err
+    assert main(["tune", "--out", str(tmp_path / "site.toml"), "--model", "nothing"]) == 1
+    assert "--model nothing: there are bert-large, " in capsys.readouterr().err
+
+
 def test_jobs_read_a_site_file(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text("# measured\n[knobs]\nchunk_bytes = 65536\nraise_window = 0.001\n")
