@@ -74,7 +74,9 @@ def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argpars
     def main(arguments: argparse.Namespace) -> int:
         try:
             return function(arguments)
-        except HpccollError as error:
+        except BrokenPipeError:
+            raise
+        except (HpccollError, OSError) as error:
             print(f"hpccoll study: {error}", file=sys.stderr, flush=True)
             return 1
 
