@@ -35,7 +35,8 @@ READER_LEFT = 128 + 13
 def main(words: list[str] | None = None) -> int:
     """Execute the command line. A closed pipe on standard output, as `head` leaves it, is no error to report.
 
-    Nor is an interrupt; it ends this process by its signal, so that a shell ends its script, too.
+    A full disk behind it is one sentence. An interrupt is no error; it ends this process by its signal, so that a shell
+    ends its script, too.
 
     :param words: the arguments; None: those of the process
     :returns: the exit status
@@ -48,8 +49,14 @@ def main(words: list[str] | None = None) -> int:
     except BrokenPipeError:
         if not reader_has_left():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return READER_LEFT
+    except OSError:
+        if problem := output_problem():
+            print(f"hpccoll: standard output: {problem}", file=sys.stderr)
+            _discard_output()
+            return 1
+        raise
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.raise_signal(signal.SIGINT)
@@ -74,6 +81,20 @@ def execute(words: list[str] | None) -> int:
     arguments = parser.parse_args(words)
     status: int = arguments.main(arguments)
     return status
+
+
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere: the interpreter's end would print a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def output_problem() -> str:
+    """Return why standard output takes nothing, as on a full disk; "" if it does."""
+    try:
+        print(end="", flush=True)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def reader_has_left() -> bool:

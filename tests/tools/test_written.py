@@ -42,6 +42,20 @@ def test_one_sentence(tmp_path: Path, words: tuple[str, ...], held: Path | bytes
     assert str(file) in done.stderr and says in done.stderr
 
 
+def test_a_closed_standard_input_is_a_sentence() -> None:
+    command = [sys.executable, "-P", "-m", "hpccoll", "lint", "-"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "hpccoll lint: -: the standard input is closed\n")
+
+
+@pytest.mark.parametrize("words", [("--version",), ("info", "--json"), ("submit", "--sites")])
+def test_an_output_that_takes_nothing_is_a_sentence(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-P", "-m", "hpccoll", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "hpccoll: standard output: No space left on device\n")
+
+
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     file = tmp_path / "large"
     file.write_bytes(b"#" * written.LARGEST)
