@@ -269,6 +269,28 @@ def test_a_trace_that_is_not_there_is_named() -> None:
         training.trace("resnet")
 
 
+@pytest.mark.parametrize(
+    ("model", "elements"),
+    [("even:100K:5", [20_000] * 5), ("even:1.5M:1", [1_500_000]), ("even:1e3:2", [500] * 2), ("even:3:2", [1, 2])],
+)
+def test_even_gradients(model: str, elements: list[int]) -> None:
+    assert list(training.trace(model).elements) == elements
+
+
+@pytest.mark.parametrize("model", ["0:4", "1M:0", "1M:-3", "nan:2", "1e999:2", "1.2.3:2", "2:3", "4", "1M:2:3", "x:y"])
+def test_gradients_that_cannot_be_are_refused(model: str) -> None:
+    """Before, some of them ended in a traceback."""
+    with pytest.raises(ResultsError, match=f"--model even:{re.escape(model)}: even:ELEMENTS:TENSORS, as even:25M:160"):
+        training.trace(f"even:{model}")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"gradients": 3}', '{"gradients": [["x", 1]], "model": "m"}'])
+def test_a_file_that_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(ResultsError, match=r"m\.json: no trace as `hpccoll bench record` writes it: "):
+        training.trace(f"{tmp_path}/m.json")
+
+
 @pytest.mark.slow
 def test_a_model_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A shared parameter and one without a gradient among them; the last layer is ready first."""
