@@ -46,11 +46,11 @@ def for_rank(first: _core.Set, settings: config.Config) -> Tuner | None:
         return None
     try:
         log = open(settings.autotune_log, "w", encoding="utf-8") if settings.autotune_log else None  # noqa: SIM115
+        return Tuner(first, settings, log)
     except OSError as error:
         raise errors.InvalidArgumentError(
             f"HPCCOLL_AUTOTUNE_LOG: {settings.autotune_log} cannot be written: {error.strerror}"
         ) from error
-    return Tuner(first, settings, log)
 
 
 def _say(text: str) -> None:
@@ -61,7 +61,10 @@ class Tuner:
     """The tuner of a World, on its rank 0."""
 
     def __init__(self, first: _core.Set, settings: config.Config, log: IO[str] | None) -> None:
-        """Start the thread."""
+        """Write the first line of the log, and start the thread.
+
+        :raises OSError: the log takes no line
+        """
         self._set, self._loop, self._settings, self._log = first, first.loop, settings, log
         self._ended = threading.Event()
         self._began = time.monotonic()
@@ -92,7 +95,8 @@ class Tuner:
             _say(f"ends here: {self._settings.autotune_log}: {error.strerror}")
         finally:
             if self._log:
-                self._log.close()
+                with contextlib.suppress(OSError):  # what a full disk did not take is lost, as said above
+                    self._log.close()
 
     def _search(self, name: str) -> None:
         defaults = self._tuning()

@@ -97,7 +97,9 @@ def test_jobs_read_a_site_file(tmp_path: Path) -> None:
         ("[knobs]\nchunk_byte = 1", "chunk_byte is no knob of hpccoll: did you mean chunk_bytes?"),
         ("[knobs]\nfanout = 0", "HPCCOLL_FANOUT (fanout) is 0, not 1 to 1024"),
         ("fanout = 2", "it has no table [knobs]"),
-        ("knobs = 3", "cannot be used"),
+        ("knobs = 3", "knobs is 3, not a table"),
+        ('knobs = "fanout"', "knobs is 'fanout', not a table"),
+        ('knobs = [["fanout", 2]]', "not a table"),
         ("[knobs", "cannot be used"),
     ],
 )
