@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, errors
-from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of
+from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of, widths_of
 from hpccoll.outside import check_inside
 
 __all__ = ["Cart", "check_grid", "dims_create"]
@@ -39,7 +39,8 @@ def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
     :returns: the extents, whose product is `size`; those chosen do not increase
     :raises InvalidArgumentError: the given extents do not divide `size`
     """
-    given = [0] * dims if isinstance(dims, int) else [operator.index(n) for n in dims]
+    size = operator.index(size)
+    given = [0] * operator.index(dims) if isinstance(dims, int | np.integer) else [operator.index(n) for n in dims]
     fixed = prod(n for n in given if n)
     if size < 1 or not given or min(given) < 0 or size % fixed or (0 not in given and fixed != size):
         raise errors.InvalidArgumentError(f"dims_create({size}, {dims!r}): the extents given do not divide {size}")
@@ -248,7 +249,7 @@ class Cart:
         """
         ndim = len(self.dims)
         check_array(array, ndim)
-        key = (array.shape, width if isinstance(width, int) else tuple(width), corners)
+        key = (array.shape, widths_of(width, ndim), corners)
         stages = self._sides.get(key)
         if stages is None:
             stages = sides(array.shape, width, corners, self.shift, ndim, HALO)
@@ -269,9 +270,15 @@ class Cart:
         """
         number = self._plans
         self._plans += 1
-        check_array(array, len(self.dims))
-        stages = faces(array, sides(array.shape, width, corners, self.shift, len(self.dims), number))
-        return Halo(self.world.base, self._core, stages, str((array.dtype, width, corners)))
+        self._member()
+        ndim, stages, refused = len(self.dims), list[list[Face]](), None
+        try:
+            check_array(array, ndim)
+            stages = faces(array, sides(array.shape, width, corners, self.shift, ndim, number))
+            said = str((array.dtype, widths_of(width, ndim), corners))
+        except errors.InvalidArgumentError as error:
+            refused, said = error, str(error)
+        return Halo(self.world.base, self._core, stages, said, refused)
 
     def shutdown(self) -> None:
         """End the Cart's World, when all its ranks have called this."""

@@ -262,7 +262,7 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :raises InvalidArgumentError: there is no such shape or dtype
         :raises UnsupportedError: a dtype with Python objects
         """
-        extents = colors.numbers([shape] if isinstance(shape, int) else shape)
+        extents = colors.numbers([shape] if isinstance(shape, int | np.integer) else shape)
         check_inside(self.core, "shared_array")
         who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
         return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import errors, objects
+from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
@@ -43,7 +44,7 @@ class Part:
         ndim = len(cart.dims)
         inside, said = array, ""
         try:
-            widths = [width] * ndim if isinstance(width, int) else list(width)
+            widths = widths_of(width, ndim)
             inside = array[tuple(slice(w, n - w) for w, n in zip(widths, array.shape, strict=False))]
             if inside.ndim < ndim:
                 said = f"an array of shape {array.shape} on a grid of {ndim} dimensions"

@@ -185,6 +185,7 @@ def test_what_one_rank_alone_refuses_is_an_error_on_all(threads, tmp_path):
         for array, width in ((None, 1), (np.float64(1), 0), (np.ones(4), "a")):
             with pytest.raises(hpccoll.InvalidArgumentError, match=r"^checkpoint: Part.of_cart on rank 1: "):
                 io.Part.of_cart(cart, array if odd else np.ones(4), width if odd else 1)
+        assert io.Part.of_cart(cart, np.ones(4), np.int64(1)).shape == [4]
         cart.shutdown()
         assert world.allreduce(1) == world.size
 

@@ -93,7 +93,7 @@ def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_is_no_list_or_table_is_refused(line: str, tmp_path: Path) -> None:
-    """Before, the letters of a text were taken for the words of the command."""
+    """Before, each character of a text was taken for a word of the command."""
     lines = {"name": '"p"', "nodes": "[1]", "program.command": '["x"]'} | dict([line.split(" = ", 1)])
     file = tmp_path / "s.toml"
     file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
