@@ -66,6 +66,9 @@ def main(words: list[str] | None = None) -> int:
 def execute(words: list[str] | None) -> int:
     """Pass the arguments to the subcommand.
 
+    A subcommand that takes any number of words has a default `further`: the name of their list, and the type of each.
+    They may then also stand behind options.
+
     :returns: the exit status
     """
     parser = argparse.ArgumentParser(
@@ -78,7 +81,12 @@ def execute(words: list[str] | None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in words[:1] if words[:1] and words[0] in COMMANDS else () if asks_version else COMMANDS:
         importlib.import_module(f"hpccoll.tools.{COMMANDS[name]}").add_parser(commands)
-    arguments = parser.parse_args(words)
+    arguments, rest = parser.parse_known_args(words)
+    name, kind = getattr(arguments, "further", ("", str))
+    if name and not any(word.startswith("-") for word in rest):  # argparse takes words in one place only
+        getattr(arguments, name).extend(map(kind, rest))
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     status: int = arguments.main(arguments)
     return status
 

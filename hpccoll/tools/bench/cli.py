@@ -71,7 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser.add_argument(option, type=kind, default=0, help=argparse.SUPPRESS)
     for option in ("--in-job", "--progress"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(main=main)
+    parser.set_defaults(main=main, further=("words", str))
 
 
 def _what(group: Any) -> None:

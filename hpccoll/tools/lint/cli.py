@@ -15,7 +15,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("lint", help="what will go wrong with a job script for Slurm or LSF")
     parser.add_argument("scripts", nargs="+", metavar="job.sh", help="`-` reads from standard input")
     parser.add_argument("--json", action="store_true", help="for programs")
-    parser.set_defaults(main=main)
+    parser.set_defaults(main=main, further=("scripts", str))
 
 
 def main(arguments: argparse.Namespace) -> int:

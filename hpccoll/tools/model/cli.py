@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fitting.add_argument("--most-nodes", type=whole(0), default=0, metavar="N", help="leave out cases on more nodes")
     fitting.add_argument("--out", type=Path, metavar="MODEL.json", help="keep the parameters")
     fitting.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    fitting.set_defaults(main=_guarded(fit_files))
+    fitting.set_defaults(main=_guarded(fit_files), further=("files", Path))
     predicting = actions.add_parser("predict", help="seconds of agreements, allreduces and steps on so many nodes")
     predicting.add_argument("model", type=Path, metavar="MODEL.json")
     _where(predicting)

@@ -222,6 +222,40 @@ def test_results_that_would_be_lost_are_not_measured(tmp_path: Path) -> None:
     assert "Median(us)" not in out
 
 
+@pytest.mark.parametrize("words", [
+    "bench show --facts a.h5", "bench merge a.h5 --out m.h5 b.h5", "bench compare a.h5 --json b.h5",
+    "model fit a.h5 --out m.json b.h5", "lint a.sh --json b.sh",
+])  # fmt: skip
+def test_words_may_stand_behind_options(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, they were unrecognized arguments."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sh").touch()
+    assert main(words.split()) in (1, 2)
+    missing = "b.sh: No such file" if "lint" in words else "a.h5: there is no such file"
+    assert missing in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "--nothing", "c"])
+    assert "unrecognized arguments: " in capsys.readouterr().err
+
+
+def test_two_that_measure_into_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, each removed the results of the other."""
+    out = tmp_path / "r.h5"
+    with start.folder_of(out, "one") as folder:
+        (folder / "0-0.h5").touch()
+        assert main(["bench", "barrier", "-np", "2", "--out", str(out)]) == 1
+        assert f"{out}: another `hpccoll bench` measures into it now" in capsys.readouterr().err
+        assert (folder / "0-0.h5").exists()
+    assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), start.folder_of(out, "one") as folder:
+        (folder / "0-0.h5").touch()
+        raise ZeroDivisionError
+    with start.folder_of(out, "another"):
+        assert not (folder / "0-0.h5").exists()
+
+
 def test_a_peer_that_is_not_there_is_named() -> None:
     status, _, err = hpccoll("allreduce", "--sizes", "8", "-np", "2", "--against", "horovod", *QUICK)
     assert status == 1 and "--against horovod: No module named 'horovod'" in err, err
