@@ -6,12 +6,14 @@ Only the named subcommand is imported: to import all of them takes longer than t
 
 import argparse
 import importlib
+import io
 import os
 import select
 import signal
 import sys
 
 import hpccoll
+from hpccoll.tools.as_given import AS_GIVEN
 
 COMMANDS = {
     "run": "launch.cli",
@@ -41,6 +43,8 @@ def main(words: list[str] | None = None) -> int:
     :param words: the arguments; None: those of the process
     :returns: the exit status
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors=AS_GIVEN)
     try:
         try:
             return execute(words)

@@ -64,9 +64,9 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, *, lasting: bool = True) -> None:
-    """Replace a file by a text, see `replacing`."""
+    """Replace a file by a text, in UTF-8 under every locale, see `replacing`."""
     with replacing(path, lasting=lasting) as fresh:
-        fresh.write_text(text)
+        fresh.write_text(text, encoding="utf-8")
 
 
 def check(path: Path) -> None:

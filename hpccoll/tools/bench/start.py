@@ -84,7 +84,7 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     request, text = folder / "request.json", json.dumps(same, indent=1)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder, out):
-        if not (request.exists() and request.read_text() == text):
+        if not (request.exists() and request.read_text("utf-8") == text):
             _clear(folder)
             durable.write_text(request, text)
         elif there := len(list(folder.glob("*.h5"))):
