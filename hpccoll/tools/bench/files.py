@@ -79,7 +79,10 @@ def _write_case(group: Any, case: Case) -> None:
     group.create_dataset("calls", data=case.calls)
     parts = group.create_group("parts", track_order=True)
     for name, values in case.parts.items():
-        parts.create_dataset(name, data=values).attrs["unit"] = "s"
+        data = parts.create_dataset(name.replace("/", "%2F"), data=values)
+        data.attrs["unit"] = "s"
+        if "/" in name:  # to HDF5 a group: as in I/O
+            data.attrs["name"] = name
 
 
 def read(path: Path) -> Results:
@@ -134,7 +137,7 @@ def _read_case(group: Any) -> Case:
     values: dict[str, Any] = {name: group.attrs[name] for name in KEY_FIELDS}
     typed: dict[str, Any] = {name: int(v) if isinstance(v, np.integer) else str(v) for name, v in values.items()}
     key = Key(**typed)
-    parts = {name: data[...] for name, data in group.get("parts", {}).items()}
+    parts = {str(data.attrs.get("name", name)): data[...] for name, data in group.get("parts", {}).items()}
     return Case(
         key, group["samples"][...], group["launch"][...], group["calls"][...], parts, json.loads(group.attrs["facts"])
     )

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from hpccoll import detect
+from hpccoll.errors import InvalidArgumentError
+from hpccoll.study import part
 from hpccoll.tools.bench import control, files
 from hpccoll.tools.bench.results import Results, ResultsError
 from hpccoll.tools.study import collect, launches, plan, rank
@@ -102,6 +104,12 @@ def test_a_program_reports_its_steps(tmp_path: Path) -> None:
     assert all(
         sum(values) <= 1.0001 * seconds for *values, seconds in zip(*case.parts.values(), case.samples, strict=True)
     )
+
+
+@pytest.mark.parametrize("name", ["", ".", "a\0b", 3])
+def test_a_part_that_no_file_can_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="study.part: .* is no name of a part"), part(name):
+        pass
 
 
 @pytest.mark.slow
