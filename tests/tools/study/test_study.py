@@ -108,7 +108,7 @@ def test_a_program_reports_its_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "a\0b", 3])
 def test_a_part_that_no_file_can_name_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="study.part: .* is no name of a part"), part(name):
+    with pytest.raises(InvalidArgumentError, match=r"study.part: .* is no name of a part"), part(name):
         pass
 
 
