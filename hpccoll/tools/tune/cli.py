@@ -67,7 +67,11 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll tune: --launches {arguments.launches}: a choice needs intervals, which "
               f"{statistics.ENOUGH} launches have", file=sys.stderr)  # fmt: skip
         return 2
-    several = arguments.nodes != "1"
+    knobs = [knob for knob in wanted if arguments.nodes != "1" or knob not in BETWEEN_NODES]
+    if left_out := [knob for knob in wanted if knob not in knobs]:
+        _tell(f"{', '.join(left_out)}: not measured, as they have an effect on several nodes only: --nodes N")
+    if not knobs:
+        return 2
     try:
         durable.check(arguments.out)
     except OSError as error:
@@ -75,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         return 2
     try:
         training.trace(arguments.model)
-        text = tuned([knob for knob in wanted if several or knob not in BETWEEN_NODES], _measure(arguments), _tell)
+        text = tuned(knobs, _measure(arguments), _tell)
     except (HpccollError, ValueError) as error:
         print(f"hpccoll tune: {error}", file=sys.stderr)
         return 1 if isinstance(error, ResultsError | ValueError) else 2

@@ -72,6 +72,14 @@ def test_few_launches_are_no_ground_for_a_choice(capsys: pytest.CaptureFixture[s
     assert "--launches 4: a choice needs intervals, which 5 launches have" in capsys.readouterr().err
 
 
+def test_knobs_without_an_effect_on_one_node_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, nothing was measured, and the defaults were said to be the best."""
+    assert main(["tune", "--knobs", "algorithm,rails", "--out", "site.toml"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "algorithm, rails: not measured, as they have an effect on several nodes only: --nodes N\n"
+    assert not said.out
+
+
 def test_what_would_be_lost_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--out", str(tmp_path)]) == 2
     assert f"{tmp_path} cannot be written: [Errno 21] Is a directory" in capsys.readouterr().err
