@@ -6,12 +6,14 @@ Only the named subcommand is imported: to import all of them takes longer than t
 
 import argparse
 import importlib
+import io
 import os
 import select
 import signal
 import sys
 
 import hpccoll
+from hpccoll.tools.as_given import AS_GIVEN
 
 COMMANDS = {
     "run": "launch.cli",
@@ -35,11 +37,14 @@ READER_LEFT = 128 + 13
 def main(words: list[str] | None = None) -> int:
     """Execute the command line. A closed pipe on standard output, as `head` leaves it, is no error to report.
 
-    Nor is an interrupt; it ends this process by its signal, so that a shell ends its script, too.
+    A full disk behind it is one sentence. An interrupt is no error; it ends this process by its signal, so that a shell
+    ends its script, too.
 
     :param words: the arguments; None: those of the process
     :returns: the exit status
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors=AS_GIVEN)
     try:
         try:
             return execute(words)
@@ -48,8 +53,14 @@ def main(words: list[str] | None = None) -> int:
     except BrokenPipeError:
         if not reader_has_left():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return READER_LEFT
+    except OSError:
+        if problem := output_problem():
+            print(f"hpccoll: standard output: {problem}", file=sys.stderr)
+            _discard_output()
+            return 1
+        raise
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.raise_signal(signal.SIGINT)
@@ -58,6 +69,9 @@ def main(words: list[str] | None = None) -> int:
 
 def execute(words: list[str] | None) -> int:
     """Pass the arguments to the subcommand.
+
+    A subcommand that takes any number of words has a default `further`: the name of their list, and the type of each.
+    They may then also stand behind options.
 
     :returns: the exit status
     """
@@ -71,9 +85,28 @@ def execute(words: list[str] | None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in words[:1] if words[:1] and words[0] in COMMANDS else () if asks_version else COMMANDS:
         importlib.import_module(f"hpccoll.tools.{COMMANDS[name]}").add_parser(commands)
-    arguments = parser.parse_args(words)
+    arguments, rest = parser.parse_known_args(words)
+    name, kind = getattr(arguments, "further", ("", str))
+    if name and not any(word.startswith("-") for word in rest):  # argparse takes words in one place only
+        getattr(arguments, name).extend(map(kind, rest))
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     status: int = arguments.main(arguments)
     return status
+
+
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere: the interpreter's end would print a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def output_problem() -> str:
+    """Return why standard output takes nothing, as on a full disk; "" if it does."""
+    try:
+        print(end="", flush=True)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def reader_has_left() -> bool:

@@ -285,12 +285,14 @@ def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             found = tomllib.load(file)["knobs"]
-        for name, value in dict(found).items():
+        if not isinstance(found, dict):
+            raise TypeError(f"knobs is {found!r}, not a table")
+        for name, value in found.items():
             _validate(_find(dict(fields), name, name), value)
     except (OSError, KeyError, TypeError, ValueError, errors.InvalidArgumentError) as error:
         reason = "it has no table [knobs]" if isinstance(error, KeyError) else str(error)
         raise errors.InvalidArgumentError(f"{variable('site_file')}={path} cannot be used: {reason}") from None
-    return dict(found)
+    return found
 
 
 def from_values(values: Mapping[str, Any]) -> Config:

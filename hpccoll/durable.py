@@ -12,11 +12,12 @@ import errno
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["put", "replacing", "sync", "sync_folder", "write_text"]
+__all__ = ["check", "put", "replacing", "sync", "sync_folder", "write_text"]
 
 FORGOTTEN = 600.0
 """Age in seconds at which an unfinished file counts as abandoned. The writes of a live writer update the age; a writer
@@ -63,9 +64,26 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, *, lasting: bool = True) -> None:
-    """Replace a file by a text, see `replacing`."""
+    """Replace a file by a text, in UTF-8 under every locale, see `replacing`."""
     with replacing(path, lasting=lasting) as fresh:
-        fresh.write_text(text)
+        fresh.write_text(text, encoding="utf-8")
+
+
+def check(path: Path) -> None:
+    """Find out now whether `replacing` could begin, for a command that has nothing to write yet.
+
+    :raises OSError: the path is a folder, or its folder takes no file
+    """
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        return
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path.parent)) from error
 
 
 def sync(file: Path) -> int:

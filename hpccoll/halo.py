@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import prod
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from hpccoll import _core, arrays, bootstrap, errors, objects
 from hpccoll.rendezvous import agreed
 
-__all__ = ["PROC_NULL", "Face", "Halo", "Side", "check_array", "exchange", "faces", "sides", "tag_of"]
+__all__ = ["PROC_NULL", "Face", "Halo", "Side", "check_array", "exchange", "faces", "sides", "tag_of", "widths_of"]
 
 PROC_NULL = -2
 SIDES = 128
@@ -139,12 +140,21 @@ class Halo:
     (`send_init`, `recv_init`), so that a start allocates nothing.
     """
 
-    def __init__(self, base: bootstrap.Base, core: _core.Set, stages: Sequence[Sequence[Face]], said: str) -> None:
+    def __init__(
+        self,
+        base: bootstrap.Base,
+        core: _core.Set,
+        stages: Sequence[Sequence[Face]],
+        said: str,
+        refused: errors.InvalidArgumentError | None,
+    ) -> None:
         """Compare the arguments of all ranks, and allocate.
 
         :param base: of the Worlds that `core` is one of
         :param said: the text that must be the same on all ranks
+        :param refused: this rank's reason to refuse its arguments, which is in `said`; no other rank waits for it then
         :raises MismatchError: something differs, on all ranks alike
+        :raises InvalidArgumentError: all ranks refuse their arguments
         """
         all_faces = list(chain.from_iterable(stages))
         sides = [(face.peer, face.sendtag, face.send.shape) for face in all_faces]
@@ -152,6 +162,8 @@ class Halo:
         itemsize = max((face.send.itemsize for face in all_faces), default=0)
         everybody = objects.allgather(core, (said, sides, wanted, itemsize, base.generation), None)
         _compare([report[:3] for report in everybody])
+        if refused:
+            raise refused
         generation = base.next_generation(report[4] for report in everybody)
         self._places, nbytes = _pairs(core, everybody)
         self._segment = None
@@ -262,11 +274,12 @@ def _pairs(core: _core.Set, everybody: list[Any]) -> tuple[dict[tuple[int, int],
 def _compare(everybody: list[Any]) -> None:
     """Raise MismatchError if a rank sends a face that its neighbour does not expect."""
     sent = {(rank, peer, tag): shape for rank, (_, sides, _) in enumerate(everybody) for peer, tag, shape in sides}
-    for rank, (said, _, wanted) in enumerate(everybody):
+    for rank, (said, _, _) in enumerate(everybody):
         if said != everybody[0][0]:
             raise errors.MismatchError(
                 f"halo_exchange: rank 0 has (dtype, width, corners) {everybody[0][0]}, rank {rank} has {said}"
             )
+    for rank, (_, _, wanted) in enumerate(everybody):
         for peer, tag, shape in wanted:
             if peer != PROC_NULL and sent.get((peer, rank, tag)) != shape:
                 raise errors.MismatchError(
@@ -328,8 +341,20 @@ def check_array(array: np.ndarray, ndim: int) -> None:
         )
 
 
-def _widths(shape: Sequence[int], width: int | Sequence[int], ndim: int) -> list[int]:
-    widths = [width] * ndim if isinstance(width, int) else list(width)
+def widths_of(width: int | Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Give the width of a halo for each dimension, in Python's own numbers.
+
+    :param width: for all dimensions, or for each one
+    :raises InvalidArgumentError: it is no whole number, and not several
+    """
+    try:
+        return (index(width),) * ndim if isinstance(width, int | np.integer) else tuple(map(index, width))
+    except TypeError:
+        raise errors.InvalidArgumentError(f"width {width!r} of a halo: a whole number, or one per dimension") from None
+
+
+def _widths(shape: Sequence[int], width: int | Sequence[int], ndim: int) -> tuple[int, ...]:
+    widths = widths_of(width, ndim)
     if len(widths) != ndim or any(w < 0 or (w and n < 3 * w) for w, n in zip(widths, shape, strict=False)):
         raise errors.InvalidArgumentError(
             f"an array of shape {tuple(shape)} has no halo of width {width} in {ndim} dimensions: a divided dimension "

@@ -27,18 +27,25 @@ Compare = Callable[[str, Any], Compared[Any]]
 
 
 def make(
-    compare: Compare, who: str, rank: int, nodes: Sequence[int], shape: Sequence[int], dtype: Any, read_only: bool
+    compare: Compare, who: str, rank: int, nodes: Sequence[int], shape: Sequence[int] | str, dtype: Any, read_only: bool
 ) -> np.ndarray:
     """Make an array per node; all ranks call this together. See `World.shared_array`.
+
+    A rank that refuses its arguments takes part in the first comparison, so that no other rank waits for it.
 
     :param compare: exchanges a value of each rank between all ranks
     :param who: the name of this rank in errors
     :param nodes: the node of each rank
+    :param shape: extents; a text: there is no such shape
     """
-    kind = np.dtype(dtype)
+    kind = _dtype(dtype)
+    _check(compare("shared array", [shape if isinstance(shape, str) else list(shape), repr(kind), read_only]))
+    if isinstance(shape, str) or any(n < 0 for n in shape):
+        raise errors.InvalidArgumentError(f"shared_array: shape is {shape}")
+    if not isinstance(kind, np.dtype):
+        raise errors.InvalidArgumentError(f"shared_array: {kind}")
     if kind.hasobject:
         raise errors.UnsupportedError(f"shared_array of dtype {kind}, which holds Python objects")
-    _check(compare("shared array", [list(shape), repr(kind), read_only]))
     nbytes = prod(shape) * kind.itemsize
     leader = nodes.index(nodes[rank])
     path, text, memory = "", "", None
@@ -55,6 +62,15 @@ def make(
             os.unlink(path)
     assert memory is not None
     return np.ndarray(tuple(shape), kind, memory)
+
+
+def _dtype(asked: Any) -> np.dtype[Any] | str:
+    """Return a dtype; a text if there is none."""
+    try:
+        kind: np.dtype[Any] = np.dtype(asked)
+    except (TypeError, ValueError) as error:
+        return f"dtype {asked!r}: {error}"
+    return kind
 
 
 def _check(said: Compared[Any]) -> None:

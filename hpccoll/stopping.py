@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import math
 import os
 import signal
 import sys
@@ -71,7 +72,11 @@ class Preemption:
         self._world = world
         world = current(world)
         check_inside(world.core, "preemption")
-        self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
+        try:
+            self._signals = tuple(signal.Signals(s) for s in (_signals_of(env) if signals is None else signals))
+        except (TypeError, ValueError):
+            text = f"preemption: signals is {signals!r}: give signals of Python's module, as (signal.SIGUSR1,)"
+            raise errors.InvalidArgumentError(text) from None
         self._deadline = _deadline(world, end, margin)
         self._before: dict[signal.Signals, _Handler] = {}
         self._seen: set[int] = set()
@@ -88,7 +93,12 @@ class Preemption:
             )
         for number in self._signals:
             self._before[number] = _Handler.of(number)
-            signal.signal(number, self._on_signal)
+            try:
+                signal.signal(number, self._on_signal)
+            except OSError as error:
+                self._restore()
+                text = f"preemption: no program can handle {number.name}: {error.strerror}"
+                raise errors.InvalidArgumentError(text) from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -189,8 +199,8 @@ def preemption(
         time left
     :param world: the ranks of this World stop together, after operations of this World; default: the default World
     :returns: a context manager with should_stop(), requeue() and ask()
-    :raises InvalidArgumentError: SLURM_JOB_END_TIME is no number; on entering the block outside of the main thread,
-        where Python cannot install handlers
+    :raises InvalidArgumentError: `signals`, `end`, `margin` or SLURM_JOB_END_TIME make no sense; on entering the block
+        outside of the main thread, where Python cannot install handlers, or for a signal that no program can handle
     :raises ShutDownError: there is no World
     """
     return Preemption(signals, end, margin, world)
@@ -225,9 +235,20 @@ def _deadline(world: World, end: float | datetime.datetime | None, margin: float
         end = settings.end_time or _end_of_job(world)
     elif isinstance(end, datetime.datetime):
         end = end.timestamp()
+    end = _seconds("end", end)
     if margin is None:
         margin = min(settings.preempt_margin, max(0.0, (end - time.time()) / 10))
-    return end - margin
+    return end - _seconds("margin", margin)
+
+
+def _seconds(name: str, value: Any) -> float:
+    """Check an argument of preemption().
+
+    :raises InvalidArgumentError: it is no number
+    """
+    if not isinstance(value, int | float | np.number) or math.isnan(value):
+        raise errors.InvalidArgumentError(f"preemption: {name} is {value!r}: give a number of seconds")
+    return float(value)
 
 
 def _end_of_job(world: World) -> float:

@@ -26,6 +26,7 @@ import numpy as np
 
 from hpccoll import config
 from hpccoll.default_world import current, is_initialized
+from hpccoll.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from hpccoll.tools.bench.results import Case
@@ -83,7 +84,10 @@ def part(name: str) -> Iterator[None]:
 
     :param name: `compute`, `input`, `control plane` or any other; what no part names is `other`. The time that the rank
         is blocked in a part counts for the part alone if the program times it as `exposed communication`
+    :raises InvalidArgumentError: a file of results can have no such name
     """
+    if not isinstance(name, str) or name in ("", ".") or "\0" in name:
+        raise InvalidArgumentError(f"study.part: {name!r} is no name of a part")
     this, waited, began = _current, _waited(), time.perf_counter()
     yield
     if this is not None:
@@ -101,7 +105,6 @@ def finish(warmup: int = 5, name: str = "") -> None:
     :raises InvalidArgumentError: the ranks did different numbers of steps, or none was left
     :raises ResultsError: what these ranks measured is worthless; on all ranks
     """
-    from hpccoll.errors import InvalidArgumentError
     from hpccoll.tools.bench import conditions, files
     from hpccoll.tools.bench.results import Results
 

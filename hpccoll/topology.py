@@ -7,14 +7,14 @@ All messages of a Cart are the library's own (HC_P2P_LIBRARY), so they never mee
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from hpccoll import _core, errors
-from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of
+from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of, widths_of
 from hpccoll.outside import check_inside
 
 __all__ = ["Cart", "check_grid", "dims_create"]
@@ -39,7 +39,8 @@ def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
     :returns: the extents, whose product is `size`; those chosen do not increase
     :raises InvalidArgumentError: the given extents do not divide `size`
     """
-    given = [0] * dims if isinstance(dims, int) else [operator.index(n) for n in dims]
+    size = operator.index(size)
+    given = [0] * operator.index(dims) if isinstance(dims, int | np.integer) else [operator.index(n) for n in dims]
     fixed = prod(n for n in given if n)
     if size < 1 or not given or min(given) < 0 or size % fixed or (0 not in given and fixed != size):
         raise errors.InvalidArgumentError(f"dims_create({size}, {dims!r}): the extents given do not divide {size}")
@@ -47,18 +48,25 @@ def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(n or next(chosen) for n in given)
 
 
-def check_grid(size: int, dims: Sequence[int], periods: bool | Sequence[bool]) -> tuple[list[int], list[bool]]:
+def check_grid(
+    size: int, dims: Iterable[int], periods: bool | Iterable[bool]
+) -> tuple[list[int], list[bool], Exception | None]:
     """Complete the description of a grid for at most `size` ranks.
 
-    :raises InvalidArgumentError: there is no such grid
+    :returns: the extents, the periods, and the error if there is no such grid, which the ranks raise together
     """
-    extents = [operator.index(n) for n in dims]
-    if 0 in extents:
-        extents = list(dims_create(size, extents))
-    around = [bool(periods)] * len(extents) if not isinstance(periods, Sequence) else [bool(p) for p in periods]
-    if not extents or min(extents) < 1 or prod(extents) > size or len(around) != len(extents):
-        raise errors.InvalidArgumentError(f"cart({dims!r}, {periods!r}): no grid of the {size} ranks of the World")
-    return extents, around
+    try:
+        given = list(dims)
+        extents = [operator.index(n) for n in given]
+        if 0 in extents:
+            extents = list(dims_create(size, extents))
+        around = [bool(p) for p in (periods if isinstance(periods, Iterable) else [periods] * len(extents))]
+        if not extents or min(extents) < 1 or prod(extents) > size or len(around) != len(extents):
+            text = f"cart({given!r}, {periods!r}): no grid of the {size} ranks of the World"
+            return [], [], errors.InvalidArgumentError(text)
+    except (TypeError, ValueError) as error:  # dims_create raises InvalidArgumentError, which is a ValueError
+        return [], [], error
+    return extents, around, None
 
 
 def _factors(n: int, k: int, most: int | None = None) -> list[int]:
@@ -241,7 +249,7 @@ class Cart:
         """
         ndim = len(self.dims)
         check_array(array, ndim)
-        key = (array.shape, width if isinstance(width, int) else tuple(width), corners)
+        key = (array.shape, widths_of(width, ndim), corners)
         stages = self._sides.get(key)
         if stages is None:
             stages = sides(array.shape, width, corners, self.shift, ndim, HALO)
@@ -262,9 +270,15 @@ class Cart:
         """
         number = self._plans
         self._plans += 1
-        check_array(array, len(self.dims))
-        stages = faces(array, sides(array.shape, width, corners, self.shift, len(self.dims), number))
-        return Halo(self.world.base, self._core, stages, str((array.dtype, width, corners)))
+        self._member()
+        ndim, stages, refused = len(self.dims), list[list[Face]](), None
+        try:
+            check_array(array, ndim)
+            stages = faces(array, sides(array.shape, width, corners, self.shift, ndim, number))
+            said = str((array.dtype, widths_of(width, ndim), corners))
+        except errors.InvalidArgumentError as error:
+            refused, said = error, str(error)
+        return Halo(self.world.base, self._core, stages, said, refused)
 
     def shutdown(self) -> None:
         """End the Cart's World, when all its ranks have called this."""

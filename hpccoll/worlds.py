@@ -226,14 +226,15 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :raises StartError: this rank is in too many process sets, or ranks have not come (HPCCOLL_START_TIMEOUT)
         """
         check_inside(self.core, "cart")
-        extents, around = topology.check_grid(
-            self.size, list(dims), periods if isinstance(periods, bool) else list(periods)
-        )
+        extents, around, refused = topology.check_grid(self.size, dims, periods)
+        asked = [str(refused) if refused else extents, around]
         with set_agreement.turn(self, "cart") as crowded:
-            row = colors.place(range(prod(extents)), self.rank)
-            made = _make_sets(set_agreement.Agreement(self, "cart", (extents, around), crowded), row)
+            row = colors.place(() if refused else range(prod(extents)), self.rank)
+            made = _make_sets(set_agreement.Agreement(self, "cart", asked, crowded), row)
             if isinstance(made, str):
-                objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", [extents, around]))
+                objects.same("cart: rank 0 says (dims, periods)", self._compare("cart", asked))
+        if refused:
+            raise refused
         assert isinstance(made, World)
         return topology.Cart(made, extents, around)
 
@@ -258,11 +259,10 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :returns: a NumPy array
         :raises OutOfMemoryError: a node has no memory for it; on all ranks, with the host and the bytes
         :raises MismatchError: the ranks gave different arguments
-        :raises InvalidArgumentError: there is no such shape
+        :raises InvalidArgumentError: there is no such shape or dtype
+        :raises UnsupportedError: a dtype with Python objects
         """
-        extents = colors.numbers([shape] if isinstance(shape, int) else shape)
-        if isinstance(extents, str) or any(n < 0 for n in extents):
-            raise errors.InvalidArgumentError(f"shared_array: shape is {shape!r}")
+        extents = colors.numbers([shape] if isinstance(shape, int | np.integer) else shape)
         check_inside(self.core, "shared_array")
         who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
         return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +14,29 @@ from typing import Any
 from hpccoll import errors, objects
 from hpccoll.worlds import World
 
-__all__ = ["CheckpointError", "together", "why"]
+__all__ = ["CheckpointError", "target_of", "together", "why"]
 
 
 class CheckpointError(errors.HpccollError, OSError):
     """A checkpoint could not be written or read, on all ranks. The text names rank, host, file and reason."""
+
+
+def target_of(own: World, path: Any, refused: str = "") -> tuple[Path, str]:
+    """Return the file that a path names on this rank, links followed, and a word that is the same on all ranks.
+
+    :param refused: the reason for which this rank refuses another argument of the call; "": none
+    :raises InvalidArgumentError: a rank refuses the path or another argument; on all ranks
+    """
+    target = Path()
+    try:
+        target = Path(os.path.realpath(path))
+    except (TypeError, ValueError) as error:
+        refused = f"path is {path!r}: {error}"
+    said = objects.allgather(own.core, (secrets.token_hex(6), refused), None)
+    for rank, (_, text) in enumerate(said):
+        if text:
+            raise errors.InvalidArgumentError(f"checkpoint: rank {rank}: {text}")
+    return target, said[0][0]
 
 
 def together(

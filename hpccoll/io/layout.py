@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import errors, objects
+from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
@@ -38,11 +39,21 @@ class Part:
         :param array: divided along its first dimensions, as for `Cart.halo_exchange`
         :param width: of the halo
         :returns: the part; extents may differ between the ranks, but not among those in one row of the grid
+        :raises InvalidArgumentError: a rank has no such array; on all ranks
         """
         ndim = len(cart.dims)
-        widths = [width] * ndim if isinstance(width, int) else list(width)
-        inside = array[tuple(slice(w, n - w) for w, n in zip(widths, array.shape, strict=False))]
-        everybody = objects.allgather(cart.world.core, inside.shape, None)
+        inside, said = array, ""
+        try:
+            widths = widths_of(width, ndim)
+            inside = array[tuple(slice(w, n - w) for w, n in zip(widths, array.shape, strict=False))]
+            if inside.ndim < ndim:
+                said = f"an array of shape {array.shape} on a grid of {ndim} dimensions"
+        except Exception as error:  # noqa: BLE001 - the other ranks must learn of any error
+            said = f"{type(error).__name__}: {error}"
+        everybody = objects.allgather(cart.world.core, said or inside.shape, None)
+        for rank, other in enumerate(everybody):
+            if isinstance(other, str):
+                raise errors.InvalidArgumentError(f"checkpoint: Part.of_cart on rank {rank}: {other}")
         places = [cart.coords_of(rank) for rank in range(cart.size)]
         here, offset, shape = cart.coords, [0] * array.ndim, list(inside.shape)
         for d in range(ndim):
@@ -83,9 +94,17 @@ def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
     kind = array.dtype
     if kind.hasobject or kind.kind in "UMm" or (kind.kind == "V" and not kind.names):
         return f"HDF5 has no dtype {kind}"
-    if not isinstance(name, str) or not name or name.startswith("/") or ".." in name:
+    if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or not _is_utf8(name):
         return "that is no name of an array"
     return kind
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether HDF5 keeps a name as it is: in UTF-8, to the first zero."""
+    try:
+        return b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _whole(name: str, said: list[Any]) -> tuple[Any, tuple[int, ...], list[tuple[list[int], list[int]]]]:

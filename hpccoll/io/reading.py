@@ -16,7 +16,7 @@ import numpy as np
 
 from hpccoll import hdf5, objects, text
 from hpccoll.default_world import current
-from hpccoll.io.agreed import CheckpointError, together, why
+from hpccoll.io.agreed import CheckpointError, target_of, together, why
 from hpccoll.io.versions import PARTS, candidates, check_sizes, named, others, sizes_in
 from hpccoll.worlds import World
 
@@ -59,7 +59,7 @@ def load(
             raise OSError(f"{name!r} is a group of arrays: {', '.join(whole)}")
         return np.asarray(whole[_slices(whole.shape, offset, shape, own)])
 
-    return _of_one_version(own, Path(os.path.abspath(path)), read)
+    return _of_one_version(own, target_of(own, path)[0], read)
 
 
 def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def attributes(path: str | os.PathLike[str], *, world: World | None = None) -> d
     def read(file: Any) -> dict[str, Any]:
         return {key: _plain(value) for key, value in file.attrs.items() if key != PARTS}
 
-    return _of_one_version(own, Path(os.path.abspath(path)), read)
+    return _of_one_version(own, target_of(own, path)[0], read)
 
 
 def _plain(value: Any) -> Any:

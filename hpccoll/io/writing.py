@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ import numpy as np
 
 from hpccoll import durable, errors, hdf5, objects
 from hpccoll.default_world import current
-from hpccoll.io.agreed import CheckpointError, together
+from hpccoll.io.agreed import CheckpointError, target_of, together
 from hpccoll.io.layout import Part, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
@@ -65,9 +64,10 @@ def save(
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
     own = current(world)
-    if not isinstance(arrays, Mapping):
-        raise errors.InvalidArgumentError(f"checkpoint: arrays is a {type(arrays).__name__}: give arrays by name")
-    version = Version(Path(os.path.abspath(path)), objects.broadcast(own.core, secrets.token_hex(6), 0, None))
+    by_name = isinstance(arrays, Mapping)
+    version = Version(
+        *target_of(own, path, "" if by_name else f"arrays is a {type(arrays).__name__}: give arrays by name")
+    )
     parts, layout = placed(own, arrays)
     write = _write_by_mpi if _agree_on_driver(own, mpi_io) else _write_by_nodes
     lock = Lock(version.target)
@@ -125,7 +125,10 @@ def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any
     for key, value in attrs.items():
         if key == PARTS:
             raise OSError(f"attrs has {key!r}, the name of an attribute of the checkpoint itself")
-        main.attrs[key] = value
+        try:
+            main.attrs[key] = value
+        except Exception as error:
+            raise OSError(f"attrs has {key!r}: {value!r:.80}, which HDF5 does not take: {error}") from error
 
 
 # ---- a file per node ------------------------------------------------------------------------------------
@@ -177,10 +180,16 @@ def _write_main(
             for rank, (offset, part) in enumerate(places):
                 if 0 not in part:
                     at = tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))
-                    whole[at] = h5py.VirtualSource(sources[rank], f"rank{rank}/{name}", tuple(part))
+                    file, inside = (_escaped(text) for text in (sources[rank], f"rank{rank}/{name}"))
+                    whole[at] = h5py.VirtualSource(file, inside, tuple(part))
             out.create_virtual_dataset(name, whole)
         _set_attributes(out, sizes, attrs)
     _sync_new(version.fresh)
+
+
+def _escaped(text: str) -> str:
+    """Write a name as HDF5 wants it in a virtual dataset, where `%b` counts blocks and `%%` is a percent sign."""
+    return text.replace("%", "%%")
 
 
 # ---- writing by MPI-IO ----------------------------------------------------------------------------------

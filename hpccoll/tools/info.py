@@ -205,6 +205,10 @@ def nets() -> Facts:
     if isinstance(settings, dict):
         return settings
     facts: Facts = {"chosen by": f"HPCCOLL_NET={settings.net}"}
+    try:
+        net.check_name(settings.net)
+    except errors.HpccollError as error:
+        facts |= missing(str(error), "correct the environment")
     for name in net.names():
         library = ""
         try:

@@ -20,6 +20,8 @@ def read(name: str | Path) -> str:
     :raises WrittenError: it cannot be read, is larger than LARGEST, or is no text in UTF-8
     """
     try:
+        if name == "-" and sys.stdin is None:
+            raise WrittenError("-: the standard input is closed")
         if name == "-":
             data = sys.stdin.buffer.read(LARGEST + 1)
         else:

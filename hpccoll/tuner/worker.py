@@ -28,6 +28,7 @@ REPEATS = 4
 """A name with so many requests marks the program's steps."""
 SHORTEST = 0.05
 """Least seconds of a sample."""
+COLUMNS = ("seconds", "fusion_threshold", "raise_bytes", "raise_window", "bytes_per_second", "what")
 FUSED = frozenset(("allreduce", "reduce", "scan", "exscan"))
 """The operations that the knobs are about (HC_OP_FUSES)."""
 
@@ -45,12 +46,33 @@ def for_rank(first: _core.Set, settings: config.Config) -> Tuner | None:
         _say("there is one rank, and nothing to tune")
         return None
     try:
-        log = open(settings.autotune_log, "w", encoding="utf-8") if settings.autotune_log else None  # noqa: SIM115
+        log = _opened(settings.autotune_log) if settings.autotune_log else None
     except OSError as error:
         raise errors.InvalidArgumentError(
             f"HPCCOLL_AUTOTUNE_LOG: {settings.autotune_log} cannot be written: {error.strerror}"
         ) from error
     return Tuner(first, settings, log)
+
+
+def _opened(path: str) -> IO[str]:
+    """Open a log, and write its first line.
+
+    :raises OSError: it takes no line
+    """
+    log = open(path, "w", encoding="utf-8")  # noqa: SIM115 - the tuner closes it
+    try:
+        log.write(f"{','.join(COLUMNS)}\n")
+        log.flush()
+    except OSError:
+        _close(log)
+        raise
+    return log
+
+
+def _close(log: IO[str]) -> None:
+    """Close a log; what a full disk has not taken is lost."""
+    with contextlib.suppress(OSError):
+        log.close()
 
 
 def _say(text: str) -> None:
@@ -70,7 +92,6 @@ class Tuner:
         self._laps: _core.Laps | None = None
         self._steps = 0
         self._settled = 0
-        self._write("seconds", "fusion_threshold", "raise_bytes", "raise_window", "bytes_per_second", "what")
         self._thread = threading.Thread(target=self._run, name="hpccoll tuner", daemon=True)
         self._thread.start()
 
@@ -92,7 +113,7 @@ class Tuner:
             _say(f"ends here: {self._settings.autotune_log}: {error.strerror}")
         finally:
             if self._log:
-                self._log.close()
+                _close(self._log)
 
     def _search(self, name: str) -> None:
         defaults = self._tuning()

@@ -143,6 +143,74 @@ def test_arguments_that_one_rank_cannot_describe_are_refused_on_all(threads, tmp
     testing.run(threads(2), program)
 
 
+@pytest.mark.parametrize("sign", ["%", "%%", "%b", "%d", "% ", "..", " ", "\n", "é"])
+def test_names_of_files_and_arrays_may_have_any_sign(threads, tmp_path, sign):
+    """HDF5 reads `%%` in the names of a virtual dataset as `%`, and what it then does not find as zeros."""
+
+    def program(world):
+        path, name = tmp_path / f"a{sign}b.h5", f"u{sign}v"
+        io.save(path, {name: np.full(2, world.rank + 1.0)}, world=world)
+        assert io.load(path, name, offset=(0,), shape=(6,), world=world).tolist() == [1, 1, 2, 2, 3, 3]
+
+    testing.run(threads(3, nodes="2+1"), program)
+
+
+def test_names_that_hdf5_would_change_are_refused_on_all_ranks(threads, tmp_path):
+    def program(world):
+        for name in ("", "/u", "u/", "a//u", "a/../u", ".", "u\0v", "\udce9"):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="of rank 0: that is no name of an array"):
+                io.save(tmp_path / "c.h5", {name: np.ones(2)}, world=world)
+        for value in (None, {"a": 1}, 2**70, np.array(["a"]), "a\0b"):
+            with pytest.raises(io.CheckpointError, match=r"rank 0 .*: attrs has 'odd': .*, which HDF5 does not take"):
+                io.save(tmp_path / "c.h5", {"u": np.ones(2)}, attrs={"odd": value}, world=world)
+
+    testing.run(threads(2), program)
+
+
+def test_what_one_rank_alone_refuses_is_an_error_on_all(threads, tmp_path):
+    """Before, that rank raised an error, and the others waited for it."""
+
+    def program(world):
+        odd, path = world.rank == 1, tmp_path / "c.h5"
+        io.save(path, {"u": np.ones(2)}, world=world)
+        for call, said in (
+            (lambda: io.save(path, [1] if odd else {"u": np.ones(2)}, world=world), "arrays is a list"),
+            (lambda: io.save(3 if odd else path, {"u": np.ones(2)}, world=world), "path is 3"),
+            (lambda: io.load(f"{path}\0" if odd else path, "u", world=world), "path is '.*null byte"),
+            (lambda: io.attributes(None if odd else path, world=world), "path is None"),
+        ):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=f"^checkpoint: rank 1: {said}"):
+                call()
+        cart = world.cart([2])
+        for array, width in ((None, 1), (np.float64(1), 0), (np.ones(4), "a")):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=r"^checkpoint: Part.of_cart on rank 1: "):
+                io.Part.of_cart(cart, array if odd else np.ones(4), width if odd else 1)
+        assert io.Part.of_cart(cart, np.ones(4), np.int64(1)).shape == [4]
+        cart.shutdown()
+        assert world.allreduce(1) == world.size
+
+    testing.run(threads(2), program)
+
+
+def test_links_are_followed(threads, tmp_path):
+    """As `open` does: the files of the nodes lie beside the file, not beside the link to it."""
+
+    def program(world):
+        file, link = tmp_path / "run1" / "state.h5", tmp_path / "latest.h5"
+        if world.rank == 0:
+            file.parent.mkdir()
+            link.symlink_to("run1/state.h5")
+        world.barrier()
+        for value, save, load in ((1.0, file, link), (2.0, link, file), (3.0, link, link)):
+            io.save(save, {"u": np.full(1, value)}, attrs={"value": value}, world=world)
+            assert io.load(load, "u", world=world).tolist() == [value]
+            assert io.attributes(load, world=world)["value"] == value
+        assert link.is_symlink()
+        assert [entry.name for entry in tmp_path.iterdir() if entry.is_file() and not entry.is_symlink()] == []
+
+    testing.run(threads(2), program)
+
+
 def test_parts_that_overlap_are_refused_on_all_ranks(threads, tmp_path):
     """Else the order of the writes would choose the values; an empty part overlaps with none, and neighbours may touch.
 

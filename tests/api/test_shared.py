@@ -2,6 +2,7 @@
 """Arrays that the ranks of a node share: one per node, nothing left behind, errors with names."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -62,6 +63,22 @@ def test_wrong_calls(threads):
             world.shared_array(3, object)
         with pytest.raises(hpccoll.InvalidArgumentError, match="shape"):
             world.shared_array(-1)
+
+    testing.run(threads(2), program)
+
+
+def test_what_one_rank_alone_refuses_is_an_error_on_all(threads, leaves_nothing_in_shm):
+    """Before, that rank raised an error, and the others waited for it."""
+
+    def program(world):
+        odd = world.rank == 1
+        for shape, dtype in ((-1, "f8"), ((2.5,), "f8"), (None, "f8"), (3, "nope"), (3, object)):
+            with pytest.raises(hpccoll.MismatchError, match=r"shared_array: rank 0 says .*, rank 1 says"):
+                world.shared_array(shape if odd else 3, dtype if odd else "f8")
+        for dtype in ("nope", "f8,?x"):
+            with pytest.raises(hpccoll.InvalidArgumentError, match=f"shared_array: dtype '{re.escape(dtype)}': "):
+                world.shared_array(3, dtype)
+        assert world.allreduce(1) == world.size
 
     testing.run(threads(2), program)
 

@@ -73,9 +73,20 @@ def test_ranks_that_differ_are_told(threads):
     def program(world):
         with pytest.raises(hpccoll.MismatchError, match=r"cart: rank 0 says .*\[\[2\], \[False\]\], rank 1 says"):
             world.cart([2 - world.rank])
-        cart = world.cart([2])
+        for dims, periods in (([5], False), (["2"], False), (2, False), ([2], [True, False]), ([0, 3], False)):
+            with pytest.raises(hpccoll.MismatchError, match=r"cart: rank 0 says .*\[\[2\], \[False\]\], rank 1 says"):
+                world.cart(dims if world.rank else [2], periods if world.rank else False)
+        with pytest.raises(TypeError, match="not iterable"):
+            world.cart(2)
+        cart = world.cart(iter([2]), iter([False]))
         with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .dtype, width, corners. .*float64.*rank 1 has"):
             cart.halo_exchange_init(np.zeros(9, "f8" if world.rank == 0 else "f4"))
+        for array, width in ((np.zeros(9), 4), (np.zeros(9), (1, 1)), (np.zeros(9), "a"), (np.zeros(()), 1), (None, 1)):
+            given = (np.zeros(9), 1) if world.rank == 0 else (array, width)
+            with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .dtype, width, corners. .*, rank 1 has \w+ "):
+                cart.halo_exchange_init(*given)
+            with pytest.raises(hpccoll.InvalidArgumentError, match="halo"):
+                cart.halo_exchange_init(array, width)
         grid = world.cart([2, 1])
         with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has a halo of shape \(1, 5\) for rank 1, whose side"):
             grid.halo_exchange_init(np.zeros((5, 5 + world.rank)))
@@ -278,3 +289,23 @@ def test_a_neighbour_that_does_not_start_is_reported(threads, heard):
         cart.shutdown()
 
     testing.run(threads(2, stall_warning=0.2), program)
+
+
+def test_numbers_of_numpy_are_numbers(threads):
+    """As an extent or a width that a program has calculated."""
+    one, two = np.int64(1), np.int32(2)
+    assert hpccoll.dims_create(np.int64(12), two) == (4, 3)
+    assert all(type(n) is int for n in hpccoll.dims_create(np.int64(12), two))
+
+    def program(world):
+        assert world.shared_array(two).shape == (2,)
+        cart = world.cart([two])
+        u = np.full(4, float(world.rank))
+        cart.halo_exchange(u, one)
+        plan = cart.halo_exchange_init(u, one if world.rank else 1)
+        plan()
+        assert u.tolist() == ([0, 0, 0, 1] if world.rank == 0 else [0, 1, 1, 1])
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"width 1.5 of a halo: a whole number, or one per"):
+            cart.halo_exchange(u, 1.5)
+
+    testing.run(threads(2), program)

@@ -9,6 +9,7 @@ from blocks import ROOT
 
 FOLDERS = [page for folder in ("ext", "hpccoll", "tests") for page in sorted((ROOT / folder).rglob("README.md"))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_LINKS = [ROOT / name for name in ("CHANGELOG.md", "SECURITY.md", "benchmarks/README.md")]
 NAMED = re.compile(r"`((?:ext|hpccoll|tests|docs|benchmarks|examples|slurm)/[\w./*-]+)`")
 SHORT = re.compile(r"`([\w.-]+\.(?:c|h|cu|py|pxi|pyx|toml|txt|ptx|inc))`")
 IDENTIFIER = re.compile(r"`((?:hc|HC)_\w+)`")
@@ -75,7 +76,7 @@ def test_pictures_are_fenced(page: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, *WITH_LINKS], ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text()):
         linked = (page.parent / target).resolve() if target else page

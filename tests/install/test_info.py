@@ -135,6 +135,13 @@ def test_no_mpi_library_is_an_answer_too() -> None:
     assert "without it: `hpccoll run --launcher ssh" in output and "\n    mpi: missing: see MPI\n" in output
 
 
+def test_a_net_that_is_none_is_said() -> None:
+    """init() refuses it, and names those that there are."""
+    facts = info(HPCCOLL_NET="mip")["nets"]
+    assert facts["missing"].startswith("HPCCOLL_NET=mip is no net: there are auto, mpi, ")
+    assert "missing" not in info(HPCCOLL_NET="ucx")["nets"]
+
+
 @pytest.mark.slow
 def test_without_a_driver_arrays_in_device_memory_are_refused() -> None:
     facts = info(HPCCOLL_CUDA_LIBRARY="/no/such/libcuda.so.1")

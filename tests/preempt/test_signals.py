@@ -76,6 +76,34 @@ def test_the_default_signals_know_lsf(world, monkeypatch):
         assert taken() == {USR1, USR2, TERM}
 
 
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"signals": ["SIGUSR1"]}, r"signals is \['SIGUSR1'\]: give signals"),
+        ({"signals": 10}, "signals is 10: give signals"),
+        ({"signals": [9999]}, "signals is"),
+        ({"end": "2030-01-01"}, "end is '2030-01-01': give a number of seconds"),
+        ({"end": float("nan")}, "end is nan"),
+        ({"margin": "5"}, "margin is '5'"),
+        ({"margin": float("nan"), "end": 1e12}, "margin is nan"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(world, knobs, said):
+    """Before, a block with an end that is no number never stopped."""
+    with pytest.raises(hpccoll.InvalidArgumentError, match=f"^preemption: {said}"):
+        hpccoll.preemption(**knobs, world=world)
+
+
+def test_a_signal_that_no_program_can_handle_leaves_the_handlers(world):
+    before = signal.getsignal(USR1)
+    with (
+        pytest.raises(hpccoll.InvalidArgumentError, match="no program can handle SIGKILL: Invalid argument"),
+        hpccoll.preemption([USR1, signal.SIGKILL], world=world),
+    ):
+        pass
+    assert signal.getsignal(USR1) == before
+
+
 def test_another_thread_is_told_what_to_do():
     def program(world):
         with (

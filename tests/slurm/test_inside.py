@@ -50,14 +50,16 @@ def test_a_function_on_all_ranks_of_the_allocation(slurm: Cluster, tmp_path: Pat
     assert "[(0, 0, 46), (1, 0, 46), (2, 1, 46), (3, 1, 46)]" in output
 
 
-def test_a_job_that_hangs_is_looked_at(slurm: Cluster, tmp_path: Path) -> None:
-    number = slurm.submit("--nodes=2", "--ntasks-per-node=2", script(tmp_path, HANGS, "hpccoll run"))
+@pytest.mark.parametrize(("array", "task"), [((), ""), (("--array=7-8%1",), "_7")])
+def test_a_job_that_hangs_is_looked_at(slurm: Cluster, tmp_path: Path, array: tuple[str, ...], task: str) -> None:
+    """squeue shows a task of an array as 12_7, and its processes have another number."""
+    number = slurm.submit(*array, "--nodes=2", "--ntasks-per-node=2", script(tmp_path, HANGS, "hpccoll run"))
     deadline = time.monotonic() + 120
-    while "simulates" not in slurm.output(number):
+    while not any("simulates" in slurm.output(job["JobId"]) for job in slurm.jobs(number)):
         assert time.monotonic() < deadline, slurm.output(number)
         time.sleep(0.2)
     time.sleep(1.5)
-    _, said = slurm.run(sys.executable, "-m", "hpccoll", "doctor", "--attach", number, check=False)
+    _, said = slurm.run(sys.executable, "-m", "hpccoll", "doctor", "--attach", f"{number}{task}", check=False)
     said = " ".join(said.split())
     assert 'Rank 2 did not call allreduce "field" (float64, shape (3,)), which ranks 0, 1, 3 called' in said
     assert "simulate (" in said

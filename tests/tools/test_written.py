@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a user names to a command: whatever they hold, one sentence says what is wrong, at once."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,59 @@ def test_one_sentence(tmp_path: Path, words: tuple[str, ...], held: Path | bytes
     assert str(file) in done.stderr and says in done.stderr
 
 
+def test_a_closed_standard_input_is_a_sentence() -> None:
+    command = [sys.executable, "-P", "-m", "hpccoll", "lint", "-"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "hpccoll lint: -: the standard input is closed\n")
+
+
+@pytest.mark.parametrize("words", [("--version",), ("info", "--json"), ("submit", "--sites")])
+def test_an_output_that_takes_nothing_is_a_sentence(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-P", "-m", "hpccoll", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "hpccoll: standard output: No space left on device\n")
+
+
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     file = tmp_path / "large"
     file.write_bytes(b"#" * written.LARGEST)
     assert len(written.read(file)) == written.LARGEST
+
+
+NOT_UTF8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+"""A locale without the signs of other languages, as en_US without .UTF-8 is one (Latin-1)."""
+SITE = """
+name = "mine"
+title = "ours"
+scheduler = "slurm"
+launcher = "srun"
+notes = ["für → alle"]
+[node]
+sockets = 2
+numa = 2
+cores = 64
+"""
+
+
+@pytest.mark.parametrize("locale", [NOT_UTF8, {"PYTHONUTF8": "1"}], ids=["ascii", "utf-8"])
+def test_signs_that_the_locale_does_not_have(tmp_path: Path, locale: dict[str, str]) -> None:
+    """The name of a program goes into the script as it was given, byte by byte; a note so that it can be read."""
+    site, program = tmp_path / "site.toml", b"caf\xe9.py"
+    site.write_text(SITE, "utf-8")
+    command = [sys.executable, "-P", "-m", "hpccoll", "submit", "--site", site, "--nodes=1", "--dry-run", program]
+    done = subprocess.run(command, capture_output=True, env=os.environ | locale, timeout=60)
+    assert done.returncode == 0 and program in done.stdout, done.stderr.decode(errors="replace")
+    note = b"f\\xfcr \\u2192 alle" if locale is NOT_UTF8 else "für → alle".encode()
+    assert note in done.stdout
+
+
+def test_files_are_in_utf_8_under_every_locale(tmp_path: Path) -> None:
+    """As the page of a study, which says so in its head."""
+    program = (
+        "import sys, pathlib; from hpccoll import durable; durable.write_text(pathlib.Path(sys.argv[1]), '\\u201c')"
+    )
+    command = [sys.executable, "-P", "-c", program, tmp_path / "page.html"]
+    done = subprocess.run(command, capture_output=True, env=os.environ | NOT_UTF8, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").read_bytes() == b"\xe2\x80\x9c"

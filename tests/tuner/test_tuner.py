@@ -138,9 +138,10 @@ def test_tunes_a_bad_threshold(tmp_path, capfd):
     assert ",ended: 0." in lines[-1]
 
 
-def test_a_log_that_cannot_be_written():
-    with pytest.raises(errors.StartError, match=r"rank 0: HPCCOLL_AUTOTUNE_LOG: /nowhere/log"):
-        testing.make_and_run(2, lambda world: None, autotune=True, autotune_log="/nowhere/log")
+@pytest.mark.parametrize("log", ["/nowhere/log", "/dev/full"])
+def test_a_log_that_cannot_be_written(log):
+    with pytest.raises(errors.StartError, match=f"rank 0: HPCCOLL_AUTOTUNE_LOG: {log} cannot be written: No s"):
+        testing.make_and_run(2, lambda world: None, autotune=True, autotune_log=log)
 
 
 def test_the_job_ends_while_it_tunes():

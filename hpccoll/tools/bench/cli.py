@@ -35,10 +35,13 @@ from hpccoll.tools.bench.libraries import NAMED, NOT_HERE, PEERS, PLAN, UNNAMED
 from hpccoll.tools.bench.measure import Limits
 from hpccoll.tools.bench.results import Case, Results, ResultsError
 from hpccoll.tools.launch import installed
+from hpccoll.tools.numbers import above_zero, whole, zero_or_more
 
 PLACES = {"out": (False,), "in": (True,)}
 ON_FILES = ("show", "merge", "compare")
 RECORD = "record"
+LEAST = 6
+"""Samples of a case: with fewer there is no interval of its median."""
 UNTIL_SAID = 2.0
 """Seconds that the other ranks leave rank 0 to print the error: mpirun ends the job when the first rank fails."""
 
@@ -68,14 +71,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser.add_argument(option, type=kind, default=0, help=argparse.SUPPRESS)
     for option in ("--in-job", "--progress"):
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(main=main)
+    parser.set_defaults(main=main, further=("words", str))
 
 
 def _what(group: Any) -> None:
     group.add_argument("--sizes", type=sizes.sizes, default="8:64M:8", help="8:64M, 8:64M:4 or 4,64K,1M (8:64M:8)")
     group.add_argument("--dtype", default="float32", help=f"one or several of {','.join(job.DTYPES)} (float32)")
     group.add_argument("--model", default="resnet50", help=f"training: {', '.join(training.models())}, or a trace")
-    group.add_argument("--compute", type=float, default=0.111, help="training: seconds of computing in a step (0.111)")
+    group.add_argument(
+        "--compute", type=zero_or_more, default=0.111, help="training: seconds of computing in a step (0.111)"
+    )
     group.add_argument("--tensors", default="resnet50", help="control: resnet50, or how many, as 16,1000 (resnet50)")
     group.add_argument(
         "--virtual",
@@ -111,13 +116,14 @@ def _what(group: Any) -> None:
 
 def _how(group: Any) -> None:
     group.add_argument(
-        "--width", type=float, default=Limits.width, help="repeat until half of the 95%% interval of the median is "
-        f"below this share of it ({Limits.width:g})",
+        "--width", type=zero_or_more, default=Limits.width,
+        help=f"repeat until half of the 95%% interval of the median is below this share of it ({Limits.width:g})",
     )  # fmt: skip
-    group.add_argument("--seconds", type=float, default=Limits.seconds, help="at most, per case and library (1)")
-    group.add_argument("--most", type=int, default=Limits.most, help="samples at most, per case and library (1000)")
-    group.add_argument("--least", type=int, default=Limits.least, help="samples at least (10)")
-    group.add_argument("--warmup", type=int, default=Limits.warmup, help="calls before the first sample (5)")
+    group.add_argument("--seconds", type=zero_or_more, default=Limits.seconds, help="at most, per case and library (1)")
+    most = "samples at most, per case and library (1000)"
+    group.add_argument("--most", type=whole(1), default=Limits.most, help=most)
+    group.add_argument("--least", type=whole(1), default=Limits.least, help="samples at least (10)")
+    group.add_argument("--warmup", type=whole(0), default=Limits.warmup, help="calls before the first sample (5)")
     group.add_argument(
         "--synchronise", choices=("barrier", clocks.NAME), default=Limits.synchronise,
         help="start a sample after a barrier, or at an agreed time of synchronised clocks (barrier)",
@@ -125,10 +131,10 @@ def _how(group: Any) -> None:
 
 
 def _start(group: Any) -> None:
-    group.add_argument("-np", "-n", dest="ranks", type=int, help="ranks (default: one per core)")
+    group.add_argument("-np", "-n", dest="ranks", type=whole(1), help="ranks (default: one per core)")
     group.add_argument("--nodes", default="1", metavar="N", help="let the ranks act as N nodes")
-    group.add_argument("--launches", type=int, default=1, metavar="N", help="start the job N times (1)")
-    group.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="per launch (600)")
+    group.add_argument("--launches", type=whole(1), default=1, metavar="N", help="start the job N times (1)")
+    group.add_argument("--timeout", type=above_zero, default=600, metavar="SECONDS", help="per launch (600)")
 
 
 def _output(group: Any) -> None:
@@ -152,8 +158,6 @@ def main(arguments: argparse.Namespace) -> int:
         if startup.NAME in arguments.words:
             return start_up(arguments)
         request = read_request(arguments)
-        if arguments.out:
-            files.check_h5py()
         launched = detect.place(inherited.environment()) is not None
         inside = arguments.in_job or (launched and arguments.ranks is None)  # -np in an interactive step starts a job
         return inside_a_job(arguments, request) if inside else from_outside(arguments, request)
@@ -182,20 +186,25 @@ def read_request(arguments: argparse.Namespace) -> job.Request:
     :raises ResultsError: a name is unknown
     """
     asked = arguments.words or ["allreduce"]
-    chosen = list(COLLECTIVES) if asked == ["all"] else asked
+    chosen = list(COLLECTIVES) if asked == ["all"] else list(dict.fromkeys(asked))
     dtypes = arguments.dtype.split(",")
-    peers = [word for word in arguments.against.split(",") if word]
+    peers = list(dict.fromkeys(word for word in arguments.against.split(",") if word))
     _known("collective", chosen, (*COLLECTIVES, training.NAME, control.NAME))
     _known("--dtype", dtypes, job.DTYPES)
     _known("--against", [word.partition("=")[0] for word in peers], (*PEERS, *NOT_HERE))
     for word in peers:
         if word in NOT_HERE:
             raise ResultsError(f"--against {word}: {NOT_HERE[word]}")
+    if training.NAME in chosen:
+        training.trace(arguments.model)
+    least = max(LEAST, arguments.least)
+    if arguments.most < least:
+        raise ResultsError(f"--most {arguments.most}: a case has {least} samples at least (--least, from {LEAST} on)")
     if not 0 <= arguments.busy <= busy.MOST:
         raise ResultsError(f"--busy {arguments.busy}: from 0 to {busy.MOST} processes per core")
     return job.Request(
         tuple(chosen), tuple(arguments.sizes), tuple(dtypes), read_arms(arguments), tuple(peers),
-        Limits(arguments.width, arguments.seconds, arguments.most, max(6, arguments.least), arguments.warmup,
+        Limits(arguments.width, arguments.seconds, arguments.most, least, arguments.warmup,
                arguments.inputs == "written", arguments.synchronise),
         arguments.oversubscribed, arguments.expect or _started(), arguments.number, ("hpccoll", *sys.argv[1:]),
         arguments.model, arguments.compute, read_control(arguments), PLACES.get(arguments.place, (False, True)),
@@ -250,6 +259,8 @@ def read_arms(arguments: argparse.Namespace) -> dict[str, Mapping[str, Any]]:
         pairs = [setting.partition("=") for setting in settings.split(",")]
         if not given or not all(equals for _, equals, _ in pairs):
             raise ResultsError(f"--arm {text}: NAME:KNOB=VALUE, as ring:algorithm=ring")
+        if not name or name in arms:
+            raise ResultsError(f"--arm {text}: each variant has a name of its own")
         arms[name] = knobs({knob: value for knob, _, value in pairs})
     return arms
 
@@ -277,7 +288,7 @@ def inside_a_job(arguments: argparse.Namespace, request: job.Request) -> int:
     live = not (arguments.quiet or arguments.json)
     shown = _rank() == 0 and (arguments.progress or sys.stderr.isatty())
     bar = Bar(len(request.collectives) * len(request.dtypes) * len(request.sizes), shown)
-    measured = job.run(request, partial(_show_point, bar, live, []))
+    measured = job.run(request, partial(_show_point, bar, live, []), lambda: check_output(arguments))
     bar.close()
     if measured is None:
         return 0
@@ -308,13 +319,12 @@ def start_up(arguments: argparse.Namespace) -> int:
     """
     if arguments.words != [startup.NAME]:
         raise ResultsError(f"{startup.NAME}: it is measured alone, and without a launcher")
-    if arguments.out:
-        files.check_h5py()
+    check_output(arguments)
     live, shown = not (arguments.quiet or arguments.json), list[Any]()
     sizes_of = read_virtual(arguments)
     bar = Bar(len(sizes_of) * len(startup.PLACES), sys.stderr.isatty())
     progress = partial(_show_cases, bar, live, shown)
-    found = startup.measured(sizes_of, max(6, arguments.least), ("hpccoll", *sys.argv[1:]), progress)
+    found = startup.measured(sizes_of, max(LEAST, arguments.least), ("hpccoll", *sys.argv[1:]), progress)
     bar.close()
     report(found, arguments, live)
     return 0
@@ -326,6 +336,7 @@ def from_outside(arguments: argparse.Namespace, request: job.Request) -> int:
     :returns: the exit status
     """
     files.check_h5py()
+    check_output(arguments)
     launch = start.Launch(arguments.ranks or installed.cores(), arguments.nodes, arguments.launches, arguments.timeout)
     words = passed_on(arguments)
     with start.folder_of(arguments.out, [words, dataclasses.asdict(launch), request.peers]) as folder:
@@ -348,6 +359,16 @@ def passed_on(arguments: argparse.Namespace) -> list[str]:
     words += [f"--virtual={arguments.virtual}"]
     words += ["--progress"] if sys.stderr.isatty() else []
     return words + (["--oversubscribed"] if arguments.oversubscribed else [])
+
+
+def check_output(arguments: argparse.Namespace) -> None:
+    """Check before anything is measured.
+
+    :raises ResultsError: the file of results could not be written
+    """
+    if arguments.out:
+        files.check_h5py()
+        files.check_place(arguments.out)
 
 
 def report(measured: Results, arguments: argparse.Namespace, printed: bool) -> None:

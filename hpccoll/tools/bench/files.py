@@ -41,6 +41,18 @@ def write(path: Path, results: Results) -> None:
         raise ResultsError(f"{path} could not be written: {error}") from error
 
 
+def check_place(path: Path) -> None:
+    """Refuse before anything is measured.
+
+    :raises ResultsError: no file of this name could be written
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.check(path)
+    except OSError as error:
+        raise ResultsError(f"{path} could not be written: {error}") from error
+
+
 def _write_all(file: Any, results: Results) -> None:
     file.attrs.update({"format": FORMAT, "version": VERSION})
     for number, launch in enumerate(results.launches):
@@ -67,7 +79,10 @@ def _write_case(group: Any, case: Case) -> None:
     group.create_dataset("calls", data=case.calls)
     parts = group.create_group("parts", track_order=True)
     for name, values in case.parts.items():
-        parts.create_dataset(name, data=values).attrs["unit"] = "s"
+        data = parts.create_dataset(name.replace("/", "%2F"), data=values)
+        data.attrs["unit"] = "s"
+        if "/" in name:  # to HDF5 a group: as in I/O
+            data.attrs["name"] = name
 
 
 def read(path: Path) -> Results:
@@ -122,7 +137,7 @@ def _read_case(group: Any) -> Case:
     values: dict[str, Any] = {name: group.attrs[name] for name in KEY_FIELDS}
     typed: dict[str, Any] = {name: int(v) if isinstance(v, np.integer) else str(v) for name, v in values.items()}
     key = Key(**typed)
-    parts = {name: data[...] for name, data in group.get("parts", {}).items()}
+    parts = {str(data.attrs.get("name", name)): data[...] for name, data in group.get("parts", {}).items()}
     return Case(
         key, group["samples"][...], group["launch"][...], group["calls"][...], parts, json.loads(group.attrs["facts"])
     )

@@ -64,9 +64,10 @@ Progress = Callable[[Point, list[Case]], None]
 """Called on rank 0 after each point, with the cases of all contestants."""
 
 
-def run(request: Request, progress: Progress) -> Results | None:
+def run(request: Request, progress: Progress, check: Callable[[], None]) -> Results | None:
     """Measure; all ranks call this together.
 
+    :param check: called on rank 0 before anything is measured; raises a ResultsError if the results would be lost
     :returns: the results on rank 0, None on the others
     :raises ResultsError: on all ranks, with one text: the results would be worthless
     """
@@ -74,6 +75,7 @@ def run(request: Request, progress: Progress) -> Results | None:
     ranks = ranks_of.of(world)
     opened: list[Library] = []
     try:
+        _refuse_together(ranks, check if ranks.rank == 0 else None)
         launch = describe(request, world, ranks)
         results = Results([launch])
         open_all(request, ranks, opened)
@@ -156,6 +158,22 @@ def describe(request: Request, world: hpccoll.World, ranks: Ranks) -> Facts:
         "limits": asdict(request.limits),
         "placement": [report | {"node": node} for report, node in zip(reports, nodes, strict=True)],
     }
+
+
+def _refuse_together(ranks: Ranks, check: Callable[[], None] | None) -> None:
+    """Make a check on some ranks; if it fails on one, it fails on all.
+
+    :raises ResultsError: on all ranks
+    """
+    problem = ""
+    try:
+        if check:
+            check()
+    except ResultsError as error:
+        problem = str(error)
+    for text in ranks.share(problem):
+        if text:
+            raise ResultsError(text)
 
 
 def _together(ranks: Ranks, make: Callable[[], Library]) -> Library:

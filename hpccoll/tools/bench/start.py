@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,9 @@ import hpccoll
 from hpccoll import config, durable, inherited
 from hpccoll.tools.bench import conditions, files, results
 from hpccoll.tools.bench.results import Results, ResultsError
+
+LOCK = "lock"
+"""The file in a folder of launches that tells whether a process works there."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
 
     :param out: the file of results; None: nothing is kept
     :param asked: the request, as a JSON value
+    :raises ResultsError: another process measures into this file now
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
@@ -76,15 +82,43 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     knobs.pop(inherited.SECRET, None)
     same = [hpccoll.__version__, conditions.build(), conditions.revision(), asked, knobs]
     request, text = folder / "request.json", json.dumps(same, indent=1)
-    if not (request.exists() and request.read_text() == text):
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder, out):
+        if not (request.exists() and request.read_text("utf-8") == text):
+            _clear(folder)
+            durable.write_text(request, text)
+        elif there := len(list(folder.glob("*.h5"))):
+            print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
+        yield folder
+        request.unlink()  # first: without it the rest is never reused
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        durable.write_text(request, text)
-    elif there := len(list(folder.glob("*.h5"))):
-        print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
-    yield folder
-    request.unlink()  # first: without it the rest is never reused
-    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, out: Path) -> Iterator[None]:
+    """Keep other processes out of a folder, where the file system has locks.
+
+    :raises ResultsError: another process is there
+    """
+    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ResultsError(
+                    f"{out}: another `hpccoll bench` measures into it now: wait, or give another file"
+                ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what another command has left."""
+    for there in folder.iterdir():
+        if there.name != LOCK:
+            shutil.rmtree(there) if there.is_dir() and not there.is_symlink() else there.unlink()
 
 
 def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folder: Path) -> Results:

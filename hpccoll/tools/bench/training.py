@@ -10,12 +10,14 @@ communication.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from itertools import accumulate, pairwise
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -58,25 +60,32 @@ def models() -> list[str]:
 def trace(model: str) -> Trace:
     """Find a trace: the name of one that comes with hpccoll, a file, or `even:25M:160` (elements and tensors).
 
-    :raises ResultsError: there is none
+    :raises ResultsError: there is none, or the file is none of `hpccoll bench record`
     """
     if model.startswith("even:"):
         return _even(model)
     file: Any = Path(model) if model.endswith(".json") else TRACES / f"{model}.json"
     if not file.is_file():
         raise ResultsError(f"--model {model}: there are {', '.join(models())}, even:ELEMENTS:TENSORS, or a file.json")
-    found = json.loads(file.read_text())
-    elements, ready = zip(*found["gradients"], strict=True)
-    return Trace(found["model"], elements, ready, found["source"])
+    try:
+        found = json.loads(file.read_text())
+        elements, ready = zip(*found["gradients"], strict=True)
+        return Trace(found["model"], tuple(map(index, elements)), tuple(map(float, ready)), found["source"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ResultsError(f"--model {model}: no trace as `hpccoll bench record` writes it: {error!r}") from None
 
 
 def _even(text: str) -> Trace:
+    found = re.fullmatch(r"even:([\d.]+(?:e\d+)?)([KM]?):(\d+)", text)
     try:
-        elements, tensors = (int(float(word.replace("M", "e6"))) for word in text.split(":")[1:])
-        bounds = [elements * i // tensors for i in range(tensors + 1)]
-        sizes = tuple(b - a for a, b in pairwise(bounds))
-    except (ValueError, ZeroDivisionError):
-        raise ResultsError(f"--model {text}: even:ELEMENTS:TENSORS, as even:25M:160") from None
+        elements = int(float(found[1]) * {"": 1, "K": 1e3, "M": 1e6}[found[2]]) if found else 0
+    except (ValueError, OverflowError):  # 1.2.3, 1e999
+        elements = 0
+    tensors = int(found[3]) if found else 0
+    if not 1 <= tensors <= elements:
+        raise ResultsError(f"--model {text}: even:ELEMENTS:TENSORS, as even:25M:160, with an element in each tensor")
+    bounds = [elements * i // tensors for i in range(tensors + 1)]
+    sizes = tuple(b - a for a, b in pairwise(bounds))
     done = list(accumulate(sizes))
     return Trace(text, sizes, tuple(1 - BACKWARD * (1 - part / done[-1]) for part in done), "equal tensors")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from hpccoll.checks import names
 from hpccoll.checks.finding import ERROR, WARNING, Facts, Finding
@@ -204,6 +204,26 @@ def wrong_choices(survey: Survey) -> Iterator[Finding]:
                 "the job uses this interface and no other: the start hangs or is refused",
                 f"Unset it, or name a network that all hosts share: {good or 'here there is none'}",
             )
+
+
+def judge_named(survey: Survey, named: Sequence[str]) -> Iterator[Finding]:
+    """Find hosts that have none of the interfaces which alone are to be tried.
+
+    :param named: their names; empty: all are tried
+    """
+    without = {
+        leader.host: f"{leader.host} ({listed(i['name'] for i in usable(leader)) or 'none'})"
+        for leader in survey.leaders
+        if named and not any(i["name"] in named for i in usable(leader))
+    }
+    if without:
+        yield Finding(
+            NAME,
+            ERROR,
+            f"--interfaces {','.join(named)}: no such interface is up on {listed(without.values())}",
+            "no address of these hosts was tried",
+            "Name interfaces that are up there (`ip -br address`); names may differ from host to host: eth0,ens3",
+        )
 
 
 def _wrong(value: str, report: RankReport, shared: Mapping[str, object]) -> str:

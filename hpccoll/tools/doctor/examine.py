@@ -188,6 +188,7 @@ def summarize(survey: Survey, options: Facts) -> Facts:
     :returns: the report, as values that JSON can hold; its parts are those of `hpccoll doctor --json`
     """
     found: list[Finding] = [finding for check in CHECKS for finding in check.judge(survey)]
+    found += addresses.judge_named(survey, options["interfaces"])
     if options["measure"]:
         found += network.judge_required(survey, options["required"])
     return {

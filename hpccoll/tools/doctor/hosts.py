@@ -11,6 +11,7 @@ import json
 import os
 import selectors
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -72,12 +73,17 @@ class Remote:
 def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> Facts:
     """Examine hosts over ssh.
 
+    :param hosts: each is examined once, also one that is there twice
     :param ssh: the command that reaches a host
     :param options: see examine.examine
     :param patience: seconds for a host to answer
     :returns: the report of the first host that answers, with an error for each host that does not
+    :raises ValueError: there is no such command
     """
-    remotes = [start(host.name, ssh) for host in hosts]
+    agent = shlex.split(ssh)
+    if not agent or shutil.which(agent[0]) is None:
+        raise ValueError(f"--ssh {ssh!r}: there is no such program")
+    remotes = [start(name, agent) for name in dict.fromkeys(host.name for host in hosts)]
     try:
         _answers(remotes, patience)
         present = [remote for remote in remotes if not remote.failure]
@@ -94,12 +100,14 @@ def run(hosts: tuple[Host, ...], ssh: str, options: Facts, patience: float) -> F
     return report
 
 
-def start(host: str, ssh: str) -> Remote:
-    """Start this Python's doctor on a host, in this folder, with the variables that a job from here would get."""
+def start(host: str, agent: list[str]) -> Remote:
+    """Start this Python's doctor on a host, in this folder, with the variables that a job from here would get.
+
+    :param agent: the words of the command that reaches a host
+    """
     env = inherited.environment()
     passed = [f"{name}={env[name]}" for name in (*addresses.CHOOSERS, *LIKE_HERE) if name in env]
     inner = shlex.join(["env", *passed, sys.executable, "-m", "hpccoll", "doctor", "--at-hub"])
-    agent = shlex.split(ssh)
     words = [*agent, *((*SSH_OPTIONS, "--") if agent[0].endswith("ssh") else ()), host]
     process = subprocess.Popen(
         [*words, f"cd {shlex.quote(os.getcwd())} && exec {inner}"],

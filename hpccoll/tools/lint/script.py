@@ -38,9 +38,15 @@ class Launch:
     words: tuple[str, ...]
     """The words after the launcher, with known variables expanded."""
     line: int
-    background: bool
+    end: str
+    """The operator or newline behind it."""
     environment: Mapping[str, str]
     parsed: Parsed
+
+    @property
+    def background(self) -> bool:
+        """Whether the script goes on beside it."""
+        return self.end == "&"
 
     @property
     def program(self) -> str:
@@ -139,7 +145,7 @@ def _launch(launcher: str, words: tuple[str, ...], command: shell.Command, envir
     parsed = parse(grammar, words) if grammar else _mpirun(words)
     if launcher == "srun":
         environment |= dict(part.split("=", 1) for part in parsed.values.get("export", "").split(",") if "=" in part)
-    return Launch(launcher, words, command.line, command.end == "&", environment, parsed)
+    return Launch(launcher, words, command.line, command.end, environment, parsed)
 
 
 def _mpirun(words: tuple[str, ...]) -> Parsed:

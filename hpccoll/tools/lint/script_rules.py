@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpccoll.tools.as_given import AS_GIVEN
 from hpccoll.tools.lint.diagnostics import Problem, Rule, rule
 from hpccoll.tools.lint.script import Script
 
@@ -31,9 +32,9 @@ def shell_syntax(script: Script) -> Iterator[Problem]:
         return
     done = subprocess.run(  # -n: read all, execute nothing; extglob: a `shopt` in the script may allow it
         [bash, "-O", "extglob", "-n", "/dev/stdin"],
-        input=script.text, env={"LC_ALL": "C"}, capture_output=True, text=True, check=False,
+        input=script.text.encode("utf-8", AS_GIVEN), env={"LC_ALL": "C"}, capture_output=True, check=False,
     )  # fmt: skip
-    if done.returncode and (found := re.search(r"line (\d+): (.*)", done.stderr)):
+    if done.returncode and (found := re.search(r"line (\d+): (.*)", done.stderr.decode(errors="replace"))):
         line = min(int(found[1]), len(script.text.splitlines()))
         yield Problem(line, f"bash cannot read this: {found[2]}", "close it here, or what was opened above")
 

@@ -295,14 +295,18 @@ def output_folder_missing(script: Script) -> Iterator[Problem]:
 
 @rule(RULES, "status-lost", "warning")
 def status_lost(script: Script) -> Iterator[Problem]:
-    """A command after the ranks, and no `set -e`: the job counts as completed although they failed."""
+    """A pipe behind the ranks, or a command after them without `set -e`: they fail, and the job is completed."""
     stops = any(
         c.argv[:1] == ("set",) and any(w[0] in "-+" and "e" in w[1:] for w in c.argv[1:]) for c in script.commands
     )
     last = script.commands[-1] if script.commands else None
     for launch in script.launches:
+        if launch.end == "|" and "pipefail" not in script.text and "PIPESTATUS" not in script.text:
+            problem = "if this fails, the job still counts as completed, by the status of the last command of the pipe"
+            yield Problem(launch.line, problem, "set -o pipefail at the top")
+            continue
         after = last is not None and last.line > launch.line and last.argv[:1] not in (("exit",), ("wait",), ("srun",))
-        if after and not stops and not launch.background:
+        if after and not stops and launch.end not in ("&", "||"):
             yield Problem(launch.line, "if this fails, the job still counts as completed", "set -e at the top")
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hpccoll import config
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import files, results, sizes, statistics, training
 from hpccoll.tools.bench.results import Results, ResultsError
@@ -20,6 +21,7 @@ from hpccoll.tools.model import choice, fit, predict, startup
 from hpccoll.tools.model.fit import Fitted, UndeterminedError
 from hpccoll.tools.model.messages import SIZES
 from hpccoll.tools.model.predict import NAMES, Layout, Parameters
+from hpccoll.tools.numbers import above_zero, whole, wholes, zero_or_more
 
 MEANINGS = {
     "hop": "control message inside a node",
@@ -40,10 +42,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     fitting = actions.add_parser("fit", help="find the parameters that explain files of hpccoll bench or study")
     fitting.add_argument("files", nargs="+", type=Path, metavar="FILE.h5")
-    fitting.add_argument("--most-nodes", type=int, default=0, metavar="N", help="leave out cases on more nodes")
+    fitting.add_argument("--most-nodes", type=whole(0), default=0, metavar="N", help="leave out cases on more nodes")
     fitting.add_argument("--out", type=Path, metavar="MODEL.json", help="keep the parameters")
     fitting.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    fitting.set_defaults(main=_guarded(fit_files))
+    fitting.set_defaults(main=_guarded(fit_files), further=("files", Path))
     predicting = actions.add_parser("predict", help="seconds of agreements, allreduces and steps on so many nodes")
     predicting.add_argument("model", type=Path, metavar="MODEL.json")
     _where(predicting)
@@ -52,12 +54,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     predicting.add_argument("--dtype", default="float32", choices=sorted(SIZES), help="(float32)")
     predicting.add_argument("--model", dest="trace", metavar="TRACE", help=f"a step: {', '.join(training.models())}")
-    predicting.add_argument("--compute", type=float, default=0.111, help="seconds of computing in a step (0.111)")
+    predicting.add_argument("--compute", type=above_zero, default=0.111, help="seconds of computing in a step (0.111)")
     predicting.add_argument(
         "--against", type=Path, action="append", default=[], metavar="FILE.h5",
         help="compare with what was measured; status 3 if the model is off by more than --within",
     )  # fmt: skip
-    predicting.add_argument("--within", type=float, default=0.1, help="allowed error of --against (0.1)")
+    predicting.add_argument("--within", type=zero_or_more, default=0.1, help="allowed error of --against (0.1)")
     predicting.add_argument("--from-size", type=sizes.number, default=0, help="--against: only sizes from this on")
     predicting.add_argument("--json", action="store_true", help="print JSON instead of a table")
     predicting.set_defaults(main=_guarded(predict_nodes))
@@ -70,14 +72,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", default="", metavar="N,N,...", help="numbers of nodes, as 1,16,4608")
-    parser.add_argument("--ranks-per-node", type=int, default=0, help="(those of the measured files, else 1)")
+    parser.add_argument("--nodes", type=wholes(1), default="", metavar="N,N,...", help="as 1,16,4608")
+    parser.add_argument("--ranks-per-node", type=whole(1), help="(those of the measured files, else 1)")
     parser.add_argument("--algorithm", default="auto", help="HPCCOLL_ALGORITHM (auto)")
     parser.add_argument("--exact-sums", action="store_true", help="HPCCOLL_EXACT_SUMS=1")
-    parser.add_argument("--rails", type=int, default=0, help="HPCCOLL_RAILS (0: chosen)")
+    parser.add_argument("--rails", type=whole(0), default=0, help="HPCCOLL_RAILS (0: chosen)")
     parser.add_argument("--chunk-bytes", type=sizes.number, default=0, help="HPCCOLL_CHUNK_BYTES (0: chosen)")
     parser.add_argument("--wire", default="none", choices=["none", "fp16", "bf16"], help="HPCCOLL_WIRE (none)")
-    parser.add_argument("--fanout", type=int, default=16, help="HPCCOLL_FANOUT (16)")
+    parser.add_argument("--fanout", type=whole(1), default=16, help="HPCCOLL_FANOUT (16)")
     parser.add_argument(
         "--latency-bytes", type=sizes.number, default=Layout.latency_bytes, help="HPCCOLL_LATENCY_BYTES (%(default)s)"
     )
@@ -112,7 +114,10 @@ def fit_files(arguments: argparse.Namespace) -> int:
     source = ", ".join(str(path) for path in arguments.files)
     fitted = fit.fit(read_all(arguments.files), arguments.most_nodes, source=source)
     if arguments.out:
-        fitted.write(arguments.out)
+        try:
+            fitted.write(arguments.out)
+        except OSError as error:
+            raise ResultsError(f"{arguments.out} could not be written: {error}") from error
     print(as_json(fitted) if arguments.json else text(fitted))
     return 0
 
@@ -212,11 +217,15 @@ def layouts(arguments: argparse.Namespace, per_node: int) -> list[Layout]:
     """Return the placements that the options ask for.
 
     :param per_node: ranks per node, where no option says it
+    :raises InvalidArgumentError: a knob is out of its bounds
     """
+    knobs = ("algorithm", "rails", "chunk_bytes", "latency_bytes", "fanout")
+    asked = {name: getattr(arguments, name) for name in knobs}
+    config.read({config.variable(name): str(value) for name, value in asked.items()})
     return [
         Layout(nodes, arguments.ranks_per_node or per_node, arguments.fanout, arguments.algorithm, arguments.rails,
                arguments.chunk_bytes, arguments.wire, arguments.latency_bytes, arguments.exact_sums)
-        for nodes in [int(word) for word in arguments.nodes.split(",") if word]
+        for nodes in arguments.nodes
     ]  # fmt: skip
 
 
@@ -273,7 +282,7 @@ def against(fitted: Fitted, arguments: argparse.Namespace) -> list[Line]:
     lines, measured = [], read_all(arguments.against)
     for case in measured.cases.values():
         seconds = fit.predictor(case, fit.knobs_of(case, measured))
-        nodes = [int(word) for word in arguments.nodes.split(",") if word]
+        nodes = arguments.nodes
         if seconds is None or case.key.bytes < arguments.from_size or (nodes and case.key.nodes not in nodes):
             continue
         key, found = case.key, _asked(fitted, seconds, case.key.bytes)

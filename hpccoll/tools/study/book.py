@@ -84,11 +84,19 @@ def alone(folder: Path, say: Callable[[str], None] | None) -> Iterator[bool]:
     The processes of the study inherit the lock (`held`), so that a run or a submission that outlives it is not
     repeated.
 
-    :param say: takes a line when this has to wait; None: it does not wait
+    :param say: takes a line when this has to wait; None: it does not wait, and makes no folder
     :returns: whether this process has the lock; with `say` always True
+    :raises OSError: with `say`, the folder cannot be written
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if say:
+            folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        if say:
+            raise
+        yield False
+        return
     try:
         free = _locked(fd, folder, say)
         _locks[folder] = fd

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import files
+from hpccoll.tools.numbers import above_zero
 from hpccoll.tools.study import book, collect, jobs, launches, page, plan, rank
 from hpccoll.tools.study.plan import Study
 
@@ -24,7 +25,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     run = _action(actions, "run", run_study, "run what is missing, and follow it until the end")
     run.add_argument("--dry-run", action="store_true", help="print the job scripts, or the commands of local runs")
     run.add_argument("--no-wait", action="store_true", help="submit, and do not follow")
-    run.add_argument("--poll", type=float, default=10, metavar="SECONDS", help="how often the scheduler is asked (10)")
+    how_often = "how often the scheduler is asked (10)"
+    run.add_argument("--poll", type=above_zero, default=10, metavar="SECONDS", help=how_often)
     run.add_argument("--report", action="store_true", help="collect and report at the end")
     _fonts(run)
     _with(run)
@@ -72,7 +74,9 @@ def _guarded(function: Callable[[argparse.Namespace], int]) -> Callable[[argpars
     def main(arguments: argparse.Namespace) -> int:
         try:
             return function(arguments)
-        except HpccollError as error:
+        except BrokenPipeError:
+            raise
+        except (HpccollError, OSError) as error:
             print(f"hpccoll study: {error}", file=sys.stderr, flush=True)
             return 1
 

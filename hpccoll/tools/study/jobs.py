@@ -47,6 +47,7 @@ OVER = {
 WAITING = {"PENDING", "CONFIGURING", "PEND", "REQUEUED"}
 GRACE = 5.0
 """Seconds after the end of a job in which a shared file system may still bring its files."""
+NO_STEPS = "ended with status 0 and has reported no steps (hpccoll.study.finish, or `log`)"
 OUTPUT = {"slurm": ("--output={}/%x-%j.out",), "lsf": ("-o", "{}/%J.out")}
 
 
@@ -91,7 +92,8 @@ def run_local(study: Study, folder: Path, say: Say) -> list[str]:
         done = launches.result(folder, run).exists()
         if not done:
             failed.append(run.stem)
-        say(f"{run.stem}: " + ("done" if done else f"failed with status {status}, see {_log(folder, run.stem)}"))
+        how = f"failed with status {status}" if status else NO_STEPS
+        say(f"{run.stem}: " + ("done" if done else f"{how}, see {_log(folder, run.stem)}"))
     return failed
 
 

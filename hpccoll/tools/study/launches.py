@@ -51,8 +51,12 @@ def filled(study: Study, run: Run) -> list[str]:
         "arm": "" if run.arm == DEFAULT else run.arm, "scaling": run.scaling,
     }  # fmt: skip
     words = [*study.what.command, *study.arms.get(run.arm, Arm()).arguments]
-    try:
-        return [word.format(**values) for word in words]
-    except (KeyError, IndexError, ValueError) as error:
-        known = ", ".join(f"{{{name}}}" for name in values)
-        raise StudyError(f"command: {error} in braces; there are {known}, and {{{{ for a brace") from None
+    filled_in = []
+    for word in words:
+        try:
+            filled_in.append(word.format(**values))
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError):
+            known = ", ".join(f"{{{name}}}" for name in values)
+            text = f"command: {word!r} has something else in braces; there are {known}, and {{{{ and }}}} for braces"
+            raise StudyError(text) from None
+    return filled_in

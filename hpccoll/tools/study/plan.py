@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from hpccoll.errors import HpccollError
 from hpccoll.tools import written
@@ -171,10 +171,10 @@ def _fits(hint: Any, value: Any) -> bool:
     arguments = get_args(hint)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, list):
-        return bool(arguments) and all(type(item) is arguments[0] for item in value)
-    if isinstance(value, dict):
-        return len(arguments) == 2 and all(type(item) is arguments[1] for item in value.values())
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(type(item) is arguments[0] for item in value)
+    if get_origin(hint) is dict:
+        return isinstance(value, dict) and all(type(item) is arguments[1] for item in value.values())
     return type(value) is hint or type(value) in arguments
 
 

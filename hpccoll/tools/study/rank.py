@@ -26,26 +26,46 @@ def run(pattern: str, name: str, warmup: int, command: Sequence[str]) -> int:
 
     :param pattern: has a group `seconds`, and may have `items`
     :returns: the exit status of the program
-    :raises ResultsError: no line matches
+    :raises ResultsError: there is no such program, no line matches, or the `seconds` of one are no number
     """
     environment = dict(inherited.environment())
     file = environment.pop(config.variable("study"), "")
     place = detect.place(environment)
-    if place and place.rank:
-        os.execvpe(command[0], list(command), environment)
-    found: list[tuple[float, float]] = []
     warning = conditions.loaded(platform.node(), os.getloadavg()[0], os.cpu_count() or 1)
-    program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert program.stdout
-    for line in program.stdout:
-        print(line, end="", flush=True)
-        if match := re.search(pattern, line):
-            groups = match.groupdict()
-            found.append((float(groups["seconds"]), float(groups.get("items") or 0)))
+    try:
+        if place and place.rank:
+            os.execvpe(command[0], list(command), environment)
+        program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise ResultsError(f"{name}: {command[0]}: {error.strerror}") from None
+    try:
+        found = _steps(program, pattern, name)
+    except ResultsError:
+        program.kill()
+        raise
     status = program.wait()
     if status == 0 and file:
         files.write(Path(file), results(found[warmup:], name, pattern, place, [warning] if warning else []))
     return status
+
+
+def _steps(program: subprocess.Popen[bytes], pattern: str, name: str) -> list[tuple[float, float]]:
+    """Print what a program prints, as it is, and return the seconds and items of its steps.
+
+    :raises ResultsError: the pattern finds something that is no number
+    """
+    found = []
+    assert program.stdout
+    for line in program.stdout:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        if match := re.search(pattern, line.decode(errors="replace").replace("\r\n", "\n")):
+            groups = match.groupdict()
+            try:
+                found.append((float(groups["seconds"]), float(groups.get("items") or 0)))
+            except (TypeError, ValueError):
+                raise ResultsError(f"{name}: the pattern {pattern!r} finds no numbers but {groups}") from None
+    return found
 
 
 def results(

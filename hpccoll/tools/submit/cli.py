@@ -16,6 +16,7 @@ from typing import Any
 
 from hpccoll import inherited
 from hpccoll.errors import HpccollError
+from hpccoll.tools.as_given import AS_GIVEN
 from hpccoll.tools.lint import check
 from hpccoll.tools.submit import script, site
 from hpccoll.tools.submit.capacity import UnknownError, too_many_nodes
@@ -144,11 +145,11 @@ def hand_over(where: site.Site, words: list[str], text: str, **options: Any) -> 
     :param options: of subprocess.run
     :raises FileNotFoundError: there is no such command
     """
-    if not where.script_file:
-        return subprocess.run(words, input=text, text=True, check=False, **options)
-    with tempfile.NamedTemporaryFile("w", prefix="hpccoll-", suffix=".lsf") as file:  # bsub reads it before it returns
-        file.write(text)
-        file.flush()
+    with tempfile.NamedTemporaryFile(prefix="hpccoll-", suffix=".lsf") as file:  # bsub reads it before it returns
+        file.write(text.encode(sys.getfilesystemencoding(), AS_GIVEN))
+        file.seek(0)
+        if not where.script_file:
+            return subprocess.run(words, stdin=file, text=True, check=False, **options)
         return subprocess.run([*words, file.name], stdin=subprocess.DEVNULL, text=True, check=False, **options)
 
 

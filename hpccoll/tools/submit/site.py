@@ -103,7 +103,7 @@ def load(name: str) -> Site:
         raise SiteError(
             f"no site {name!r}: {hint}There are {', '.join(names())}, or give the path of your own site.toml"
         )
-    return parse((_folder() / f"{name}.toml").read_text(), f"{name}.toml")
+    return parse((_folder() / f"{name}.toml").read_text("utf-8"), f"{name}.toml")
 
 
 def parse(text: str, file: str) -> Site:

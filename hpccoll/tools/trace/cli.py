@@ -60,7 +60,10 @@ def show(folder: Path) -> None:
 
     :raises TraceError: there is nothing to read
     """
-    worlds = recording.read_folder(folder)
+    left_out: list[str] = []
+    worlds = recording.read_folder(folder, left_out)
+    for problem in left_out:
+        print(f"hpccoll trace: {problem}: it is left out", file=sys.stderr, flush=True)
     for world, recordings in worlds.items():
         first = recordings[0]
         print(f"World {world[:8]} of {first.size} ranks, {len(recordings)} of them recorded:")

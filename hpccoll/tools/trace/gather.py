@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,8 @@ __all__ = ["attach", "collect"]
 
 PATIENCE = 3.0
 """Seconds for the ranks to write their stacks."""
+SLURM_PATIENCE = 120.0
+"""Seconds for a command of Slurm, which starts a process on each node."""
 STOPPED = ("T", "t", "Z", "X")
 
 
@@ -42,10 +45,13 @@ class Rank(NamedTuple):
 def attach(job: str) -> Path:
     """Gather the traces of a job that runs.
 
-    :param job: the process number of its launcher (`hpccoll run`, `mpirun`) on this host, or a Slurm job
+    :param job: the process number of its launcher (`hpccoll run`, `mpirun`) on this host, or a Slurm job; a task of an
+        array as squeue shows it, 12_3
     :returns: the folder of the traces
     :raises TraceError: no rank was found, or Slurm refused
     """
+    if re.fullmatch(r"\d+_\d+", job):
+        return _attach_slurm(_number_of_task(job))
     if not job.isdecimal():
         raise TraceError(f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job")
     has_srun = shutil.which("srun") is not None
@@ -60,13 +66,39 @@ def attach(job: str) -> Path:
     return _attach_slurm(job)
 
 
+def _number_of_task(task: str) -> str:
+    """Ask Slurm for the number of the job that is a task of an array: its processes have that one.
+
+    :raises TraceError: Slurm does not know it
+    """
+    found = _slurm("squeue", "--noheader", "--format=%A", f"--jobs={task}")
+    if not (number := found.stdout.strip()).isdecimal():
+        raise TraceError(f"job {task}: squeue does not know it: {(found.stderr or found.stdout).strip()}")
+    return number
+
+
+def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm.
+
+    :raises TraceError: it is not here, or gives no answer
+    """
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=SLURM_PATIENCE, check=False)
+    except FileNotFoundError:
+        raise TraceError(f"no {command[0]} here that could ask for a Slurm job") from None
+    except subprocess.TimeoutExpired:
+        raise TraceError(
+            f"{' '.join(command[:3])} gave no answer in {SLURM_PATIENCE:g} s: `sinfo -R` says whether a node is down"
+        ) from None
+
+
 def _attach_slurm(job: str) -> Path:
     """Start a process on each node of the job, which gathers the traces there."""
     command = [
         "srun", f"--jobid={job}", "--overlap", "--ntasks-per-node=1", "--mpi=none", "--quiet",
         sys.executable, "-m", "hpccoll", "trace", "collect", job,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = _slurm(*command)
     folders = [line.removeprefix("folder ") for line in done.stdout.splitlines() if line.startswith("folder ")]
     if not folders:
         raise TraceError(f"job {job}: {' '.join(command[:3])} found no rank: {(done.stderr or done.stdout).strip()}")

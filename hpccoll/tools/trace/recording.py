@@ -87,20 +87,29 @@ class Recording:
     """The position of the program, if it is known: `step (train.py:17)`, the innermost function first."""
 
 
-def read_folder(folder: Path) -> dict[str, list[Recording]]:
+def read_folder(folder: Path, left_out: list[str]) -> dict[str, list[Recording]]:
     """Read all files of a folder.
 
+    :param left_out: gets a text for each file that cannot be read, as one that a full disk has cut off
     :returns: by World, in the order in which they were written, the recordings of its ranks
-    :raises TraceError: there is no file, or one that cannot be read
+    :raises TraceError: there is no file that can be read
     """
+    if not folder.is_dir():
+        raise TraceError(f"{folder} is no folder: give the one that the job has named on stderr")
     files = sorted(folder.glob(f"*{ENDING}"))
     if not files:
         raise TraceError(f"{folder} has no file *{ENDING}: no rank has written its last events there")
     worlds: dict[str, list[Recording]] = {}
     for file in files:
-        recording = parse(file.read_bytes(), str(file))
+        try:
+            recording = parse(file.read_bytes(), str(file))
+        except TraceError as error:
+            left_out.append(str(error))
+            continue
         _add_notes(recording, file)
         worlds.setdefault(recording.world, []).append(recording)
+    if not worlds:
+        raise TraceError(left_out[0])
     for recordings in worlds.values():
         recordings.sort(key=lambda recording: recording.rank)
     return dict(sorted(worlds.items(), key=lambda item: min(each.written + each.clock for each in item[1])))

@@ -13,9 +13,10 @@ from typing import Any
 
 from hpccoll import durable
 from hpccoll.errors import HpccollError
-from hpccoll.tools.bench import start, statistics
+from hpccoll.tools.bench import start, statistics, training
 from hpccoll.tools.bench.results import Results, ResultsError
 from hpccoll.tools.launch import installed
+from hpccoll.tools.numbers import above_zero, whole, zero_or_more
 from hpccoll.tools.tune import choose
 
 STEP, LARGE = ("training",), ("allreduce", "--sizes", "64K,1M,16M")
@@ -40,13 +41,13 @@ Measure = Callable[[Sequence[str], Mapping[str, Mapping[str, Any]]], Results]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Describe `hpccoll tune`."""
     parser = commands.add_parser("tune", help="find knobs for this machine by measuring, and write a site file")
-    parser.add_argument("-np", "-n", dest="ranks", type=int, help="ranks (default: one per core)")
+    parser.add_argument("-np", "-n", dest="ranks", type=whole(1), help="ranks (default: one per core)")
     parser.add_argument("--nodes", default="1", metavar="N", help="let the ranks act as N nodes")
     parser.add_argument("--launches", type=int, default=5, metavar="N", help="launches of each measurement (5)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="at most, per case and candidate (0.5)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="per launch (600)")
+    parser.add_argument("--seconds", type=zero_or_more, default=0.5, help="at most, per case and candidate (0.5)")
+    parser.add_argument("--timeout", type=above_zero, default=600, metavar="SECONDS", help="per launch (600)")
     parser.add_argument("--model", default="resnet50", help="the trace of gradients (resnet50)")
-    parser.add_argument("--compute", type=float, default=0.02, help="seconds of computing in a step (0.02)")
+    parser.add_argument("--compute", type=zero_or_more, default=0.02, help="seconds of computing in a step (0.02)")
     parser.add_argument("--knobs", default=",".join(CANDIDATES), help="the knobs to try (all)")
     parser.add_argument("--oversubscribed", action="store_true", help="accept more ranks than processors")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the site file")
@@ -66,9 +67,19 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"hpccoll tune: --launches {arguments.launches}: a choice needs intervals, which "
               f"{statistics.ENOUGH} launches have", file=sys.stderr)  # fmt: skip
         return 2
-    several = arguments.nodes != "1"
+    knobs = [knob for knob in wanted if arguments.nodes != "1" or knob not in BETWEEN_NODES]
+    if left_out := [knob for knob in wanted if knob not in knobs]:
+        _tell(f"{', '.join(left_out)}: not measured, as they have an effect on several nodes only: --nodes N")
+    if not knobs:
+        return 2
     try:
-        text = tuned([knob for knob in wanted if several or knob not in BETWEEN_NODES], _measure(arguments), _tell)
+        durable.check(arguments.out)
+    except OSError as error:
+        print(f"hpccoll tune: {arguments.out} cannot be written: {error}", file=sys.stderr)
+        return 2
+    try:
+        training.trace(arguments.model)
+        text = tuned(knobs, _measure(arguments), _tell)
     except (HpccollError, ValueError) as error:
         print(f"hpccoll tune: {error}", file=sys.stderr)
         return 1 if isinstance(error, ResultsError | ValueError) else 2

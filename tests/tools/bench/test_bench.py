@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -181,6 +182,13 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
         (["allreduce", "--against", "mpich=/no/venv"], "there is no /no/venv/bin/python"),
         (["allreduce", "--arm", "ring"], "NAME:KNOB=VALUE"),
         (["allreduce", "--busy", "99"], "--busy 99: from 0 to 16 processes per core"),
+        (["allreduce", "--arm", ":algorithm=ring"], "each variant has a name of its own"),
+        (["allreduce", "--arm", "a:algorithm=ring", "--arm", "a:rails=1"], "a:rails=1: each variant has a name"),
+        (["allreduce", "--most", "5"], "--most 5: a case has 10 samples at least"),
+        (["training", "--model", "nothing"], "--model nothing: there are bert-large, "),
+        (["allreduce", "--out", "/proc/version/r.h5"], "/proc/version/r.h5 could not be written: "),
+        (["allreduce", "--out", "/proc/r.h5"], "/proc/r.h5 could not be written: "),
+        (["startup", "--virtual", "1", "--out", "/proc"], "/proc could not be written: "),
         (["merge", "a.h5", "--facts"], "a.h5: "),
         (["compare", "a.h5"], "which files?"),
     ],
@@ -188,6 +196,64 @@ def test_processors_are_counted_per_host_with_the_limit_of_the_container() -> No
 def test_wrong_words_are_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [
+    "bench -np 0", "bench -np x", "bench --launches 0", "bench --timeout 0", "bench --seconds nan", "bench --width -1",
+    "bench --most 0", "bench --least 0", "bench --warmup -1", "bench training --compute -1", "tune --out x.toml -np 0",
+    "tune --out x.toml --seconds inf", "tune --out x.toml --timeout -1", "tune --out x.toml --compute -1",
+    "study run x.toml --poll 0", "model choice --nodes 0", "model choice --nodes 4,a",
+    "model choice --nodes 4 --ranks-per-node 0", "model choice --nodes 4 --fanout 0", "model choice --rails -1",
+    "model predict m.json --compute 0", "model predict m.json --within -1", "model fit a.h5 --most-nodes -1",
+])  # fmt: skip
+def test_numbers_that_make_no_sense_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, some were taken for the default or made an empty table, and others ended in a traceback."""
+    with pytest.raises(SystemExit, match="2"):
+        main(words.split())
+    *_, option, value = words.split()
+    value = value.rpartition(",")[2]
+    said = rf"error: argument [-/npranks]*{option}(/-n)?: '{value}': a (whole )?number (above 0|of [01] or more)"
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_results_that_would_be_lost_are_not_measured(tmp_path: Path) -> None:
+    status, out, err = hpccoll("allreduce", "--sizes", "8", "--out", str(tmp_path), *QUICK, launched=2)
+    assert status == 1 and f"{tmp_path} could not be written: [Errno 21] Is a directory" in err, (out, err)
+    assert "Median(us)" not in out
+
+
+@pytest.mark.parametrize("words", [
+    "bench show --facts a.h5", "bench merge a.h5 --out m.h5 b.h5", "bench compare a.h5 --json b.h5",
+    "model fit a.h5 --out m.json b.h5", "lint a.sh --json b.sh",
+])  # fmt: skip
+def test_words_may_stand_behind_options(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, they were unrecognized arguments."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sh").touch()
+    assert main(words.split()) in (1, 2)
+    missing = "b.sh: No such file" if "lint" in words else "a.h5: there is no such file"
+    assert missing in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "--nothing", "c"])
+    assert "unrecognized arguments: " in capsys.readouterr().err
+
+
+def test_two_that_measure_into_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, each removed the results of the other."""
+    out = tmp_path / "r.h5"
+    with start.folder_of(out, "one") as folder:
+        (folder / "0-0.h5").touch()
+        assert main(["bench", "barrier", "-np", "2", "--out", str(out)]) == 1
+        assert f"{out}: another `hpccoll bench` measures into it now" in capsys.readouterr().err
+        assert (folder / "0-0.h5").exists()
+    assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), start.folder_of(out, "one") as folder:
+        (folder / "0-0.h5").touch()
+        raise ZeroDivisionError
+    with start.folder_of(out, "another"):
+        assert not (folder / "0-0.h5").exists()
 
 
 def test_a_peer_that_is_not_there_is_named() -> None:
@@ -235,6 +301,28 @@ def test_traces_of_known_models(model: str, tensors: int, elements: int) -> None
 def test_a_trace_that_is_not_there_is_named() -> None:
     with pytest.raises(ResultsError, match="there are bert-large, gpt2, resnet50, stemdl, even:"):
         training.trace("resnet")
+
+
+@pytest.mark.parametrize(
+    ("model", "elements"),
+    [("even:100K:5", [20_000] * 5), ("even:1.5M:1", [1_500_000]), ("even:1e3:2", [500] * 2), ("even:3:2", [1, 2])],
+)
+def test_even_gradients(model: str, elements: list[int]) -> None:
+    assert list(training.trace(model).elements) == elements
+
+
+@pytest.mark.parametrize("model", ["0:4", "1M:0", "1M:-3", "nan:2", "1e999:2", "1.2.3:2", "2:3", "4", "1M:2:3", "x:y"])
+def test_gradients_that_cannot_be_are_refused(model: str) -> None:
+    """Before, some of them ended in a traceback."""
+    with pytest.raises(ResultsError, match=f"--model even:{re.escape(model)}: even:ELEMENTS:TENSORS, as even:25M:160"):
+        training.trace(f"even:{model}")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"gradients": 3}', '{"gradients": [["x", 1]], "model": "m"}'])
+def test_a_file_that_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(ResultsError, match=r"m\.json: no trace as `hpccoll bench record` writes it: "):
+        training.trace(f"{tmp_path}/m.json")
 
 
 @pytest.mark.slow

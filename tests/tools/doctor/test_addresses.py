@@ -49,6 +49,15 @@ def test_differing_interface_names() -> None:
     says(only([report(0), other]), WARNING, "eth0 on h1, ens9 on h2", "NCCL_SOCKET_IFNAME=ens9,eth0")
 
 
+def test_interfaces_that_alone_are_to_be_tried() -> None:
+    other = report(1, 1, addresses={"interfaces": [interface("ens9", "10.0.0.2"), interface("ib0", "", up=False)]})
+    survey = Survey([report(0), other], 2)
+    for named, hosts in (([], []), (["eth0", "ens9"], []), (["eth0"], ["h2 (ens9)"]), (["lo", "ib0"], ["h1", "h2"])):
+        said = [finding.seen for finding in addresses.judge_named(survey, named)]
+        assert len(said) == bool(hosts)
+        assert all(host in text for host in hosts for text in said)
+
+
 def test_differing_mtus() -> None:
     other = report(1, 1, addresses={"interfaces": [interface("eth0", "10.0.0.2", mtu=9000)]})
     says(only([report(0), other]), WARNING, "10.0.0.0/24", "1500 on h1 (eth0)", "9000 on h2 (eth0)")

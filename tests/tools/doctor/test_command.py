@@ -99,6 +99,8 @@ def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
         (["--model", "resnet-50", "--overlap", "2"], "a share from 0 to 1"),
         (["--require", "latency=1us", "--no-measuring"], "needs a measurement"),
         (["-H", "h1:x"], "is not HOST or HOST:RANKS"),
+        (["-H", "h1", "--ssh", ""], "--ssh '': there is no such program"),
+        (["-H", "h1", "--ssh", "no-ssh -p 22"], "--ssh 'no-ssh -p 22': there is no such program"),
         (["-np", "2", "-H", "h1"], "leave --hosts out, or -np"),
         (["--model", "no-such"], "invalid choice"),
     ],
@@ -195,6 +197,18 @@ def test_hosts_that_nobody_knows() -> None:
     assert status == 1
     assert "error: ssh: h1: ssh ended with status 1" in output
     assert "2 errors" in output
+
+
+def test_a_host_that_is_named_twice_is_examined(tmp_path: Path) -> None:
+    """Before, nothing was examined, and the report said that nothing wrong was found."""
+    agent = tmp_path / "agent"
+    agent.write_text('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+    agent.chmod(0o755)
+    words = ("--ssh", agent, "--no-measuring")
+    status, output, errors = hpccoll("doctor", "-H", "here:2,here:2", *words)
+    assert status == 0 and "doctor: 1 of 1 rank on 1 node" in output, output + errors
+    status, output, errors = hpccoll("doctor", "-H", "here,there", "--interfaces", "nope,none", *words)
+    assert status == 1 and "error: addresses: --interfaces nope,none: no such interface is up on " in output, output
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
             ("--time=1:00:00", "--time=1:00:00 -e /no/such/folder/%j.err", 6),
             ("--time=1:00:00", "--time=1:00:00 -o $HOME/%j.out", 6),
         ],
-        "status-lost": [("set -e\n", "", 12)],
+        "status-lost": [("set -e\n", "", 12), ("train.py", "train.py 2>&1 | tee log", 13)],
         "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
         "ranks-exceed-tasks": [
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -np 9", 13),
@@ -234,6 +234,9 @@ SOUND = {  # what users write, and what is right about it: (what is taken out of
     "tasks only in the step, as on whole nodes": ("#SBATCH --ntasks-per-node=4\n", "", "srun ", "srun -n 8 "),
     "Cray's MPI": ("--mpi=pmix ", "", "set -e", "set -e\nmodule load PrgEnv-gnu"),
     "the program has an -n": ("srun --mpi=pmix --kill-on-bad-exit=1 python", "mpirun -x PATH python train.py -n 64"),
+    "a failure that ends the script": ("set -e\n", "", "train.py\n", "train.py || exit 1\necho done\n"),
+    "a pipe that fails": ("set -e", "set -euo pipefail", "train.py", "train.py | tee log"),
+    "the status of a pipe": ("set -e\n", "", "train.py\n", "train.py | tee log\nexit ${PIPESTATUS[0]}\n"),
     "oversubscribed": ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun --oversubscribe -np 16"),
     "a heterogeneous job": ("set -e", "#SBATCH hetjob\n#SBATCH --nodes=1 --ntasks-per-node=1\nset -e"),
 }  # fmt: skip
@@ -293,5 +296,5 @@ def test_command_line(tmp_path: Path) -> None:
     assert lint("-", text=SLURM) == (0, "")
     script.write_bytes(SLURM.replace("\n", "\r\n").encode())
     assert "CR LF" in lint(script)[1]
-    status, output = lint(tmp_path / "missing.sh")
-    assert status == 2 and "missing.sh" in output
+    status, output = lint(tmp_path / "missing.sh", script)
+    assert status == 2 and "missing.sh" in output and "CR LF" in output, "the other scripts are examined, too"

@@ -446,5 +446,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "not determined  init()" in out and "measure bench startup, with two numbers of virtual ranks" in out
     assert one["ranks"] == 2 and many["ranks"] == 9216 and one["efficiency"] > many["efficiency"]
+    for knob, said in (("algorithm=x", "not one of auto"), ("fanout=9999", "1024"), ("latency-bytes=0", "1 to 1024M")):
+        assert main(["model", "predict", model, "--nodes", "8", f"--{knob}"]) == 1
+        assert said in capsys.readouterr().err
+        assert main(["model", "choice", "--nodes", "8", f"--{knob}"]) == 1
+        assert said in capsys.readouterr().err
+    assert main(["model", "fit", str(tmp_path / "two.h5"), "--out", str(tmp_path)]) == 1
+    assert f"{tmp_path} could not be written: [Errno 21] Is a directory" in capsys.readouterr().err
     assert main(["model", "predict", model]) == 1
     assert "predict what?" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file of a study: its runs, their commands, and what is refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,26 @@ def test_what_is_refused(more: str, said: str, tmp_path: Path) -> None:
         study(tmp_path, more)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nodes = 2",
+        'scaling = "weak"',
+        'program.command = "python train.py"',
+        'arms.a.arguments = "x"',
+        'arms.a.variables = "x"',
+        "arms.a.variables = { OMP_NUM_THREADS = 2 }",
+    ],
+)
+def test_a_value_that_is_no_list_or_table_is_refused(line: str, tmp_path: Path) -> None:
+    """Before, each character of a text was taken for a word of the command."""
+    lines = {"name": '"p"', "nodes": "[1]", "program.command": '["x"]'} | dict([line.split(" = ", 1)])
+    file = tmp_path / "s.toml"
+    file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+    with pytest.raises(StudyError, match=f"{line.split(' = ')[0].rpartition('.')[2]} = .* is of the wrong type"):
+        plan.load(file)
+
+
 WHOLE = """
 name = "p"
 nodes = {nodes}
@@ -126,10 +147,11 @@ def test_a_pattern_that_cannot_be_used(log: str, said: str, tmp_path: Path) -> N
         study(tmp_path, text=f'name = "p"\nnodes = [1]\n[program]\ncommand = ["x"]\nlog = "{log}"\n' + "{more}")
 
 
-def test_a_word_in_braces_that_is_not_known(tmp_path: Path) -> None:
-    text = 'name = "p"\nnodes = [1]\n[bench]\ncommand = ["{{sice}}"]\n'
-    found = study(tmp_path, text=text + "{more}")
-    with pytest.raises(StudyError, match=r"'sice' in braces; there are \{size\}"):
+@pytest.mark.parametrize("word", ["{sice}", "{}", "{0}", "{", "{size.x}", "{nodes[a]}", "{arm:d}", "print({1: 2})"])
+def test_a_word_in_braces_that_is_not_known(tmp_path: Path, word: str) -> None:
+    (tmp_path / "s.toml").write_text(f'name = "p"\nnodes = [1]\n[bench]\ncommand = ["{word}"]\n')
+    found = plan.load(tmp_path / "s.toml")
+    with pytest.raises(StudyError, match=rf"'{re.escape(word)}' has something else in braces; there are \{{size\}}"):
         launches.command(found, next(plan.runs(found)), tmp_path)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real studies on this machine: from a TOML file to a report, resumed, and with programs that report their steps."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from hpccoll import detect
+from hpccoll.errors import InvalidArgumentError
+from hpccoll.study import part
 from hpccoll.tools.bench import control, files
 from hpccoll.tools.bench.results import Results, ResultsError
 from hpccoll.tools.study import collect, launches, plan, rank
@@ -103,6 +106,12 @@ def test_a_program_reports_its_steps(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["", ".", "a\0b", 3])
+def test_a_part_that_no_file_can_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"study.part: .* is no name of a part"), part(name):
+        pass
+
+
 @pytest.mark.slow
 def test_steps_are_read_from_a_log(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
@@ -140,6 +149,42 @@ def test_a_program_that_fails_is_named_and_its_study_goes_on(tmp_path: Path) -> 
     assert status == 1 and "weak-1-nodes-default-1: failed with status 3, see " in out and "1 runs are missing" in out
     status, out = hpccoll("report", tmp_path / "p.toml")
     assert status == 1 and "no run has succeeded" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no-such-program"], "hpccoll study: p: no-such-program: No such file or directory"),
+        (["printf", "step 1 took 1,5 s\\n"], "finds no numbers but {'seconds': '1,5'}"),
+        (["printf", "caf\\351\\nstep 1 took 1.5 s\\n"], ""),
+    ],
+)
+def test_what_a_program_may_print(words: list[str], said: str, tmp_path: Path) -> None:
+    """A number that is none, or a program that is not there, is a sentence; text of another encoding goes through."""
+    (tmp_path / "p.toml").write_text(
+        'name = "p"\nnodes = [1]\nrepetitions = 1\nranks_per_node = 2\noversubscribed = true\n'
+        f"[program]\ncommand = {json.dumps(words)}\nlog = 'took (?P<seconds>\\S+) s'\nwarmup = 0\n"
+    )
+    status, out = hpccoll("run", tmp_path / "p.toml")
+    log = (tmp_path / "p.study" / "logs" / "weak-1-nodes-default-1.log").read_bytes()
+    assert status == bool(said) and said.encode() in log and b"Traceback" not in log, out + str(log)
+    assert said or b"caf\351\n" in log
+
+
+def test_a_program_without_steps_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('name = "p"\nnodes = [1]\nrepetitions = 1\n[program]\ncommand = ["true"]\n')
+    status, out = hpccoll("run", tmp_path / "p.toml")
+    assert status == 1 and "weak-1-nodes-default-1: ended with status 0 and has reported no steps" in out
+
+
+def test_the_status_of_a_folder_that_one_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('name = "p"\nnodes = [1]\n[program]\ncommand = ["true"]\n')
+    status, out = hpccoll("status", tmp_path / "p.toml")
+    assert status == 1 and "0 of 3 runs done" in out
+    assert not (tmp_path / "p.study").exists()
+    (tmp_path / "p.study").write_text("a file where the folder would be")
+    status, out = hpccoll("run", tmp_path / "p.toml")
+    assert status == 1 and "hpccoll study: [Errno 17] File exists: " in out and "Traceback" not in out
 
 
 def test_ranks_that_ran_alone_are_refused(tmp_path: Path) -> None:

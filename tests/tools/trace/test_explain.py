@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hpccoll.tools.trace import recording
+from hpccoll.tools.trace import cli, gather, recording
 from hpccoll.tools.trace.recording import TraceError
 
 pytestmark = pytest.mark.timeout(240)
@@ -239,6 +239,18 @@ def test_nothing_is_written_where_nothing_is_wanted(job):
     assert not one.traces.exists()
 
 
+def test_a_file_that_is_cut_off_is_left_out(job, capsys):
+    """As on a node whose disk is full: the files of the other ranks still say what happened."""
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 3)
+    one.wait()
+    (file,) = one.traces.glob("*-rank-2.hctrace")
+    os.truncate(file, 4100)
+    cli.show(one.traces)
+    said = capsys.readouterr()
+    assert said.err == f"hpccoll trace: {file} is cut off after 4100 bytes: it is left out\n"
+    assert "of 3 ranks, 1 of them recorded" in said.out and "rank 0" in said.out
+
+
 def test_a_folder_that_cannot_be_written_is_named(job):
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2, HPCCOLL_TRACE_DIR="/proc/nowhere")
     one.wait()
@@ -246,12 +258,30 @@ def test_a_folder_that_cannot_be_written_is_named(job):
     assert "PeerLostError" in one.output()
 
 
+def test_a_slurm_that_does_not_answer_is_a_sentence(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(TraceError, match="no squeue here that could ask for a Slurm job"):
+            gather.attach("12_3")
+    for name in ("srun", "squeue"):  # as where a node of the job is down
+        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(gather, "SLURM_PATIENCE", 0.3)
+    for job, command in (("99999999", "srun --jobid=99999999 --overlap"), ("12_3", "squeue --noheader --format=%A")):
+        with pytest.raises(TraceError, match=f"{command} gave no answer in 0.3 s: "):
+            gather.attach(job)
+
+
 def test_what_is_no_trace(tmp_path):
+    for name in ("x.hctrace", "nothing"):
+        with pytest.raises(TraceError, match=f"{name} is no folder"):
+            recording.read_folder(tmp_path / name, [])
     with pytest.raises(TraceError, match="no file"):
-        recording.read_folder(tmp_path)
+        recording.read_folder(tmp_path, [])
     (tmp_path / "x.hctrace").write_bytes(b"hctrace\0" + bytes(5000))
     with pytest.raises(TraceError, match="format 0"):
-        recording.read_folder(tmp_path)
+        recording.read_folder(tmp_path, [])
     (tmp_path / "x.hctrace").write_bytes(b"something else")
     with pytest.raises(TraceError, match="not the trace of a rank"):
-        recording.read_folder(tmp_path)
+        recording.read_folder(tmp_path, [])

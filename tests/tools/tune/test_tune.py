@@ -72,6 +72,23 @@ def test_few_launches_are_no_ground_for_a_choice(capsys: pytest.CaptureFixture[s
     assert "--launches 4: a choice needs intervals, which 5 launches have" in capsys.readouterr().err
 
 
+def test_knobs_without_an_effect_on_one_node_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, nothing was measured, and the defaults were said to be the best."""
+    assert main(["tune", "--knobs", "algorithm,rails", "--out", "site.toml"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "algorithm, rails: not measured, as they have an effect on several nodes only: --nodes N\n"
+    assert not said.out
+
+
+def test_what_would_be_lost_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path} cannot be written: [Errno 21] Is a directory" in capsys.readouterr().err
+    assert main(["tune", "--out", str(tmp_path / "no" / "site.toml")]) == 2
+    assert f"No such file or directory: '{tmp_path}/no'" in capsys.readouterr().err
+    assert main(["tune", "--out", str(tmp_path / "site.toml"), "--model", "nothing"]) == 1
+    assert "--model nothing: there are bert-large, " in capsys.readouterr().err
+
+
 def test_jobs_read_a_site_file(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text("# measured\n[knobs]\nchunk_bytes = 65536\nraise_window = 0.001\n")
@@ -88,7 +105,9 @@ def test_jobs_read_a_site_file(tmp_path: Path) -> None:
         ("[knobs]\nchunk_byte = 1", "chunk_byte is no knob of hpccoll: did you mean chunk_bytes?"),
         ("[knobs]\nfanout = 0", "HPCCOLL_FANOUT (fanout) is 0, not 1 to 1024"),
         ("fanout = 2", "it has no table [knobs]"),
-        ("knobs = 3", "cannot be used"),
+        ("knobs = 3", "knobs is 3, not a table"),
+        ('knobs = "fanout"', "knobs is 'fanout', not a table"),
+        ('knobs = [["fanout", 2]]', "not a table"),
         ("[knobs", "cannot be used"),
     ],
 )
