@@ -37,7 +37,8 @@ def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Du
     """Give the root's object to all ranks of the process set; the root also gets a copy."""
     _check_root(own, "broadcast_object", root)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
-    received = own.collective("allgather", data, name, None, True, type_name=_PICKLED).wait()
+    from_root = f"{_PICKLED} from root {root}"  # an allgather has no root that ranks could compare
+    received = own.collective("allgather", data, name, None, True, type_name=from_root).wait()
     call = _call("broadcast_object", name)
     if not len(received):
         raise errors.RootJoinedError(f"{call}: rank {root}, the root, has joined")

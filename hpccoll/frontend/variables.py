@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from hpccoll import errors
+from hpccoll import errors, objects
+from hpccoll.compared import Compared
 from hpccoll.frontend.objects import allgather_object
-from hpccoll.frontend.process_sets import ProcessSet
+from hpccoll.frontend.process_sets import ProcessSet, world_of
+from hpccoll.text import some_ranks
 
-__all__ = ["compare_variables"]
+__all__ = ["compare_named", "compare_variables"]
+
+MOST_DIFFERENCES = 8
+"""Names that an error writes out before it only counts."""
 
 
 def compare_variables(
@@ -42,3 +48,34 @@ def compare_variables(
             f"{what}: variable {at}{path} is {first} on rank 0 and {theirs} on rank {rank}{counts}; all ranks need the "
             "same variables: build the model and the optimizer first"
         )
+
+
+def compare_named(what: str, mine: Mapping[str, str], name: str, process_set: ProcessSet) -> None:
+    """Compare what the ranks give to a function under names, in any order.
+
+    :param what: the function, for the error
+    :param mine: for each name what must be the same on all ranks
+    :param name: of the exchange
+    :param process_set: the ranks that compare
+    :raises MismatchError: the ranks have other names, or something else under a name; the same error on all
+    """
+    said = objects.compare(world_of(process_set).core, sorted(mine.items()), name, None)
+    if said.alike:
+        return
+    given = [dict(table) for table in said.values]
+    names = sorted({key for table in given for key in table})
+    differing = [key for key in names if len({table.get(key) for table in given}) > 1]
+    texts = [f"{key} is {_by_ranks(said, [table.get(key, 'missing') for table in given])}" for key in differing]
+    more = f"; and {len(texts) - MOST_DIFFERENCES} more" if len(texts) > MOST_DIFFERENCES else ""
+    raise errors.MismatchError(f"{what}: {'; '.join(texts[:MOST_DIFFERENCES])}{more}; all ranks must give the same")
+
+
+def _by_ranks(said: Compared[Any], texts: Sequence[str]) -> str:
+    """Write each text once, with its ranks: `float32[4] on ranks 0, 2 and missing on rank 1`.
+
+    :param texts: one for each of `said.values`
+    """
+    ranks: dict[str, list[int]] = {}
+    for at, text in enumerate(texts):
+        ranks.setdefault(text, []).extend(said.ranks(at))
+    return " and ".join(f"{text} on {some_ranks(those)}" for text, those in ranks.items())
