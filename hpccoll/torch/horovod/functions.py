@@ -61,7 +61,7 @@ def _forms(given: Iterable[tuple[Any, Any]]) -> dict[str, str]:
 
 
 def _form_of(tensor: Any) -> str:
-    if not isinstance(tensor, torch.Tensor) or isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+    if not isinstance(tensor, torch.Tensor) or torch.nn.parameter.is_lazy(tensor):
         return f"a {type(tensor).__name__}"
     usual = tensor.layout is torch.strided and (tensor.is_cpu or tensor.is_cuda)
     return f"{ADAPTER.dtype(tensor)}{list(tensor.shape)}" + ("" if usual else f" {tensor.layout} on {tensor.device}")
