@@ -19,6 +19,7 @@ from hpccoll.frontend.adapter import ParameterAdapter, SparseParts
 from hpccoll.frontend.buckets import Bucket
 from hpccoll.frontend.buffer_cache import BufferCache, GradientBuffer
 from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reducer import Reducer
 from hpccoll.frontend.reduction_spec import BucketEntry, ReductionSpec
@@ -232,8 +233,7 @@ class Gradients(Generic[P, T]):
             self._finish_sparse(pending, pending.layout)
             return
         try:
-            for handle in pending.handles:
-                handle.wait()
+            wait_for_all(pending.handles)
         except errors.MismatchError as error:
             self._start_once_more(error, pending)
             return

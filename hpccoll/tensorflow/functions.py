@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.objects import allgather_object as gather_objects
 from hpccoll.frontend.objects import broadcast_object as send_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in
@@ -82,8 +83,8 @@ def broadcast_variables(
         OPERATIONS.requests.broadcast(f"{name}[{i}]", value, root_rank, process_set, in_place=False)
         for i, value in enumerate(values)
     ]
-    for variable, handle in zip(variables, handles, strict=True):
-        variable.assign(handle.wait())
+    for variable, result in zip(variables, wait_for_all(handles), strict=True):
+        variable.assign(result)
     return None
 
 

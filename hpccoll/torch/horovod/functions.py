@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from hpccoll import errors, objects
-from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.variables import compare_named
 from hpccoll.torch.adapter import ADAPTER
@@ -37,9 +37,8 @@ def broadcast_parameters(
     compare_named("broadcast_parameters", {"root_rank": repr(root_rank), **forms}, "broadcast_parameters", process_set)
     if given is None:
         raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
-    handles = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in given]
-    for handle in handles:
-        synchronize(handle)
+    handles: list[Any] = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in given]
+    wait_for_all(handles)
 
 
 def _given(params: Any) -> list[tuple[Any, Any]] | None:
