@@ -11,6 +11,9 @@ cdef extern from *:
     uint64_t failures_known
 
 
+cdef object is_finalizing = sys.is_finalizing  # lives longer than the names of a module
+
+
 cdef double seconds_of(object timeout) except? -1.0:
     cdef double seconds
     try:
@@ -70,7 +73,7 @@ cdef class Handle:
     cdef void warn_of_lost_error(self) noexcept:
         """Warn of an error that no wait() has raised; call it when the program has dropped the handle."""
         cdef int status = HC_OK if self.c is NULL else self.final_status()
-        if status >= 0 or self.text is not None or self.set.loop.forked:
+        if status >= 0 or self.text is not None or self.set.loop.forked or is_finalizing():
             return
         self.text = self.failure()
         if self.set.loop.lost_errors < MOST_LOST:

@@ -224,7 +224,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def __del__(self) -> None:
         error: Exception | None = getattr(self, "_error", None)
-        if error is not None and not self._told:
+        if error is not None and not self._told and not _finisher.stopping:
             warn_of_lost_error(self._what, error.__cause__ or error)
         # The work is dropped in flight, but its tensors must still get the result.
         if not getattr(self, "_settled", True) and self._finish is not None:
