@@ -21,23 +21,32 @@ MOST_DIFFERENCES = 8
 
 
 def compare_variables(
-    what: str, mine: Sequence[str], name: str, process_set: ProcessSet, here: Sequence[str] = ()
+    what: str,
+    mine: Sequence[str],
+    name: str,
+    process_set: ProcessSet,
+    here: Sequence[str] = (),
+    root_rank: int | None = None,
 ) -> None:
-    """Compare the variables of the ranks.
+    """Compare the variables of the ranks, and the root.
 
     :param what: the function that gives them the root's values, for the error
     :param mine: for each variable what must be the same on all ranks: dtype and shape, perhaps a path
     :param name: of the exchange
     :param process_set: the ranks that compare
     :param here: names of the variables that may differ between ranks
+    :param root_rank: what the program gave for it, unchecked
     :raises MismatchError: the ranks have other variables; the same error on all, but for `here`
     """
-    digest = hashlib.sha256(repr(list(mine)).encode()).digest()
+    digest = hashlib.sha256(repr([root_rank, *mine]).encode()).digest()
     digests = allgather_object(digest, name=name, process_set=process_set)
     if all(other == digests[0] for other in digests):
         return  # the lists of many ranks are long: they travel only to name the difference
-    each = allgather_object(list(mine), name=name, process_set=process_set)
-    for rank, other in enumerate(each):
+    said = allgather_object((repr(root_rank), list(mine)), name=name, process_set=process_set)
+    roots, each = [root for root, _ in said], [given for _, given in said]
+    for rank, (root, other) in enumerate(said):
+        if root != roots[0]:
+            raise errors.MismatchError(f"{what}: root_rank is {roots[0]} on rank 0 and {root} on rank {rank}")
         if other == each[0]:
             continue
         pairs = itertools.zip_longest(each[0], other, fillvalue="missing")

@@ -156,7 +156,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
     if not isinstance(params, Mapping | mx.gluon.ParameterDict):
         raise errors.InvalidArgumentError(f"parameters are a dict of arrays or parameters, not {type(params)}")
     names = f"{prefix or ''}names of parameters"
-    compare_variables("broadcast_parameters", sorted(params), names, global_process_set)
+    compare_variables("broadcast_parameters", sorted(params), names, global_process_set, root_rank=root_rank)
     handles: list[Any] = []
     for key, value in sorted(params.items()):
         name = f"{prefix or ''}{key}"
