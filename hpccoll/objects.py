@@ -35,9 +35,10 @@ class _Refused(str):
 
 def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Dumps = pickle.dumps) -> Any:
     """Give the root's object to all ranks of the process set; the root also gets a copy."""
-    _check_root(own, "broadcast_object", root)
+    _check_root(own, "broadcast", root, name, 1)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
-    received = own.collective("allgather", data, name, None, True, type_name=_PICKLED).wait()
+    from_root = f"{_PICKLED} from root {root}"  # an allgather has no root that ranks could compare
+    received = own.collective("allgather", data, name, None, True, type_name=from_root).wait()
     call = _call("broadcast_object", name)
     if not len(received):
         raise errors.RootJoinedError(f"{call}: rank {root}, the root, has joined")
@@ -119,7 +120,7 @@ def _meet(
 
 def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:
     """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
-    _check_root(own, "gather_object", root)
+    _check_root(own, "gather", root, name, 2)
     call = _call("gather_object", name)
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
@@ -133,7 +134,7 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
 
 def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str | None) -> Any:
     """Give each rank of the process set one of the root's objects."""
-    _check_root(own, "scatter_object", root)
+    _check_root(own, "scatter", root, name, 2)
     call = _call("scatter_object", name)
     parts: list[np.ndarray] = []
     reason = nothing = np.empty(0, np.uint8)
@@ -175,9 +176,18 @@ def receive(own: _core.Set, source: int, tag: int) -> tuple[Any, _core.Handle]:
     return (_unpack(own, f"recv_object with tag {handle.tag}", data, handle.peer) if len(data) else None), handle
 
 
-def _check_root(own: _core.Set, operation: str, root: int) -> None:
-    check_inside(own, operation)
-    own.check_root(root)
+def _check_root(own: _core.Set, operation: str, root: int, name: str | None, requests: int) -> None:
+    """Check the root of a call with objects.
+
+    :param requests: those of the call, of which the other ranks must learn if this rank refuses it
+    """
+    check_inside(own, f"{operation}_object")
+    try:
+        own.check_root(root)
+    except errors.InvalidArgumentError as error:
+        if name is None:
+            own.tell_refusal(operation, None, error, requests)
+        raise
 
 
 def _call(operation: str, name: str | None) -> str:

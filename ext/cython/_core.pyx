@@ -34,6 +34,7 @@ from types import GenericAlias
 import numpy as np
 
 from hpccoll import arrays, errors
+from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.reductions import Reduction, reduction_of as reduction_given
 from hpccoll.text import call_site
 

@@ -2,12 +2,16 @@
 # handles.pxi - the handles of requests in flight.
 
 DEF SLICE = 50000000  # ns between checks for signals
+DEF MOST_LOST = 8  # errors of dropped handles that a World reports
 
 cdef extern from *:
     """
     static _Thread_local uint64_t failures_known; /* errors of this thread that all ranks of a call have, or hear of */
     """
     uint64_t failures_known
+
+
+cdef object is_finalizing = sys.is_finalizing  # lives longer than the names of a module
 
 
 cdef double seconds_of(object timeout) except? -1.0:
@@ -63,7 +67,25 @@ cdef class Handle:
         if self.c is not NULL and not hc_handle_done(self.c):
             self.set.loop.adopt_orphan(self)
         else:
+            self.warn_of_lost_error()
             self.keep_arrays()
+
+    cdef void warn_of_lost_error(self) noexcept:
+        """Warn of an error that no wait() has raised; call it when the program has dropped the handle."""
+        cdef int status = HC_OK if self.c is NULL else self.final_status()
+        if status >= 0 or self.text is not None or self.set.loop.forked or is_finalizing():
+            return
+        self.text = self.failure()
+        if self.set.loop.lost_errors < MOST_LOST:
+            self.set.loop.lost_errors += 1
+            more = " (later ones are not reported)" if self.set.loop.lost_errors == MOST_LOST else ""
+            warn_of_lost_error(f"rank {self.set.rank}", error_of(status, self.text), more)
+
+    cdef int final_status(self) noexcept:
+        """The status of a request that is done, with that of its result."""
+        if self.c.status >= 0 and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
+            return self.c.pieces[0].status
+        return self.c.status
 
     def launched(self):
         """Say whether `wait()` would return at once. In host memory this is `done()`. Never blocks.
@@ -252,9 +274,9 @@ cdef class Handle:
             hc_order_note(self.set.order, self.c)
         self.set.note_waited(self.c)
         self.keep_arrays()
-        cdef int status = self.c.status
-        if status >= 0 and TRAITS[self.operation] & HC_OP_RESULT_ALLOCATED:
-            status = self.c.pieces[0].status
+        if self.set.loop.orphans:
+            self.set.loop.let_go_of_orphans()
+        cdef int status = self.final_status()
         if status < 0:
             failures_known += 1
             if self.text is None:

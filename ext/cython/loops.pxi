@@ -121,6 +121,7 @@ cdef class Loop:
     cdef list started_plans  # plans that were dropped after a start
     cdef readonly object plans  # plans that are not freed
     cdef Py_ssize_t many_orphans
+    cdef int lost_errors     # warnings of errors that nobody has waited for
     cdef int active           # threads inside drive()
     cdef readonly bint closed, forked, background
     cdef public bint told    # an error of a broken World has reached the program
@@ -236,6 +237,7 @@ cdef class Loop:
     def close(self):
         """Free everything. The World must be stopped, or abandoned."""
         cdef hc_loop *c = self.c
+        cdef Handle one
         if self.closed:
             return
         self.closed = True
@@ -254,6 +256,8 @@ cdef class Loop:
         for plan in [*self.plans, *self.started_plans]:
             (<Plan>plan).release()
         self.started_plans.clear()
+        for one in self.orphans:
+            one.warn_of_lost_error()
         self.orphans.clear()
         hc_in_flight_free(&self.job.in_flight)
         self.free_slices()
@@ -370,14 +374,21 @@ cdef class Loop:
         return done
 
     cdef int adopt_orphan(self, Handle handle) except -1:
-        cdef Handle one
-        if len(self.orphans) >= self.many_orphans:
-            for one in self.orphans:
-                if hc_handle_done(one.c):
-                    one.keep_arrays()
-            self.orphans = [one for one in self.orphans if not hc_handle_done(one.c)]
-            self.many_orphans = 2 * len(self.orphans) + 64
         self.orphans.append(handle)
+        if len(self.orphans) > self.many_orphans:
+            self.let_go_of_orphans()
+        return 0
+
+    cdef int let_go_of_orphans(self) except -1:
+        """Free the handles that were dropped in flight and are done; warn of their errors."""
+        cdef Handle one
+        cdef list done = [], pending = []
+        for one in self.orphans:
+            (done if hc_handle_done(one.c) else pending).append(one)
+        self.orphans, self.many_orphans = pending, 2 * len(pending) + 64
+        for one in done:
+            one.warn_of_lost_error()
+            one.keep_arrays()
         return 0
 
     # ---- the device ------------------------------------------------------------------------------

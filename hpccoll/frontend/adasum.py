@@ -24,6 +24,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hpccoll import errors
+from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.worlds import World
 
 __all__ = ["Procedure", "begin", "combine"]
@@ -37,8 +38,12 @@ _unnamed: weakref.WeakKeyDictionary[World, Iterator[int]] = weakref.WeakKeyDicti
 class Procedure:
     """An Adasum in progress."""
 
-    def __init__(self, future: concurrent.futures.Future[np.ndarray]) -> None:
-        self._future = future
+    def __init__(self, future: concurrent.futures.Future[np.ndarray], rank: int) -> None:
+        self._future, self._rank, self._waited = future, rank, False
+
+    def __del__(self) -> None:
+        if not self._waited:
+            self._future.add_done_callback(functools.partial(_warn, self._rank))
 
     def done(self) -> bool:
         """Whether it is finished, successfully or not."""
@@ -48,7 +53,13 @@ class Procedure:
 
     def wait(self) -> np.ndarray:
         """Block until it is finished; return the result, which has the shape and dtype of the input."""
+        self._waited = True
         return self._future.result()
+
+
+def _warn(rank: int, done: concurrent.futures.Future[np.ndarray]) -> None:
+    if (error := done.exception()) is not None:
+        warn_of_lost_error(f"rank {rank}", error)
 
 
 def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
@@ -69,13 +80,13 @@ def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
         name = f"noname.{next(_unnamed.setdefault(world, itertools.count()))}"
     run = _run(x, f"adasum.{name}", world)
     if world.base.loop.background:
-        return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()))
+        return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()), world.rank)
     future: concurrent.futures.Future[np.ndarray] = concurrent.futures.Future()
     try:
         future.set_result(asyncio.run(run))
     except errors.HpccollError as error:
         future.set_exception(error)
-    return Procedure(future)
+    return Procedure(future, world.rank)
 
 
 async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:

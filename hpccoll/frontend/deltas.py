@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from hpccoll.frontend.adapter import ParameterAdapter
 from hpccoll.frontend.compression import Compressor, check_compressor
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.frontend.reductions import Adasum
 from hpccoll.frontend.requests import Requests
@@ -53,8 +54,9 @@ class Deltas(Generic[P, T]):
                 f"delta.{name}", [delta], Adasum, 1.0, 1.0, self._process_set, group=False, in_place=True
             )
             started.append((parameter, start, handle, context))
-        for parameter, start, handle, context in started:
-            delta = self._compression.decompress(handle.wait(), context)
+        combined = wait_for_all([handle for _, _, handle, _ in started])
+        for (parameter, start, _, context), result in zip(started, combined, strict=True):
+            delta = self._compression.decompress(result, context)
             adapter.overwrite(adapter.values(parameter), adapter.add(start, delta, 1.0))
 
     def _copy(self, parameter: P) -> T:

@@ -19,6 +19,7 @@ from hpccoll.frontend.adapter import ParameterAdapter, SparseParts
 from hpccoll.frontend.buckets import Bucket
 from hpccoll.frontend.buffer_cache import BufferCache, GradientBuffer
 from hpccoll.frontend.compression import Compressor
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reducer import Reducer
 from hpccoll.frontend.reduction_spec import BucketEntry, ReductionSpec
@@ -83,6 +84,7 @@ class Gradients(Generic[P, T]):
         self._made_dense: dict[int, int] = {}  # sparse dimensions of gradients that are reduced as dense ones
         self._retried: set[int] = set()
         self._required: frozenset[int] | None = None
+        self._interrupted: list[Handle] = []
         self._reducer: Reducer[_Pending] = Reducer(buckets, passes)
         for parameter in self.parameters:
             adapter.stop_listening(parameter)
@@ -161,7 +163,18 @@ class Gradients(Generic[P, T]):
                 self._reducer.started(bucket, self._start(bucket))
             self._finish_all()
         finally:
-            self._reducer.reset()
+            self._leave_step()
+
+    def _leave_step(self) -> None:
+        """Begin a new step, also where an exception such as Ctrl-C has left requests of the old one in flight."""
+        self._interrupted += [handle for pending in self._reducer.pending() for handle in pending.handles]
+        self._reducer.reset()
+
+    def finish_interrupted(self) -> None:
+        """Wait for requests that an interrupted step has left in flight. Gradients must not change before."""
+        if self._interrupted:
+            finish_all(self._interrupted)
+            self._interrupted = []
 
     def abandon(self) -> None:
         """Wait for all requests in flight, ignore their results, and start over."""
@@ -170,7 +183,7 @@ class Gradients(Generic[P, T]):
         except (errors.HpccollError, AssertionError):
             pass
         finally:
-            self._reducer.reset()
+            self._leave_step()
 
     def _wanted(self, member: int) -> bool:
         if self._required is not None:
@@ -181,9 +194,9 @@ class Gradients(Generic[P, T]):
     def _finish_all(self) -> None:
         """Finish in rounds: each round starts all its buckets before it waits for one, as the ranks' orders differ."""
         failure: Exception | None = None
-        while round_ := self._reducer.take_pending():
+        while round_ := self._reducer.pending():
             finish_all([handle for pending in round_ for handle in pending.handles])
-            for pending in round_:
+            for pending in self._reducer.take_pending():
                 try:
                     self._finish(pending)
                 except (errors.HpccollError, AssertionError) as error:
@@ -194,6 +207,7 @@ class Gradients(Generic[P, T]):
     # ---- one bucket ----------------------------------------------------------------------------------
 
     def _start(self, bucket: Bucket) -> _Pending:
+        self.finish_interrupted()
         try:
             return self._start_here(bucket)
         except errors.ShutDownError:
@@ -232,8 +246,7 @@ class Gradients(Generic[P, T]):
             self._finish_sparse(pending, pending.layout)
             return
         try:
-            for handle in pending.handles:
-                handle.wait()
+            wait_for_all(pending.handles)
         except errors.MismatchError as error:
             self._start_once_more(error, pending)
             return

@@ -140,8 +140,8 @@ def _digest(lines: Sequence[str]) -> bytes:
     return hashlib.sha256("\n".join(lines).encode()).digest()
 
 
-AGREE = "hpccoll.gradients"
-"""The name of the requests with which ranks compare their groups."""
+AGREE = "hpccoll: the argument groups, which all ranks must give"
+"""The name of the requests with which ranks compare their groups: a report of a stall has it if some have none."""
 
 _compared: WeakKeyDictionary[World, set[tuple[tuple[str, ...], ...]]] = WeakKeyDictionary()
 """The groups that were found to be the same on all ranks."""
@@ -162,7 +162,7 @@ def compare_groups_once(what: str, groups: Sequence[Sequence[str]], process_set:
     world = world_of(process_set)
     known, key = _compared.setdefault(world, set()), ((what,), *map(tuple, groups))
     if world.size > 1 and key not in known:
-        compare_groups(groups, world, f"{AGREE}.{what}")
+        compare_groups(groups, world, f"{AGREE} {what}")
         known.add(key)
 
 

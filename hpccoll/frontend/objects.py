@@ -10,10 +10,12 @@ from typing import Any
 from hpccoll import objects
 from hpccoll.frontend import names
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
+from hpccoll.frontend.refused import tells
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_object_fn"]
 
 
+@tells
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:

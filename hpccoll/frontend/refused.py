@@ -86,6 +86,8 @@ def _requests(operation: str, arguments: dict[str, Any]) -> tuple[str, str, int]
     single = operation.removeprefix("grouped_")
     if operation == "sparse_allreduce":
         return "allgather", "allgather", 2  # indices and values
+    if operation == "broadcast_object":
+        return "broadcast", "broadcast_object", 1
     if single != operation and single in _GROUPS_OF_REQUESTS:
         tensors = arguments.get("tensors")
         return single, single, len(tensors) if isinstance(tensors, Sequence) else 1

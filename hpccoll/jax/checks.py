@@ -28,9 +28,8 @@ def array(x: Any) -> Any:
         made = x if isinstance(x, jax.Array) else jnp.asarray(x)
     except (TypeError, ValueError) as error:
         raise errors.UnsupportedError(f"{arrays.name_of(x)} does not make an array of JAX: {error}") from error
-    if not isinstance(made.dtype, np.dtype):
+    if not isinstance(made.dtype, np.dtype) or not arrays.has_code(made.dtype):
         raise errors.UnsupportedError(f"dtype {made.dtype} is not supported; one of: {', '.join(arrays.NAMES)}")
-    arrays.dtype_code(made.dtype)
     return made
 
 

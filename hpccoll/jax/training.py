@@ -174,9 +174,10 @@ def broadcast_parameters(
     :raises MismatchError: the ranks have trees of different forms
     """
     pairs, form = _leaves(tree)
-    world, root = world_of(process_set), root_in(process_set, root_rank)
+    world = world_of(process_set)
     own = [f"{path} {x.dtype}{list(x.shape)}" for path, x in pairs]
-    compare_variables("broadcast_parameters", own, f"{name} of a tree", process_set)
+    compare_variables("broadcast_parameters", own, f"{name} of a tree", process_set, root_rank=root_rank)
+    root = root_in(process_set, root_rank)
     call = Call("broadcast", "", eager.open_gate(world), world.rank, world.size, root=root)
     results = run_all([(call, f"{name}{path}", [x]) for path, x in pairs])
     return form.unflatten([result for (result,) in results])

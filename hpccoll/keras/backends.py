@@ -16,6 +16,7 @@ import keras
 from hpccoll import errors
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.compression import Compressor, packed
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.own_errors import own_error
 from hpccoll.frontend.process_sets import has_peers
 
@@ -202,7 +203,7 @@ def _all_begun(requests: Any, calls: Calls, in_place: Callable[[Sequence[Any]], 
     :param in_place: whether tensors may be overwritten
     """
     handles = [requests.begin(call, list(tensors), in_place=in_place(tensors)) for call, tensors in calls]
-    results = [handle.wait() for handle in handles]
+    results = wait_for_all(handles)
     return [result if call.group else [result] for (call, _), result in zip(calls, results, strict=True)]
 
 

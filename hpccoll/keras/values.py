@@ -13,6 +13,7 @@ import numpy as np
 from hpccoll import errors
 from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.compression import Compressor, NoneCompressor
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.variables import compare_variables
@@ -142,15 +143,16 @@ def broadcast_variables(
     :raises MismatchError: the ranks have other variables
     """
     present = [variable for variable in variables if variable is not None]
-    world, root = world_of(process_set), root_in(process_set, root_rank)
+    world = world_of(process_set)
     if world.size == 1:
+        root_in(process_set, root_rank)
         return
     forms = [_form(variable) for variable in present]
-    compare_variables("broadcast of variables", forms, f"{_VARIABLES}.forms", process_set)
+    compare_variables("broadcast of variables", forms, f"{_VARIABLES}.forms", process_set, root_rank=root_rank)
+    root = root_in(process_set, root_rank)
     given = [np.array(keras.ops.convert_to_numpy(variable), order="C") for variable in present]
     handles = [world.broadcast_async(array, root, name=f"{_VARIABLES}.{at}") for at, array in enumerate(given)]
-    for variable, handle in zip(present, handles, strict=True):
-        result = handle.wait()
+    for variable, result in zip(present, wait_for_all(handles), strict=True):
         if world.rank != root:
             variable.assign(result)
 

@@ -15,7 +15,7 @@ from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compr
 from hpccoll.frontend.gradient_step import Kind, gradient_step
 from hpccoll.frontend.gradients import Gradients
 from hpccoll.frontend.groups import Variables, is_number_of_groups
-from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.parameters import distributed_gradients
 from hpccoll.frontend.process_sets import ProcessSet, check_process_set, global_process_set
 from hpccoll.frontend.reductions import Average
@@ -126,8 +126,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             OPERATIONS.requests.begin(call, [grads[at] for at in members], in_place=True)
             for members, call, *_ in plan.sent
         ]
-        for handle in handles:
-            handle.wait()
+        wait_for_all(handles)
 
 
 def _check_groups(num_groups: int) -> None:
@@ -157,8 +156,8 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
     if not isinstance(params, Mapping | mx.gluon.ParameterDict):
         raise errors.InvalidArgumentError(f"parameters are a dict of arrays or parameters, not {type(params)}")
     names = f"{prefix or ''}names of parameters"
-    compare_variables("broadcast_parameters", sorted(params), names, global_process_set)
-    handles = []
+    compare_variables("broadcast_parameters", sorted(params), names, global_process_set, root_rank=root_rank)
+    handles: list[Any] = []
     for key, value in sorted(params.items()):
         name = f"{prefix or ''}{key}"
         try:
@@ -167,8 +166,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: str | None = N
             value._init_impl = _then_broadcast(value, root_rank, name)  # noqa: SLF001 - MXNet has no hook for it
             continue
         handles.append(OPERATIONS.broadcast_async_(tensor, root_rank, name))
-    for handle in handles:
-        synchronize(handle)
+    wait_for_all(handles)
 
 
 def _then_broadcast(parameter: Any, root_rank: int, name: str) -> Any:

@@ -117,7 +117,7 @@ class TensorFlowState(ObjectState):
     def sync(self) -> None:
         """See State."""
         values = self._read()
-        check_variables(values, self._variables(), "TensorFlowState", global_process_set)
+        check_variables(values, self._variables(), "TensorFlowState", global_process_set, self.source)
         handles = [
             current().broadcast_async(value, self.source, name=f"hpccoll.tensorflow.elastic.{at}")
             for at, value in enumerate(values)

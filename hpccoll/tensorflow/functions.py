@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.objects import allgather_object as gather_objects
 from hpccoll.frontend.objects import broadcast_object as send_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in
@@ -73,17 +74,18 @@ def broadcast_variables(
     """
     del inplace
     variables, name = list(variables), name or "broadcast_variables"
-    root_in(process_set, root_rank)
     if not tf.executing_eagerly():
+        root_in(process_set, root_rank)
         return _assign_in_graph(variables, root_rank, name, process_set)
     values = [tensor_of(variable) for variable in variables]
-    check_variables(values, variables, name, process_set)
+    check_variables(values, variables, name, process_set, root_rank)
+    root_in(process_set, root_rank)
     handles = [
         OPERATIONS.requests.broadcast(f"{name}[{i}]", value, root_rank, process_set, in_place=False)
         for i, value in enumerate(values)
     ]
-    for variable, handle in zip(variables, handles, strict=True):
-        variable.assign(handle.wait())
+    for variable, result in zip(variables, wait_for_all(handles), strict=True):
+        variable.assign(result)
     return None
 
 
@@ -134,18 +136,21 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
         session.run(self._assigned)
 
 
-def check_variables(values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet) -> None:
-    """Compare the dtypes and shapes of the ranks' variables.
+def check_variables(
+    values: Sequence[Any], variables: Sequence[Any], name: str, process_set: ProcessSet, root_rank: int
+) -> None:
+    """Compare the dtypes and shapes of the ranks' variables, and the root.
 
     :param values: the values of the variables, as tensors or NumPy arrays
     :param variables: the variables, whose names the error contains
     :param name: the name of the operation
     :param process_set: the ranks that compare
+    :param root_rank: what the program gave for it
     :raises MismatchError: the ranks have other variables; the same error on all of them
     """
     mine = [f"{tf.as_dtype(value.dtype).name}{list(value.shape)}" for value in values]
     here = [getattr(variable, "path", variable.name) for variable in variables]
-    compare_variables(name, mine, f"{name}.variables", process_set, here)
+    compare_variables(name, mine, f"{name}.variables", process_set, here, root_rank)
 
 
 @public

@@ -236,7 +236,8 @@ def _allreduce_slices(
             f"allreduce of {name or 'an unnamed IndexedSlices'}: there are no factors of an IndexedSlices"
         )
     sent, context = compression.compress(tensor_of(slices.values))
-    values, indices = OPERATIONS.grouped_allgather([sent, tensor_of(slices.indices)], name, process_set)
+    whole = f"{name} as IndexedSlices" if name else name  # so a report tells it from a dense tensor of other ranks
+    values, indices = OPERATIONS.grouped_allgather([sent, tensor_of(slices.indices)], whole, process_set)
     values = compression.decompress(values, context)
     if op == Average:
         values = ADAPTER.divide(values, ranks_of(process_set))

@@ -174,6 +174,8 @@ DISAGREEMENTS = {
     "operation": lambda w: w.allgather(np.ones(3), name="x") if w.rank == 1 else w.allreduce(np.ones(3), name="x"),
     "reduction": lambda w: w.allreduce(np.ones(3), [hpccoll.SUM, hpccoll.MAX][w.rank == 1], name="x"),
     "root": lambda w: w.broadcast(np.ones(3), int(w.rank == 1), name="x"),
+    "root of an object": lambda w: w.broadcast_object(w.rank, int(w.rank == 1), name="x"),
+    "root of an object, which no rank is": lambda w: w.broadcast_object(w.rank, int(w.rank != 1), name="x"),
     "factor": lambda w: w.allreduce(np.ones(3), prescale=1.0 + (w.rank == 1), name="x"),
     "rows": lambda w: w.allgather(np.ones((2, 3 + (w.rank == 1))), name="x"),
 }

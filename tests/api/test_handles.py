@@ -2,9 +2,11 @@
 """Asynchronous calls: order, waiting, timeouts, await, dropping, threads."""
 
 import asyncio
+import contextlib
 import gc
 import random
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -311,3 +313,64 @@ def test_blocking_calls_never_call_the_background_thread(threads):
 
     # There are 400 calls; a thread that the system stops as it leaves may find more to do, and not stay for it.
     assert sum(testing.run(threads(2), program)) < 100
+
+
+def begin_wrong(world, name):
+    return world.allreduce_async(np.ones(2 + (world.rank == 1)), name=name)
+
+
+@contextlib.contextmanager
+def lost_errors():
+    """Collect the warnings of errors of dropped handles."""
+    texts = []
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        yield texts
+    texts += [str(one.message) for one in seen]
+    assert all("error: MismatchError: allreduce 'lost': rank 0 has float64[2] SUM" in text for text in texts), texts
+
+
+@pytest.mark.parametrize("when", ["before it fails", "after it has failed"])
+def test_the_error_of_a_dropped_handle_is_told_once(everywhere, when):
+    """As asyncio tells that of a task. An error that a wait has raised is told already."""
+
+    def program(world):
+        told = begin_wrong(world, "told")
+        with pytest.raises(hpccoll.MismatchError) if world.size > 1 else contextlib.nullcontext():
+            told.wait()
+        del told
+        lost = begin_wrong(world, "lost")
+        while when == "after it has failed" and not lost.done():
+            pass
+        del lost
+        for _ in range(3):
+            world.barrier()
+        return world.size > 1
+
+    with lost_errors() as texts:
+        expected = sum(everywhere(program))
+    assert len(texts) == expected
+
+
+def test_the_error_of_a_handle_that_is_dropped_last_is_told_at_the_end(threads):
+    def program(world):
+        begin_wrong(world, "lost")
+        world.shutdown()
+
+    with lost_errors() as texts:
+        testing.run(threads(2), program)
+    assert len(texts) == 2
+
+
+def test_many_errors_of_dropped_handles_are_told_in_part(threads):
+    def program(world):
+        kept = [begin_wrong(world, f"lost' {i}") for i in range(50)]
+        while not all(handle.done() for handle in kept):
+            pass
+        kept.clear()
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        testing.run(threads(2), program)
+    texts = [str(one.message) for one in seen]
+    assert [len(texts), sum("(later ones are not reported)" in text for text in texts)] == [16, 2]

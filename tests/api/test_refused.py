@@ -111,6 +111,26 @@ def test_before_calls_that_are_waited_for_one_by_one(everywhere):
     everywhere(program)
 
 
+OBJECTS = {
+    "broadcast": lambda world, root: world.broadcast_object(world.rank, root),
+    "gather": lambda world, root: world.gather_object(world.rank, root),
+    "scatter": lambda world, root: world.scatter_object(list(range(world.size)), root),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_a_root_of_objects_that_no_rank_is(everywhere, kind):
+    def program(world):
+        refuses = world.rank == world.size - 1
+        for number in range(2):
+            expected = hpccoll.InvalidArgumentError if refuses else hpccoll.MismatchError
+            with pytest.raises(expected, match=f"root is {world.size}: the World has ranks 0 to"):
+                OBJECTS[kind](world, world.size if refuses else 0)
+            agrees(world, number)
+
+    everywhere(program)
+
+
 def test_objects_of_a_root(everywhere):
     def program(world):
         with pytest.raises(hpccoll.HpccollError, match=r"scatter_object of 0 objects|has refused"):

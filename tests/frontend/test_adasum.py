@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adasum beside its definition in NumPy: on threads here, and under MPI as an operation of front ends."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,16 @@ def test_of_tensors(front, ranks):
             np.testing.assert_allclose(front.array(got), want, rtol=tolerance, atol=tolerance)
     with pytest.raises(ValueError, match="counts: Adasum of"):
         ops.allreduce(front.tensor(np.ones(3), "int32"), name="counts", **how)
+
+
+def test_the_error_of_a_dropped_handle_is_told():
+    def program(world: hpccoll.World) -> None:
+        adasum.begin(np.ones(4 + 2 * world.rank), "lost", world)
+        while not world.allreduce(len(seen) == world.size, hpccoll.MIN):
+            pass
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        testing.run(testing.threads(2), program)
+    assert sorted(str(one.message).split(": ")[0] for one in seen) == ["rank 0", "rank 1"]
+    assert all("MismatchError: alltoall 'adasum.lost.shares': rank 0 has" in str(one.message) for one in seen)

@@ -17,6 +17,7 @@ def wrong_calls(front, ops):
         "factor": (lambda: ops.allreduce(x, prescale_factor="x"), lambda: ops.allreduce(x)),
         "compression": (lambda: ops.allreduce(x, compression="fp16"), lambda: ops.allreduce(x)),
         "root": (lambda: ops.broadcast(x, 99), lambda: ops.broadcast(x, 0)),
+        "root of an object": (lambda: hvd.broadcast_object(1, 99), lambda: hvd.broadcast_object(1, 0)),
         "splits": (lambda: ops.alltoall(x, [99]), lambda: ops.alltoall(x, [3] + [0] * (hvd.size() - 1))),
         "group": (lambda: ops.grouped_allreduce(3), lambda: ops.grouped_allreduce([x, x])),
         "one of a group": (lambda: ops.grouped_allgather([x, None, x]), lambda: ops.grouped_allgather([x, x, x])),
@@ -33,7 +34,17 @@ def ended(ops, handle):
 
 @pytest.mark.parametrize(
     "mistake",
-    ["operation", "factor", "compression", "root", "splits", "group", "one of a group", "all of a group"],
+    [
+        "operation",
+        "factor",
+        "compression",
+        "root",
+        "root of an object",
+        "splits",
+        "group",
+        "one of a group",
+        "all of a group",
+    ],
 )
 def test_one_rank_refuses(front, mistake):
     ops, refuses = front.operations, hvd.size() - 1
@@ -71,6 +82,7 @@ def calls_with_wrong_values(front, ops):
         "splits": (lambda: ops.alltoall(x, [99]), lambda: ops.alltoall(x, shared)),
         "operation": (lambda: ops.allreduce(x, op="sum"), lambda: ops.allreduce(x)),
         "root": (lambda: ops.broadcast(x, 99), lambda: ops.broadcast(x, 0)),
+        "root of an object": (lambda: hvd.broadcast_object(1, 99), lambda: hvd.broadcast_object(1, 0)),
     }
 
 

@@ -33,3 +33,12 @@ def test_the_first_difference_is_named_on_all_ranks(of_rank_1, says):
         return
     with pytest.raises(hpccoll.MismatchError, match=f"broadcast_variables: {re.escape(says)}"):
         compare()
+
+
+def test_another_root_is_named_on_all_ranks():
+    def compare():
+        root = 9 if hvd.rank() == 1 else 0
+        compare_variables("broadcast_variables", USUAL, "of the test", hvd.global_process_set, root_rank=root)
+
+    with pytest.raises(hpccoll.MismatchError, match="broadcast_variables: root_rank is 0 on rank 0 and 9 on rank 1"):
+        compare()

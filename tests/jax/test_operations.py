@@ -138,7 +138,8 @@ def test_process_sets():
         (lambda x: hvd.allgather(x, rows=[1]), "rows"),
         (lambda x: hvd.scan(x, hvd.Average), "scan has no Average"),
         (lambda x: hvd.reducescatter(x.sum()), "at least one dimension"),
-        (lambda x: hvd.allreduce(x.astype(jnp.float8_e4m3fn)), "float8_e4m3fn is not"),
+        (lambda x: hvd.allreduce(x.astype(jnp.float8_e4m3fn)), "float8_e4m3fn is not supported; one of: bool"),
+        (lambda x: hvd.broadcast(x.astype(jnp.float8_e4m3fn), 0), "float8_e4m3fn is not supported; one of: bool"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_sent(call, words):

@@ -140,6 +140,8 @@ def test_trees():
                 function(other, groups=1)
         with pytest.raises(hpccoll.MismatchError, match=r"variable 0 is \['a'\] .*\[1\] on rank 0 and .*\[2\]"):
             hvd.broadcast_parameters({"a": jnp.ones(1 + hvd.rank())})
+        with pytest.raises(hpccoll.MismatchError, match="root_rank is 0 on rank 0 and 9 on rank 1"):
+            hvd.broadcast_parameters({"a": jnp.ones(1)}, root_rank=9 if hvd.rank() == 1 else 0)
 
 
 @pytest.mark.slow

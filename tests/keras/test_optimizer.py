@@ -285,3 +285,6 @@ def test_different_models_are_an_error_on_all_ranks(network):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2 + (hvd.rank() == 1))])
     with pytest.raises(hpccoll.MismatchError, match=r"variable \d+ is .*\[4, 2\] on rank 0 and .*\[4, 3\] on rank 1"):
         hvd.broadcast_model(model)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    with pytest.raises(hpccoll.MismatchError, match="root_rank is 0 on rank 0 and 9 on rank 1"):
+        hvd.broadcast_model(model, 9 if hvd.rank() == 1 else 0)

@@ -54,6 +54,17 @@ def test_derivatives_of_other_losses(ended: Callable[..., Any]) -> None:
 
 
 @slow
+@pytest.mark.timeout(100)
+def test_a_gradient_that_is_sparse_on_one_rank(ended: Callable[..., Any]) -> None:
+    """The reports name the variable, and tell the kinds of its gradient apart."""
+    limits = {"HPCCOLL_STALL_WARNING": "1", "HPCCOLL_STALL_LIMIT": "3"}
+    done = ended("sparse_here.py", options=("--launcher-options=--enable-recovery",), **limits)
+    assert done.stdout.count("passed") == 2, done.stdout
+    assert "rank 0: allgather 'allgather.gradient.table as IndexedSlices_1of2' has waited" in done.stdout
+    assert "rank 1: allreduce 'allreduce.gradient.table' has waited" in done.stdout
+
+
+@slow
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_calls_of_equal_names(job: Job, ranks: int) -> None:

@@ -26,7 +26,7 @@ from torch._C._distributed_c10d import (
     ScatterOptions,
 )
 
-from hpccoll import _core
+from hpccoll import _core, errors
 from hpccoll.collectives import Handle
 from hpccoll.frontend.sequence_names import SequenceNames
 from hpccoll.p2p import ANY_SOURCE
@@ -47,6 +47,7 @@ from hpccoll.torch.distributed.arguments import (
 )
 from hpccoll.torch.distributed.futures import name_in_callback
 from hpccoll.torch.distributed.monitored_barrier import wait_for_all
+from hpccoll.torch.distributed.refused import NotBegunError, tells
 from hpccoll.torch.distributed.sparse import SparseSum
 from hpccoll.torch.distributed.work import Work
 from hpccoll.worlds import World
@@ -153,17 +154,35 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         waits = not getattr(opts, "asyncOp", True)
         seconds = opts.timeout.total_seconds()
         handles = {}
-        for submit in submits:
-            name = name_in_callback() or self._sequence_names.next("c10d")
+        for at, submit in enumerate(submits):
+            name = self._next_name()
             start = partial(submit, self.world.core, waits)
-            handles[name] = self._sequence_names.begin(name, start, self._timeout)
+            try:
+                handles[name] = self._sequence_names.begin(name, start, self._timeout)
+            except errors.HpccollError as error:
+                raise NotBegunError(error, name, len(submits) - at) from None
         limit = seconds if seconds > 0 else self._timeout
         text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
         settled = partial(self._sequence_names.settle, handles)
         return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
 
+    def _next_name(self) -> str:
+        return name_in_callback() or self._sequence_names.next("c10d")
+
+    def tell_refusal(self, operation: str, requests: int, error: Exception, name: str = "") -> None:
+        """Tell the other ranks that this rank refuses a call; see tells().
+
+        :param operation: of the library
+        :param requests: those of the call that were not begun
+        :param name: of the first of them; "": the next one
+        """
+        for _ in range(requests):
+            self.world.core.tell_refusal(operation, name or self._next_name(), error)
+            name = ""
+
     # ---- reductions ----------------------------------------------------------------------------------
 
+    @tells("allreduce")
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce in place."""
         opts, tensor = options(opts, AllreduceOptions), one(tensors, "allreduce")
@@ -179,6 +198,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         return self._begin("allreduce", opts, [tensor], [submit], total.finish)
 
+    @tells("allreduce")
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduce several tensors in place, together."""
         return self._allreduce("allreduce_coalesced", options(opts, AllreduceOptions), tensors)
@@ -194,6 +214,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         return self._begin(what, opts, tensors, [submit], finish or copies_back(targets, tensors))
 
+    @tells("reduce")
     def reduce(self, tensors: Any, opts: Any = None) -> Work:
         """Reduce in place on the root; the other ranks' tensors do not change."""
         opts = options(opts, ReduceOptions)
@@ -206,6 +227,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         finish = copies_back([target], [tensor]) if root == self.rank() else None
         return self._begin("reduce", opts, [tensor], submits, finish)
 
+    @tells("reducescatter")
     def reduce_scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Reduce a list of tensors, one per rank, and give each rank its own."""
         opts = options(opts, ReduceScatterOptions)
@@ -217,12 +239,14 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         mine = torch.split_with_sizes(flat, [p.numel() for p in parts])[self.rank()].view(parts[self.rank()].shape)
         return self._allreduce("reduce_scatter", opts, [flat], copies_back([mine], [output]))
 
+    @tells("reducescatter")
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
         """Reduce one tensor and give each rank its share."""
         return self._reduce_scatter([output], [input], options(opts, ReduceScatterOptions))
 
     reduce_scatter_single = _reduce_scatter_base
 
+    @tells("reducescatter", coalesced=True)
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """Reduce several tensors and give each rank its shares."""
         return self._reduce_scatter(outputs, inputs, options(opts, ReduceScatterOptions))
@@ -247,6 +271,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     # ---- movements -----------------------------------------------------------------------------------
 
+    @tells("broadcast")
     def broadcast(self, tensors: Any, opts: Any = None) -> Work:
         """Give the root's tensor to all ranks."""
         opts = options(opts, BroadcastOptions)
@@ -256,18 +281,21 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         submits: list[Submit] = [lambda core, waits, name: core.collective("broadcast", x, name, x, waits, root=root)]
         return self._begin("broadcast", opts, [tensor], submits, copies_back([target], [tensor]))
 
+    @tells("allgather")
     def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
         """Give all ranks' tensors to all ranks, each in a separate tensor."""
         tensor, (parts,) = one(inputs, "allgather"), outputs
         check_one_each(parts, self.size(), "allgather")
         return self._allgather("allgather", [parts], [tensor], opts, each=True)
 
+    @tells("allgather")
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:  # noqa: A002
         """Give all ranks' tensors to all ranks, one after another in one tensor."""
         return self._allgather("allgather_into_tensor", [[output]], [input], opts, each=False)
 
     all_gather_single = _allgather_base
 
+    @tells("allgather", coalesced=True)
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """Give several tensors of all ranks to all ranks, each into one tensor."""
         lists = [[output] for output in outputs]
@@ -275,6 +303,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
+    @tells("allgather", coalesced=True)
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """Give several tensors of all ranks to all ranks; `outputs` has one list per rank."""
         check_one_each(outputs, self.size(), "allgather_coalesced")
@@ -307,6 +336,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         every = [part for parts in outputs for part in parts]
         return self._begin(what, options(opts, AllgatherOptions), every, submits, finish)
 
+    @tells("gather")
     def gather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
         """Give all ranks' tensors to the root."""
         opts = options(opts, GatherOptions)
@@ -323,6 +353,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         return self._begin("gather", opts, parts, [submit], finish)
 
+    @tells("scatter")
     def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None) -> Work:
         """Give each rank one of the root's tensors."""
         opts = options(opts, ScatterOptions)
@@ -347,6 +378,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
             raise ValueError(f"{what}: rank {opts.rootRank} is the root and has the list, this is rank {self.rank()}")
         return parts
 
+    @tells("alltoall")
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """Give one tensor to each rank."""
         check_one_each(inputs, self.size(), "all_to_all")
@@ -354,6 +386,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         x, splits = joined(inputs, inputs[0]), [t.numel() for t in inputs]
         return self._alltoall("all_to_all", options(opts, AllToAllOptions), x, splits, outputs)
 
+    @tells("alltoall")
     def alltoall_base(
         self,
         output: torch.Tensor,
@@ -397,6 +430,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
 
         return self._begin(what, opts, parts if outputs is None else outputs, [submit], finish)
 
+    @tells("barrier")
     def barrier(self, opts: Any = None) -> Work:
         """Wait until all ranks have called this."""
         submits: list[Submit] = [lambda core, waits, name: core.collective("barrier", None, name, None, waits)]

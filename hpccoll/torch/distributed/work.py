@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from hpccoll import errors
 from hpccoll.collectives import Handle
+from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.torch.distributed.arguments import Finish
 from hpccoll.torch.distributed.futures import Future
 
@@ -76,6 +77,7 @@ class Work(_Base):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._settled, self._source = False, -1
         self._error: Exception | None = None
+        self._told = False  # the program has asked for the error
         self._future: Future | None = None
         self._device = next((t.device for t in tensors if t.is_cuda), None)
         self._behind: Any = None  # device memory: an event after the results
@@ -97,6 +99,7 @@ class Work(_Base):  # type: ignore[misc]
             self._block(seconds or self._limit)
             self.settle()
         if self._error is not None:
+            self._told = True
             raise self._error
         self._go_on()
         return True
@@ -109,11 +112,14 @@ class Work(_Base):  # type: ignore[misc]
 
     def is_success(self) -> bool:
         """Whether the work is done, and successfully."""
-        return self.is_completed() and self._error is None
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
         """Return the error if the work is done and has failed."""
-        return self._error if self.is_completed() else None
+        if not self.is_completed():
+            return None
+        self._told = True
+        return self._error
 
     def result(self) -> list[torch.Tensor]:
         """Wait for the result; return its tensors."""
@@ -206,6 +212,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def _tell(self) -> None:
         assert self._future is not None
+        self._told = True
         self._go_on()
         if self._error is None:
             self._future.set_result(self._tensors())
@@ -216,6 +223,9 @@ class Work(_Base):  # type: ignore[misc]
         return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s")
 
     def __del__(self) -> None:
+        error: Exception | None = getattr(self, "_error", None)
+        if error is not None and not self._told and not _finisher.stopping:
+            warn_of_lost_error(self._what, error.__cause__ or error)
         # The work is dropped in flight, but its tensors must still get the result.
         if not getattr(self, "_settled", True) and self._finish is not None:
             _finisher.add(

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from hpccoll import errors, objects
-from hpccoll.frontend.handles import synchronize
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
-from hpccoll.frontend.variables import compare_variables
+from hpccoll.frontend.variables import compare_named
+from hpccoll.torch.adapter import ADAPTER
 from hpccoll.torch.horovod.operations import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
@@ -28,17 +29,41 @@ def broadcast_parameters(
     :param root_rank: global rank of the root, also within a process set
     :param process_set: the ranks that take part
     :raises InvalidArgumentError: (a ValueError) `params` is none of these
-    :raises MismatchError: (a RuntimeError) the ranks have parameters of different shapes or dtypes
+    :raises MismatchError: (a RuntimeError) the ranks have other parameters: names, shapes or dtypes differ. The text
+        names those that differ, and the ranks
     """
+    given = _given(params)
+    forms = {"params": f"a {type(params).__name__}"} if given is None else _forms(given)
+    compare_named("broadcast_parameters", {"root_rank": repr(root_rank), **forms}, "broadcast_parameters", process_set)
+    if given is None:
+        raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
+    handles: list[Any] = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in given]
+    wait_for_all(handles)
+
+
+def _given(params: Any) -> list[tuple[Any, Any]] | None:
+    """Return the parameters that are there with their names, or None for those without; None: no dict and no list."""
     if isinstance(params, Mapping):
         pairs = sorted(params.items(), key=lambda pair: str(pair[0]))
     elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
         pairs = [entry if isinstance(entry, tuple) else (None, entry) for entry in params]
     else:
-        raise errors.InvalidArgumentError(f"parameters are a dict or a list, not {type(params)}")
-    handles = [broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None]
-    for handle in handles:
-        synchronize(handle)
+        return None
+    return [(name, tensor) for name, tensor in pairs if tensor is not None]
+
+
+def _forms(given: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    """Describe what must be the same on all ranks, for each parameter under its name, or its place without one."""
+    return {
+        f"parameter {at if name is None else repr(name)}": _form_of(tensor) for at, (name, tensor) in enumerate(given)
+    }
+
+
+def _form_of(tensor: Any) -> str:
+    if not isinstance(tensor, torch.Tensor) or torch.nn.parameter.is_lazy(tensor):
+        return f"a {type(tensor).__name__}"
+    usual = tensor.layout is torch.strided and (tensor.is_cpu or tensor.is_cuda)
+    return f"{ADAPTER.dtype(tensor)}{list(tensor.shape)}" + ("" if usual else f" {tensor.layout} on {tensor.device}")
 
 
 def broadcast_optimizer_state(
@@ -57,12 +82,15 @@ def broadcast_optimizer_state(
     :param model: to find the sparse gradients of SGD: those of its embeddings with sparse=True
     :param process_set: the ranks that take part
     :raises ObjectError: (a RuntimeError) the root's options cannot be pickled
-    :raises MismatchError: (a RuntimeError) the ranks have other groups of parameters
+    :raises MismatchError: (a RuntimeError) the ranks have optimizers of other classes or other groups of parameters
     """
-    if not isinstance(optimizer, torch.optim.Optimizer):
+    forms = {"root_rank": repr(root_rank), "optimizer": f"of class {type(optimizer).__name__}"}
+    is_one = isinstance(optimizer, torch.optim.Optimizer)
+    for at, group in enumerate(optimizer.param_groups if is_one else ()):
+        forms[f"param_groups[{at}]"] = f"a group of {len(group['params'])} parameters"
+    compare_named("broadcast_optimizer_state", forms, "optimizer_state.groups", process_set)
+    if not is_one:
         raise errors.InvalidArgumentError(f"optimizer is {optimizer!r}: give a torch.optim.Optimizer")
-    groups = [f"a group of {len(group['params'])} parameters" for group in optimizer.param_groups]
-    compare_variables("broadcast_optimizer_state", groups, "optimizer_state.groups", process_set)
     if not optimizer.state_dict()["state"]:
         _zero_gradients(optimizer, model)
     tensors: list[torch.Tensor] = []

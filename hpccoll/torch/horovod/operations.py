@@ -28,6 +28,7 @@ from hpccoll.frontend import names
 from hpccoll.frontend.call_numbers import last_call, note_call
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressors
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
 from hpccoll.horovod.job import rank
@@ -155,7 +156,7 @@ class _Allgather(torch.autograd.Function):
             operations.requests.allgather(name, tensor, process_set, with_rows=True, waits=True)
             for name, tensor in zip(each, tensors, strict=True)
         ]
-        results, ctx.rows = zip(*[handle.wait() for handle in handles], strict=True)
+        results, ctx.rows = zip(*wait_for_all(handles), strict=True)
         note_call(each[0], process_set)
         ctx.name = last_call(each[0], process_set)
         return results

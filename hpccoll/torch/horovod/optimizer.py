@@ -130,6 +130,8 @@ class _Reducing(Attributes):
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
             )
+        if self._gradients:
+            self._gradients.finish_interrupted()
         self._synchronized = False
         super().zero_grad(*args, **kwargs)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each operation of torch.distributed through backend "hpccoll", beside what the ranks' inputs say it must give."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -372,6 +373,40 @@ def test_ddp_takes_sparse_gradients() -> None:
     assert words.weight.grad is not None and words.weight.grad.is_sparse
     expected = torch.tensor([1 / size] * size + [2.0, 0.0])[:, None].expand(-1, 2)
     assert torch.allclose(words.weight.grad.to_dense(), expected)
+
+
+def coalesced(dtype: torch.dtype) -> None:
+    """One of three requests of a call is of this type, of which there is no mean if it is bool."""
+    inputs = [torch.ones(3 * dist.get_world_size(), dtype=kind) for kind in (torch.float32, dtype, torch.float32)]
+    with dist._coalescing_manager():
+        for x in inputs:
+            dist.reduce_scatter_tensor(torch.empty(3, dtype=x.dtype), x, op=dist.ReduceOp.AVG)
+
+
+REFUSED: dict[str, Callable[[int, bool], Any]] = {
+    "all_gather": lambda n, wrong: dist.all_gather([torch.empty(2) for _ in range(n - wrong)], torch.ones(2)),
+    "all_gather_into_tensor": lambda n, wrong: dist.all_gather_into_tensor(torch.empty(2 * n - wrong), torch.ones(2)),
+    "reduce_scatter": lambda n, wrong: dist.reduce_scatter_tensor(torch.empty(2), torch.ones(2 * n - wrong)),
+    "all_to_all": lambda n, wrong: dist.all_to_all_single(torch.empty(n), torch.ones(n), [1] * n, [1 + wrong] * n),
+    "mean": lambda _, wrong: dist.all_reduce(torch.ones(2).to([torch.float32, torch.bool][wrong]), Op.AVG),
+    "coalesced": lambda _, wrong: coalesced(torch.bool if wrong else torch.float32),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_what_one_rank_refuses_is_an_error_of_all_and_the_group_goes_on(call: str) -> None:
+    if dist.get_world_size() == 1:
+        return
+    for _ in range(3):
+        if dist.get_rank() == 1:
+            with pytest.raises((ValueError, HpccollError)):
+                REFUSED[call](dist.get_world_size(), True)
+        else:
+            with pytest.raises(dist.DistBackendError, match="rank 1 has refused this call: "):
+                REFUSED[call](dist.get_world_size(), False)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        assert x.tolist() == [dist.get_world_size(), dist.get_world_size()]
 
 
 def test_many_in_flight() -> None:

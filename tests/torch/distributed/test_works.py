@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work objects and futures: what they say, when, and from which thread."""
 
+import gc
 import threading
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+from hpccoll.torch.distributed.work import FORGETFUL
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("group")]
 
@@ -143,3 +147,22 @@ def test_backward_brings_an_error(hook: Any) -> None:
             model(torch.ones(4, 3)).sum().backward()
     dist.barrier()
     group.abort()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_error_of_a_dropped_work_is_told_once(asked: bool) -> None:
+    """Also where nobody has waited: hpccoll's thread has settled the work for its future, say."""
+    x = torch.ones(2 + (dist.get_rank() == 1))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        work = dist.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            pass
+        assert not asked or "shape differs" in str(work.exception())
+        del work
+        gc.collect()
+        dist.barrier()
+    texts = [str(one.message) for one in seen]
+    expected = 0 if asked or dist.get_world_size() == 1 or FORGETFUL else 1
+    assert len(texts) == expected, texts
+    assert all("MismatchError: allreduce" in text for text in texts)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a training, from one rank to all."""
 
+import re
 import sys
 import threading
 
@@ -42,6 +43,56 @@ def test_broadcast_parameters(given):
     assert own[0].weight.data_ptr() == before
 
 
+OTHERS = {
+    "another name": (
+        lambda last: {"a": torch.ones(2), ("b" if last else "c"): torch.ones(3)},
+        "parameter 'b' is missing on OTHERS and float32[3] on LAST; parameter 'c' is float32[3] on OTHERS and missing",
+    ),
+    "one more": (
+        lambda last: [torch.ones(2)] * (1 + last),
+        "parameter 1 is missing on OTHERS and float32[2] on LAST; all ranks",
+    ),
+    "another shape": (
+        lambda last: {"w": torch.ones(2, 2 + last)},
+        "parameter 'w' is float32[2, 2] on OTHERS and float32[2, 3] on LAST",
+    ),
+    "no tensor": (
+        lambda last: {"w": 5 if last else torch.ones(2, dtype=torch.int64)},
+        "parameter 'w' is int64[2] on OTHERS and a int on LAST",
+    ),
+    "a lazy layer": (
+        lambda last: (torch.nn.LazyLinear(2, bias=False) if last else torch.nn.Linear(3, 2, bias=False)).state_dict(),
+        "parameter 'weight' is float32[2, 3] on OTHERS and a UninitializedParameter on LAST",
+    ),
+    "no list": (
+        lambda last: torch.ones(2) if last else [torch.ones(2)],
+        "parameter 0 is float32[2] on OTHERS and missing on LAST; params is missing on OTHERS and a Tensor on LAST",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+def test_other_parameters_are_an_error_on_all_ranks(which):
+    """Horovod waits for ever, as each broadcast has its parameter's name."""
+    if hvd.size() == 1:
+        return
+    given, says = OTHERS[which]
+    last = hvd.size() - 1
+    others = "rank 0" if last == 1 else "ranks 0, 1" if last == 2 else f"ranks 0-{last - 1}"
+    expected = "broadcast_parameters: " + says.replace("OTHERS", others).replace("LAST", f"rank {last}")
+    with pytest.raises(hpccoll.MismatchError, match=re.escape(expected)):
+        hvd.broadcast_parameters(given(hvd.rank() == last), root_rank=0)
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def test_another_root_is_an_error_on_all_ranks():
+    if hvd.size() == 1:
+        return
+    for root in (99, 1):
+        with pytest.raises(hpccoll.MismatchError, match=f"root_rank is 0 on ranks? 0.* and {root} on rank 1"):
+            hvd.broadcast_parameters({"w": torch.ones(2)}, root_rank=root if hvd.rank() == 1 else 0)
+
+
 def trained(optimizer: type, steps: int, **options: object) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     own = model(seed=7)
     made = optimizer(own.parameters(), **options)
@@ -81,8 +132,18 @@ def test_other_groups_of_parameters_are_an_error_on_all_ranks():
     if hvd.size() == 1:
         hvd.broadcast_optimizer_state(optimizer, root_rank=ROOT)
         return
-    with pytest.raises(hpccoll.MismatchError, match="0 is a group of 6 parameters on rank 0 and a group of 2 param"):
+    with pytest.raises(hpccoll.MismatchError, match="group of 6 parameters on rank 0 and a group of 2 param"):
         hvd.broadcast_optimizer_state(optimizer, root_rank=ROOT)
+
+
+@pytest.mark.parametrize("other", [lambda p: torch.optim.Adam(p), lambda _: 4], ids=["another class", "no optimizer"])
+def test_another_optimizer_is_an_error_on_all_ranks(other):
+    if hvd.size() == 1:
+        return
+    parameters = list(model(seed=7).parameters())
+    mine = other(parameters) if differs() else torch.optim.SGD(parameters, lr=0.1)
+    with pytest.raises(hpccoll.MismatchError, match="optimizer is of class SGD on rank 0 and of class"):
+        hvd.broadcast_optimizer_state(mine, root_rank=ROOT)
 
 
 def test_objects():

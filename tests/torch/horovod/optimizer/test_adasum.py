@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer with op=Adasum combines what each rank's own step changes."""
 
+import gc
+import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+import hpccoll
 import hpccoll.torch as hvd
 from hpccoll.frontend.adasum import combine
 
@@ -70,3 +73,23 @@ def test_what_it_does_not_have(world):
         torch.testing.assert_close(parameter.detach(), torch.full((2,), -1.0))
     with pytest.raises(ValueError, match="not for Adasum"):
         hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Adasum, groups=1)
+
+
+def test_a_mismatch_is_the_only_error():
+    """All changes that the ranks disagree about have been waited for: none is told later as a lost error."""
+    if hvd.size() == 1:
+        return
+    pair = hvd.add_process_set([0, 1])
+    if pair.included():
+        own = torch.nn.Linear(3, 2 + hvd.rank())
+        sgd = torch.optim.SGD(own.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(sgd, own.named_parameters(), op=hvd.Adasum, process_set=pair)
+        own(torch.ones(1, 3)).sum().backward()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with pytest.raises(hpccoll.MismatchError, match="weight"):
+                optimizer.step()
+            gc.collect()
+            hvd.barrier(pair)
+        assert not seen, [str(one.message) for one in seen]
+    hvd.remove_process_set(pair)

@@ -3,6 +3,7 @@
 
 import copy
 import pickle
+import signal
 
 import pytest
 import torch
@@ -242,3 +243,44 @@ def test_copies_are_refused(pair, copied):
 def test_it_is_not_wrapped_twice(pair):
     with pytest.raises(hpccoll.InvalidArgumentError, match="is a DistributedOptimizer already"):
         DistributedOptimizer(pair().optimizer)
+
+
+class Interrupted(BaseException):
+    """What the handler of a signal raises, as for Ctrl-C."""
+
+
+def interrupt(*_):
+    raise Interrupted
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_step_behind_an_interrupted_one(set_to_none):
+    """As in a notebook: rank 0's interrupted step counts, and its next one waits until the others have made it."""
+    if hvd.size() == 1:
+        return
+    world = hpccoll.world()
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    sgd = torch.optim.SGD([parameter], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(sgd, [("interrupted", parameter)], op=hvd.Sum)
+
+    def step(factor: float) -> None:
+        optimizer.zero_grad(set_to_none=set_to_none)
+        (parameter.sum() * factor).backward()
+        optimizer.step()
+
+    step(1.0)
+    if hvd.rank() == 0:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Interrupted):
+            step(10.0)
+        signal.signal(signal.SIGALRM, before)
+        for other in range(1, world.size):
+            world.send_object("interrupted", other)
+    else:
+        assert world.recv_object(0) == "interrupted"
+        step(10.0)
+    step(100.0)
+    expected = -(101.0 if hvd.rank() == 0 else 111.0) * hvd.size()
+    assert parameter.tolist() == [expected] * 3
+    hvd.barrier()
