@@ -39,9 +39,9 @@ SHARED = ["setup.py", INCLUDED, *sorted(glob("ext/**/*.h", recursive=True) + glo
 MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
 UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
+CORE = ("core", "transport", "loop", "world", "rendezvous", "gate")
 CORE_SOURCES = sorted(
-    {f for layer in ("core", "transport", "loop", "world", "rendezvous", "gate") for f in glob(f"ext/{layer}/**/*.c", recursive=True)}
-    - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
+    {f for layer in CORE for f in glob(f"ext/{layer}/**/*.c", recursive=True)} - {*MPI_SOURCES, *UCX_SOURCES, INCLUDED}
 )
 
 KERNELS = [f"ext/transport/kernels/{instructions}.c" for instructions in ("avx2", "avx512", "portable")]
