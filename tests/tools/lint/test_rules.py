@@ -103,6 +103,8 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
         "ranks-exceed-tasks": [
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "timeout -s USR1 1h mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "stdbuf -oL hpccoll run -np 9", 13),
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -x A --mca btl tcp -n 9", 13),
             ("srun --mpi=pmix --kill-on-bad-exit=1", "hpccoll run -np $((SLURM_NTASKS + 1))", 13),
         ],
