@@ -8,11 +8,13 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import hpccoll
 from hpccoll import config, durable, inherited
 from hpccoll.tools.bench import conditions, files, results
 from hpccoll.tools.bench.results import Results, ResultsError
+from hpccoll.tools.kin import end_with_parent
 
 LOCK = "lock"
 """The file in a folder of launches that tells whether a process works there."""
@@ -156,7 +159,8 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
     if not environment.own:
         variables["PATH"] = f"{programs}:{variables.get('PATH', '')}"
         variables["PYTHONPATH"] = str(only_hpccoll(file.parent))
-    done = subprocess.run(command, env=variables, check=False)
+    end_too = partial(end_with_parent, signal.SIGTERM)  # else the ranks would compute on beside what comes next
+    done = subprocess.run(command, env=variables, check=False, preexec_fn=end_too)
     if done.returncode or not file.exists():
         raise ResultsError(f"launch {number} on {launch.ranks} ranks failed with status {done.returncode}, see above")
 

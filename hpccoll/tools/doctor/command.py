@@ -7,10 +7,12 @@ import argparse
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hpccoll import detect, inherited
@@ -30,6 +32,7 @@ from hpccoll.tools.doctor import (
     training,
     trial,
 )
+from hpccoll.tools.kin import end_with_parent
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
 from hpccoll.tools.trace import cli as trace
 from hpccoll.tools.trace import gather
@@ -142,7 +145,8 @@ def start(arguments: argparse.Namespace) -> int:
     _add_ranks(parser)
     _, words = parser.parse_known_args(sys.argv[1:])
     python = [sys.executable, "-m", "hpccoll"]
-    return subprocess.run([*python, "run", "-np", str(arguments.ranks), *python, *words], check=False).returncode
+    command = [*python, "run", "-np", str(arguments.ranks), *python, *words]
+    return subprocess.run(command, check=False, preexec_fn=partial(end_with_parent, signal.SIGTERM)).returncode
 
 
 def attach(job: str) -> int:

@@ -4,6 +4,7 @@
 import argparse
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,11 +13,13 @@ from functools import partial
 from hpccoll import inherited
 from hpccoll.channel import new_secret
 from hpccoll.launch_protocol import COORDINATOR, LAUNCHER, STORE, WORKER
+from hpccoll.tools.kin import end_with_parent
 from hpccoll.tools.launch import habits, installed, openmpi, processes
 from hpccoll.tools.launch.allocation import allocation_of, ranks_of
 from hpccoll.tools.launch.direct import plan as direct
 from hpccoll.tools.launch.direct.places import variables_of_ranks
 from hpccoll.tools.launch.elastic import options as elastic
+from hpccoll.tools.launch.function import CALLER
 from hpccoll.tools.launch.job import (
     Host,
     Job,
@@ -101,6 +104,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     :returns: the exit status of the job; 124 after --timeout, 2 if the job cannot be started as asked
     """
+    if CALLER in inherited.environment():  # the ranks have nobody to give their results to when it has ended
+        end_with_parent(signal.SIGTERM)
     environment = {name: value for name, value in inherited.environment().items() if name not in OF_A_RANK}
     environment["PATH"] = path_with_this_python(environment.get("PATH", os.defpath))
     try:

@@ -17,6 +17,9 @@ LAUNCHERS = {
     "orterun": "mpirun",
     "prterun": "mpirun",
 }
+HPCCOLL_RUN = ("hpccoll", "run")
+WRAPPERS = {"timeout", "nice", "ionice", "numactl", "stdbuf", "setsid", "unbuffer"}
+"""Programs that run the command behind their own options."""
 SCHEDULERS: dict[str, Grammar] = {"SBATCH": slurm.sbatch, "BSUB": lsf.bsub}
 PLAIN = {
     "hostname", "date", "echo", "env", "printenv", "nvidia-smi", "rocm-smi", "lscpu", "numactl", "mkdir", "rm", "cp",
@@ -134,10 +137,19 @@ def _follow(script: Script) -> None:
         if not argv or argv[0] == "export":
             known |= given
             continue
-        if argv[:2] == ("hpccoll", "run"):
+        argv = _without_wrapper(argv)
+        if argv[:2] == HPCCOLL_RUN:
             argv = ("mpirun", *argv[2:])
         if launcher := LAUNCHERS.get(PurePath(argv[0]).name):
             script.launches.append(_launch(launcher, argv[1:], command, known | given))
+
+
+def _without_wrapper(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out `timeout 1h` and its like before a launcher."""
+    if PurePath(argv[0]).name not in WRAPPERS:
+        return argv
+    starts = (i for i, word in enumerate(argv) if PurePath(word).name in LAUNCHERS or argv[i : i + 2] == HPCCOLL_RUN)
+    return argv[next(starts, 0) :]
 
 
 def _launch(launcher: str, words: tuple[str, ...], command: shell.Command, environment: dict[str, str]) -> Launch:

@@ -274,6 +274,16 @@ def trap_too_late(script: Script) -> Iterator[Problem]:
             )  # fmt: skip
 
 
+@rule(RULES, "no-wait", "error")
+def no_wait(script: Script) -> Iterator[Problem]:
+    """Ranks in the background, and nothing behind them that lasts: the script ends, and the job with it."""
+    lasting = [c.line for c in script.commands if c.argv[:1] == ("wait",)]
+    lasting += [launch.line for launch in script.launches if not launch.background]
+    for launch in script.launches:
+        if launch.background and not any(line >= launch.line for line in lasting):
+            yield Problem(launch.line, "the script ends while this runs, and Slurm ends it then", "wait at the end")
+
+
 @rule(RULES, "log-overwritten", "warning")
 def log_overwritten(script: Script) -> Iterator[Problem]:
     """--requeue without --open-mode=append: the second run overwrites the first one's output."""
@@ -300,12 +310,13 @@ def status_lost(script: Script) -> Iterator[Problem]:
         c.argv[:1] == ("set",) and any(w[0] in "-+" and "e" in w[1:] for w in c.argv[1:]) for c in script.commands
     )
     last = script.commands[-1] if script.commands else None
+    by_status = {"exit", "wait", "srun"} | {c.argv[0] for c in script.commands if c.end == "(" and len(c.argv) == 1}
     for launch in script.launches:
         if launch.end == "|" and "pipefail" not in script.text and "PIPESTATUS" not in script.text:
             problem = "if this fails, the job still counts as completed, by the status of the last command of the pipe"
             yield Problem(launch.line, problem, "set -o pipefail at the top")
             continue
-        after = last is not None and last.line > launch.line and last.argv[:1] not in (("exit",), ("wait",), ("srun",))
+        after = last is not None and last.line > launch.line and not by_status & set(last.argv[:1])
         if after and not stops and launch.end not in ("&", "||"):
             yield Problem(launch.line, "if this fails, the job still counts as completed", "set -e at the top")
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real jobs of `hpccoll bench`: that what is measured is verified and kept, and what is worthless refused."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 
@@ -238,6 +241,38 @@ def test_words_may_stand_behind_options(
     with pytest.raises(SystemExit, match="2"):
         main([*words.split(), "--nothing", "c"])
     assert "unrecognized arguments: " in capsys.readouterr().err
+
+
+def processes(named: str) -> list[str]:
+    """Return the command lines of processes that have this in them."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if named in (text := file.read_bytes().replace(b"\0", b" ").decode(errors="replace")):
+                found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_no_rank_outlives_the_command(number: int, tmp_path: Path) -> None:
+    """A scheduler ends a job by SIGTERM, a terminal by SIGHUP. Before, the ranks went on for up to ten minutes."""
+    out = tmp_path / "r.h5"
+    words = ["--sizes", "8", "--seconds", "100", "--width", "0", "--most", "1000000", "--oversubscribed"]
+    command = [sys.executable, "-P", "-m", "hpccoll", "bench", "barrier", "-np", "2", *words, "--out", str(out)]
+    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        limit = time.monotonic() + 60
+        while sum("--in-job" in line and " run " not in line for line in processes(str(tmp_path))) < 2:
+            assert time.monotonic() < limit and started.poll() is None
+            time.sleep(0.05)
+        started.send_signal(number)
+        assert started.wait(30) == -number
+        limit = time.monotonic() + 30
+        while left := processes(str(tmp_path)):
+            assert time.monotonic() < limit, left
+            time.sleep(0.05)
+    finally:
+        started.kill()
 
 
 def test_two_that_measure_into_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,10 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,3 +79,44 @@ def test_a_rank_without_a_result_is_an_error(function: Callable[[], Any], says: 
     pytest.importorskip("cloudpickle")
     with pytest.raises((LaunchError, hpccoll.RankError), match=says):
         hpccoll.run(function, np=2, timeout=100)
+
+
+SLEEPS = """
+import os, time, hpccoll
+def sleep():
+    open(f"rank-{os.getpid()}", "w").close()
+    time.sleep(100)
+if __name__ == "__main__":
+    hpccoll.run(sleep, np=2, timeout=100)
+"""
+
+
+def marked(word: str) -> list[int]:
+    """Return the processes with a variable of the test."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TEST_MARK={word}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_job_ends_with_the_process_that_called_run(number: int, tmp_path: Path) -> None:
+    """Before, its ranks went on, with nobody to give their results to."""
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    environment = os.environ | {"TEST_MARK": (word := f"run-{os.getpid()}-{number}")}
+    caller = subprocess.Popen([sys.executable, "sleeps.py"], env=environment, cwd=tmp_path)
+    try:
+        limit = time.monotonic() + 60
+        while len(list(tmp_path.glob("rank-*"))) < 2:
+            assert time.monotonic() < limit and caller.poll() is None
+            time.sleep(0.05)
+        caller.send_signal(number)
+        assert caller.wait(30) == -number
+        limit = time.monotonic() + 30
+        while left := marked(word):
+            assert time.monotonic() < limit, left
+            time.sleep(0.05)
+    finally:
+        caller.kill()

@@ -93,6 +93,7 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         ],
         "signal-kills-script": [("--signal=USR1", "--signal=B:USR1", 9)],
         "trap-too-late": [("--signal=USR1@120\nset -e\n", f"--signal=B:USR1@120\nset -e\n{TRAP}", 14)],
+        "no-wait": [("train.py", "train.py &", 13), ("train.py", "a.py & wait $!\nsrun nvidia-smi &", 14)],
         "log-overwritten": [("#SBATCH --open-mode=append\n", "", 7)],
         "output-folder-missing": [
             ("--time=1:00:00", "--time=1:00:00 --output=logs/%x-%j.out", 6),
@@ -103,6 +104,8 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
         "no-launcher": [("srun --mpi=pmix --kill-on-bad-exit=1 ", "", 13)],
         "ranks-exceed-tasks": [
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "timeout -s USR1 1h mpirun -np 9", 13),
+            ("srun --mpi=pmix --kill-on-bad-exit=1", "stdbuf -oL hpccoll run -np 9", 13),
             ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun -x A --mca btl tcp -n 9", 13),
             ("srun --mpi=pmix --kill-on-bad-exit=1", "hpccoll run -np $((SLURM_NTASKS + 1))", 13),
         ],
@@ -235,6 +238,11 @@ SOUND = {  # what users write, and what is right about it: (what is taken out of
     "Cray's MPI": ("--mpi=pmix ", "", "set -e", "set -e\nmodule load PrgEnv-gnu"),
     "the program has an -n": ("srun --mpi=pmix --kill-on-bad-exit=1 python", "mpirun -x PATH python train.py -n 64"),
     "a failure that ends the script": ("set -e\n", "", "train.py\n", "train.py || exit 1\necho done\n"),
+    "a function that runs the ranks": (
+        "set -e\n", "", "srun --mpi", "run() {\nsrun --mpi", "train.py\n", "train.py\n}\nrun\n"
+    ),
+    "ranks in the background": ("train.py\n", "train.py &\nif wait; then echo done; fi\n"),
+    "a watch in the background": ("srun --mpi", "srun nvidia-smi -l 9 &\nsrun --mpi"),
     "a pipe that fails": ("set -e", "set -euo pipefail", "train.py", "train.py | tee log"),
     "the status of a pipe": ("set -e\n", "", "train.py\n", "train.py | tee log\nexit ${PIPESTATUS[0]}\n"),
     "oversubscribed": ("srun --mpi=pmix --kill-on-bad-exit=1", "mpirun --oversubscribe -np 16"),
