@@ -73,9 +73,11 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
         mine = {name: float(value) for name, value in logs.items() if _is_number(value)}
         each = allgather_object(mine, name="hpccoll.keras.metrics")
         each = [metrics for metrics in each if metrics is not None]
-        for other in each:
-            if set(other) != set(mine):
-                raise errors.MismatchError(f"MetricAverageCallback: the ranks have metrics {[sorted(x) for x in each]}")
+        for number, other in enumerate(each):
+            if set(other) != set(each[0]):
+                raise errors.MismatchError(
+                    f"MetricAverageCallback: rank 0 has metrics {sorted(each[0])}, rank {number} has {sorted(other)}"
+                )
         for name in mine:
             logs[name] = math.fsum(other[name] for other in each) / len(each)
 

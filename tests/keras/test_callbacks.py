@@ -68,6 +68,14 @@ def test_metrics_are_averaged_for_the_callbacks_that_follow(network, share):
         assert history[name] == [value]
 
 
+@pytest.mark.mpi(min_size=2)
+def test_metrics_of_some_ranks_only_are_an_error_on_all_ranks():
+    mine = {"loss": 1.0} if hvd.rank() != 1 else {"loss": 1.0, "val_loss": 2.0}
+    says = r"rank 0 has metrics \['loss'\], rank 1 has \['loss', 'val_loss'\]"
+    with pytest.raises(hpccoll.MismatchError, match=says):
+        hvd.callbacks.MetricAverageCallback().on_epoch_end(0, mine)
+
+
 def test_a_schedule_changes_the_rate_between_epochs(network, share):
     model = network(3)
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")

@@ -164,7 +164,13 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         limit = seconds if seconds > 0 else self._timeout
         text, path = f"{what} of process group {self._name}", f"{self._name} {next(iter(handles), '')}"
         settled = partial(self._sequence_names.settle, handles)
-        return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path)
+        report = partial(self._report_of, list(handles))
+        return Work(text, list(handles.values()), list(tensors), finish, limit, settled, path, report)
+
+    def _report_of(self, names: Sequence[str]) -> str:
+        """Return the newest report of a wait if it is about one of these requests."""
+        said = self.world.core.loop.last_report()
+        return said if any(repr(name) in said for name in names) else ""
 
     def _next_name(self) -> str:
         return name_in_callback() or self._sequence_names.next("c10d")

@@ -59,6 +59,7 @@ class Work(_Base):  # type: ignore[misc]
         timeout: float,
         settled: Callable[[], None],
         path: str,
+        report: Callable[[], str] = str,
     ) -> None:
         """Take over operations in flight.
 
@@ -68,11 +69,12 @@ class Work(_Base):  # type: ignore[misc]
         :param timeout: seconds that the group allows for an operation
         :param settled: called once, when the work is settled, successfully or not
         :param path: the path of the work's future, see Future
+        :param report: says for which ranks the work waits; "" if that is not known yet
         """
         super().__init__()
         self._what, self._handles = what, list(handles)
         self._tensors: Callable[[], list[torch.Tensor]] = lambda: tensors
-        self._finish, self._on_settled, self._path = finish, settled, path
+        self._finish, self._on_settled, self._path, self._report = finish, settled, path, report
         self._limit, self._deadline = timeout, time.monotonic() + timeout
         self._lock = threading.Lock()
         self._settled, self._source = False, -1
@@ -220,7 +222,8 @@ class Work(_Base):  # type: ignore[misc]
             self._future.set_exception(self._error)
 
     def _late(self, seconds: float) -> Exception:
-        return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s")
+        said = self._report()
+        return dist.DistBackendError(f"{self._what}: timeout after {seconds:g} s{f': {said}' if said else ''}")
 
     def __del__(self) -> None:
         error: Exception | None = getattr(self, "_error", None)
@@ -237,6 +240,7 @@ class Work(_Base):  # type: ignore[misc]
                     self._limit,
                     self._on_settled,
                     self._path,
+                    self._report,
                 )
             )
 
