@@ -101,17 +101,17 @@ def test_programs_of_one_job_one_after_the_other(program: Path, run: Run) -> Non
 
 
 def test_a_missing_rank_is_named_on_the_others(program: Path, run: Run) -> None:
-    late = by_rank(program, "if [ $_HPCCOLL_RANK = 1 ]; then sleep 12; exit 0; fi")
-    status, output = run(3, *late, HPCCOLL_START_TIMEOUT=2)
+    late = by_rank(program, "if [ $_HPCCOLL_RANK = 1 ]; then sleep 3; exit 0; fi")
+    status, output = run(3, *late, HPCCOLL_START_TIMEOUT=1)
     assert status != 0
-    assert output.count("no word from rank 1 within 2 s (HPCCOLL_START_TIMEOUT)") == 2, output
+    assert output.count("no word from rank 1 within 1 s (HPCCOLL_START_TIMEOUT)") == 2, output
 
 
 def test_a_missing_rank_0_is_named(program: Path, run: Run) -> None:
-    late = by_rank(program, "if [ $_HPCCOLL_RANK = 0 ]; then sleep 20; exit 0; fi")
-    status, output = run(2, *late, HPCCOLL_START_TIMEOUT=1)
+    late = by_rank(program, "if [ $_HPCCOLL_RANK = 0 ]; then sleep 6.5; exit 0; fi")
+    status, output = run(2, *late, HPCCOLL_START_TIMEOUT=0.5)
     assert status != 0
-    assert "no word from rank 0 within 6 s (HPCCOLL_START_TIMEOUT)" in output, output
+    assert "no word from rank 0 within 5.5 s (HPCCOLL_START_TIMEOUT)" in output, output
 
 
 def test_settings_that_differ_are_one_error(program: Path, run: Run) -> None:

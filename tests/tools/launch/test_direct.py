@@ -18,6 +18,7 @@ import pytest
 
 from hpccoll import StartError, channel
 from hpccoll.rendezvous.launcher_store import LauncherStore
+from hpccoll.tools.launch.direct.agent import Agent
 from hpccoll.tools.launch.direct.store import StoreServer
 
 RUN = [sys.executable, "-m", "hpccoll", "run", "--launcher", "ssh", "--timeout", "60"]
@@ -51,6 +52,20 @@ def test_ranks_meet_and_get_their_variables(tmp_path: Path) -> None:
         assert (tmp_path / f"rank.{rank}" / "stdout").read_text() == f"fine {rank} hello\n"
     line = (tmp_path / "rank.0" / "stderr").read_text()
     assert "started by hpccoll run" in line and "authenticated by HPCCOLL_SECRET" in line
+
+
+def test_of_ranks_that_end_at_once_a_killed_one_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    """The others have mostly ended because of it."""
+    ranks: dict[str, dict[str, str]] = {"0": {}, "1": {}, "2": {}}
+    command = ["bash", "-c", "[ $_HPCCOLL_RANK = 1 ] && kill -KILL $$; exit 3"]
+    for number, variables in ranks.items():
+        variables["_HPCCOLL_RANK"] = number
+    agent = Agent({"command": command, "variables": {}, "ranks": ranks, "output": "", "input": [os.devnull, "0"]})
+    for rank in agent._ranks.values():
+        os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
+    assert agent.wait() == 128 + signal.SIGKILL
+    said = capfd.readouterr().err
+    assert "hpccoll run: rank 1 " in said and "was killed by SIGKILL" in said and said.count("rank ") == 1
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ class Agent:
         """
         left, status, limit, asked = dict(self._ranks), 0, float("inf"), False
         while left:
-            for number, rank in list(left.items()):
-                if rank.poll() is None:
-                    continue
+            ended = [(number, rank) for number, rank in left.items() if rank.poll() is not None]
+            ended.sort(key=lambda one: one[1].returncode >= 0)  # a killed rank first: others may have ended for it
+            for number, rank in ended:
                 del left[number]
                 if rank.returncode and not status:
                     say(f"rank {number} (host {platform.node()}, pid {rank.pid}) {how(rank.returncode)}")
