@@ -26,16 +26,20 @@ $(VENV)/.python: pyproject.toml
 	$(BIN)/python -m pip install --quiet --group build
 	@touch $@
 
+# pip, which builds the extensions too and waits for another build, downloads while they are built. --no-compile: a part
+# of the packages' modules is ever imported, and Python keeps the bytecode of those.
+EDITABLE := --no-compile --no-build-isolation --editable '.[$(if $(MPI),$(MPI)$(comma))demo]'
 $(VENV)/.installed: pyproject.toml setup.py | $(VENV)/.python
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(if $(MPI),$(MPI)$(comma))demo]'
+	$(BIN)/python setup.py --quiet build_ext --inplace & \
+	    PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet $(EDITABLE) && wait $$!
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-# The large frameworks are installed while the extensions are built. --no-compile: a third of their 14,000 modules is
-# ever imported, and Python keeps the bytecode of those; pip would take 45 s of a processor to compile all.
+# The large frameworks are installed while the extensions are built. pip would take 45 s of a processor to compile their
+# 14,000 modules, of which a third is ever imported.
 FRAMEWORKS := --no-compile $(addprefix --group ,torch jax keras tensorflow)
 $(VENV)/.tests: pyproject.toml | $(VENV)/.python
 	$(BIN)/python setup.py --quiet build_ext --inplace & $(BIN)/python -m pip install --quiet $(FRAMEWORKS) && wait $$!
