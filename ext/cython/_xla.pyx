@@ -9,7 +9,9 @@ from hpccoll import _core, errors
 cdef extern from "xla/xla.h":
     ctypedef struct hc_gate:
         pass
-    const char *HC_GATE_CAPSULE, *HC_XLA_CALL, *HC_XLA_NOTHING
+    const char *HC_GATE_CAPSULE
+    const char *HC_XLA_CALL
+    const char *HC_XLA_NOTHING
     enum: HC_XLA_SENDRECV, HC_GATE_SEND, HC_GATE_RECEIVE
     int hc_xla_connect(const hc_gate *)
     void *hc_xla_call(void *) noexcept

@@ -182,7 +182,8 @@ cdef extern from "cython/ndarray.h" nogil:
 
 cdef extern from "loop/trace.h" nogil:
     enum: HC_TRACE_VERSION, HC_TRACE_SITE, HC_TRACE_KEPT
-    void hc_trace_stacks(int), hc_trace_no_stacks()
+    void hc_trace_stacks(int)
+    void hc_trace_no_stacks()
     const char *HC_TRACE_MAGIC
     const char *HC_TRACE_MEMFD
     ctypedef struct hc_trace_config:
