@@ -71,13 +71,17 @@ def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
     assert output.count("interrupted 0") == 1, output
 
 
-STOPPED = """
-for _ in range(3): hpccoll.barrier()
-pids = hpccoll.allgather(np.array([os.getpid()]))
-others = [int(pid) for pid in pids[size // 2:]]
+IS_STOPPED = """
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(") ")[2].startswith("T")
+"""
+STOPPED = (
+    IS_STOPPED
+    + """
+for _ in range(3): hpccoll.barrier()
+pids = hpccoll.allgather(np.array([os.getpid()]))
+others = [int(pid) for pid in pids[size // 2:]]
 x = np.arange(4.0) + rank
 if rank >= size // 2:
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -94,6 +98,7 @@ else:
 check(7)
 assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
 """
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,10 +114,13 @@ def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> Non
 def test_the_end_of_a_world_is_interrupted() -> None:
     """The first rank of a World ends its log, so the other one waits for it."""
     script = calls() + (
+        f"{IS_STOPPED}"
         "world = hpccoll.World(verbose=0)\n"
         "pids = world.allgather(np.array([os.getpid()]))\n"
-        "if rank == 1:\n"
-        "    os.kill(int(pids[0]), signal.SIGSTOP)\n"
+        "if rank == 0:\n"
+        "    os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "else:\n"
+        "    while not is_stopped(int(pids[0])): time.sleep(0.01)\n"
         "    interrupted(lambda: world.shutdown(wait=False))\n"
         "    os.kill(int(pids[0]), signal.SIGCONT)\n"
         "world.shutdown(wait=False)\n"
