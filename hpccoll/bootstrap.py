@@ -29,38 +29,6 @@ __all__ = ["Base", "make"]
 T = TypeVar("T")
 
 
-# ---- nodes ------------------------------------------------------------------------------------------
-
-
-def place(machines: Compared[Machine], nodes: str) -> tuple[int, ...]:
-    """The node of each rank, numbered by first appearance: one per machine, or as many as `nodes` asks for.
-
-    "2" cuts each machine's ranks into two contiguous blocks, "3+1" into blocks of 3 and 1.
-    """
-    if not nodes:
-        return (0,) * machines.size if machines.of is None else tuple(machines.of.tolist())
-    blocks: dict[int, tuple[int, int]] = {}
-    for number in range(len(machines.values)):
-        those = machines.ranks(number)
-        for block, count in enumerate(_block_sizes(nodes, len(those))):
-            blocks |= dict.fromkeys(those[:count], (number, block))
-            del those[:count]
-    order = {key: i for i, key in enumerate(dict.fromkeys(blocks[rank] for rank in range(machines.size)))}
-    return tuple(order[blocks[rank]] for rank in range(machines.size))
-
-
-def _block_sizes(nodes: str, ranks: int) -> list[int]:
-    if "+" in nodes:
-        sizes = [int(n) for n in nodes.split("+")]
-        if sum(sizes) != ranks:
-            raise errors.StartError(f"HPCCOLL_NODES={nodes} places {sum(sizes)} ranks, this machine has {ranks}")
-        return sizes
-    count = int(nodes)
-    if count > ranks:
-        raise errors.StartError(f"HPCCOLL_NODES={nodes}: this machine has only {ranks} ranks")
-    return [ranks // count + (i < ranks % count) for i in range(count)]
-
-
 # ---- making -----------------------------------------------------------------------------------------
 
 
@@ -117,7 +85,7 @@ def make(
     ranks = start_report.exchange(rendezvous, settings)
     if differing := config.differences(ranks.settings):
         raise errors.StartError(f"the World was not made: {differing}")
-    node_of = place(ranks.machines, settings.nodes)
+    node_of = _core.nodes_of_machines(ranks.machines.of, rendezvous.size, settings.nodes)
     _print_findings(rendezvous, ranks)
     nccl_files = [str(file) for file in cuda.packages()]
     gpu = _look_at_gpus(rendezvous, ranks, nccl_files)

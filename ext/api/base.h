@@ -7,6 +7,7 @@
  *     settings.c    knobs from options and environment
  *     launcher.c    what has started this process
  *     start.c       reports of the ranks, nodes
+ *     start_steps.c exchanges of the start, and their errors
  *     nets.c        the net between the nodes
  *     parts.c       segments, the loop, process sets
  *     list.c        the Worlds of this process
@@ -52,7 +53,7 @@ typedef struct hc__base {
     hc__settings settings;
     hc_processes processes;
     char *process_memory;
-    int32_t local_rank, local_size, machine_size; /* of a loop of this library */
+    int32_t machine_size; /* ranks on this machine, of a loop of this library */
     uint8_t background, one_thread, heartbeat;
     hc__nodes_text nodes;
     hpccoll_plan *plans;     /* plans that are not freed */

@@ -4,6 +4,7 @@
  */
 #include "api/codes.h"
 #include "api/nets.h"
+#include "api/start_steps.h"
 
 #include "core/fnv.h"
 #include "transport/net/ucx_interfaces.h"
@@ -18,17 +19,6 @@
 
 #define NAMES_BYTES 512
 #define WHY_BYTES (HC_UCX_WHY + 64)
-
-static int agree(hc_rendezvous *r, int status, const char *why) {
-    status = hc_rendezvous_agree(r, status, why);
-    return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
-}
-
-static int exchange(hc_rendezvous *r, const void *mine, size_t bytes, void *all) {
-    int status = all ? hc_rendezvous_allgather(r, mine, bytes, all) : HC_NO_MEMORY;
-    return status < 0 ? hc__error(status, "the World was not made: %s", *r->why ? r->why : hc_status_text(status))
-                      : HC_OK;
-}
 
 int hc__net_is_mpi(const hc__base *base) {
     return strcmp(base->settings.net, "mpi") == 0 || (base->mpi && strcmp(base->settings.net, "ucx") != 0);
@@ -48,7 +38,7 @@ static int make_mpi(hc__base *base, hc_rendezvous *r, const void *comm, int one_
         status = base->mpi->net_new(base->comm, one_machine, &base->job->net);
     if (status >= 0)
         snprintf(base->nodes.net, sizeof base->nodes.net, "MPI of the family of %s", base->mpi->name);
-    return agree(r, status, why);
+    return hc__start_agree(r, status, why);
 }
 
 /* ---- the interfaces of all machines ------------------------------------------------------------------------ */
@@ -104,7 +94,7 @@ static void keep_one_of_each(network *networks, int32_t size, const hc_interface
 static int exchange_interfaces(hc_rendezvous *r, surroundings *s) {
     int32_t most = 0;
     network mine = {network_namespace(), r->rank, s->nown}, *networks = calloc((size_t)r->size, sizeof *networks);
-    int status = exchange(r, &mine, sizeof mine, networks);
+    int status = hc__start_exchange(r, &mine, sizeof mine, networks);
     for (int32_t rank = 0; rank < r->size && status >= 0; rank++)
         most = networks[rank].interfaces > most ? networks[rank].interfaces : most;
     size_t each = (size_t)most * sizeof *s->own, total = (size_t)r->size * each;
@@ -113,7 +103,7 @@ static int exchange_interfaces(hc_rendezvous *r, surroundings *s) {
     if (status >= 0 && padded)
         memcpy(padded, s->own, (size_t)s->nown * sizeof *s->own);
     if (status >= 0)
-        status = exchange(r, padded, each, padded && s->all ? reported : NULL);
+        status = hc__start_exchange(r, padded, each, padded && s->all ? reported : NULL);
     if (status >= 0)
         keep_one_of_each(networks, r->size, reported, most, s, r->rank);
     free(reported);
@@ -201,17 +191,17 @@ static int connect_ucx(hc_rendezvous *r, hc_net *net, uint32_t generation, int h
     const void *own = hc_ucx_net_address(net, &own_bytes);
     offer *offers = calloc((size_t)r->size, sizeof *offers);
     mine.address_bytes = own_bytes;
-    int status = exchange(r, &mine, sizeof mine, offers);
+    int status = hc__start_exchange(r, &mine, sizeof mine, offers);
     for (int32_t rank = 0; rank < r->size && status >= 0; rank++)
         most = offers[rank].address_bytes > most ? offers[rank].address_bytes : most;
     char *padded = calloc(1, most + 1), *addresses = padded ? malloc(most * (size_t)r->size + 1) : NULL;
     if (status >= 0) {
         if (padded)
             memcpy(padded, own, own_bytes);
-        status = exchange(r, padded, most, addresses);
+        status = hc__start_exchange(r, padded, most, addresses);
     }
     if (status >= 0)
-        status = agree(r, connect_all(r, net, offers, addresses, most), "a net over UCX could not be made");
+        status = hc__start_agree(r, connect_all(r, net, offers, addresses, most), "a net over UCX could not be made");
     free(addresses);
     free(padded);
     free(offers);
@@ -222,15 +212,15 @@ static int make_ucx(hc__base *base, hc_rendezvous *r) {
     char why[WHY_BYTES] = "";
     int has_rdma = 0;
     surroundings s = {.nown = 0};
-    int status = agree(r, open_ucx(base, why), why);
+    int status = hc__start_agree(r, open_ucx(base, why), why);
     if (status < 0)
         return status;
     s.nown = hc_interfaces_read(&s.own);
-    status = agree(r, s.nown, "the network interfaces cannot be read");
+    status = hc__start_agree(r, s.nown, "the network interfaces cannot be read");
     if (status >= 0)
         status = exchange_interfaces(r, &s);
     if (status >= 0)
-        status = agree(r, begin_ucx(r, &s, base->settings.interface, &base->job->net, why), why);
+        status = hc__start_agree(r, begin_ucx(r, &s, base->settings.interface, &base->job->net, why), why);
     free(s.all);
     free(s.own);
     if (status < 0)

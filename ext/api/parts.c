@@ -8,6 +8,9 @@
 #include "api/plans.h"
 #include "api/python_world.h"
 #include "api/settings.h"
+#include "api/start_steps.h"
+
+#include "world/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,43 +42,17 @@ int hc__segment_make(hc_segment *segment, const char *name, size_t bytes, int le
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
 static int agree_at_start(void *of, int status, const char *why) {
-    hc_rendezvous *r = of;
-    status = hc_rendezvous_agree(r, status, why);
-    return status < 0 ? hc__error(status, "the World was not made: %s", r->why) : HC_OK;
+    return hc__start_agree(of, status, why);
 }
 
-/* Lists the ranks of this node, and the local rank of each rank of the World, or -1 on other nodes. */
-static void find_locals(const hc__base *base, int32_t *locals, int32_t *local_of) {
-    int32_t n = 0;
-    for (int32_t rank = 0; rank < base->job->size; rank++) {
-        int here = base->job->node_of[rank] == base->job->node_of[base->job->rank];
-        local_of[rank] = here ? n : -1;
-        if (here)
-            locals[n++] = rank;
-    }
-}
-
-static void configure(const hc__base *base, const int32_t *locals, const char *folder, hc_loop_config *config) {
+static void configure(const hc__base *base, const char *folder, hc_loop_config *config) {
     *config = base->settings.loop;
     config->engine = base->settings.engine;
-    config->engine.rank = base->job->rank;
-    config->engine.size = base->job->size;
     config->engine.processes = &base->processes;
     config->background = base->background;
     config->one_thread = base->one_thread;
-    config->fanout = (int32_t)base->settings.fanout;
     config->heartbeat = base->heartbeat;
-    config->wire = strcmp(base->settings.wire, "fp16") == 0   ? HC_FLOAT16
-                   : strcmp(base->settings.wire, "bf16") == 0 ? HC_BFLOAT16
-                                                              : HC_WIRE_SAME;
-    config->stores = (uint8_t)hc_stores_named(base->settings.stores);
-    config->wait = (uint8_t)hc_wait_named(base->settings.wait);
     config->machine_size = base->machine_size;
-    config->node_of = base->job->node_of;
-    config->local_rank = base->local_rank;
-    config->local_size = base->local_size;
-    config->locals = locals;
-    config->trace.world = base->job->nonce;
     config->trace.folder = folder;
 }
 
@@ -97,37 +74,18 @@ static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
 }
 
 static int make_loop(hc__base *base) {
-    hc_loop_parts parts = {.net = base->job->net};
+    const hc__settings *settings = &base->settings;
+    const hc_loop_words words = {settings->wire, settings->stores, settings->wait};
     hc_loop_config config;
     char folder[FOLDER_BYTES + 1];
-    int32_t *locals = malloc(2 * (size_t)base->job->size * sizeof *locals), *local_of = locals + base->job->size;
-    if (!locals)
-        return HC_NO_MEMORY;
-    find_locals(base, locals, local_of);
-    configure(base, locals, folder, &config);
     int status = trace_folder(base, folder);
-    if (status >= 0)
-        status = hc_node_control_new(&base->segment, base->local_rank, base->local_size, locals, &parts.node_control);
-    if (status >= 0)
-        status = hc_control_new(parts.node_control, base->job->net, local_of, base->job->size, &parts.control);
-    if (status >= 0)
-        status = hc_p2p_new(parts.node_control, base->job->net, parts.control, local_of, base->job->rank,
-                            base->job->size, &parts.p2p);
-    if (status >= 0)
-        status = hc_loop_new(&config, &parts, &base->job->loop);
-    base->job->node_control = parts.node_control;
-    base->job->fanout = config.fanout;
-    base->job->hierarchy = base->settings.hierarchy;
-    base->job->hierarchy.algorithm = base->settings.algorithm;
-    if (status < 0) {
-        hc_p2p_free(parts.p2p);
-        if (parts.control)
-            parts.control->ops->free(parts.control);
-        if (parts.node_control)
-            hc_node_control_free(parts.node_control);
-    }
-    free(locals);
-    return status;
+    if (status < 0)
+        return status;
+    configure(base, folder, &config);
+    base->job->fanout = (int32_t)settings->fanout;
+    base->job->hierarchy = settings->hierarchy;
+    base->job->hierarchy.algorithm = settings->algorithm;
+    return hc_job_make_loop(base->job, &words, &base->segment, &config);
 }
 
 int hc__parts_make(hc__base *base, hc_rendezvous *r) {
@@ -137,19 +95,19 @@ int hc__parts_make(hc__base *base, hc_rendezvous *r) {
     int32_t *members = malloc((size_t)base->job->size * sizeof *members);
     for (int32_t rank = 0; members && rank < base->job->size; rank++)
         members[rank] = rank;
-    int status = agree_at_start(r, members ? HC_OK : HC_NO_MEMORY, NULL);
+    int status = hc__start_agree(r, members ? HC_OK : HC_NO_MEMORY, NULL);
     snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->job->nonce, (int)base->job->node_of[base->job->rank]);
     if (status >= 0)
-        status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->local_size), base->local_rank == 0,
-                                  1, agreement);
+        status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->job->local_size),
+                                  base->job->local_rank == 0, 1, agreement);
     if (status >= 0) {
         int made = make_loop(base);
-        status = agree_at_start(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
+        status = hc__start_agree(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
     }
     if (status >= 0)
         status = hc__set_segment(base, 0, members, base->job->size, agreement, &segment);
     if (status >= 0)
-        status = agree_at_start(r, hc__set_make(base, 0, 0, members, base->job->size, &segment), hpccoll_last_error());
+        status = hc__start_agree(r, hc__set_make(base, 0, 0, members, base->job->size, &segment), hpccoll_last_error());
     free(members);
     return status;
 }

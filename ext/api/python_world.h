@@ -31,7 +31,7 @@ typedef struct hc_loop_calls {
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 7
+#define HC_LOOP_CALLS_VERSION 8
 /* The functions of the including code's copy. */
 #define HC_LOOP_CALLS                                                                                                 \
     {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,  hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \

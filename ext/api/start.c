@@ -8,14 +8,18 @@
 #include "api/parts.h"
 #include "api/settings.h"
 #include "api/start.h"
+#include "api/start_steps.h"
 
 #include "core/fnv.h"
 #include "transport/arithmetic.h"
+#include "world/machines.h"
+#include "world/start.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,12 +46,9 @@ static void read_line(const char *file, char *text, size_t room) {
 }
 
 static void draw_nonce(char nonce[17]) {
-    uint64_t number = 0;
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, &number, sizeof number) != sizeof number)
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
         number = (uint64_t)getpid() << 32 ^ (uintptr_t)nonce;
-    if (fd >= 0)
-        close(fd);
     snprintf(nonce, 17, "%016llx", (unsigned long long)number);
 }
 
@@ -85,28 +86,6 @@ static int same_machine(const hello *a, const hello *b) {
 
 /* ---- nodes -------------------------------------------------------------------------------------------------- */
 
-/* The block of rank i of a machine with n ranks that HPCCOLL_NODES divides into blocks; -1: the knob does not fit. */
-static int32_t block_of(const char *nodes, int32_t n, int32_t i) {
-    char *end;
-    if (!strchr(nodes, '+')) {
-        int32_t blocks = (int32_t)strtol(nodes, &end, 10), block = 0;
-        if (*end || blocks < 1 || blocks > n)
-            return -1;
-        for (int32_t first = 0; (first += n / blocks + (block < n % blocks)) <= i;)
-            block++;
-        return block;
-    }
-    int32_t total = 0, found = -1, block = 0;
-    for (const char *at = nodes; *at; at = *end == '+' ? end + 1 : end, block++) {
-        long ranks = strtol(at, &end, 10);
-        if (end == at || ranks < 1 || ranks > n || (*end && *end != '+'))
-            return -1;
-        total += (int32_t)ranks;
-        found = found < 0 && i < total ? block : found;
-    }
-    return total == n ? found : -1;
-}
-
 typedef struct located {
     const hello *hello;
     int32_t rank;
@@ -121,58 +100,38 @@ static int by_machine(const void *left, const void *right) {
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Gives each node a number that is not used twice, but not yet numbers from 0 on. `order`: the ranks sorted by
- * machine. */
-static int find_nodes(hc__base *base, const located *order, int32_t *node_of) {
-    for (int32_t first = 0, end; first < base->job->size; first = end) {
-        for (end = first; end < base->job->size && same_machine(order[first].hello, order[end].hello);)
-            end++;
-        for (int32_t i = first; i < end; i++) {
-            int32_t block = *base->settings.nodes ? block_of(base->settings.nodes, end - first, i - first) : 0;
-            if (block < 0)
-                return hc__error(HC_INVALID,
-                                 "the World was not made: HPCCOLL_NODES=%s does not fit the %d ranks of host %s",
-                                 base->settings.nodes, (int)(end - first), order[i].hello->host);
-            node_of[order[i].rank] = first + block;
-            if (order[i].rank == base->job->rank)
-                base->machine_size = end - first;
-        }
+/* Numbers the machines, and counts the ranks on this one. `order`: the ranks sorted by machine. */
+static void number_machines(hc__base *base, const located *order, int32_t *machine_of) {
+    const int32_t size = base->job->size;
+    for (int32_t i = 0, first = 0; i < size; i++) {
+        first = same_machine(order[first].hello, order[i].hello) ? first : i;
+        machine_of[order[i].rank] = first;
     }
-    return HC_OK;
-}
-
-/* Numbers the nodes by first appearance, and returns their number. */
-static int32_t number_nodes(hc__base *base, int32_t *node_of, int32_t *numbers) {
-    int32_t nodes = 0, mine = node_of[base->job->rank];
-    for (int32_t node = 0; node < base->job->size; node++)
-        numbers[node] = -1;
-    for (int32_t r = 0; r < base->job->size; r++) {
-        int32_t *number = &numbers[node_of[r]];
-        *number = *number < 0 ? nodes++ : *number;
-        base->local_size += node_of[r] == mine;
-        base->local_rank += node_of[r] == mine && r < base->job->rank;
-        node_of[r] = *number;
-    }
-    return nodes;
+    for (int32_t rank = 0; rank < size; rank++)
+        base->machine_size += machine_of[rank] == machine_of[base->job->rank];
 }
 
 /* Makes each machine a node, or as many nodes as the knob requests. Returns their number, or a status (error set). */
 static int place(hc__base *base, const hello *hellos) {
+    char why[HC_WHY];
     size_t size = (size_t)base->job->size;
     located *order = malloc(size * sizeof *order);
-    int32_t *numbers = malloc(size * sizeof *numbers);
-    int status = order && numbers ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
-    if (status >= 0) {
+    int32_t *machine_of = malloc(size * sizeof *machine_of);
+    int nodes = order && machine_of ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
+    if (nodes >= 0) {
         for (int32_t r = 0; r < base->job->size; r++)
             order[r] = (located){&hellos[r], r};
         qsort(order, size, sizeof *order, by_machine);
-        status = find_nodes(base, order, base->job->node_of);
+        number_machines(base, order, machine_of);
+        nodes = hc_machines_to_nodes(machine_of, base->job->size, base->settings.nodes, base->job->node_of, why);
+        if (nodes < 0)
+            nodes = hc__error(nodes, "the World was not made: %s", why);
+        else
+            hc_job_find_locals(base->job);
     }
-    if (status >= 0)
-        status = number_nodes(base, base->job->node_of, numbers);
     free(order);
-    free(numbers);
-    return status;
+    free(machine_of);
+    return nodes;
 }
 
 /* ---- the order of the nodes ---------------------------------------------------------------------------------- */
@@ -251,9 +210,7 @@ static int name_difference(const hc__base *base, hc_rendezvous *r) {
     char mine[HC__AGREED_BYTES], a[128], b[128];
     char (*all)[HC__AGREED_BYTES] = calloc((size_t)r->size, sizeof *all);
     hc__settings_agreed(&base->settings, mine);
-    int status = all ? hc_rendezvous_allgather(r, mine, sizeof mine, all) : HC_NO_MEMORY;
-    if (status < 0)
-        status = hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
+    int status = hc__start_exchange(r, mine, sizeof mine, all);
     for (int32_t rank = 1; status >= 0 && rank < r->size; rank++)
         if (hc__settings_differ(all[0], all[rank], a, b))
             status = hc__error(HC_MISMATCH,
@@ -267,10 +224,8 @@ static int name_difference(const hc__base *base, hc_rendezvous *r) {
 /* If the settings of a rank are wrong, all ranks get its error. */
 static int compare_settings(const hc__base *base, hc_rendezvous *r, const hello *hellos, int wrong) {
     for (int32_t rank = 0; rank < r->size; rank++)
-        if (hellos[rank].is_wrong) {
-            int status = hc_rendezvous_agree(r, wrong, hpccoll_last_error());
-            return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
-        }
+        if (hellos[rank].is_wrong)
+            return hc__start_agree(r, wrong, hpccoll_last_error());
     for (int32_t rank = 1; rank < r->size; rank++)
         if (hellos[rank].agreed != hellos[0].agreed)
             return name_difference(base, r);
@@ -317,10 +272,9 @@ static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, in
 static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, hello *hellos) {
     hello mine;
     fill_in_hello(base, wrong, &mine);
-    int status = hc_rendezvous_allgather(r, &mine, sizeof mine, hellos);
-    if (status < 0)
-        return hc__error(status, "the World was not made: %s", r->why[0] ? r->why : hc_status_text(status));
-    if ((status = compare_settings(base, r, hellos, wrong)) < 0 || (status = note_processes(base, hellos)) < 0)
+    int status = hc__start_exchange(r, &mine, sizeof mine, hellos);
+    if (status < 0 || (status = compare_settings(base, r, hellos, wrong)) < 0 ||
+        (status = note_processes(base, hellos)) < 0)
         return status;
     r->processes = &base->processes;
     memcpy(base->job->nonce, hellos[0].nonce, sizeof base->job->nonce);

@@ -85,7 +85,6 @@ cdef extern from "transport/transport.h" nogil:
     int hc_kernels_select(const char *)
     ctypedef struct hc_node
     ctypedef struct hc_data
-    ctypedef struct hc_control
     enum: HC_PLANE_TEXT
     ctypedef struct hc_plane_maker:
         int (*make)(hc_plane_maker *, int, hc_data **, char *) noexcept nogil
@@ -121,8 +120,6 @@ cdef extern from "transport/p2p/p2p.h" nogil:
         void *data
         uint64_t bytes, received
     void hc_p2p_name_type(hc_p2p_op *, int, const char *)
-    int hc_p2p_new(hc_node_control *, hc_net *, hc_control *, const int32_t *, int32_t, int32_t, hc_p2p **)
-    void hc_p2p_free(hc_p2p *)
 
 
 cdef extern from "transport/shm/shm.h" nogil:
@@ -137,8 +134,6 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_segment_private(hc_segment *, size_t)
     void hc_segment_close(hc_segment *)
     size_t hc_node_control_bytes(int32_t)
-    int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
-    void hc_node_control_free(hc_node_control *)
     size_t hc_shm_bytes(int32_t)
     ctypedef struct hc_slices
     void hc_slices_free(hc_slices *)
@@ -162,10 +157,6 @@ cdef extern from "transport/net/vote.h" nogil:
     enum: HC_VOTE_NODES, HC_VOTE_BYTES, HC_SHORTCUT_BYTES, HC_SHORTCUT_RANKS, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
     ctypedef struct hc_shortcut
     size_t hc_shortcut_bytes(int32_t)
-
-
-cdef extern from "transport/control/control.h" nogil:
-    int hc_control_new(hc_node_control *, hc_net *, const int32_t *, int32_t, hc_control **)
 
 
 cdef extern from "transport/net/local.h" nogil:
@@ -234,20 +225,9 @@ cdef extern from "loop/loop.h" nogil:
     ctypedef struct hc_loop
     ctypedef struct hc_loop_config:
         hc_engine_config engine
-        uint8_t background, one_thread, heartbeat, wire, stores, wait
-        int32_t fanout
-        const int32_t *node_of
-        int32_t local_rank, local_size, machine_size
-        const int32_t *locals "locals"
+        uint8_t background, one_thread, heartbeat
+        int32_t machine_size
         hc_trace_config trace
-    ctypedef struct hc_loop_parts:
-        hc_node_control *node_control
-        hc_control *control
-        hc_p2p *p2p
-        hc_net *net
-    int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **)
-    int hc_wait_named(const char *)
-    int hc_stores_named(const char *)
     void hc_loop_describe_waiting(hc_loop *, char *, size_t)
     void hc_loop_describe_stores(hc_loop *, char *, size_t)
     void hc_loop_free(hc_loop *)
@@ -460,7 +440,7 @@ cdef extern from "world/job.h" nogil:
         hc_node_control *node_control
         int32_t *node_of
         hc_node_place *places
-        int32_t rank, size, fanout
+        int32_t rank, size, local_rank, local_size, fanout
         hc_hierarchy_config hierarchy
         char nonce[17]
         hc_in_flight in_flight
@@ -492,3 +472,16 @@ cdef extern from "world/job.h" nogil:
     int hc_set_remove(hc_job *, uint32_t)
     void hc_set_draft_free(hc_set_draft *)
     int hc_plan_build(const hc_job *, const hc_members *, const hc_plan_terms *, hc_handle *, hc_segment *, hc_plan **)
+
+
+cdef extern from "world/machines.h" nogil:
+    int32_t hc_machines_to_nodes(const int32_t *, int32_t, const char *, int32_t *, char *)
+
+
+cdef extern from "world/start.h" nogil:
+    ctypedef struct hc_loop_words:
+        const char *wire
+        const char *stores
+        const char *wait
+    void hc_job_find_locals(hc_job *)
+    int hc_job_make_loop(hc_job *, const hc_loop_words *, hc_segment *, hc_loop_config *)

@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # loops.pxi - the parts of a World: segments, nets, and the loop with its engine.
 
-cdef extern from *:
-    """
-    static void hc__control_free(hc_control *control) { control->ops->free(control); }
-    """
-    void hc__control_free(hc_control *)
-
-
 def local_nets(int n):
     """Nets for `n` ranks that are threads of this process, as capsules "hpccoll.net"."""
     cdef hc_net **nets = <hc_net **>calloc(n, sizeof(hc_net *))
@@ -83,28 +76,19 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
     return c
 
 
-cdef int32_t *copy_places(list ranks, Py_ssize_t size) except NULL:
-    """The index in `ranks` of each rank below `size`; -1: not in `ranks`."""
-    cdef int32_t *c = <int32_t *>malloc((size + 1) * sizeof(int32_t))
-    cdef Py_ssize_t i
-    if c is NULL:
-        raise errors.OutOfMemoryError("no memory for a request")
-    for i in range(size):
-        c[i] = -1
-    for i in range(len(ranks)):
-        c[<Py_ssize_t>ranks[i]] = <int32_t>i
-    return c
+def nodes_of_machines(object machine_of, int size, str nodes):
+    """The node of each rank, numbered by first appearance: one per machine, or as many as the knob `nodes` asks for.
 
-
-cdef list ranks_of_node(tuple node_of, int rank):
-    """The ranks of the World on the node of this one."""
-    cdef list found = []
-    cdef Py_ssize_t r
-    cdef int mine = node_of[rank]
-    for r in range(len(node_of)):
-        if <int>node_of[r] == mine:
-            found.append(r)
-    return found
+    :param machine_of: the number of the machine of each rank; None: there is one machine
+    :raises StartError: the knob does not fit a machine's ranks
+    """
+    cdef char why[HC_WHY]
+    cdef int32_t[::1] machines = np.zeros(size, np.int32) if machine_of is None else machine_of.astype(np.int32)
+    cdef int32_t[::1] found = np.empty(size, np.int32)
+    cdef int status = hc_machines_to_nodes(&machines[0], size, nodes.encode(), &found[0], why)
+    if status < 0:
+        raise errors.StartError(f"the World was not made: {why.decode()}")
+    return tuple(np.asarray(found).tolist())
 
 
 @cython.final
@@ -172,66 +156,39 @@ cdef class Loop:
         self.net_capsule = net
         if net is not None:
             self.job.net = unbox(net, rank, self.size)
-        locals_ = ranks_of_node(node_of, rank)
-        self.local_rank = locals_.index(rank)
-        self.local_size = len(locals_)
         self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
-        self.make(segment, locals_, background, one_thread, heartbeat, world.encode(), os.fsencode(trace_folder),
-                  machine_size)
+        self.make(segment, background, one_thread, heartbeat, os.fsencode(trace_folder), machine_size)
 
     cdef int describe_job(self, bytes nonce) except -1:
         self.algorithm = self.settings.algorithm.encode()
         hc_job_init(&self.job)
         self.job.node_of = copy_ranks(self.node_of)
         self.job.rank, self.job.size, self.job.fanout = self.rank, self.size, self.settings.fanout
+        hc_job_find_locals(&self.job)
+        self.local_rank, self.local_size = self.job.local_rank, self.job.local_size
         fill_knobs(hc__hierarchy_knobs, &self.job.hierarchy, self.settings)
         self.job.hierarchy.algorithm = self.algorithm
         strncpy(self.job.nonce, nonce, sizeof(self.job.nonce) - 1)
         return 0
 
-    cdef int make(self, Segment segment, list locals_, bint background, bint one_thread,
-                  bint heartbeat, bytes world, bytes trace_folder, int machine_size) except -1:
+    cdef int make(self, Segment segment, bint background, bint one_thread, bint heartbeat, bytes trace_folder,
+                  int machine_size) except -1:
+        cdef bytes wire = self.settings.wire.encode()
+        cdef bytes stores = self.settings.stores.encode()
+        cdef bytes wait = self.settings.wait.encode()
+        cdef hc_loop_words words = hc_loop_words(wire, stores, wait)
         cdef hc_loop_config config
-        cdef hc_loop_parts parts
-        cdef hc_net *net = self.job.net
-        cdef int32_t *ranks = copy_ranks(locals_)
-        cdef int32_t *local_of = copy_places(locals_, self.size)
         memset(&config, 0, sizeof(config))
-        memset(&parts, 0, sizeof(parts))
         fill_knobs(hc__engine_knobs, &config.engine, self.settings)
         fill_knobs(hc__loop_knobs, &config, self.settings)
-        config.engine.rank, config.engine.size = self.rank, self.size
         config.engine.processes = &self.processes
-        config.wire = {"none": HC_WIRE_SAME, "fp16": HC_FLOAT16, "bf16": HC_BFLOAT16}[self.settings.wire]
-        config.stores = hc_stores_named(self.settings.stores.encode())
-        config.wait = hc_wait_named(self.settings.wait.encode())
-        config.background, config.one_thread = background, one_thread
-        config.fanout = <int32_t>self.settings.fanout
-        config.heartbeat = heartbeat
-        config.trace.world, config.trace.folder = world, trace_folder
-        config.node_of, config.locals = self.job.node_of, ranks
-        config.local_rank, config.local_size, config.machine_size = self.local_rank, self.local_size, machine_size
-        try:
-            check(hc_node_control_new(&segment.c, self.local_rank, self.local_size, ranks, &parts.node_control),
-                  "no node control segment")
-            check(hc_control_new(parts.node_control, net, local_of, self.size, &parts.control), "no control edges")
-            check(hc_p2p_new(parts.node_control, net, parts.control, local_of, self.rank, self.size, &parts.p2p),
-                  "no point-to-point")
-            self.job.node_control = parts.node_control
-            parts.net = net
-            check(hc_loop_new(&config, &parts, &self.c), "no loop")
-            self.job.loop = self.c
-            if hc_loop_trace_at_signal(self.c):
-                trace_stacks()
-        except BaseException:
-            hc_p2p_free(parts.p2p)
-            if parts.control is not NULL:
-                hc__control_free(parts.control)
-            hc_node_control_free(parts.node_control)
-            raise
-        finally:
-            free(ranks)
-            free(local_of)
+        config.background, config.one_thread, config.heartbeat = background, one_thread, heartbeat
+        config.machine_size = machine_size
+        config.trace.folder = trace_folder
+        check(hc_job_make_loop(&self.job, &words, &segment.c, &config), "no loop")
+        self.c = self.job.loop
+        if hc_loop_trace_at_signal(self.c):
+            trace_stacks()
         return 0
 
     def close(self):

@@ -4,10 +4,9 @@
  */
 #include "rendezvous/channel.h"
 #include "rendezvous/sha256.h"
-#include "rendezvous/waits.h"
+#include "rendezvous/kinds.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -106,19 +106,11 @@ static int read_secret(const char *text, size_t digits, unsigned char *secret, c
     return HC_OK;
 }
 
-static int draw(unsigned char *nonce, char why[HC_CHANNEL_WHY]) {
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, nonce, NONCE);
-    if (fd >= 0)
-        close(fd);
-    return n == NONCE ? HC_OK : system_failed("/dev/urandom", why);
-}
-
 /* Exchanges nonces and proofs. OK; BUSY; or a status and why. */
 static int prove(hc_channel *channel, const unsigned char *secret, size_t secret_bytes, char why[HC_CHANNEL_WHY]) {
     unsigned char nonces[2 * NONCE], proof[HC_SHA256_BYTES], expected[HC_SHA256_BYTES], came[HC_SHA256_BYTES];
     uint64_t until = hc__now_ns() + PATIENCE;
-    int status = draw(nonces, why);
+    int status = getrandom(nonces, NONCE, 0) == NONCE ? HC_OK : system_failed("getrandom", why);
     if (status == HC_OK)
         status = write_all(channel->fd, nonces, NONCE, until, why);
     if (status == HC_OK)

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * waits.h - what the kinds of rendezvous share: limits of their waits, and texts about ranks that are missing.
+ * kinds.h - what the kinds of rendezvous share: their making, limits of their waits, texts about missing ranks.
  */
-#ifndef HC__RENDEZVOUS_WAITS_H
-#define HC__RENDEZVOUS_WAITS_H
+#ifndef HC__RENDEZVOUS_KINDS_H
+#define HC__RENDEZVOUS_KINDS_H
 
 #include "rendezvous/rendezvous.h"
 
 #define HC__SECOND 1000000000ull
 #define HC__GRACE (5 * HC__SECOND) /* other ranks wait so much longer than rank 0, which knows the missing ranks */
 #define HC__REPORT_EVERY (10 * HC__SECOND)
+
+/* Allocates a rendezvous that begins with an hc_rendezvous, and fills that in. NULL: no memory, and `why` says so. */
+void *hc__rendezvous_new(size_t bytes, const hc_rendezvous_ops *, const hc_rendezvous_terms *,
+                         char why[HC_RENDEZVOUS_WHY]);
 
 uint64_t hc__now_ns(void);
 /* Prints the missing ranks, at most every ten seconds. `here`: for each rank, whether its value has come. */

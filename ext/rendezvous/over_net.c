@@ -6,7 +6,7 @@
  * down a binomial tree. At the limit rank 0 sends the error to all ranks. Ranks other than 0 wait some seconds longer,
  * so that they get this error.
  */
-#include "rendezvous/waits.h"
+#include "rendezvous/kinds.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -249,15 +249,11 @@ static const hc_rendezvous_ops over_net_ops = {allgather, free_over_net, ""};
 
 int hc_rendezvous_over_net(hc_net *net, const hc_rendezvous_terms *terms, hc_rendezvous **made,
                            char why[HC_RENDEZVOUS_WHY]) {
-    over_net *r = calloc(1, sizeof *r);
-    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    over_net *r = hc__rendezvous_new(sizeof *r, &over_net_ops, terms, why);
     if (!r)
         return HC_NO_MEMORY;
-    r->base = (hc_rendezvous){.ops = &over_net_ops,
-                              .rank = net->rank,
-                              .size = net->size,
-                              .timeout = terms->timeout,
-                              .version = terms->version};
+    r->base.rank = net->rank;
+    r->base.size = net->size;
     r->net = net;
     *made = &r->base;
     return HC_OK;

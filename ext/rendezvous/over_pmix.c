@@ -4,7 +4,7 @@
  * ranks are missing.
  */
 #include "rendezvous/pmix.h"
-#include "rendezvous/waits.h"
+#include "rendezvous/kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,11 +69,9 @@ static const hc_rendezvous_ops over_pmix = {allgather, free_over_pmix, "the rank
 int hc_rendezvous_over_pmix(const char *prefix, const hc_rendezvous_terms *terms, hc_rendezvous **made,
                             char why[HC_RENDEZVOUS_WHY]) {
     char reason[HC_PMIX_WHY] = "";
-    hc_rendezvous *r = calloc(1, sizeof *r);
-    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    hc_rendezvous *r = hc__rendezvous_new(sizeof *r, &over_pmix, terms, why);
     if (!r)
         return HC_NO_MEMORY;
-    *r = (hc_rendezvous){.ops = &over_pmix, .timeout = terms->timeout, .version = terms->version};
     int status = hc_pmix_join(prefix, &r->rank, &r->size, reason);
     if (status < 0) {
         snprintf(why, HC_RENDEZVOUS_WHY, "%s", reason);

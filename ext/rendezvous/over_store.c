@@ -8,12 +8,13 @@
  * hexadecimal, versions. The connection authenticates it.
  */
 #include "rendezvous/channel.h"
-#include "rendezvous/waits.h"
+#include "rendezvous/kinds.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define NUMBER_BYTES 33 /* 32 digits and a 0 */
@@ -266,13 +267,13 @@ static int follow(over_store *o) {
 
 static int draw_number(over_store *o) {
     unsigned char drawn[NUMBER_BYTES / 2];
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, drawn, sizeof drawn);
-    if (fd >= 0)
-        close(fd);
-    char *text = n == (ssize_t)sizeof drawn ? to_text("", drawn, sizeof drawn) : NULL;
-    if (!text)
+    if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
+        snprintf(o->base.why, sizeof o->base.why, "getrandom: %s", strerror(errno));
         return HC_TRANSPORT;
+    }
+    char *text = to_text("", drawn, sizeof drawn);
+    if (!text)
+        return HC_NO_MEMORY;
     memcpy(o->number, text, sizeof o->number);
     free(text);
     return HC_OK;
@@ -421,15 +422,9 @@ static int connect_and_find(over_store *o, const char *store) {
 
 int hc_rendezvous_over_store(const char *store, const hc_rendezvous_terms *terms, hc_rendezvous **made,
                              char why[HC_RENDEZVOUS_WHY]) {
-    over_store *o = calloc(1, sizeof *o);
-    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    over_store *o = hc__rendezvous_new(sizeof *o, &over_store_ops, terms, why);
     if (!o)
         return HC_NO_MEMORY;
-    o->base = (hc_rendezvous){.ops = &over_store_ops,
-                              .rank = terms->rank,
-                              .size = terms->size,
-                              .timeout = terms->timeout,
-                              .version = terms->version};
     int status = connect_and_find(o, store);
     if (status < 0) {
         snprintf(why, HC_RENDEZVOUS_WHY, "%s", *o->base.why ? o->base.why : hc_status_text(status));

@@ -2,7 +2,7 @@
  *
  * rendezvous.c - what all kinds of rendezvous share, and the rendezvous of a rank that is alone.
  */
-#include "rendezvous/waits.h"
+#include "rendezvous/kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +35,16 @@ int hc_rendezvous_agree(hc_rendezvous *r, int status, const char *why) {
     return outcome;
 }
 
+void *hc__rendezvous_new(size_t bytes, const hc_rendezvous_ops *ops, const hc_rendezvous_terms *terms,
+                         char why[HC_RENDEZVOUS_WHY]) {
+    hc_rendezvous *r = calloc(1, bytes);
+    snprintf(why, HC_RENDEZVOUS_WHY, "%s", r ? "" : hc_status_text(HC_NO_MEMORY));
+    if (r)
+        *r = (hc_rendezvous){
+            .ops = ops, .rank = terms->rank, .size = terms->size, .timeout = terms->timeout, .version = terms->version};
+    return r;
+}
+
 void hc_rendezvous_free(hc_rendezvous *r) {
     if (r)
         r->ops->free(r);
@@ -49,11 +59,11 @@ static void free_alone(hc_rendezvous *r) {
 static const hc_rendezvous_ops alone = {.free = free_alone, .met = ""};
 
 int hc_rendezvous_alone(const hc_rendezvous_terms *terms, hc_rendezvous **made, char why[HC_RENDEZVOUS_WHY]) {
-    hc_rendezvous *r = calloc(1, sizeof *r);
-    snprintf(why, HC_RENDEZVOUS_WHY, "%s", hc_status_text(HC_NO_MEMORY));
+    hc_rendezvous *r = hc__rendezvous_new(sizeof *r, &alone, terms, why);
     if (!r)
         return HC_NO_MEMORY;
-    *r = (hc_rendezvous){.ops = &alone, .size = 1, .timeout = terms->timeout, .version = terms->version};
+    r->rank = 0;
+    r->size = 1;
     *made = r;
     return HC_OK;
 }

@@ -31,19 +31,23 @@ typedef struct hc_set_numbers {
     uint64_t bits[HC_MAX_SETS / 64];
 } hc_set_numbers;
 
+typedef struct hc_free_sets {
+    hc_set_numbers free, offered; /* offered: to ranks that make sets now */
+} hc_free_sets;
+
 typedef struct hc_job {
     hc_loop *loop;
     hc_net *net; /* NULL: one node holds all ranks */
     hc_node_control *node_control;
     int32_t *node_of;      /* of each rank; numbered by first appearance */
     hc_node_place *places; /* of each node; NULL: the nodes stand in the order of their numbers */
-    int32_t rank, size, fanout;
+    int32_t rank, size, local_rank, local_size, fanout;
     hc_hierarchy_config hierarchy; /* knobs and algorithm for all data planes; each plane sets the rest */
     char nonce[17];                /* unique to the job, for names of shared memory */
     hc_slices *slices;             /* memory of process sets on this node; from the first set on */
-    pthread_mutex_t lock;          /* protects the next four */
+    pthread_mutex_t lock;          /* protects the next three */
     hc_plans_used used;
-    hc_set_numbers free_sets, offered; /* offered: to ranks that make sets now */
+    hc_free_sets sets;
     hc_job_user *users;
     hc_in_flight in_flight;
     hc_plan_memories plans;

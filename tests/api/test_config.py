@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import bootstrap, config, testing
+from hpccoll import _core, config, testing
 from hpccoll.compared import from_list
 from hpccoll.detect import contradictions
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
@@ -107,13 +107,22 @@ def test_ranks_must_agree_on_a_knob_of_the_engine():
     ],
 )
 def test_placing(machines, nodes, placed):
-    assert bootstrap.place(from_list(machines), nodes) == placed
+    assert _core.nodes_of_machines(from_list(machines).of, len(machines), nodes) == placed
 
 
-@pytest.mark.parametrize("nodes", ["5", "3+2", "1+1"])
-def test_placing_what_does_not_fit(nodes):
-    with pytest.raises(hpccoll.StartError, match="HPCCOLL_NODES"):
-        bootstrap.place(from_list("aaaa"), nodes)
+@pytest.mark.parametrize(
+    ("machines", "nodes", "error"),
+    [
+        ("aaaa", "5", "HPCCOLL_NODES=5: the machine of rank 0 has only 4 ranks"),
+        ("abbb", "2", "HPCCOLL_NODES=2: the machine of rank 0 has only 1 rank"),
+        ("aaaa", "3+2", r"HPCCOLL_NODES=3\+2 places 5 ranks, the machine of rank 0 has 4"),
+        ("abbabbb", "1+2", r"HPCCOLL_NODES=1\+2 places 3 ranks, the machine of rank 0 has 2"),
+        ("aabba", "2+1", r"HPCCOLL_NODES=2\+1 places 3 ranks, the machine of rank 2 has 2"),
+    ],
+)
+def test_placing_what_does_not_fit(machines, nodes, error):
+    with pytest.raises(hpccoll.StartError, match=f"the World was not made: .*{error}"):
+        _core.nodes_of_machines(from_list(machines).of, len(machines), nodes)
 
 
 STEP = {"SLURM_STEP_NUM_TASKS": "64", "SLURM_STEP_ID": "0"}

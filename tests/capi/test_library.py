@@ -122,7 +122,7 @@ def test_defaults_are_those_of_python() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [("stall_limit=soon", "stall_limit=soon is not 0 to"), ("rails", "is not name=value"), ("simd=vax", "avx512"),
-     ("nodes=2", "HPCCOLL_NODES=2 does not fit the 1 ranks")],
+     ("nodes=2", "HPCCOLL_NODES=2: the machine of rank 0 has only 1 rank")],
 )  # fmt: skip
 def test_wrong_options_are_refused(library: ctypes.CDLL, options: str, words: str) -> None:
     assert words in alone(library, options)

@@ -145,7 +145,7 @@ FAULTS = [
     Fault("neighbour", "another knob", "init", 20, "HPCCOLL_FANOUT differs between ranks: 16 on .*; 7 on", own=1),
     Fault("all", "wrong knob", "init", 20, "InvalidArgumentError: .*FANOUT.*0", knobs={"fanout": 0}),
     Fault("all", "wrong knob", "init", 20, "HPCCOLL_NET=nonsense is no net: there are", knobs={"net": "nonsense"}),
-    Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: this machine has only 3 ranks",
+    Fault("all", "wrong knob", "init", 20, "StartError: .*HPCCOLL_NODES=9: the machine of rank 0 has only 3 ranks",
           knobs={"nodes": "9"}),
     # Missing resources: memory for a result, shared memory at the start and for a process set.
     Fault("root", "full memory", "gathering", 20, NO_MEMORY, own=1),

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * start_steps.h - exchanges of the start, whose failure is the error that the World was not made.
+ */
+#ifndef HC_API_START_STEPS_H
+#define HC_API_START_STEPS_H
+
+#include "rendezvous/rendezvous.h"
+
+/* As the functions of rendezvous.h: OK, or a status (error set). `all` NULL: this rank has no memory. */
+int hc__start_agree(hc_rendezvous *, int status, const char *why);
+int hc__start_exchange(hc_rendezvous *, const void *mine, size_t bytes, void *all);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * start.c - see start.h.
+ */
+#include "world/start.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void hc_job_find_locals(hc_job *job) {
+    job->local_rank = job->local_size = 0;
+    for (int32_t rank = 0; rank < job->size; rank++) {
+        int here = job->node_of[rank] == job->node_of[job->rank];
+        job->local_size += here;
+        job->local_rank += here && rank < job->rank;
+    }
+}
+
+/* Lists the ranks of this node, and the local rank of each rank of the job, or -1 on other nodes. */
+static void list_locals(const hc_job *job, int32_t *locals, int32_t *local_of) {
+    int32_t n = 0;
+    for (int32_t rank = 0; rank < job->size; rank++) {
+        int here = job->node_of[rank] == job->node_of[job->rank];
+        local_of[rank] = here ? n : -1;
+        if (here)
+            locals[n++] = rank;
+    }
+}
+
+static void fill_in(const hc_job *job, const hc_loop_words *words, const int32_t *locals, hc_loop_config *config) {
+    config->engine.rank = job->rank;
+    config->engine.size = job->size;
+    config->wire = strcmp(words->wire, "fp16") == 0   ? HC_FLOAT16
+                   : strcmp(words->wire, "bf16") == 0 ? HC_BFLOAT16
+                                                      : HC_WIRE_SAME;
+    config->stores = (uint8_t)hc_stores_named(words->stores);
+    config->wait = (uint8_t)hc_wait_named(words->wait);
+    config->fanout = job->fanout;
+    config->node_of = job->node_of;
+    config->local_rank = job->local_rank;
+    config->local_size = job->local_size;
+    config->locals = locals;
+    config->trace.world = job->nonce;
+}
+
+static int make_parts(hc_job *job, hc_segment *memory, const int32_t *locals, const int32_t *local_of,
+                      const hc_loop_config *config, hc_loop_parts *parts) {
+    int status = hc_node_control_new(memory, job->local_rank, job->local_size, locals, &parts->node_control);
+    if (status >= 0)
+        status = hc_control_new(parts->node_control, job->net, local_of, job->size, &parts->control);
+    if (status >= 0)
+        status = hc_p2p_new(parts->node_control, job->net, parts->control, local_of, job->rank, job->size, &parts->p2p);
+    return status < 0 ? status : hc_loop_new(config, parts, &job->loop);
+}
+
+static void free_parts(hc_loop_parts *parts) {
+    hc_p2p_free(parts->p2p);
+    if (parts->control)
+        parts->control->ops->free(parts->control);
+    if (parts->node_control)
+        hc_node_control_free(parts->node_control);
+}
+
+int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory, hc_loop_config *config) {
+    hc_loop_parts parts = {.net = job->net};
+    int32_t *locals = malloc(2 * (size_t)job->size * sizeof *locals), *local_of = locals + job->size;
+    if (!locals)
+        return HC_NO_MEMORY;
+    list_locals(job, locals, local_of);
+    fill_in(job, words, locals, config);
+    int status = make_parts(job, memory, locals, local_of, config, &parts);
+    if (status < 0)
+        free_parts(&parts);
+    else
+        job->node_control = parts.node_control;
+    free(locals);
+    return status;
+}
