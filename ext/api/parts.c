@@ -59,14 +59,26 @@ static void configure(const hc__base *base, const char *folder, hc_loop_config *
 #define FOLDER_BYTES (2 * HC__TEXT_KNOB)
 #define FOLDER_MOST 640 /* the trace's limit in bytes */
 
-/* Writes the folder of the trace: HPCCOLL_TRACE_DIR, or a folder named after this World. */
+/* Names the folder hpccoll-trace-JOB: JOB is the scheduler's number of the job, or a word of this World. */
+static void name_folder(const hc__base *base, char name[HC__TEXT_KNOB]) {
+    static const char *const jobs[] = {"SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID"};
+    const char *job = NULL;
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !job; i++)
+        job = hc__settings_variable(jobs[i]);
+    if (job)
+        snprintf(name, HC__TEXT_KNOB, "hpccoll-trace-%.100s", job);
+    else
+        snprintf(name, HC__TEXT_KNOB, "hpccoll-trace-%.8s", base->job->nonce);
+}
+
+/* Writes the folder of the trace: HPCCOLL_TRACE_DIR, or one in the working folder. */
 static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
-    char here[HC__TEXT_KNOB] = "", named[64];
+    char here[HC__TEXT_KNOB] = "", named[HC__TEXT_KNOB];
     const char *given = base->settings.trace_dir;
     folder[0] = 0;
     if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
         return HC_OK;
-    snprintf(named, sizeof named, "hpccoll-trace-%.8s", base->job->nonce);
+    name_folder(base, named);
     snprintf(folder, FOLDER_BYTES + 1, "%s%s%s", here, *here ? "/" : "", *given ? given : named);
     return strlen(folder) <= FOLDER_MOST
                ? HC_OK

@@ -77,9 +77,12 @@ def test_worlds_of_threads_end_in_one_order(mpicc, compiled, job, nodes: int, op
 
 
 @pytest.mark.timeout(200)
-def test_a_rank_that_is_lost_before_the_end_is_an_error_of_the_end(mpicc, compiled, job) -> None:
+def test_a_rank_that_is_lost_before_the_end_is_an_error_of_the_end(mpicc, compiled, job, tmp_path: Path) -> None:
+    """The trace lies in a folder with the scheduler's number of the job, as docs/trace.md says."""
     program = compiled(mpicc, *STRICT, "-D_DEFAULT_SOURCE", "tests/capi/lost.c")
-    assert "fine\n" in job(2, program, status=128 + signal.SIGKILL)
+    here = ["env", f"--chdir={tmp_path}", "LSB_JOBID=4711", "HPCCOLL_TRACE_DIR="]
+    assert "fine\n" in job(2, *here, program, status=128 + signal.SIGKILL)
+    assert [file.name for file in tmp_path.iterdir()] == ["hpccoll-trace-4711"]
 
 
 @pytest.fixture(scope="module")
