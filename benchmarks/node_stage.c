@@ -62,14 +62,14 @@ static void fail_if(int condition, const char *what) {
 
 static void gather(rank *r, int64_t own, int64_t *table) {
     int idle = 0;
-    hc_stream stream = {&own, sizeof own};
+    hc_stream_part stream = {&own, sizeof own};
     hc_stream_read reads[256];
     int64_t lengths[256];
     for (int32_t q = 0; q < r->size; q++) {
         reads[q] = (hc_stream_read){&table[q], 0, sizeof own};
         lengths[q] = sizeof own;
     }
-    while (r->node->ops->exchange(r->node, &stream, reads, lengths) != HC_DONE)
+    while (r->node->ops->exchange(r->node, &stream, 1, reads, lengths) != HC_DONE)
         relax(r, &idle);
 }
 

@@ -94,6 +94,18 @@ static int all_fit(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
 
 /* ---- all take it, or none ---------------------------------------------------------------------------- */
 
+/* Leaves out of an offer what no other rank reads. Not of a small one: that would gain nothing, and in a set on several
+ * nodes, where all are small, the leader reads all parts. */
+static void keep_own(const hc_shortcut_call *call, hc_shortcut_offer *offer) {
+    size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
+    int is_last = call->rank == call->size - 1, is_root = call->agreed.root == call->rank;
+    if ((has(call, HC_OP_TO_ROOT) && is_root) || (has(call, HC_OP_PREFIX) && is_last))
+        offer->bytes = 0;
+    for (int32_t r = 0; r < offer->ncounts && r < call->rank; r++)
+        offer->own_from += (size_t)call->counts[r] * row;
+    offer->own_bytes = offer->ncounts ? (size_t)call->counts[call->rank] * row : 0;
+}
+
 /* All ranks have the same answer. */
 static inline int decide(const hc_shortcut *shortcut, const hc_shortcut_call *call, int state) {
     if (has(call, HC_OP_RESULT_ALLOCATED) && state == HC_SHORTCUT_TAKEN && !all_fit(shortcut, call))
@@ -120,6 +132,9 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
     offer.ncounts = offers ? ncounts(call) : 0;
     offer.part = call->in;
     offer.bytes = offers ? call->bytes : 0;
+    offer.own_from = offer.own_bytes = 0;
+    if (call->bytes > HC_SHORTCUT_SMALL)
+        keep_own(call, &offer);
     int state = hc_shortcut_join(shortcut, &offer);
     for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
         state = hc_shortcut_look(shortcut);

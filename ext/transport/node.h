@@ -65,10 +65,10 @@ typedef struct hc_parts {
     const int64_t *bounds;
 } hc_parts;
 
-typedef struct hc_stream {
+typedef struct hc_stream_part {
     const void *data;
     int64_t bytes;
-} hc_stream;
+} hc_stream_part;
 typedef struct hc_stream_read {
     void *out;
     int64_t offset, bytes;
@@ -94,10 +94,12 @@ struct hc_node_ops {
     int (*spread)(hc_node *, int64_t chunk);
     int (*close)(hc_node *); /* after the last spread; the next open may follow at once */
 
-    /* The primitive of the other operations inside one node, or NULL: each local rank offers a stream of bytes and
-     * reads ranges of the other ranks' streams. reads[q]: the range of local rank q's stream, and its destination (out
-     * NULL: none). Every rank knows the lengths of all streams (lengths[q]). */
-    int (*exchange)(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
+    /* The primitive of the other operations inside one node, or NULL: each local rank offers a stream of bytes, the
+     * concatenation of n parts, and reads ranges of all streams. reads[q]: the range of local rank q's stream, and its
+     * destination (out NULL: none). Every rank knows the lengths of all streams (lengths[q]). All bytes of a stream are
+     * copied for the others, so it has none that only its owner needs. */
+    int (*exchange)(hc_node *, const hc_stream_part *parts, int32_t n, const hc_stream_read *reads,
+                    const int64_t *lengths);
     /* A reducescatter inside one node, or NULL: local rank q's share is the elements [bounds[q], bounds[q + 1]), and
      * goes to the outs of its tensors. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);

@@ -63,11 +63,13 @@ def test_results_are_those_of_named_calls(everywhere, dtype):
     everywhere(program)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i1", "u8", "c8", "?"])
-def test_prefixes_and_shares_have_the_bits_of_named_calls(everywhere, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "columns"), [("f8", 300), *((dtype, 3) for dtype in ("f8", "f4", "f2", "i1", "u8", "c8", "?"))]
+)
+def test_prefixes_and_shares_have_the_bits_of_named_calls(everywhere, dtype, columns):
     def program(world):
         own = np.random.default_rng(world.rank)
-        x = np.asarray(own.standard_normal((2 * world.size + 1, 3)) * 50).astype(dtype)
+        x = np.asarray(own.standard_normal((2 * world.size + 1, columns)) * 50).astype(dtype)
         ops = [hpccoll.SUM, hpccoll.PRODUCT, hpccoll.MAX, hpccoll.LXOR, hpccoll.AVERAGE]
         ops = {"c8": ops[:2], "?": ops[1:4]}.get(dtype, ops)
 
@@ -88,13 +90,14 @@ def test_prefixes_and_shares_have_the_bits_of_named_calls(everywhere, dtype):
     everywhere(program)
 
 
-def rows_of(rank: int, rows: int, dtype: str) -> np.ndarray:
-    return (np.arange(3.0 * rows).reshape(rows, 3) % 3 + rank % 2).astype(dtype)
-
-
-@pytest.mark.parametrize("dtype", ["f8", "f2", "i1", "u8", "c8", "?"])
-def test_rows_are_where_numpy_puts_them(everywhere, dtype):
+@pytest.mark.parametrize(
+    ("dtype", "columns"), [("f8", 300), *((dtype, 3) for dtype in ("f8", "f2", "i1", "u8", "c8", "?"))]
+)
+def test_rows_are_where_numpy_puts_them(everywhere, dtype, columns):
     """Rank r has r rows, so rank 0 has none; and each rank sends (its number + the receiver's) % 3 rows."""
+
+    def rows_of(rank: int, rows: int, dtype: str) -> np.ndarray:
+        return np.random.default_rng(rank).integers(0, 2 if dtype == "?" else 100, (rows, columns)).astype(dtype)
 
     def program(world):
         me, size, root = world.rank, world.size, world.size - 1

@@ -205,12 +205,12 @@ static void full_node_of_three(void) {
 static void run_rounds(int rank) {
     static uint8_t taken[MM_THREADS][STREAM];
     int from = (rank + 1) % size;
-    hc_stream stream = {streams[rank], STREAM};
+    hc_stream_part stream = {streams[rank], STREAM};
     hc_stream_read reads[MM_THREADS] = {{NULL, 0, 0}, {NULL, 0, 0}, {NULL, 0, 0}};
     int64_t lengths[MM_THREADS] = {STREAM, STREAM, STREAM};
     reads[from] = (hc_stream_read){taken[rank], 0, STREAM};
     fill_stream(rank);
-    MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, reads, lengths));
+    MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, 1, reads, lengths));
     for (int64_t at = 0; at < STREAM; at += ROUND) {
         mm_check(taken[rank][at] == streamed(from, at), "the first byte of a round");
         mm_check(taken[rank][at + ROUND - 1] == streamed(from, at + ROUND - 1), "the last byte of a round");

@@ -52,11 +52,11 @@ static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t cells = (int64_t)h->place.size * h->batch->npieces, bytes = cells * (int64_t)sizeof *a->counts;
     for (int32_t j = 0; j < h->place.local_size; j++) {
-        h->lengths[j] = bytes;
-        h->reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, bytes};
+        h->streams.lengths[j] = bytes;
+        h->streams.reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, bytes};
     }
-    hc_stream stream = {a->counts, bytes};
-    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+    hc_stream_part own = {a->counts, bytes};
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
 }
 
 /* Fills my node's part of `incoming` from the table. */
@@ -133,22 +133,24 @@ static int begin_piece(hc__hierarchy *h) {
     return status;
 }
 
-/* Inside the node: reads my range of each rank's stream. */
+/* Inside the node: the stream of each rank has the rows for the other ranks of the node. */
 static int exchange_rows(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
-    for (int32_t j = 0; j < h->place.local_size; j++) {
-        int32_t from = hc__set_rank(&h->place, h->place.node, j);
-        int64_t length = 0, at = 0;
-        for (int32_t r = 0; r < h->place.size; r++) {
-            at = r == h->place.rank ? length : at;
-            length += shown(h, j, r, a->piece) * row_bytes(h);
+    const int32_t me = h->place.local_rank, size = h->place.local_size;
+    for (int32_t j = 0; j < size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        int64_t length = 0, mine = 0;
+        for (int32_t q = 0; q < size; q++) {
+            mine = q == me ? length : mine;
+            length += q == j ? 0 : shown(h, j, hc__set_rank(&h->place, h->place.node, q), a->piece) * row_bytes(h);
         }
-        h->lengths[j] = length;
-        h->reads[j] = (hc_stream_read){from == h->place.rank ? NULL : a->out + a->to_here[from], at,
-                                       a->to_here[from + 1] - a->to_here[from]};
+        h->streams.lengths[j] = length;
+        h->streams.reads[j] = (hc_stream_read){j == me ? NULL : a->out + a->to_here[r], mine,
+                                               a->to_here[r + 1] - a->to_here[r]};
+        h->streams.parts[j] = (hc_stream_part){a->in + a->from_here[r],
+                                               j == me ? 0 : a->from_here[r + 1] - a->from_here[r]};
     }
-    hc_stream stream = {a->in, a->from_here[h->place.size]};
-    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+    return h->node->ops->exchange(h->node, h->streams.parts, size, h->streams.reads, h->streams.lengths);
 }
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */

@@ -143,6 +143,15 @@ static int forward(hc__hierarchy *h) {
     return status < 0 || !moved ? status : HC_MOVED;
 }
 
+/* Where the root's result of the segment goes, if it has one apart from its input: it is copied there after it has been
+ * shown, while it is in the cache. */
+static char *result_of_root(const hc__hierarchy *h) {
+    const hc__cursor *c = &h->broadcast.exchanged;
+    const hc_piece *piece = &h->batch->pieces[c->piece];
+    int copies = h->place.rank == h->batch->root && piece->out && piece->out != piece->in;
+    return copies ? (char *)piece->out + c->offset : NULL;
+}
+
 /* Exchanges the next bytes from the representative to the node's other ranks. */
 static int exchange(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
@@ -154,13 +163,14 @@ static int exchange(hc__hierarchy *h) {
     while (hc__set_rank(&h->place, h->place.node, local) != from)
         local++;
     int represents = from == h->place.rank;
-    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
-    memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);
-    h->lengths[local] = bytes;
-    if (!represents && at)
-        h->reads[local] = (hc_stream_read){at, 0, bytes};
-    hc_stream stream = {represents ? at : NULL, represents ? bytes : 0};
-    int status = h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+    memset(h->streams.reads, 0, (size_t)h->place.local_size * sizeof *h->streams.reads);
+    memset(h->streams.lengths, 0, (size_t)h->place.local_size * sizeof *h->streams.lengths);
+    h->streams.lengths[local] = bytes;
+    char *to = represents ? result_of_root(h) : at;
+    if (to)
+        h->streams.reads[local] = (hc_stream_read){to, 0, bytes};
+    hc_stream_part own = {represents ? at : NULL, represents ? bytes : 0};
+    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
     if (status != HC_DONE)
         return status;
     advance(h, &b->exchanged);
@@ -184,7 +194,7 @@ static int find_places(hc__hierarchy *h) {
         b->at[i] = piece->out;
         if (h->place.rank == h->batch->root) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
-            if (piece->out && piece->out != piece->in)
+            if (h->place.local_size == 1 && piece->out && piece->out != piece->in)
                 hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
         } else if (!piece->out && represents) { /* joined: needs no result, but must forward the pieces */
             b->spare = b->spare ? b->spare : hc_work_new((size_t)b->bytes);

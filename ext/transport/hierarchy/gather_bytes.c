@@ -23,8 +23,8 @@ static int is_leader(const hc__hierarchy *h) {
 
 /* Resets the exchange: no rank offers or reads anything. */
 static void clear_exchange(hc__hierarchy *h) {
-    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
-    memset(h->lengths, 0, (size_t)h->place.local_size * sizeof *h->lengths);
+    memset(h->streams.reads, 0, (size_t)h->place.local_size * sizeof *h->streams.reads);
+    memset(h->streams.lengths, 0, (size_t)h->place.local_size * sizeof *h->streams.lengths);
 }
 
 static int collect(hc__hierarchy *h) {
@@ -33,23 +33,25 @@ static int collect(hc__hierarchy *h) {
     clear_exchange(h);
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        h->lengths[j] = g->lengths[r];
+        h->streams.lengths[j] = h->place.nodes > 1 && j == 0
+                                    ? 0
+                                    : g->lengths[r]; /* no rank needs the leader's bytes here */
         if (receives && r != h->place.rank)
-            h->reads[j] = (hc_stream_read){g->out + g->offsets[r], 0, g->lengths[r]};
+            h->streams.reads[j] = (hc_stream_read){g->out + g->offsets[r], 0, g->lengths[r]};
     }
-    hc_stream stream = {g->in, g->lengths[h->place.rank]};
-    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+    hc_stream_part own = {g->in, h->streams.lengths[h->place.local_rank]};
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
 }
 
 static int share(hc__hierarchy *h) {
     hc__gather *g = &h->gather;
     int64_t total = g->offsets[h->place.size];
     clear_exchange(h);
-    h->lengths[0] = total;
+    h->streams.lengths[0] = total;
     if (!is_leader(h))
-        h->reads[0] = (hc_stream_read){g->out, 0, total};
-    hc_stream stream = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
-    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+        h->streams.reads[0] = (hc_stream_read){g->out, 0, total};
+    hc_stream_part own = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
 }
 
 /* Posts a node's bytes to or from a leader: one message per contiguous run in the result. */

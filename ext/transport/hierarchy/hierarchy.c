@@ -109,8 +109,9 @@ static void destroy(hc_data *data) {
     hc_free(h->gather.offsets);
     hc_free(h->between.rail_peers);
     hc_free(h->between.leader_peers);
-    hc_free(h->reads);
-    hc_free(h->lengths);
+    hc_free(h->streams.reads);
+    hc_free(h->streams.parts);
+    hc_free(h->streams.lengths);
     hc__placement_free(&h->place);
     if (h->node)
         h->node->ops->free(h->node);
@@ -137,12 +138,13 @@ static int make_arrays(hc__hierarchy *h) {
     size_t size = (size_t)h->place.size, nodes = (size_t)h->place.nodes;
     h->between.rail_peers = hc_malloc(nodes * sizeof *h->between.rail_peers);
     h->between.leader_peers = hc_malloc(nodes * sizeof *h->between.leader_peers);
-    h->reads = hc_malloc((size_t)h->place.local_size * sizeof *h->reads);
-    h->lengths = hc_malloc((size + 1) * sizeof *h->lengths);
+    h->streams.reads = hc_malloc((size_t)h->place.local_size * sizeof *h->streams.reads);
+    h->streams.parts = hc_malloc((size_t)h->place.local_size * sizeof *h->streams.parts);
+    h->streams.lengths = hc_malloc((size + 1) * sizeof *h->streams.lengths);
     h->gather.lengths = hc_malloc(size * sizeof *h->gather.lengths);
     h->gather.offsets = hc_malloc((size + 1) * sizeof *h->gather.offsets);
-    if (!h->between.rail_peers || !h->between.leader_peers || !h->reads || !h->lengths || !h->gather.lengths ||
-        !h->gather.offsets)
+    if (!h->between.rail_peers || !h->between.leader_peers || !h->streams.reads || !h->streams.parts ||
+        !h->streams.lengths || !h->gather.lengths || !h->gather.offsets)
         return HC_NO_MEMORY;
     return HC_OK;
 }

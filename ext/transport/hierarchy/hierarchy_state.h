@@ -211,6 +211,13 @@ typedef struct hc__results {
     char why[160]; /* base.text, if there was no memory */
 } hc__results;
 
+/* The arguments of the node's exchange. */
+typedef struct hc__streams {
+    hc_stream_part *parts; /* local_size entries */
+    hc_stream_read *reads; /* likewise */
+    int64_t *lengths;      /* set size + 1 entries */
+} hc__streams;
+
 struct hc__hierarchy {
     hc_data base;
     hc_node *node;
@@ -220,10 +227,9 @@ struct hc__hierarchy {
     hc__between between;
     hc__chunk_limits chunks;
 
-    hc_batch *batch;       /* in progress, or NULL */
-    int late;              /* a status to report when the batch is finished on all ranks */
-    hc_stream_read *reads; /* local_size entries, for exchange */
-    int64_t *lengths;      /* set size + 1 entries */
+    hc_batch *batch; /* in progress, or NULL */
+    int late;        /* a status to report when the batch is finished on all ranks */
+    hc__streams streams;
     hc__pipeline pipeline;
     hc__gather gather;
     hc__broadcast broadcast;

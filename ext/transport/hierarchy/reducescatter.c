@@ -132,12 +132,12 @@ static int start_between_nodes(hc__hierarchy *h) {
         return status;
     p->cut = *h->batch;
     p->cut.pieces = NULL;
-    cut_batch(h, &p->cut, h->lengths);
+    cut_batch(h, &p->cut, h->streams.lengths);
     status = reserve_cuts(p, p->cut.npieces);
     if (status < 0)
         return status;
     p->cut.pieces = p->cut_pieces;
-    hc_parts parts = cut_batch(h, &p->cut, h->lengths);
+    hc_parts parts = cut_batch(h, &p->cut, h->streams.lengths);
     return hc__pipeline_start(h, &p->cut, &parts, launch, HC__SHARD_BYTES);
 }
 
@@ -169,10 +169,10 @@ static int scatter_next(hc__hierarchy *h) {
         s->batch.npieces = 1;
         s->batch.count = piece->count;
         for (int32_t r = 0; r <= h->place.size; r++)
-            h->lengths[r] = hc_share_begin(rows, h->place.size, r) * piece->row;
+            h->streams.lengths[r] = hc_share_begin(rows, h->place.size, r) * piece->row;
         s->placed = 1;
     }
-    int status = h->node->ops->scatter(h->node, &s->batch, h->lengths);
+    int status = h->node->ops->scatter(h->node, &s->batch, h->streams.lengths);
     if (status != HC_DONE)
         return status;
     s->placed = 0;

@@ -92,39 +92,50 @@ static int must_ask(const hc__hierarchy *h) {
 
 /* ---- inside the root's node ------------------------------------------------------------------------------- */
 
+/* The bytes between the root and local rank j, but for the root's own. */
+static int64_t moved_near(const hc__hierarchy *h, int32_t j) {
+    int32_t r = hc__set_rank(&h->place, h->place.node, j);
+    return r == h->batch->root ? 0 : bytes_of(h, r);
+}
+
 /* Every rank's stream goes to the root. */
-static hc_stream stream_to_root(hc__hierarchy *h) {
+static int gather_near(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        int wanted = is_root(h) && r != h->place.rank;
-        h->lengths[j] = bytes_of(h, r);
-        h->reads[j] = (hc_stream_read){wanted ? g->at_root + g->offsets[r] : NULL, 0, h->lengths[j]};
+        h->streams.lengths[j] = moved_near(h, j);
+        h->streams.reads[j] = (hc_stream_read){is_root(h) ? g->at_root + g->offsets[r] : NULL, 0,
+                                               h->streams.lengths[j]};
     }
-    return (hc_stream){g->here, h->lengths[h->place.local_rank]};
+    hc_stream_part own = {g->here, h->streams.lengths[h->place.local_rank]};
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
 }
 
-/* The root's stream: its tensor, from the rows of the node's first rank to those of its last rank. */
-static hc_stream stream_from_root(hc__hierarchy *h) {
+/* The root's stream: the rows of the other ranks of its node. */
+static int scatter_near(hc__hierarchy *h) {
     hc__rooted *g = &h->rooted;
-    const hc__placement *p = &h->place;
-    int32_t me = p->rank, first = hc__set_rank(p, p->node, 0), last = hc__set_rank(p, p->node, p->local_size - 1);
-    int64_t begin = g->offsets[first], bytes = g->offsets[last + 1] - begin;
-    memset(h->reads, 0, (size_t)p->local_size * sizeof *h->reads);
-    memset(h->lengths, 0, (size_t)p->local_size * sizeof *h->lengths);
+    int64_t length = 0, mine = 0; /* mine: where this rank's rows begin */
     int32_t root = 0;
-    while (hc__set_rank(p, p->node, root) != h->batch->root)
-        root++;
-    h->lengths[root] = bytes;
-    if (is_root(h))
-        return (hc_stream){g->at_root + begin, bytes};
-    h->reads[root] = (hc_stream_read){g->here, g->offsets[me] - begin, bytes_of(h, me)};
-    return (hc_stream){NULL, 0};
+    memset(h->streams.reads, 0, (size_t)h->place.local_size * sizeof *h->streams.reads);
+    memset(h->streams.lengths, 0, (size_t)h->place.local_size * sizeof *h->streams.lengths);
+    for (int32_t j = 0; j < h->place.local_size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        int64_t bytes = moved_near(h, j);
+        if (is_root(h))
+            h->streams.parts[j] = (hc_stream_part){g->at_root + g->offsets[r], bytes};
+        root = r == h->batch->root ? j : root;
+        mine = j == h->place.local_rank ? length : mine;
+        length += bytes;
+    }
+    h->streams.lengths[root] = length;
+    if (!is_root(h))
+        h->streams.reads[root] = (hc_stream_read){g->here, mine, bytes_of(h, h->place.rank)};
+    return h->node->ops->exchange(h->node, h->streams.parts, is_root(h) ? h->place.local_size : 0, h->streams.reads,
+                                  h->streams.lengths);
 }
 
 static int move_near(hc__hierarchy *h) {
-    hc_stream stream = h->rooted.gathers ? stream_to_root(h) : stream_from_root(h);
-    return h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+    return h->rooted.gathers ? gather_near(h) : scatter_near(h);
 }
 
 /* ---- between the root and the ranks of other nodes --------------------------------------------------------- */

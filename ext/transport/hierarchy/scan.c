@@ -244,15 +244,15 @@ static int step_next(hc__hierarchy *h) {
         in = passed_on(h, me - 1, s->step); /* the set's neighbour is also the node's */
     if (out >= s->done.added || (in >= 0 && in >= s->done.passed + SLOTS))
         return HC_IDLE;
-    memset(h->reads, 0, (size_t)h->place.local_size * sizeof *h->reads);
+    memset(h->streams.reads, 0, (size_t)h->place.local_size * sizeof *h->streams.reads);
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int64_t chunk = passed_on(h, j, s->step);
-        h->lengths[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
+        h->streams.lengths[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
     }
     if (in >= 0)
-        h->reads[me - 1] = (hc_stream_read){slot(s, in), 0, chunk_bytes(s, in)};
-    hc_stream stream = {out < 0 ? NULL : slot(s, out), h->lengths[me]};
-    int status = h->node->ops->exchange(h->node, &stream, h->reads, h->lengths);
+        h->streams.reads[me - 1] = (hc_stream_read){slot(s, in), 0, chunk_bytes(s, in)};
+    hc_stream_part own = {out < 0 ? NULL : slot(s, out), h->streams.lengths[me]};
+    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
     if (status != HC_DONE)
         return status;
     s->step++;

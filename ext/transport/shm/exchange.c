@@ -80,14 +80,37 @@ static hc__range passing(const hc__shm *shm, int32_t q, int64_t round) {
     return (hc__range){at, least(at + step, length)};
 }
 
+/* Where byte `at` of this rank's stream is, and how many of the following bytes, up to `end`, lie behind it. */
+static const uint8_t *own_bytes(const hc__rounds *rounds, int64_t at, int64_t end, size_t *n) {
+    const hc_stream_part *part = rounds->parts;
+    int64_t wanted = end - at;
+    for (; at >= part->bytes; part++)
+        at -= part->bytes;
+    *n = (size_t)least(wanted, part->bytes - at);
+    return (const uint8_t *)part->data + at;
+}
+
 static void exchange_pack(hc__shm *shm, int64_t round) {
     hc__range range = passing(shm, shm->base.local_rank, round);
-    size_t bytes = (size_t)(range.to - range.from);
-    if (bytes == 0 || shm->base.local_size == 1)
+    uint8_t *slot = hc__shm_slot(shm, shm->base.local_rank, round);
+    size_t n;
+    if (shm->base.local_size == 1)
         return;
-    const uint8_t *data = shm->rounds.stream->data;
-    hc__shm_show(shm, hc__shm_slot(shm, shm->base.local_rank, round), data + range.from, bytes);
-    shm->base.packed_bytes += bytes;
+    for (int64_t at = range.from; at < range.to; at += (int64_t)n) {
+        const uint8_t *from = own_bytes(&shm->rounds, at, range.to, &n);
+        hc__shm_show(shm, slot + (at - range.from), from, n);
+    }
+    shm->base.packed_bytes += (uint64_t)(range.to - range.from);
+}
+
+/* What this rank itself reads of its stream. */
+static void take_own(const hc__rounds *rounds, int64_t from, int64_t to, uint8_t *out) {
+    size_t n;
+    for (int64_t at = from; at < to; at += (int64_t)n, out += n) {
+        const uint8_t *mine = own_bytes(rounds, at, to, &n);
+        if (mine != out)
+            hc_host_copy(out, mine, n);
+    }
 }
 
 static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
@@ -103,9 +126,7 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         uint8_t *out = (uint8_t *)read->out + (from - read->offset);
         size_t bytes = (size_t)(to - from);
         if (q == me) {
-            const uint8_t *mine = (const uint8_t *)rounds->stream->data + from;
-            if (mine != out)
-                hc_host_copy(out, mine, bytes);
+            take_own(rounds, from, to, out);
             continue;
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
@@ -119,14 +140,22 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
 
 static const round_ops exchange_ops = {exchange_pack, exchange_take};
 
-int hc__shm_exchange(hc_node *node, const hc_stream *stream, const hc_stream_read *reads, const int64_t *lengths) {
+static int64_t length_of(const hc_stream_part *parts, int32_t n) {
+    int64_t length = 0;
+    for (int32_t i = 0; i < n; i++)
+        length += parts[i].bytes;
+    return length;
+}
+
+int hc__shm_exchange(hc_node *node, const hc_stream_part *parts, int32_t n, const hc_stream_read *reads,
+                     const int64_t *lengths) {
     hc__shm *shm = hc__shm_of(node);
     hc__rounds *rounds = &shm->rounds;
-    rounds->stream = stream;
+    rounds->parts = parts;
     rounds->reads = reads;
     rounds->lengths = lengths;
     if (rounds->count == 0) {
-        if (stream->bytes != lengths[node->local_rank])
+        if (length_of(parts, n) != lengths[node->local_rank])
             return HC_INVALID;
         int64_t longest = 0;
         for (int32_t q = 0; q < node->local_size; q++)

@@ -90,7 +90,7 @@ typedef struct hc__rounds {
     int64_t count, packed, taken; /* count 0: no rounds are running */
     int32_t next;                 /* the next rank to read in round `taken` */
     hc__mark_scan freed, arrived;
-    const hc_stream *stream;
+    const hc_stream_part *parts; /* of this rank's stream */
     const hc_stream_read *reads;
     const int64_t *lengths, *bounds;
 } hc__rounds;
@@ -263,7 +263,7 @@ int hc__shm_shard(hc_node *, int64_t chunk, void **data, int64_t *bounds);
 int hc__shm_publish(hc_node *, int64_t chunk);
 int hc__shm_spread(hc_node *, int64_t chunk);
 int hc__shm_close(hc_node *);
-int hc__shm_exchange(hc_node *, const hc_stream *, const hc_stream_read *reads, const int64_t *lengths);
+int hc__shm_exchange(hc_node *, const hc_stream_part *, int32_t n, const hc_stream_read *reads, const int64_t *lengths);
 int hc__shm_scatter(hc_node *, const hc_batch *, const int64_t *bounds);
 
 #endif

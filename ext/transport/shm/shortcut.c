@@ -82,9 +82,13 @@ static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer)
     mine->own = offer->own;
     if (counts > 0)
         memcpy(mine->data, offer->counts, counts);
-    if (offer->bytes > 0)
-        memcpy(place_of_part(shortcut, shortcut->rank, shortcut->number, offer->ncounts, offer->bytes), offer->part,
-               offer->bytes);
+    if (offer->bytes == 0)
+        return;
+    uint8_t *to = place_of_part(shortcut, shortcut->rank, shortcut->number, offer->ncounts, offer->bytes);
+    const uint8_t *from = offer->part;
+    size_t behind = offer->own_from + offer->own_bytes;
+    memcpy(to, from, offer->own_from);
+    memcpy(to + behind, from + behind, offer->bytes - behind);
 }
 
 int hc_shortcut_join(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {

@@ -26,7 +26,8 @@ typedef struct hc_shortcut_offer {
     const int32_t *counts;
     int32_t ncounts; /* at most one per rank; the same on all ranks with equal words */
     const void *part;
-    size_t bytes; /* at most hc_shortcut_bytes() */
+    size_t bytes;               /* at most hc_shortcut_bytes() */
+    size_t own_from, own_bytes; /* bytes of the part that no other rank reads */
 } hc_shortcut_offer;
 
 /* The largest part of a rank of a node. */

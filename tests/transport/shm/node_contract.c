@@ -315,8 +315,9 @@ static void test_exchange(tester *t) {
         int none = shape == 2 && draw(&t->own, 4) == 0;
         want[q] = (hc_stream_read){none ? NULL : calloc(1, (size_t)n + 1), from, n};
     }
-    hc_stream offer = {mine, lengths[me]};
-    UNTIL_DONE(t, t->node->ops->exchange(t->node, &offer, want, lengths));
+    int64_t first = (int64_t)draw(&t->own, (uint64_t)lengths[me] + 1), second = lengths[me] - first;
+    hc_stream_part parts[] = {{NULL, 0}, {mine, first}, {NULL, 0}, {mine + first, second}};
+    UNTIL_DONE(t, t->node->ops->exchange(t->node, parts, 4, want, lengths));
     for (int q = 0; q < size; q++) {
         for (int64_t i = 0; want[q].out != NULL && i < want[q].bytes; i++)
             CHECK(((uint8_t *)want[q].out)[i] == stream_byte(s, q, want[q].offset + i),
