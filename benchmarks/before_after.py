@@ -35,6 +35,7 @@ from hpccoll.tools.bench import distance
 QUESTIONS = {  # program, options
     "small": ("small", []),
     "allreduce": ("allreduce", []),
+    "operations": ("operations", []),
     "many_tensors": ("many_tensors", []),
     "resnet50": ("resnet50", []),
     "torch_optimizer": ("torch_optimizer", []),

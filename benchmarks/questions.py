@@ -5,6 +5,7 @@ QUESTIONS = {  # program: the libraries that it can measure
     "small": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "cg": ("hpccoll", "mpi"),
     "allreduce": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
+    "operations": ("hpccoll",),
     "many_tensors": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "resnet50": ("memcpy", "hpccoll", "mpi", "gloo", "horovod"),
     "torch_optimizer": ("hpccoll", "gloo", "horovod"),

@@ -104,6 +104,10 @@ static void keep_own(const hc_shortcut_call *call, hc_shortcut_offer *offer) {
     for (int32_t r = 0; r < offer->ncounts && r < call->rank; r++)
         offer->own_from += (size_t)call->counts[r] * row;
     offer->own_bytes = offer->ncounts ? (size_t)call->counts[call->rank] * row : 0;
+    if (has(call, HC_OP_REDUCES) && !has(call, HC_OP_ELEMENTWISE)) {
+        offer->own_from = (size_t)hc_share_begin(call->own.rows, call->size, call->rank) * row;
+        offer->own_bytes = (size_t)hc_share(call->own.rows, call->size, call->rank) * row;
+    }
 }
 
 /* All ranks have the same answer. */
@@ -133,8 +137,11 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
     offer.part = call->in;
     offer.bytes = offers ? call->bytes : 0;
     offer.own_from = offer.own_bytes = 0;
-    if (call->bytes > HC_SHORTCUT_SMALL)
+    offer.has_core = 0;
+    if (call->bytes > HC_SHORTCUT_SMALL) {
         keep_own(call, &offer);
+        offer.has_core = (uint8_t)hc__has_a_core(loop);
+    }
     int state = hc_shortcut_join(shortcut, &offer);
     for (int i = 0; state == HC_SHORTCUT_OPEN && i < HC__LOOKS; i++)
         state = hc_shortcut_look(shortcut);
@@ -191,13 +198,15 @@ static void reduce(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
         reduce_parts(call, parts, n, call->count);
 }
 
-/* The same for this rank's share of the rows, which may replace the beginning of its input: so its part, too, is read
- * where it is published. */
+/* The same for this rank's share of the rows. The result may replace the beginning of the input: that is this share, on
+ * the first rank, or lies before it, because no share is larger than an earlier one. */
 static void reduce_share(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     const void *parts[HC_SHORTCUT_RANKS];
     int64_t row = call->row * (int64_t)hc_dtype_size(call->agreed.dtype);
-    for (int32_t q = 0; q < call->size; q++)
-        parts[q] = part_of(shortcut, call, q) + hc_share_begin(call->own.rows, call->size, call->rank) * row;
+    for (int32_t q = 0; q < call->size; q++) {
+        const char *part = q == call->rank ? call->in : part_of(shortcut, call, q);
+        parts[q] = part + hc_share_begin(call->own.rows, call->size, call->rank) * row;
+    }
     reduce_parts(call, parts, call->size, hc_share(call->own.rows, call->size, call->rank) * call->row);
 }
 
@@ -205,7 +214,7 @@ static void take_whole(const hc_shortcut *shortcut, const hc_shortcut_call *call
     int32_t root = call->agreed.root;
     const void *from = root == call->rank ? call->in : hc_shortcut_part(shortcut, root, 0, call->bytes);
     if (call->out != from)
-        memcpy(call->out, from, call->bytes);
+        hc_host_copy(call->out, from, call->bytes);
 }
 
 /* Copies the rows that each rank gives to this one. */
@@ -217,8 +226,10 @@ static void take_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call)
         size_t bytes = (size_t)rows_between(shortcut, call, q, call->rank) * row;
         for (int32_t r = 0; bytes && r < call->rank && has(call, HC_OP_COUNTS); r++)
             from += (size_t)counts_of(shortcut, call, q)[r] * row;
-        if (bytes)
+        if (bytes && q == call->rank)
             memcpy(to, from, bytes);
+        else if (bytes)
+            hc_host_copy(to, from, bytes);
         to += bytes;
     }
 }

@@ -60,6 +60,10 @@ int hc__looks_to_a_turn(hc_loop *loop) {
     return way == HC_WAIT_SPIN && hc_node_control_own_cores(loop->parts.node_control) > 1 ? HC__PAUSES_TO_A_TURN : 0;
 }
 
+int hc__has_a_core(hc_loop *loop) {
+    return way_of(loop) == HC_WAIT_SPIN;
+}
+
 /* Latency does not matter at the end, and spinning would take a core for long. */
 void hc__wait_at_end(void) {
     sched_yield();

@@ -47,6 +47,7 @@ uint64_t hc__looks_for(hc_loop *, uint64_t ns); /* ns; 0: sleep at once [any thr
 int hc__looks_to_a_turn(hc_loop *);             /* polls while another thread of this rank drives [any thread] */
 /* hc_loop_shortcut_wait(), for at most so long (shortcut.c). */
 int hc__shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *, uint64_t ns);
-void hc__wait_at_end(void); /* at the end of a World, where other ranks may take long [any thread] */
+int hc__has_a_core(hc_loop *); /* each rank of the node has one, as far as is known [any thread] */
+void hc__wait_at_end(void);    /* at the end of a World, where other ranks may take long [any thread] */
 
 #endif

@@ -66,7 +66,7 @@ static int join(hc_shortcut *shortcut, int rank, int call, uint64_t word) {
         counts[i] = given(rank, call, 3 + i);
     for (int i = 0; i < PARTS; i++)
         part[i] = given(rank, call, i);
-    hc_shortcut_offer offer = {words, (uint64_t)given(rank, call, 7), counts, size, part, sizeof part, 0, 0};
+    hc_shortcut_offer offer = {words, (uint64_t)given(rank, call, 7), counts, size, part, sizeof part, 0, 0, 0};
     return hc_shortcut_join(shortcut, &offer);
 }
 

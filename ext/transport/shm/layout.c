@@ -79,7 +79,7 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->places.left = (hc__mark *)base;
     shm->places.marks = (hc__marks *)(shm->places.left + 1);
     shm->places.small = (hc__small *)(shm->places.marks + size);
-    shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size};
+    shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size, .node_control = shm->node_control};
     if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
         shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
         shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 4);

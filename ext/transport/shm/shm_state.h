@@ -68,6 +68,7 @@ typedef struct hc__shortcut_word {
 struct hc_shortcut {
     uint64_t number; /* of the next call */
     int32_t rank, size, misses;
+    const hc_node_control *node_control;
     hc__shortcut_word *words;
     hc__shortcut_slot *slots;
     uint8_t *far; /* two large parts per rank */

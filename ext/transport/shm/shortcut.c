@@ -24,7 +24,8 @@
 
 #define OFF UINT64_C(255)
 #define DECLINED UINT64_C(254)
-#define COUNT UINT64_C(255)    /* the bits of the word below the number */
+#define COUNT UINT64_C(255) /* the bits of the word below the number */
+#define UNSTREAMED (8u << 10)
 #define ALL_PARTS (128u << 10) /* every rank reads all parts, which above this takes as long as an agreement */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
@@ -75,6 +76,16 @@ static int state_of(hc_shortcut *shortcut, uint64_t word) {
     return word >> 8 == shortcut->number && is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
 }
 
+/* Streaming stores leave the part in no cache. A reader on another core takes it from memory in less time than from the
+ * writer's cache, unless it is small: in one L3 16 to 64 KiB take 0.5 to 1.1 of the time, on two L3s 0.1 to 0.3. Ranks
+ * that take turns on a core find it in that core's cache. */
+static int is_streamed(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
+    int stores = hc_node_control_stores(shortcut->node_control);
+    if (offer->bytes - offer->own_bytes <= UNSTREAMED)
+        return 0;
+    return stores == HC_STORES_AUTO ? offer->has_core : stores == HC_STORES_STREAM;
+}
+
 static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     size_t counts = (size_t)offer->ncounts * sizeof *offer->counts;
@@ -87,8 +98,12 @@ static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer)
     uint8_t *to = place_of_part(shortcut, shortcut->rank, shortcut->number, offer->ncounts, offer->bytes);
     const uint8_t *from = offer->part;
     size_t behind = offer->own_from + offer->own_bytes;
-    memcpy(to, from, offer->own_from);
-    memcpy(to + behind, from + behind, offer->bytes - behind);
+    if (!is_streamed(shortcut, offer)) {
+        memcpy(to, from, offer->bytes);
+        return;
+    }
+    hc_shared_copy(to, from, offer->own_from, HC_STORES_STREAM);
+    hc_shared_copy(to + behind, from + behind, offer->bytes - behind, HC_STORES_STREAM);
 }
 
 int hc_shortcut_join(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {

@@ -28,6 +28,7 @@ typedef struct hc_shortcut_offer {
     const void *part;
     size_t bytes;               /* at most hc_shortcut_bytes() */
     size_t own_from, own_bytes; /* bytes of the part that no other rank reads */
+    uint8_t has_core;           /* each rank of the node has a core of its own */
 } hc_shortcut_offer;
 
 /* The largest part of a rank of a node. */
