@@ -33,9 +33,8 @@ static int collect(hc__hierarchy *h) {
     clear_exchange(h);
     for (int32_t j = 0; j < h->place.local_size; j++) {
         int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        h->streams.lengths[j] = h->place.nodes > 1 && j == 0
-                                    ? 0
-                                    : g->lengths[r]; /* no rank needs the leader's bytes here */
+        int is_shown = h->place.nodes == 1 || j > 0; /* with several nodes no rank needs the leader's bytes here */
+        h->streams.lengths[j] = is_shown ? g->lengths[r] : 0;
         if (receives && r != h->place.rank)
             h->streams.reads[j] = (hc_stream_read){g->out + g->offsets[r], 0, g->lengths[r]};
     }
@@ -123,7 +122,8 @@ int hc__gather_start(hc__hierarchy *h, const void *in, void *out) {
     for (int32_t r = 0; r < h->place.size; r++)
         g->offsets[r + 1] = g->offsets[r] + g->lengths[r];
     int64_t own = g->lengths[h->place.rank];
-    if (own > 0 && g->out + g->offsets[h->place.rank] != in)
+    int keeps = h->place.nodes == 1 || is_leader(h); /* other ranks get it back with the leader's result */
+    if (own > 0 && keeps && g->out + g->offsets[h->place.rank] != in)
         hc_host_copy(g->out + g->offsets[h->place.rank], in, (size_t)own);
     return HC_OK;
 }

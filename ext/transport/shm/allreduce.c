@@ -154,8 +154,18 @@ static int pack_next(hc__shm *shm) {
     return 1;
 }
 
+/* The destinations of this rank's share of the sum. On the root of a reduce no other rank reads it; a copy in the
+ * segment would also look near to stores.c, wherever the other ranks are. */
+static int targets_of(const hc__shm *shm) {
+    const hc_batch *batch = shm->open.batch;
+    if (has_net(shm))
+        return HC__TO_RESULT;
+    int is_root = hc_operation_has(batch->operation, HC_OP_TO_ROOT) && batch->pieces[0].out != NULL;
+    return is_root ? HC__TO_OUT : HC__TO_RESULT | HC__TO_OUT;
+}
+
 static void reduce_share(hc__shm *shm, int64_t chunk) {
-    int targets = has_net(shm) ? HC__TO_RESULT : HC__TO_RESULT | HC__TO_OUT;
+    int targets = targets_of(shm);
     hc__runs runs = hc__runs_of(shm, chunk, hc__share_places(shm, chunk, shm->base.local_rank));
     hc__range elements;
     int64_t place;
