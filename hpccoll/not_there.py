@@ -17,7 +17,6 @@ PAGE = "docs/not-there.md"
 _PASSES = "give DistributedOptimizer() the number of passes: backward_passes_per_step=2"
 INSTEAD = {
     "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
-    "hpccoll.tensorflow.data": "there is no tf.data service: use tf.data itself, with a shard per rank",
     "hpccoll.tensorflow.gradient_aggregation": _PASSES,
     "hpccoll.tensorflow.gradient_aggregation_eager": _PASSES,
     "hpccoll.tensorflow.util": "use tf.executing_eagerly(), tf.function and functools.cache",
