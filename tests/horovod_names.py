@@ -31,6 +31,7 @@ NAMES = {
     "": "run __version__",
     "data": "BaseDataLoader AsyncDataLoaderMixin",
     "data.data_loader_base": "BaseDataLoader AsyncDataLoaderMixin",
+    "spark.common.store": "Store FilesystemStore LocalStore HDFSStore DBFSLocalStore",
     "torch": f"{_BASICS} {_SETS} {_REDUCTIONS} {_TORCH_OPERATIONS} Compression DistributedOptimizer SyncBatchNorm "
     "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters elastic check_extension "
     "mpi_ops functions optimizer compression sync_batch_norm HorovodInternalError split_list",

@@ -77,7 +77,7 @@ def test_the_page_has_all_of_them() -> None:
     assert [name for name in INSTEAD if f"`{name}`" not in page] == []
 
 
-@pytest.mark.parametrize("module", ["", "data", "data.data_loader_base", "torch", *MODULES])
+@pytest.mark.parametrize("module", ["", "data", "data.data_loader_base", "spark.common.store", "torch", *MODULES])
 def test_all_names_of_horovods_are_there_or_say_what_to_use(module: str) -> None:
     """tests/tensorflow, tests/keras and tests/mxnet do so for their front ends."""
     assert horovod_names.missing(importlib.import_module(f"hpccoll.{module}".strip(".")), module) == []

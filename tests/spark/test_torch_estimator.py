@@ -156,6 +156,8 @@ def test_a_run_resumes(by_value: Any, tmp_path: Path) -> None:
     assert resumed.getHistory()[-1]["train"]["loss"] == pytest.approx(at_once.getHistory()[-1]["train"]["loss"])
     nothing_left = estimator(epochs=4, **two).fit(df)
     assert np.array_equal(numbers(nothing_left.getModel()), numbers(resumed.getModel()))
+    estimator(epochs=1, store=Store.create(str(tmp_path), save_runs=False), run_id="three").fit(df)
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["one", "two"]
 
 
 LOADS = """

@@ -105,8 +105,8 @@ class FrameEstimator(Estimator, Saved):
             values["run_id"] or f"{what}_{secrets.token_hex(4)}",
             values["store"],
         )
-        path = store.get_checkpoint_path(run_id) if store else ""
-        checkpoint = store.read(path) if store and store.exists(path) else b""
+        path = store.get_checkpoint_path(run_id) if store and store.saving_runs() else ""
+        checkpoint = store.read(path) if path and store.exists(path) else b""
         return Job(
             tuple(values["feature_cols"]),
             tuple(values["label_cols"]),
