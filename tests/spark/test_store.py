@@ -30,6 +30,7 @@ def test_a_checkpoint_is_replaced(store: Any, tmp_path: Path) -> None:
     store.write(path, b"first")
     store.write(path, b"second")
     assert store.exists(path) and store.read(path) == b"second"
+    assert store.exists(store.get_run_path("mine")) and not store.exists(store.get_run_path("other"))
     assert [file.name for file in (tmp_path / "store" / "runs" / "mine").iterdir()] == ["checkpoint.pickle"]
 
 
@@ -95,6 +96,25 @@ def test_the_folders_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(
+    ("prefix", "given", "full"),
+    [
+        ("/me", "/data/a/", "/data/a"),
+        ("s3://bucket/me", "s3://other/a", "s3://other/a"),
+        ("hdfs://name:1/me", "/data/a", "hdfs://name:1/data/a"),
+        ("hdfs:///me", "hdfs://other/a", "hdfs://other/a"),
+        ("dbfs:/me", "dbfs:/a", "/dbfs/a"),
+    ],
+)
+def test_the_folders_of_data(prefix: str, given: str, full: str) -> None:
+    made = Store.create(prefix, train_path=given, runs_path=given)
+    assert (made.get_train_data_path(), made.get_train_data_path(3)) == (full, f"{full}.3")
+    assert made.get_val_data_path() == f"{made.prefix_path}/intermediate_val_data"
+    assert made.get_test_data_path(0) == f"{made.prefix_path}/intermediate_test_data.0"
+    assert made.get_run_path("x") == f"{full}/x"
+    assert made.for_spark(full) == (full if "://" in full else f"file://{full}")
+
+
+@pytest.mark.parametrize(
     ("arguments", "prefix", "options"),
     [
         (("/user/me",), "hdfs:///user/me", {}),
@@ -124,10 +144,6 @@ def test_arguments_of_hdfs(arguments: Any, prefix: str, options: dict[str, Any])
             "FilesystemStore: a path of the local file system, /x, has no .* driver",
         ),
         (lambda: LocalStore("file:///x", storage_options={"key": 1}), "LocalStore: .* file:///x, has no options: key"),
-        (
-            lambda: Store.create("s3://b", train_path="t", val_path="v"),
-            "FilesystemStore: no train_path and val_path: rows",
-        ),
         (lambda: HDFSStore("s3://bucket/me"), "HDFSStore: s3://bucket/me is none of hdfs://HOST:PORT/PATH"),
         (lambda: HDFSStore("hdfs:///"), "HDFSStore: hdfs:/// is none of"),
         (lambda: HDFSStore("hdfs://host:port/x"), "HDFSStore: hdfs://host:port/x is none of"),

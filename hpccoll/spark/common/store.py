@@ -48,6 +48,9 @@ class Store:
         self,
         prefix_path: str,
         *,
+        train_path: str | None = None,
+        val_path: str | None = None,
+        test_path: str | None = None,
         runs_path: str | None = None,
         save_runs: bool = True,
         storage_options: Mapping[str, Any] | None = None,
@@ -57,22 +60,26 @@ class Store:
         """Name the folder.
 
         :param prefix_path: the path or URL
+        :param train_path: Parquet files for `fit_on_parquet()`; None: `intermediate_train_data` in `prefix_path`
+        :param val_path: Parquet files for validation there; None: `intermediate_val_data`, if that is there
+        :param test_path: Parquet files of the program's own; None: `intermediate_test_data`
         :param runs_path: the folder of the runs; None: `runs` in `prefix_path`
         :param save_runs: save the state of a run after each epoch
         :param storage_options: of fsspec's file system
         :param checkpoint_filename: the name of the file with this state; None: `checkpoint.pickle`
         :param options: further ones of `storage_options`
-        :raises InvalidArgumentError: (a ValueError) there are options for the local file system, or Horovod's
-            `train_path`, `val_path` or `test_path`
+        :raises InvalidArgumentError: (a ValueError) there are options for the local file system
         """
         self.prefix_path = str(prefix_path).rstrip("/")
-        self._runs_path = str(runs_path or f"{self.prefix_path}/runs").rstrip("/")
+        given = {"train": train_path, "val": val_path, "test": test_path}
+        self._data = {
+            kind: self._full(path) if path else f"{self.prefix_path}/intermediate_{kind}_data"
+            for kind, path in given.items()
+        }
+        self._val_path_given = val_path is not None
+        self._runs_path = self._full(runs_path) if runs_path else f"{self.prefix_path}/runs"
         self._save_runs, self._checkpoint = save_runs, checkpoint_filename or "checkpoint.pickle"
         self._options = {**(storage_options or {}), **options}
-        if refused := [name for name in ("train_path", "val_path", "test_path") if name in options]:
-            raise InvalidArgumentError(
-                f"{type(self).__name__}: no {' and '.join(refused)}: rows are in {self.prefix_path}/data during fit()"
-            )
         if self._options and self._is_local(self.prefix_path):
             raise InvalidArgumentError(
                 f"{type(self).__name__}: a path of the local file system, {self.prefix_path}, has no options: "
@@ -87,6 +94,32 @@ class Store:
         """
         of_path = (one for one in (HDFSStore, DBFSLocalStore) if one.matches(prefix_path))
         return next(of_path, FilesystemStore)(prefix_path, *args, **kwargs)
+
+    def get_train_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files for `fit_on_parquet()`.
+
+        :param idx: appended as `.IDX`, for several data sets
+        """
+        return self._data_path("train", idx)
+
+    def get_val_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files for validation; see get_train_data_path."""
+        return self._data_path("val", idx)
+
+    def has_val_data(self, idx: int | None = None) -> bool:
+        """Return whether there are files for validation: `val_path` was given, or there is its default."""
+        return self._val_path_given or self.exists(self.get_val_data_path(idx))
+
+    def get_test_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files of the program's own; see get_train_data_path."""
+        return self._data_path("test", idx)
+
+    def _data_path(self, kind: str, idx: int | None) -> str:
+        return self._data[kind] if idx is None else f"{self._data[kind]}.{idx}"
+
+    def _full(self, path: str) -> str:
+        """Return the path of a folder that is given beside `prefix_path`."""
+        return str(path).rstrip("/")
 
     def saving_runs(self) -> bool:
         """Return whether the states of runs are saved."""
@@ -117,11 +150,11 @@ class Store:
         return f"{self.get_run_path(run_id)}/{self.get_logs_subdir()}"
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file of this path or URL."""
+        """Return whether there is a file or folder of this path or URL."""
         from pyarrow.fs import FileType
 
         system, at = self._system(path)
-        return bool(system.get_file_info(at).type == FileType.File)
+        return bool(system.get_file_info(at).type != FileType.NotFound)
 
     def read(self, path: str) -> bytes:
         """Read a file."""
@@ -176,6 +209,10 @@ class Store:
 
         system, at = self._system(path)
         return pyarrow.parquet.ParquetWriter(at, schema, filesystem=system)
+
+    def for_spark(self, path: str) -> str:
+        """Return a path as a URL for Spark, to which a path belongs to its default file system."""
+        return f"file://{path}" if self._is_local(path) and "://" not in path else path
 
     @staticmethod
     def _is_local(path: str) -> bool:
@@ -250,7 +287,11 @@ class HDFSStore(Store):
         }
         options = {**(more.pop("storage_options", None) or {}), **{name: one for name, one in given.items() if one}}
         place = f"hdfs://{host}:{port}" if port else f"hdfs://{host}"
+        self._place = place
         super().__init__(f"{place}{url['path']}", storage_options=options, **more)
+
+    def _full(self, path: str) -> str:
+        return super()._full(f"{self._place}{path}" if str(path).startswith("/") else path)
 
     @classmethod
     def matches(cls, path: str) -> bool:
@@ -274,6 +315,9 @@ class DBFSLocalStore(Store):
         :raises InvalidArgumentError: (a ValueError) it has none of them
         """
         super().__init__(self.normalize_path(prefix_path), **more)
+
+    def _full(self, path: str) -> str:
+        return super()._full(self.normalize_path(path))
 
     @classmethod
     def matches(cls, path: str) -> bool:
