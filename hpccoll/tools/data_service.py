@@ -74,7 +74,7 @@ class ComputeService:
         self._client.set(SHAPE, _Shape(dispatchers, workers_per_dispatcher))
 
     def addresses(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the addresses and ports by interface; loopback is last."""
+        """Return the addresses and ports by interface; bridges and loopback are last."""
         return self._addresses
 
     def shutdown(self) -> None:
@@ -170,6 +170,15 @@ class ComputeClient:
         except _ServiceEndedError:
             return False
 
+    def tell_of_loss(self) -> None:
+        """Return when the servers shall end; print a line if the service has ended before, for which nobody asks."""
+        try:
+            while not self._there([SHUTDOWN], REPORT_AFTER):
+                pass
+        except _ServiceEndedError as error:
+            text = f"{error}. What waits for elements of its servers may wait for ever"
+            print(f"hpccoll: data service: {text}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
@@ -248,6 +257,6 @@ def address_of(nic: str) -> str:
 
 
 def _own_addresses() -> dict[str, str]:
-    found = {device["name"]: device["address"] for device in interfaces()}
-    loopback = {name: address for name, address in found.items() if address == LOOPBACK}
-    return {name: address for name, address in found.items() if name not in loopback} | loopback
+    """Return the addresses by interface, in the order in which clients try them: bridges lead to no other machine."""
+    devices = sorted(interfaces(), key=lambda one: (one["address"] == LOOPBACK, one["bridge"], not one["up"]))
+    return {device["name"]: device["address"] for device in devices}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compute service of a data service: what one client tells and another one waits for, over real connections."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -114,6 +116,32 @@ def test_a_service_that_is_gone_is_named(service: ComputeService) -> None:
         ComputeClient(service.addresses(), service.key)
 
 
+SERVES = """
+import sys
+from hpccoll.tools.data_service import ComputeService
+with ComputeService(1, 1, bytes(range(32)), ["lo"]) as service:
+    print(service.addresses()["lo"][0][1], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_the_early_end_of_a_service_is_told(is_killed: bool, later: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-c", SERVES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        port = int(process.stdout.readline())
+        client = ComputeClient({"lo": [("127.0.0.1", port)]}, bytes(range(32)))
+        ends = later(client.tell_of_loss)
+        if is_killed:
+            process.kill()
+        process.stdin.close()
+        ends.result(LONG)
+    client.close()
+    expected = f"hpccoll: data service: the compute service at 127.0.0.1 port {port} has ended: "
+    assert capsys.readouterr().err[: len(expected)] == (expected if is_killed else "")
+
+
 def test_another_key_is_refused(service: ComputeService) -> None:
     with pytest.raises(DataServiceError, match="does not know the secret"):
         ComputeClient(service.addresses(), bytes(32))
@@ -152,3 +180,19 @@ def test_all_interfaces_are_listened_on_and_loopback_is_last() -> None:
     while threading.active_count() > before:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_the_bridge_of_containers_is_no_way_to_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the same address on all machines."""
+    found = [
+        {"name": name, "address": address, "bridge": name == "docker0", "up": name != "eth1"}
+        for name, address in (
+            ("lo", "127.0.0.1"),
+            ("docker0", "127.0.0.2"),
+            ("eth1", "127.0.0.3"),
+            ("eth0", "127.0.0.4"),
+        )
+    ]
+    monkeypatch.setattr(data_service, "interfaces", lambda: found)
+    with ComputeService(1, 1) as service:
+        assert list(service.addresses()) == ["eth0", "eth1", "docker0", "lo"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ HEARTBEAT = 1000
 """Milliseconds; Horovod's."""
 _ENTERED: set[bytes] = set()
 """The keys of services with dispatchers on the training side that this process has used."""
+_WATCHED: set[bytes] = set()
+"""The keys of services whose end a thread of this process would tell."""
 _REUSED: Counter[bytes] = Counter()
 """For each service, by its key, how many of its data sets this process has shared with other ranks."""
 
@@ -163,7 +166,16 @@ def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[
                 raise
         address = client.wait_for_dispatcher_registration(number, compute_config.timeout)
         client.wait_for_dispatcher_worker_registration(number, compute_config.timeout)
+        _watch(compute_config)
         yield address
+
+
+def _watch(config: TfDataServiceConfig) -> None:
+    """Tell if the servers' job ends too early: tf.data tries to reach its servers again, without a word."""
+    if config.key not in _WATCHED:
+        _WATCHED.add(config.key)
+        watches = config.compute_client().tell_of_loss
+        threading.Thread(target=watches, name="hpccoll data service", daemon=True).start()
 
 
 def send_to_data_service(
