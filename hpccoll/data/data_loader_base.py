@@ -25,13 +25,16 @@ AT_EXIT = 1.0
 class BaseDataLoader:
     """A data loader. A program's class has `__len__()` and `_iterate()`.
 
+    >>> from hpccoll.data import AsyncDataLoaderMixin, BaseDataLoader
     >>> class Squares(BaseDataLoader):
     ...     def __len__(self):
     ...         return 3
     ...     def _iterate(self):
     ...         yield from (0, 1, 4)
-    >>> list(Squares())
-    [0, 1, 4]
+    >>> class AsyncSquares(AsyncDataLoaderMixin, Squares):
+    ...     pass
+    >>> list(Squares()), list(AsyncSquares(async_loader_queue_size=2))
+    ([0, 1, 4], [0, 1, 4])
     """
 
     def __len__(self) -> int:
