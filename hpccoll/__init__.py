@@ -31,8 +31,8 @@ elif not _PathFinder.find_spec("hpccoll._core", __spec__.submodule_search_locati
     raise _unbuilt.explain(ImportError("No module named 'hpccoll._core'", name="hpccoll._core"))
 
 _MODULES = (
-    "elastic", "frontend", "io", "jax", "keras", "mxnet", "net", "observe", "ray", "rendezvous", "spark", "study",
-    "tensorflow", "testing", "torch",
+    "data", "elastic", "frontend", "io", "jax", "keras", "mxnet", "net", "observe", "ray", "rendezvous", "spark",
+    "study", "tensorflow", "testing", "torch",
 )  # fmt: skip
 """Public modules that are not in __all__: a program imports them if it needs them."""
 _USED_BY_THE_LIBRARY = ("compression", "config", "errors", "net", "observe", "rendezvous")

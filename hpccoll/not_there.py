@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules and names of Horovod that hpccoll does not have, and their replacements.
 
-There is no file for modules such as `hpccoll.data`. If Python finds no module, it calls the finder of this module,
-which raises the error, also for their submodules (`hpccoll.data.data_loader_base`). Each front end gets the error for
+There is no file for modules such as `hpccoll.common`. If Python finds no module, it calls the finder of this module,
+which raises the error, also for their submodules (`hpccoll.common.util`). Each front end gets the error for
 a missing name from this module.
 """
 
@@ -17,7 +17,6 @@ PAGE = "docs/not-there.md"
 _PASSES = "give DistributedOptimizer() the number of passes: backward_passes_per_step=2"
 INSTEAD = {
     "hpccoll._keras": "what programs import from horovod._keras is in hpccoll.keras",
-    "hpccoll.tensorflow.data": "there is no tf.data service: use tf.data itself, with a shard per rank",
     "hpccoll.tensorflow.gradient_aggregation": _PASSES,
     "hpccoll.tensorflow.gradient_aggregation_eager": _PASSES,
     "hpccoll.tensorflow.util": "use tf.executing_eagerly(), tf.function and functools.cache",
@@ -28,7 +27,9 @@ INSTEAD = {
         "there is no estimator for Lightning: use TorchEstimator of hpccoll.spark.torch, or a Trainer in a function "
         "that hpccoll.spark.run_on_dataframe() calls on all ranks"
     ),
-    "hpccoll.data": "there are no data loaders: use torch.utils.data.DataLoader with a DistributedSampler",
+    "hpccoll.spark.data_loaders": (
+        "there is no Petastorm: derive a class from hpccoll.data.BaseDataLoader, or use torch.utils.data.DataLoader"
+    ),
     "hpccoll.runner": "its run() is hpccoll.run(); the launcher is `hpccoll run`, also `hpccoll horovodrun`",
     "hpccoll.common": (
         "what programs import from horovod.common is in hpccoll.torch: HorovodInternalError, HostsUpdatedInterrupt, "

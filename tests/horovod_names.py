@@ -29,6 +29,9 @@ _KERAS = (
 )
 NAMES = {
     "": "run __version__",
+    "data": "BaseDataLoader AsyncDataLoaderMixin",
+    "data.data_loader_base": "BaseDataLoader AsyncDataLoaderMixin",
+    "spark.common.store": "Store FilesystemStore LocalStore HDFSStore DBFSLocalStore",
     "torch": f"{_BASICS} {_SETS} {_REDUCTIONS} {_TORCH_OPERATIONS} Compression DistributedOptimizer SyncBatchNorm "
     "allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters elastic check_extension "
     "mpi_ops functions optimizer compression sync_batch_norm HorovodInternalError split_list",
@@ -46,6 +49,8 @@ NAMES = {
     "gradient_aggregation sync_batch_norm LocalGradientAggregationHelper check_extension gpu_available split_list "
     "_make_subgraph _cache vars_to_refs refs_to_vars support_non_legacy_keras_optimizers",
     "tensorflow.mpi_ops": f"{_BASICS} {_SETS} {_REDUCTIONS} {_TENSORFLOW_OPERATIONS} MPI_LIB _basics _normalize_name",
+    "tensorflow.data.compute_service": "TfDataServiceConfig tf_data_service send_to_data_service compute_worker_fn",
+    "tensorflow.data.compute_worker": "TfDataServiceConfig compute_worker_fn main",
     "tensorflow.elastic": "run TensorFlowState TensorFlowKerasState ObjectState",
     "tensorflow.keras": f"{_BASICS} {_SETS} {_KERAS}",
     "keras": f"{_BASICS} {_SETS} {_KERAS} PartialDistributedOptimizer",

@@ -12,7 +12,7 @@ import hpccoll.io
 
 MODULES = {
     "hpccoll", "hpccoll.reductions", "hpccoll.config", "hpccoll.compression", "hpccoll.errors", "hpccoll.stopping",
-    "hpccoll.durable", "hpccoll.hdf5",
+    "hpccoll.data.data_loader_base", "hpccoll.durable", "hpccoll.hdf5",
     *(value.__module__ for of in (hpccoll, hpccoll.io) for name in of.__all__ if callable(value := getattr(of, name))),
 }  # fmt: skip
 

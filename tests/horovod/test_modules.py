@@ -21,7 +21,7 @@ MODULES = [name for name in horovod_names.NAMES if name.startswith("torch.")]
 IN_JOBS = ("hpccoll.tensorflow.", "hpccoll.mxnet.")  # with tests/tensorflow and tests/mxnet
 MISSING = [
     *(name for name in INSTEAD if not name.startswith(IN_JOBS)), "hpccoll._keras.callbacks", "hpccoll.common.util",
-    "hpccoll.common.exceptions", "hpccoll.data.data_loader_base",
+    "hpccoll.common.exceptions", "hpccoll.spark.data_loaders.pytorch_data_loaders",
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_a_missing_module_is_an_import_error_with_a_sentence(module: str) -> Non
 def test_only_imports_that_would_fail_ask_for_these_modules() -> None:
     """Every import of a process asks the finders in their order, until one of them has found the module."""
     assert sys.meta_path.index(Finder) > sys.meta_path.index(importlib.machinery.PathFinder)
-    assert [Finder.find_spec(name) for name in ("data", "horovod.data", "hpccoll", "hpccoll.data_sets")] == [None] * 4
+    assert [Finder.find_spec(name) for name in ("common", "horovod.common", "hpccoll", "hpccoll.commons")] == [None] * 4
     files = [ROOT / name.replace(".", "/") for name in INSTEAD]
     assert not [file for file in files if file.with_suffix(".py").exists() or (file / "__init__.py").exists()]
 
@@ -77,7 +77,7 @@ def test_the_page_has_all_of_them() -> None:
     assert [name for name in INSTEAD if f"`{name}`" not in page] == []
 
 
-@pytest.mark.parametrize("module", ["", "torch", *MODULES])
+@pytest.mark.parametrize("module", ["", "data", "data.data_loader_base", "spark.common.store", "torch", *MODULES])
 def test_all_names_of_horovods_are_there_or_say_what_to_use(module: str) -> None:
     """tests/tensorflow, tests/keras and tests/mxnet do so for their front ends."""
     assert horovod_names.missing(importlib.import_module(f"hpccoll.{module}".strip(".")), module) == []

@@ -156,6 +156,35 @@ def test_a_run_resumes(by_value: Any, tmp_path: Path) -> None:
     assert resumed.getHistory()[-1]["train"]["loss"] == pytest.approx(at_once.getHistory()[-1]["train"]["loss"])
     nothing_left = estimator(epochs=4, **two).fit(df)
     assert np.array_equal(numbers(nothing_left.getModel()), numbers(resumed.getModel()))
+    estimator(epochs=1, store=Store.create(str(tmp_path), save_runs=False), run_id="three").fit(df)
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["one", "two"]
+
+
+def test_files_of_parquet(by_value: Any, tmp_path: Path) -> None:
+    """As `fit` on the same rows, with a column that says which are for validation."""
+    from hpccoll.spark.common.store import Store
+
+    df = table(by_value, 80)
+    for held, name in ((False, "train"), (True, "val"), (False, "rows.2")):
+        df.filter(df.held == held).drop("held").write.parquet(str(tmp_path / name))
+    data = {"train_path": str(tmp_path / "train"), "val_path": str(tmp_path / "val")}
+    on_files = estimator(epochs=2, store=Store.create(str(tmp_path / "store"), **data)).fit_on_parquet()
+    read = [by_value.read.parquet(path).selectExpr("*", f"{path.endswith('val')} as held") for path in data.values()]
+    on_rows = estimator(epochs=2, store=Store.create(str(tmp_path / "store")), validation="held").fit(
+        read[0].unionByName(read[1])
+    )
+    np.testing.assert_allclose(numbers(on_files.getModel()), numbers(on_rows.getModel()), rtol=1e-6)
+    for one, other in zip(on_files.getHistory(), on_rows.getHistory(), strict=True):
+        assert one["validation"]["loss"] == pytest.approx(other["validation"]["loss"])
+    alone = Store.create(f"file://{tmp_path}", train_path=f"file://{tmp_path}/rows")
+    mine = estimator(store=alone)
+    history = mine.fit_on_parquet({mine.epochs: 3}, dataset_idx=2).getHistory()
+    assert [set(entry) for entry in history] == [{"epoch", "train"}] * 3
+    nowhere = Store.create(str(tmp_path), train_path=data["train_path"], val_path=str(tmp_path / "nowhere"))
+    with pytest.raises(Exception, match="nowhere"):
+        estimator(store=nowhere).fit_on_parquet()
+    with pytest.raises(ValueError, match=r"^TorchEstimator.fit_on_parquet: store is required"):
+        estimator().fit_on_parquet()
 
 
 LOADS = """

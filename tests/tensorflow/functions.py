@@ -30,6 +30,8 @@ def eager_and_traced(function):
 def check_names():
     """All names of Horovod's exist, or raise an error that names the replacement."""
     modules = {"tensorflow": hvd, "tensorflow.mpi_ops": hvd.mpi_ops, "tensorflow.elastic": hvd.elastic}
+    for name in ("tensorflow.data.compute_service", "tensorflow.data.compute_worker"):
+        modules[name] = importlib.import_module(f"hpccoll.{name}")
     for front_end, module in {**modules, "tensorflow.keras": hvk}.items():
         assert horovod_names.missing(module, front_end) == [], front_end
     for module in (name for name in not_there.INSTEAD if name.startswith("hpccoll.tensorflow.")):

@@ -3,9 +3,12 @@
 So one process imports TensorFlow, which takes 5 s of its processor.
 """
 
+import threading
+
 import numpy as np
 
 import hpccoll
+from hpccoll.tools.data_service import ComputeClient, ComputeService
 
 PLACES = ("3", "1", "2")
 """Names of operations of a graph. Rank 1 has them in another order."""
@@ -43,6 +46,25 @@ def tensors():
             raise AssertionError("different shapes pass")
     step = tf.function(lambda: hvd.allreduce(tf.ones(1), name="step"))
     assert steps_until_stop(step) == 8
+    assert served(tf.data.Dataset.range(10).batch(4)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def served(dataset):
+    """The batches that a dispatcher and a worker of this rank send; the worker of rank 1 exists only by its name."""
+    from hpccoll.tensorflow.data.compute_service import TfDataServiceConfig, compute_worker_fn
+
+    with ComputeService(1, 2, nics=["lo"]) as service:
+        config = TfDataServiceConfig(
+            dispatchers=1, workers_per_dispatcher=2, dispatcher_side="compute", addresses=service.addresses(),
+            key=service.key,
+        )  # fmt: skip
+        hpccoll.broadcast_object((config.addresses, config.key))
+        servers = threading.Thread(target=compute_worker_fn, args=(config,), daemon=True)
+        servers.start()
+        batches = [batch.tolist() for batch in dataset.send_to_data_service(config, 0).as_numpy_iterator()]
+    servers.join(30)
+    assert not servers.is_alive()
+    return batches
 
 
 def steps_until_stop(step):
@@ -74,6 +96,9 @@ def arrays():
         raise AssertionError("different shapes pass")
     one = np.ones(1, np.float32)
     assert steps_until_stop(lambda: hpccoll.allreduce(one, hpccoll.AVERAGE, name="allreduce.step")) == 8
+    ComputeClient(*hpccoll.broadcast_object(None)).register_worker_for_dispatcher(0, 1)
+    for _ in ("client", "dispatcher", "worker"):
+        hpccoll.allgather_object("", name="allgather_object.data_service.started")
 
 
 hpccoll.init()

@@ -192,6 +192,14 @@ def test_elastic_states(job: Job, program: str) -> None:
 
 @slow
 @pytest.mark.timeout(450)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_data_service(job: Job, ranks: int, tmp_path: Path) -> None:
+    """Dispatchers and workers of tf.data beside the ranks, on both sides; servers that cannot start."""
+    assert job("data_service.py", str(tmp_path), ranks=ranks).count("passed") == 5 * ranks
+
+
+@slow
+@pytest.mark.timeout(450)
 def test_an_operation_that_is_never_begun_is_named(ended: Callable[..., Any]) -> None:
     """TensorFlow begins no more operations of a program of which one has failed; a rank may have begun one before."""
     limits = {"HPCCOLL_STALL_WARNING": "5", "HPCCOLL_STALL_LIMIT": "15"}

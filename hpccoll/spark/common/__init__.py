@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs import from horovod.spark.common: `backend.SparkBackend` and `store.Store`."""
+"""What programs import from horovod.spark.common: `backend.SparkBackend` and the stores of `store`."""

@@ -2,7 +2,8 @@
 """A store: a folder for the rows of an estimator, as Parquet, and for the checkpoints of its runs.
 
 It is a local path, which all executors must see, or a URL of fsspec. Spark's tasks write the rows by pyarrow, so that
-Spark itself needs no file system for the URL.
+Spark itself needs no file system for the URL. One class serves all of them; LocalStore, HDFSStore and DBFSLocalStore
+are Horovod's names for the paths and arguments that these have there.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hpccoll import durable
+from hpccoll.errors import InvalidArgumentError
 from hpccoll.spark.estimators.rows import Chunk
 from hpccoll.spark.spool import TRAINING, VALIDATION, parts
 
-__all__ = ["Group", "Store", "StoredRows"]
+__all__ = ["DBFSLocalStore", "FilesystemStore", "Group", "HDFSStore", "LocalStore", "Store", "StoredRows"]
 
 
+HDFS_URL = re.compile(r"(?:hdfs://(?:(?P<user>[^/@]*)@)?(?P<host>[^/:@]*)(?::(?P<port>\d+))?)?(?P<path>/+[^/].*)")
 KINDS = "kind string, group string"
 """What a task returns of each row group: TRAINING or VALIDATION, and the Group."""
 
@@ -40,34 +44,117 @@ class Store:
     >>> store = Store.create("/scratch/me")  # or "s3://bucket/me", with fsspec and s3fs
     """
 
-    def __init__(self, prefix_path: str, **options: Any) -> None:
+    def __init__(
+        self,
+        prefix_path: str,
+        *,
+        train_path: str | None = None,
+        val_path: str | None = None,
+        test_path: str | None = None,
+        runs_path: str | None = None,
+        save_runs: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        checkpoint_filename: str | None = None,
+        **options: Any,
+    ) -> None:
         """Name the folder.
 
         :param prefix_path: the path or URL
-        :param options: of fsspec's file system
+        :param train_path: Parquet files for `fit_on_parquet()`; None: `intermediate_train_data` in `prefix_path`
+        :param val_path: Parquet files for validation there; None: `intermediate_val_data`, if that is there
+        :param test_path: Parquet files of the program's own; None: `intermediate_test_data`
+        :param runs_path: the folder of the runs; None: `runs` in `prefix_path`
+        :param save_runs: save the state of a run after each epoch
+        :param storage_options: of fsspec's file system
+        :param checkpoint_filename: the name of the file with this state; None: `checkpoint.pickle`
+        :param options: further ones of `storage_options`
+        :raises InvalidArgumentError: (a ValueError) there are options for the local file system
         """
         self.prefix_path = str(prefix_path).rstrip("/")
-        self._options = options
+        given = {"train": train_path, "val": val_path, "test": test_path}
+        self._data = {
+            kind: self._full(path) if path else f"{self.prefix_path}/intermediate_{kind}_data"
+            for kind, path in given.items()
+        }
+        self._val_path_given = val_path is not None
+        self._runs_path = self._full(runs_path) if runs_path else f"{self.prefix_path}/runs"
+        self._save_runs, self._checkpoint = save_runs, checkpoint_filename or "checkpoint.pickle"
+        self._options = {**(storage_options or {}), **options}
+        if self._options and self._is_local(self.prefix_path):
+            raise InvalidArgumentError(
+                f"{type(self).__name__}: a path of the local file system, {self.prefix_path}, has no options: "
+                f"{', '.join(self._options)}"
+            )
 
     @staticmethod
-    def create(prefix_path: str, **options: Any) -> Store:
-        """Return a store, as Horovod's function of this name."""
-        return Store(prefix_path, **options)
+    def create(prefix_path: str, *args: Any, **kwargs: Any) -> Store:
+        """Return the store for a path or URL, as Horovod's function of this name.
+
+        :param args: arguments of the class: HDFSStore, DBFSLocalStore for paths of Databricks, FilesystemStore
+        """
+        of_path = (one for one in (HDFSStore, DBFSLocalStore) if one.matches(prefix_path))
+        return next(of_path, FilesystemStore)(prefix_path, *args, **kwargs)
+
+    def get_train_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files for `fit_on_parquet()`.
+
+        :param idx: appended as `.IDX`, for several data sets
+        """
+        return self._data_path("train", idx)
+
+    def get_val_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files for validation; see get_train_data_path."""
+        return self._data_path("val", idx)
+
+    def has_val_data(self, idx: int | None = None) -> bool:
+        """Return whether there are files for validation: `val_path` was given, or there is its default."""
+        return self._val_path_given or self.exists(self.get_val_data_path(idx))
+
+    def get_test_data_path(self, idx: int | None = None) -> str:
+        """Return the folder of Parquet files of the program's own; see get_train_data_path."""
+        return self._data_path("test", idx)
+
+    def _data_path(self, kind: str, idx: int | None) -> str:
+        return self._data[kind] if idx is None else f"{self._data[kind]}.{idx}"
+
+    def _full(self, path: str) -> str:
+        """Return the path of a folder that is given beside `prefix_path`."""
+        return str(path).rstrip("/")
+
+    def saving_runs(self) -> bool:
+        """Return whether the states of runs are saved."""
+        return self._save_runs
+
+    def get_runs_path(self) -> str:
+        """Return the folder of the runs."""
+        return self._runs_path
 
     def get_run_path(self, run_id: str) -> str:
         """Return the folder of a run."""
-        return f"{self.prefix_path}/runs/{run_id}"
+        return f"{self._runs_path}/{run_id}"
+
+    def get_checkpoint_filename(self) -> str:
+        """Return the name of the file with the state of a run."""
+        return self._checkpoint
 
     def get_checkpoint_path(self, run_id: str) -> str:
         """Return the file with the state of a run after its last epoch."""
-        return f"{self.get_run_path(run_id)}/checkpoint.pickle"
+        return f"{self.get_run_path(run_id)}/{self._checkpoint}"
+
+    def get_logs_subdir(self) -> str:
+        """Return the name of the folder for logs in that of a run."""
+        return "logs"
+
+    def get_logs_path(self, run_id: str) -> str:
+        """Return a folder for the logs of a run, which the program writes itself."""
+        return f"{self.get_run_path(run_id)}/{self.get_logs_subdir()}"
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file of this path or URL."""
+        """Return whether there is a file or folder of this path or URL."""
         from pyarrow.fs import FileType
 
         system, at = self._system(path)
-        return bool(system.get_file_info(at).type == FileType.File)
+        return bool(system.get_file_info(at).type != FileType.NotFound)
 
     def read(self, path: str) -> bytes:
         """Read a file."""
@@ -86,6 +173,10 @@ class Store:
         with system.open_output_stream(f"{at}.partial") as file:
             file.write(data)
         system.move(f"{at}.partial", at)
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file, in UTF-8, which is complete or not there."""
+        self.write(path, text.encode())
 
     @contextlib.contextmanager
     def rows(self, frame: Any, mask: str) -> Iterator[StoredRows]:
@@ -119,6 +210,10 @@ class Store:
         system, at = self._system(path)
         return pyarrow.parquet.ParquetWriter(at, schema, filesystem=system)
 
+    def for_spark(self, path: str) -> str:
+        """Return a path as a URL for Spark, to which a path belongs to its default file system."""
+        return f"file://{path}" if self._is_local(path) and "://" not in path else path
+
     @staticmethod
     def _is_local(path: str) -> bool:
         return "://" not in path or path.startswith("file://")
@@ -134,6 +229,113 @@ class Store:
             raise ImportError(f"the store {path} needs fsspec: pip install fsspec") from error
         system, at = url_to_fs(path, **self._options)
         return fs.PyFileSystem(fs.FSSpecHandler(system)), at
+
+
+class FilesystemStore(Store):
+    """Horovod's name for a store at a local path, or at a URL of fsspec."""
+
+
+class LocalStore(FilesystemStore):
+    """Horovod's older name for it."""
+
+
+class HDFSStore(Store):
+    """A store in Hadoop's file system, by pyarrow and fsspec; the executors need Hadoop's libraries.
+
+    >>> store = HDFSStore("hdfs://namenode:8020/user/me")  # or "hdfs:///user/me", or "/user/me"
+    """
+
+    def __init__(
+        self,
+        prefix_path: str,
+        host: str | None = None,
+        port: int | str | None = None,
+        user: str | None = None,
+        kerb_ticket: str | None = None,
+        driver: str = "libhdfs",
+        extra_conf: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        """Name the folder.
+
+        :param prefix_path: the URL, or the path
+        :param host: of the namenode, in place of that of the URL; None: that of Hadoop's configuration
+        :param port: of the namenode, in place of that of the URL
+        :param user: the user; None: the one of the process
+        :param kerb_ticket: the path of a cache of Kerberos tickets
+        :param driver: pyarrow has `libhdfs` alone
+        :param extra_conf: further configuration of Hadoop
+        :param more: of Store
+        :raises InvalidArgumentError: (a ValueError) it is no URL or path of Hadoop, or another driver
+        """
+        url = HDFS_URL.fullmatch(str(prefix_path))
+        if not url:
+            raise InvalidArgumentError(
+                f"HDFSStore: {prefix_path} is none of hdfs://HOST:PORT/PATH, hdfs:///PATH, /PATH"
+            )
+        if driver != "libhdfs":
+            raise InvalidArgumentError(f"HDFSStore: driver={driver!r}: pyarrow has 'libhdfs' alone")
+        host, port = host or url["host"] or "", port or url["port"]
+        if port and not host:
+            raise InvalidArgumentError(f"HDFSStore: the port {port} has no host")
+        if host == "default":  # Horovod's word for that of Hadoop's configuration
+            host, port = "", None
+        given = {
+            "user": user or url["user"],
+            "kerb_ticket": kerb_ticket,
+            "extra_conf": extra_conf and dict(extra_conf),
+        }
+        options = {**(more.pop("storage_options", None) or {}), **{name: one for name, one in given.items() if one}}
+        place = f"hdfs://{host}:{port}" if port else f"hdfs://{host}"
+        self._place = place
+        super().__init__(f"{place}{url['path']}", storage_options=options, **more)
+
+    def _full(self, path: str) -> str:
+        return super()._full(f"{self._place}{path}" if str(path).startswith("/") else path)
+
+    @classmethod
+    def matches(cls, path: str) -> bool:
+        """Return whether this is a URL of Hadoop's file system."""
+        return str(path).startswith("hdfs://")
+
+
+class DBFSLocalStore(Store):
+    """A store in the file system of Databricks, which is the folder `/dbfs` of each machine.
+
+    >>> store = DBFSLocalStore("dbfs:/user/me")  # or "/dbfs/user/me", "file:///dbfs/user/me", "file:/dbfs/user/me"
+    """
+
+    FORMS: ClassVar = ("dbfs:/", "/dbfs/", "file:///dbfs/", "file:/dbfs/")
+
+    def __init__(self, prefix_path: str, **more: Any) -> None:
+        """Name the folder.
+
+        :param prefix_path: the path, in one of its forms
+        :param more: of Store
+        :raises InvalidArgumentError: (a ValueError) it has none of them
+        """
+        super().__init__(self.normalize_path(prefix_path), **more)
+
+    def _full(self, path: str) -> str:
+        return super()._full(self.normalize_path(path))
+
+    @classmethod
+    def matches(cls, path: str) -> bool:
+        """Return whether this is a path of Databricks' file system."""
+        return not str(path).startswith("dbfs://") and str(path).startswith(cls.FORMS)
+
+    matches_dbfs = matches
+
+    @classmethod
+    def normalize_path(cls, path: str) -> str:
+        """Return the path as `/dbfs/...`.
+
+        :raises InvalidArgumentError: (a ValueError) it is no path of Databricks' file system
+        """
+        if not cls.matches(path):
+            raise InvalidArgumentError(f"DBFSLocalStore: {path} begins with none of {', '.join(cls.FORMS)}")
+        form = next(one for one in cls.FORMS if str(path).startswith(one))
+        return "/dbfs/" + str(path)[len(form) :].lstrip("/")
 
 
 class StoredRows:

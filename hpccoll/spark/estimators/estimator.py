@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pyspark.ml import Estimator
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.spark.columns import check_columns, is_vector, without_vectors
@@ -17,9 +19,12 @@ from hpccoll.spark.driver import Settings, check_version, context_of, ranks_of, 
 from hpccoll.spark.estimators.job import Job, LocalRows, Source
 from hpccoll.spark.estimators.parameters import Parameter, check_names
 from hpccoll.spark.estimators.params import NOT_SAVED, Saved, pickled
+from hpccoll.tools.launch.job import LaunchError
 
 __all__ = ["FrameEstimator"]
 
+HELD = "hpccoll_held"
+"""The column of booleans that says which rows come from the files for validation."""
 MASK = "hpccoll_validation"
 """The column of booleans that says which rows are for validation."""
 
@@ -42,6 +47,31 @@ class FrameEstimator(Estimator, Saved):
         check_names(type(self).__name__, parameters, self.table)
         self._setDefault(**{one.name: one.default for one in self.table})
         self._set(**{name: value for name, value in parameters.items() if value is not None})
+
+    def fit_on_parquet(self, params: Any = None, dataset_idx: int | None = None) -> Any:
+        """Train on the Parquet files of the store: `train_path`, and `val_path` for validation.
+
+        Spark reads them, so it needs a file system for their URL. Without files for validation, `validation` chooses
+        rows of the others.
+
+        :param params: Spark's map of parameters to use in place of those that are set
+        :param dataset_idx: the number of one of several data sets, see Store.get_train_data_path
+        :returns: the model, as `fit`
+        :raises InvalidArgumentError: (a ValueError) there is no store
+        :raises LaunchError: there is no Spark session; others as `fit`
+        """
+        what, own = f"{type(self).__name__}.fit_on_parquet", self.copy(params)
+        store, session = own.getOrDefault("store"), SparkSession.getActiveSession()
+        if store is None:
+            raise InvalidArgumentError(f"{what}: store is required: Store.create(folder, train_path=..., val_path=...)")
+        if session is None:
+            raise LaunchError(f"{what}: there is no Spark session: SparkSession.builder.getOrCreate()")
+        df = session.read.parquet(store.for_spark(store.get_train_data_path(dataset_idx)))
+        if store.has_val_data(dataset_idx):
+            held = session.read.parquet(store.for_spark(store.get_val_data_path(dataset_idx)))
+            df = df.withColumn(HELD, lit(False)).unionByName(held.withColumn(HELD, lit(True)))
+            own.setValidation(HELD)
+        return own.fit(df)
 
     @abstractmethod
     def _check_model(self) -> None:
@@ -105,8 +135,8 @@ class FrameEstimator(Estimator, Saved):
             values["run_id"] or f"{what}_{secrets.token_hex(4)}",
             values["store"],
         )
-        path = store.get_checkpoint_path(run_id) if store else ""
-        checkpoint = store.read(path) if store and store.exists(path) else b""
+        path = store.get_checkpoint_path(run_id) if store and store.saving_runs() else ""
+        checkpoint = store.read(path) if path and store.exists(path) else b""
         return Job(
             tuple(values["feature_cols"]),
             tuple(values["label_cols"]),

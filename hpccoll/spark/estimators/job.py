@@ -46,9 +46,9 @@ class Job:
         return pickle.loads(self.checkpoint) if self.checkpoint else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save the state after an epoch, if there is a store; rank 0 calls this."""
+        """Save the state after an epoch, if there is a store that saves runs; rank 0 calls this."""
         store: Store | None = self["store"]
-        if store is not None:
+        if store is not None and store.saving_runs():
             store.write(store.get_checkpoint_path(self.run_id), pickle.dumps(state))
 
 
