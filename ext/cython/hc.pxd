@@ -136,6 +136,7 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_segment_unlink(const char *)
     int hc_segment_private(hc_segment *, size_t)
     void hc_segment_close(hc_segment *)
+    void hc_segment_close_file(hc_segment *)
     size_t hc_node_control_bytes(int32_t)
     int hc_node_control_new(hc_segment *, int32_t, int32_t, const int32_t *, hc_node_control **)
     void hc_node_control_free(hc_node_control *)
