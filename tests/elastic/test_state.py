@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States and the sampler, in one process."""
 
+import pickle
 import random
 import re
-import pickle
 import resource
 import threading
 from collections import Counter
