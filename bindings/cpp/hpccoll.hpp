@@ -8,6 +8,10 @@
 #ifndef HPCCOLL_HPP
 #define HPCCOLL_HPP
 
+#if __cplusplus < 202002L
+#error "hpccoll.hpp needs C++20: compile with -std=c++20"
+#endif
+
 #include <hpccoll.h>
 
 #include <complex>

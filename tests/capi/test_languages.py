@@ -87,6 +87,17 @@ def test_cpp_without_mpi(needs, compiled, job, tmp_path) -> None:
     assert "3 ranks 3\n" in job(3, program, launcher="ssh")
 
 
+def test_a_compiler_for_older_cpp_is_told_which_one_it_takes(needs, tmp_path) -> None:
+    """g++ 12 compiles C++17 unless told."""
+    needs("g++")
+    source = tmp_path / "old.cpp"
+    source.write_text("#include <hpccoll.hpp>\n")
+    command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{ROOT}/hpccoll/include", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    first = next(said for said in done.stderr.splitlines() if "error" in said)
+    assert done.returncode != 0 and "hpccoll.hpp needs C++20: compile with -std=c++20" in first
+
+
 @pytest.mark.timeout(200)
 def test_what_a_request_still_writes_is_asynchronous(fortran, modules, tmp_path) -> None:
     """A section with a stride that is asynchronous is no argument of such a dummy (Fortran 2018, 15.5.2.4).
