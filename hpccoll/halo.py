@@ -154,7 +154,7 @@ class Halo:
         core: _core.Set,
         stages: Sequence[Sequence[Face]],
         said: str,
-        refused: errors.InvalidArgumentError | None,
+        refused: errors.HpccollError | None,
     ) -> None:
         """Compare the arguments of all ranks, and allocate.
 
@@ -341,7 +341,11 @@ def faces(array: np.ndarray, stages: Sequence[Sequence[Side]]) -> list[list[Face
 
 
 def check_array(array: np.ndarray, ndim: int) -> None:
-    """Raise InvalidArgumentError unless this is an array that a halo exchange on `ndim` dimensions can fill."""
+    """Raise an error unless this is an array that a halo exchange on `ndim` dimensions can fill.
+
+    :raises InvalidArgumentError: it has fewer dimensions, or is read-only
+    :raises UnsupportedError: its elements are references to Python objects
+    """
     if not isinstance(array, np.ndarray) or array.ndim < ndim:
         raise errors.InvalidArgumentError(
             f"array is {arrays.name_of(array)} of {getattr(array, 'ndim', 0)} dimensions: a halo exchange on {ndim} "
@@ -349,6 +353,7 @@ def check_array(array: np.ndarray, ndim: int) -> None:
         )
     if not array.flags.writeable:
         raise errors.InvalidArgumentError("array is read-only: a halo exchange writes its halo")
+    arrays.has_code(array.dtype)
 
 
 def widths_of(width: int | Sequence[int], ndim: int) -> tuple[int, ...]:

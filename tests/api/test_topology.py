@@ -222,6 +222,8 @@ def test_wrong_halos(threads):
     for call in (cart.halo_exchange, cart.halo_exchange_init):
         with pytest.raises(hpccoll.InvalidArgumentError, match="array is read-only"):
             call(read_only)
+        with pytest.raises(hpccoll.UnsupportedError, match="holds Python objects"):
+            call(np.full((5, 5), None))
     for width in (2, (1, 1, 1), -1, (1, 2)):
         with pytest.raises(hpccoll.InvalidArgumentError, match="has no halo of width"):
             cart.halo_exchange(np.zeros((5, 5)), width)
