@@ -43,6 +43,7 @@ def main(words: list[str] | None = None) -> int:
     :param words: the arguments; None: those of the process
     :returns: the exit status
     """
+    _open_closed_outputs()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors=AS_GIVEN)
     try:
@@ -93,6 +94,17 @@ def execute(words: list[str] | None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     status: int = arguments.main(arguments)
     return status
+
+
+def _open_closed_outputs() -> None:
+    """Let a standard output or error that the caller has closed go nowhere: Python has None in place of the file."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 
 def _discard_output() -> None:

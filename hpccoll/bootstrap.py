@@ -326,7 +326,10 @@ def set_segment(
             agree(lambda: None)
         return None
     name = f"/hpccoll-{nonce}-{number}-{here[0]}"
-    return shared_segment(name, nbytes or _core.node_bytes(len(here)), here[0] == loop.rank, agree)
+    segment = shared_segment(name, nbytes or _core.node_bytes(len(here)), here[0] == loop.rank, agree)
+    if nbytes:
+        segment.close_file()  # a program may have more plans than files
+    return segment
 
 
 def shared_segment(name: str, nbytes: int, leads: bool, agree: Agree) -> _core.Segment:

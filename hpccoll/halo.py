@@ -53,12 +53,20 @@ class Face:
 def exchange(core: _core.Set, stages: Sequence[Sequence[Face]]) -> None:
     """Exchange the faces of each stage at the same time, one stage after the other.
 
+    An error ends no stage early, nor the stages after it: the neighbours there have no part in it, and would wait.
+
     :param core: the ranks' process set
     :raises ResultSizeError: the neighbour's side has another size
     :raises HpccollError: as any operation may: ShutDownError, RecoverableError
     """
+    failures = []
     for stage in stages:
-        core.exchange([(f.peer, f.sendtag, f.recvtag, f.send, f.recv) for f in stage if f.peer != PROC_NULL])
+        try:
+            core.exchange([(f.peer, f.sendtag, f.recvtag, f.send, f.recv) for f in stage if f.peer != PROC_NULL])
+        except errors.HpccollError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 class _Transfer:
@@ -146,7 +154,7 @@ class Halo:
         core: _core.Set,
         stages: Sequence[Sequence[Face]],
         said: str,
-        refused: errors.InvalidArgumentError | None,
+        refused: errors.HpccollError | None,
     ) -> None:
         """Compare the arguments of all ranks, and allocate.
 
@@ -333,12 +341,19 @@ def faces(array: np.ndarray, stages: Sequence[Sequence[Side]]) -> list[list[Face
 
 
 def check_array(array: np.ndarray, ndim: int) -> None:
-    """Raise InvalidArgumentError unless this is an array that a halo exchange on `ndim` dimensions can fill."""
-    if not isinstance(array, np.ndarray) or array.ndim < ndim or not array.flags.writeable:
+    """Raise an error unless this is an array that a halo exchange on `ndim` dimensions can fill.
+
+    :raises InvalidArgumentError: it has fewer dimensions, or is read-only
+    :raises UnsupportedError: its elements are references to Python objects
+    """
+    if not isinstance(array, np.ndarray) or array.ndim < ndim:
         raise errors.InvalidArgumentError(
             f"array is {arrays.name_of(array)} of {getattr(array, 'ndim', 0)} dimensions: a halo exchange on {ndim} "
-            f"takes a writable NumPy array of at least {ndim}"
+            f"takes a NumPy array of at least {ndim}"
         )
+    if not array.flags.writeable:
+        raise errors.InvalidArgumentError("array is read-only: a halo exchange writes its halo")
+    arrays.has_code(array.dtype)
 
 
 def widths_of(width: int | Sequence[int], ndim: int) -> tuple[int, ...]:

@@ -276,7 +276,7 @@ class Cart:
             check_array(array, ndim)
             stages = faces(array, sides(array.shape, width, corners, self.shift, ndim, number))
             said = str((array.dtype, widths_of(width, ndim), corners))
-        except errors.InvalidArgumentError as error:
+        except (errors.InvalidArgumentError, errors.UnsupportedError) as error:
             refused, said = error, str(error)
         return Halo(self.world.base, self._core, stages, said, refused)
 

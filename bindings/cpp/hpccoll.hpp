@@ -8,6 +8,10 @@
 #ifndef HPCCOLL_HPP
 #define HPCCOLL_HPP
 
+#if __cplusplus < 202002L
+#error "hpccoll.hpp needs C++20: compile with -std=c++20"
+#endif
+
 #include <hpccoll.h>
 
 #include <complex>
@@ -47,6 +51,7 @@ template <class T> constexpr hpccoll_dtype dtype_of() {
     if constexpr (std::same_as<U, bool>)
         return HPCCOLL_BOOL;
     else if constexpr (std::integral<U>) {
+        static_assert(sizeof(U) <= 8, "an integer of more than 64 bits does not move");
         constexpr bool is_signed = std::signed_integral<U>;
         return sizeof(U) == 1   ? (is_signed ? HPCCOLL_INT8 : HPCCOLL_UINT8)
                : sizeof(U) == 2 ? (is_signed ? HPCCOLL_INT16 : HPCCOLL_UINT16)

@@ -54,8 +54,10 @@ static int make_segment(hpccoll_world *world, const hc_plan_terms *terms, hc_seg
     if (!bytes)
         return HC_OK;
     snprintf(what, sizeof what, "plan-%u", terms->generation);
-    return hc__members_segment(world->base, what, world->members, world->size, bytes, (hc__agreement){hc__agree, world},
-                               segment);
+    int status = hc__members_segment(world->base, what, world->members, world->size, bytes,
+                                     (hc__agreement){hc__agree, world}, segment);
+    hc_segment_close_file(segment); /* a program may have more plans than files */
+    return status;
 }
 
 /* Notes which memory the plan uses. */

@@ -133,6 +133,7 @@ cdef extern from "transport/shm/shm.h" nogil:
     int hc_segment_unlink(const char *)
     int hc_segment_private(hc_segment *, size_t)
     void hc_segment_close(hc_segment *)
+    void hc_segment_close_file(hc_segment *)
     size_t hc_node_control_bytes(int32_t)
     size_t hc_shm_bytes(int32_t)
     ctypedef struct hc_slices

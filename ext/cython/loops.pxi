@@ -59,6 +59,10 @@ cdef class Segment:
         check(hc_segment_private(&self.c, nbytes))
         return self
 
+    def close_file(self):
+        """Close the descriptor of a segment whose name is unlinked; the memory stays."""
+        hc_segment_close_file(&self.c)
+
     @staticmethod
     def unlink(str name):
         """Unlink the name; ranks that have mapped the memory keep it."""

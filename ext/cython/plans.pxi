@@ -54,6 +54,7 @@ cdef class Plan:
     cdef object x, out, options, held, result
     cdef list restores       # functions that convert results to the types of x, or None
     cdef list fills, copies  # (stand-in, x) and (out, stand-in) of strided arrays; None: empty
+    cdef list late           # (place, function, array): what each start converts to the type of x; None: empty
     cdef public str name     # for reports and errors
     cdef str kind            # likewise: the operation
     cdef Folding folding     # its UserReduction, or None
@@ -138,8 +139,28 @@ cdef class Plan:
     cdef object restored(self, object result):
         """Make a new result, or a group's results, of the inputs' types."""
         if not self.call.given.is_group:
-            return result if self.restores[0] is None else self.restores[0](result)
-        return [r if restore is None else restore(r) for r, restore in zip(result, self.restores, strict=True)]
+            return self.convert(0, result)
+        return [self.convert(place, one) for place, one in enumerate(result)]
+
+    cdef object convert(self, int place, object array):
+        """Convert a result. If that makes a copy, as of bytes, each start does it again: see convert_late()."""
+        restore = self.restores[place]
+        if restore is None:
+            return array
+        converted = restore(array)
+        if not np.may_share_memory(arrays.adopt(converted)[0], array):
+            self.late = self.late or []
+            self.late.append((place, restore, array))
+        return converted
+
+    cdef int convert_late(self) except -1:
+        for place, restore, array in self.late:
+            converted = restore(array)
+            if type(self.result) is list:
+                self.result[place] = converted
+            else:
+                self.result = (converted, self.result[1]) if type(self.result) is tuple else converted
+        return 0
 
     def segment_bytes(self):
         """Bytes of the plan's shared memory on this node; 0: no shared memory."""
@@ -238,6 +259,7 @@ cdef class Plan:
         if self.active and self.c is not NULL and not hc_plan_test(self.c):
             raise errors.InvalidArgumentError(
                 f"{self.describe()} was started and is not over: wait for it before free()")
+        self.active = False
         self.release()
 
     def __enter__(self):
@@ -340,6 +362,8 @@ cdef class Plan:
         if self.copies is not None:
             for target, stand_in in self.copies:
                 target[...] = stand_in
+        if self.late is not None:
+            self.convert_late()
         if self.receives:
             return self.set.rank_in(self.h.op.peer)
         return self.result
@@ -363,7 +387,7 @@ cdef class Plan:
         self.memory = NULL
         hc_handle_release(self.h)
         self.h = NULL
-        self.held = self.result = self.out = self.fills = self.copies = self.folding = None
+        self.held = self.result = self.out = self.fills = self.copies = self.late = self.folding = None
         hc_job_give_plan_number_back(&loop.job, self.number)
         loop.plans.discard(self)
         return 0

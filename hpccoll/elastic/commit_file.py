@@ -60,12 +60,14 @@ class CommitFile:
         """Read a commit. It is pickled, so only the job's owner may be able to write the file.
 
         :returns: its number and its value; None if there is no file
-        :raises InvalidArgumentError: the file holds something else
+        :raises InvalidArgumentError: the file cannot be read, or holds something else
         """
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise errors.InvalidArgumentError(f"no commit can be read from {self.path}: {error.strerror}") from error
         try:
             number, commit = pickle.loads(data)
             return int(number), commit

@@ -51,7 +51,12 @@ class State:
         :param path: a file for commits; if it is there, the state begins with the commit in it. It is read by pickle
         :param every: rank 0 writes each `every`-th commit into the file; if that fails (a full disk), it prints a line
             on stderr, the job goes on, and the file keeps the older commit
+        :raises InvalidArgumentError: `every` is no integer from 1
         """
+        if not isinstance(every, (int, np.integer)) or every < 1:
+            raise errors.InvalidArgumentError(
+                f"every is {every!r}, and rank 0 writes each `every`-th commit: give an integer from 1"
+            )
         self.source = 0
         """The rank that has the newest commit, from which sync() takes the state."""
         self.sharded: tuple[str, ...] = ()
@@ -203,7 +208,8 @@ class State:
     def begin(self) -> None:
         """Take the commit from the file, if there is one and nothing was committed yet.
 
-        :raises InvalidArgumentError: the file would hold the shards of rank 0 only
+        :raises InvalidArgumentError: the file would hold the shards of rank 0 only; or it cannot be read, or has the
+            commit of another state
         """
         if self.path and self.sharded:
             raise errors.InvalidArgumentError(
@@ -213,7 +219,13 @@ class State:
         found = self._file.read() if self._file and self.version == NONE else None
         if found:
             number, commit = found
-            self.take(commit)
+            try:
+                self.take(commit)
+            except Exception as error:
+                reason = str(error) if isinstance(error, errors.HpccollError) else f"{type(error).__name__}: {error}"
+                raise errors.InvalidArgumentError(
+                    f"the commit in {self.path} does not fit this state: {reason}; remove the file to begin anew"
+                ) from error
             self._held = Report(Commit((0, number)))
 
     def end(self) -> None:
@@ -456,6 +468,13 @@ class ArrayState(ObjectState):
     def take(self, commit: Any) -> None:
         """See State."""
         objects, arrays = commit
+        for name, array in arrays.items():
+            here = self._arrays.get(name)
+            if here is None or (here.shape, here.dtype) != (array.shape, array.dtype):
+                have = "no such array" if here is None else f"{here.dtype}{list(here.shape)}"
+                raise errors.InvalidArgumentError(
+                    f"{name!r} is {array.dtype}{list(array.shape)} there, and {have} here"
+                )
         super().take(objects)
         for name, array in arrays.items():
             self._put(name, array)

@@ -329,6 +329,8 @@ class Operations(RootedOperations[T]):
         :raises HpccollError: see allreduce
         """
         group = group_of(tensors)
+        if not group:
+            return []
         members = names.members(name, len(group))
         call = Reducescatter(members, choose(op), prescale_factor, postscale_factor, process_set)
         return self._compressed_rows(call, group, compression)

@@ -22,6 +22,8 @@ __all__ = ["Part", "placed"]
 class Part:
     """The part of a distributed array that a rank has, and where it lies in the whole.
 
+    Parts must not overlap. What none of them covers is zero in the file.
+
     >>> part = hpccoll.io.Part(np.ones(3), offset=(3 * hpccoll.rank(),), shape=(6,))
     """
 
@@ -83,7 +85,10 @@ def _described(name: str, value: Any) -> tuple[np.ndarray, tuple[Any, tuple[int,
     try:
         if isinstance(value, Part):
             where = [index(at) for at in value.offset], [index(n) for n in value.shape]
-        array = np.asarray(value.array if isinstance(value, Part) else value)
+        given = value.array if isinstance(value, Part) else value
+        if isinstance(given, np.ma.MaskedArray):
+            return np.zeros(0), ("it is a masked array, and masks are not written: use filled(value)", (), None)
+        array = np.asarray(given)
     except Exception as error:  # noqa: BLE001 - the other ranks must learn of any error
         return np.zeros(0), (str(error), (), None)
     return array, (_dtype_of(name, array), array.shape, where)

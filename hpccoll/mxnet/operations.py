@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's functions for MXNet's arrays: those of hpccoll.horovod, with arguments in Horovod's order for MXNet.
 
-`priority` has no effect: the ranks agree on the order of the operations.
+`priority` has no effect: the ranks agree on the order of the operations. A group of no arrays is returned as it is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def _ordered(function: Callable[..., Any], order: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = signature.bind(*args, **kwargs).arguments
         arguments.pop("priority", None)
+        if "tensors" in arguments and len(arguments["tensors"]) == 0:
+            return arguments["tensors"]
         return function(**arguments)
 
     call.__signature__ = signature  # type: ignore[attr-defined]

@@ -95,6 +95,10 @@ def test_errors_are_the_same_on_all_ranks(threads, tmp_path):
             io.save(tmp_path / "c.h5", {"u": io.Part(u, (4,), (6,))}, world=world)
         with pytest.raises(hpccoll.InvalidArgumentError, match="HDF5 has no dtype"):
             io.save(tmp_path / "c.h5", {"u": np.array(["a"])}, world=world)
+        masked = np.ma.array(u, mask=world.rank == 0)
+        for lossy in (masked, io.Part(masked, (3 * world.rank,), (3 * world.size,))):
+            with pytest.raises(hpccoll.InvalidArgumentError, match="a masked array, and masks are not written"):
+                io.save(tmp_path / "c.h5", {"u": lossy if world.rank == 0 else u}, world=world)
         io.save(tmp_path / "c.h5", {"u": u}, world=world)
         for wrong in ({"offset": (5,), "shape": (2,)}, {"offset": (0, 0), "shape": (1, 1)}, {"offset": (0,)}):
             with pytest.raises(io.CheckpointError, match="rank 0"):

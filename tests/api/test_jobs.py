@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole jobs under the real launcher: how they start, how they stall, how they end."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.timeout(180)
 PRELUDE = """
 import os, signal, sys, time
 import numpy as np
+launcher = os.getppid()
 def meet(what, ranks):
     # Wait until as many ranks have come here, without MPI and hpccoll.
     open(os.path.join(os.environ["MEET_IN"], f"{what} {os.getpid()}"), "w").close()
@@ -23,6 +26,9 @@ def meet(what, ranks):
     while sum(name.startswith(what) for name in os.listdir(os.environ["MEET_IN"])) < ranks:
         if time.monotonic() > limit: sys.exit(f"fewer than {ranks} ranks: {what}")
         time.sleep(0.01)
+def stay():
+    # Wait until the launcher ends this rank, or has ended and left it alone, as mpirun --enable-recovery does.
+    while os.getppid() == launcher: time.sleep(0.05)
 """
 INIT = PRELUDE + "import hpccoll\nhpccoll.init()\nrank, size = hpccoll.rank(), hpccoll.size()\n"
 LIMIT = 100
@@ -66,7 +72,29 @@ def launch(command, script, nodes, alone, knobs):
             os.killpg(launcher.pid, signal.SIGKILL)
             pytest.fail(f"the job did not end by itself\n{launcher.communicate()[0]}")
     assert launcher.returncode != 124, output  # ended by the launcher's --timeout
+    assert wait_for(lambda: not processes_of(launcher.pid)), f"left behind: {processes_of(launcher.pid)}\n{output}"
     return launcher.returncode, output
+
+
+def processes_of(session):
+    """Return the ids of the processes of a session that run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            state, _, _, its_session = stat.read_text().rpartition(") ")[2].split()[:4]
+            if int(its_session) == session and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def wait_for(what, seconds=20):
+    """Wait until `what()` is true; False after some seconds."""
+    limit = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 @pytest.mark.usefixtures("leaves_nothing_in_shm")
@@ -244,7 +272,7 @@ def test_a_killed_rank_is_named_and_all_leave(nodes):
         "except hpccoll.RecoverableError:\n"
         "    print(f'still broken {rank}', flush=True)\n"
         "meet('survivors', 3)\n"
-        "if rank: time.sleep(1000)\n"  # one MPI_Abort at a time: PRRTE crashes over several
+        "if rank: stay()\n"  # one MPI_Abort at a time: PRRTE crashes over several
     )
     status, output = job(4, script, nodes=nodes, alone="--enable-recovery")
     for rank in (0, 2, 3):
@@ -349,7 +377,7 @@ def test_missing_ranks_are_named():
         "    except hpccoll.StartError as error:\n"
         "        print(f'refused {rank}: {error}', flush=True)\n"
         "meet('refused', 3)\n"
-        "if rank: time.sleep(1000)\n"
+        "if rank: stay()\n"
         "MPI.COMM_WORLD.Abort(3)\n"
     )
     _, output = job(3, script, start_timeout=8)
@@ -439,7 +467,7 @@ def test_a_silent_rank_on_another_node_is_given_up():
         "except hpccoll.PeerLostError as error:\n"
         "    print(f'survivor {rank}: {error}', flush=True)\n"
         "    meet('survivors', 2)\n"
-        "    if rank: time.sleep(1000)\n"
+        "    if rank: stay()\n"
     )
     status, output = job(3, script, nodes="2+1", peer_timeout=8)
     for rank in (0, 1):
@@ -460,7 +488,7 @@ def test_a_silent_sender_on_another_node_ends_a_receive():
         "    except hpccoll.PeerLostError as error:\n"
         "        print(f'survivor {rank}: {error}', flush=True)\n"
         "    os._exit(1)\n"
-        "time.sleep(1000)\n"
+        "stay()\n"
     )
     status, output = job(4, script, nodes="2", peer_timeout=8)
     sign = r"(no sign of life|it has been stopped \(state T\)) for 8 s"  # as the receiver or rank 3's neighbour sees it

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Persistent operations: their values, what they cost the control plane, how they fail and end."""
 
+import array
 import re
+import time
 
 import numpy as np
 import pytest
@@ -389,6 +391,52 @@ def test_a_plan_after_the_end_of_its_world(threads):
 
     testing.run(threads(2), program)
     testing.run(threads(2, nodes="1+1"), program)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda given: array.array("B", given), memoryview])
+def test_each_start_converts_a_result_that_is_a_copy(threads, kind):
+    def program(world):
+        x = np.frombuffer(b"abc", np.uint8) + world.rank
+        given = memoryview(x) if kind is memoryview else kind(x.tobytes())
+        calls = [world.broadcast_init(given, 1), world.allgather_init(given), world.alltoall_init(given, [3, 0])]
+        grouped = world.allreduce_init([given, np.ones(1, np.uint8)], hpccoll.MAX)
+        for _ in range(2):
+            copy, rows, (received, counts) = (plan() for plan in calls)
+            assert type(copy) is type(rows) is type(received) is type(given)
+            assert (bytes(copy), bytes(rows)) == (b"bcd", b"abcbcd")
+            assert bytes(received) == (b"" if world.rank else b"abcbcd")
+            assert counts.sum() == (0 if world.rank else 6)
+            assert bytes(grouped()[0]) == b"bcd"
+
+    testing.run(threads(2), program)
+
+
+def test_a_plan_that_was_freed_without_a_wait_is_over(threads):
+    def program(world):
+        plan = world.allreduce_init(np.ones(2))
+        plan.start()
+        while not plan.test():
+            time.sleep(0.001)
+        plan.free()
+        assert not plan.active and plan.wait() is None
+
+    testing.run(threads(2), program)
+
+
+def test_a_plan_keeps_no_file_open():
+    script = (
+        "opened = lambda: len(os.listdir('/proc/self/fd'))\n"
+        "hpccoll.barrier()\n"
+        "before = opened()\n"
+        "plans = [hpccoll.allreduce_init(np.ones(n)) for n in (1, 100_000) for _ in range(10)]\n"
+        "assert opened() < before + 5, (before, opened())\n"
+        "assert all(plan()[0] == size for plan in plans)\n"
+        "del plans\n"
+        "assert opened() < before + 5, (before, opened())\n"
+        "print('fine')\n"
+    )
+    status, output = job(2, INIT + script)
+    assert (status, output.count("fine")) == (0, 2), output
 
 
 def test_freed_plans_give_all_back():

@@ -216,9 +216,14 @@ def test_wrong_halos(threads):
     cart = world.cart([1, 1])
     read_only = np.zeros((5, 5))
     read_only.flags.writeable = False
-    for array, width in ((np.zeros(5), 1), ([[1.0]], 1), (read_only, 1)):
-        with pytest.raises(hpccoll.InvalidArgumentError, match="takes a writable NumPy array of at least 2"):
-            cart.halo_exchange(array, width)
+    for array in (np.zeros(5), [[1.0]]):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="takes a NumPy array of at least 2"):
+            cart.halo_exchange(array)
+    for call in (cart.halo_exchange, cart.halo_exchange_init):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="array is read-only"):
+            call(read_only)
+        with pytest.raises(hpccoll.UnsupportedError, match="holds Python objects"):
+            call(np.full((5, 5), None))
     for width in (2, (1, 1, 1), -1, (1, 2)):
         with pytest.raises(hpccoll.InvalidArgumentError, match="has no halo of width"):
             cart.halo_exchange(np.zeros((5, 5)), width)
@@ -231,6 +236,33 @@ def test_wrong_halos(threads):
     halo.wait()
     cart.shutdown()
     assert prod(cart.dims) == 1
+
+
+def test_a_side_of_another_size_holds_up_no_other_neighbour(threads):
+    """Ranks 0 and 2 differ in the first dimension. Ranks 1 and 3 agree there, and then wait for 0 and 2."""
+
+    def program(world):
+        cart = world.cart([2, 2])
+        dtype = np.float32 if world.rank == 0 else np.float64
+        u = np.full((4, 4), world.rank, dtype)
+        try:
+            cart.halo_exchange(u)
+        except hpccoll.HpccollError as error:
+            said = type(error).__name__
+        else:
+            said = "fine"
+        v = np.full((4, 4), float(world.rank))
+        cart.halo_exchange(v)
+        across, along = (
+            cart.rank_of([1 - cart.coords[0], cart.coords[1]]),
+            cart.rank_of([cart.coords[0], 1 - cart.coords[1]]),
+        )
+        assert v[-1 if cart.coords[0] == 0 else 0, 1] == across
+        assert v[1, -1 if cart.coords[1] == 0 else 0] == along
+        cart.shutdown()
+        return said
+
+    assert testing.run(threads(4), program) == ["MismatchError", "MismatchError", "MismatchError", "fine"]
 
 
 # ---- plans in shared memory ---------------------------------------------------------------------------------

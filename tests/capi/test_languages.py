@@ -87,6 +87,24 @@ def test_cpp_without_mpi(needs, compiled, job, tmp_path) -> None:
     assert "3 ranks 3\n" in job(3, program, launcher="ssh")
 
 
+@pytest.mark.parametrize(
+    ("standard", "program", "words"),
+    [
+        ("c++17", "", "hpccoll.hpp needs C++20: compile with -std=c++20"),  # that of g++ 12 unless told
+        ("gnu++20", "auto of = hpccoll::dtype_of<__int128>();\n", "an integer of more than 64 bits does not move"),
+    ],
+    ids=["older", "integer"],
+)
+def test_what_the_header_does_not_take_is_one_error(needs, tmp_path, standard: str, program: str, words: str) -> None:
+    needs("g++")
+    source = tmp_path / "refused.cpp"
+    source.write_text(f"#include <hpccoll.hpp>\n{program}")
+    command = ["g++", f"-std={standard}", "-fsyntax-only", f"-I{ROOT}/hpccoll/include", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    first = next((said for said in done.stderr.splitlines() if "error" in said), "")
+    assert done.returncode != 0 and words in first
+
+
 @pytest.mark.timeout(200)
 def test_what_a_request_still_writes_is_asynchronous(fortran, modules, tmp_path) -> None:
     """A section with a stride that is asynchronous is no argument of such a dummy (Fortran 2018, 15.5.2.4).

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States and the sampler, in one process."""
 
+import pickle
 import random
 import re
 import resource
@@ -119,6 +120,37 @@ def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"something else")
     with pytest.raises(hpccoll.InvalidArgumentError, match="is no commit of an elastic job"):
         elastic.ObjectState(path=path).begin()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"w": np.zeros(2)}, r"'weights' is float64\[2\] there, and no such array here"),
+        ({"weights": np.zeros(3)}, r"'weights' is float64\[2\] there, and float64\[3\] here"),
+        ({"weights": np.zeros((3, 2))}, r"'weights' is float64\[2\] there, and float64\[3, 2\] here"),
+        ({"weights": np.zeros(2, np.float32)}, r"'weights' is float64\[2\] there, and float32\[2\] here"),
+        ({}, "ValueError"),
+    ],
+)
+def test_the_file_of_another_state_is_refused(tmp_path: Path, other: dict[str, np.ndarray], words: str) -> None:
+    """NumPy would fill an array of 3 rows with the 2 values of the file."""
+    path = tmp_path / "commit"
+    elastic.run(lambda state: state.commit())(elastic.ArrayState(weights=np.ones(2), step=3, path=path))
+    hpccoll.shutdown()
+    if not other:
+        path.write_bytes(pickle.dumps((1, (1, 2, 3))))
+    state = elastic.ArrayState(step=0, path=path, **other)
+    with pytest.raises(hpccoll.InvalidArgumentError, match=f"the commit in .*commit does not fit this state: {words}"):
+        state.begin()
+    assert state.step == 0
+
+
+def test_a_file_that_cannot_be_read_or_counted_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(hpccoll.InvalidArgumentError, match=f"no commit can be read from {tmp_path}: Is a directory"):
+        elastic.ObjectState(path=tmp_path).begin()
+    for every in (0, -1, 2.0):
+        with pytest.raises(hpccoll.InvalidArgumentError, match=f"every is {every}, and .* integer from 1"):
+            elastic.ArrayState(path=tmp_path, every=every)
 
 
 def test_a_full_disk_ends_no_job(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

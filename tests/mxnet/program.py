@@ -39,6 +39,8 @@ def check_functions() -> None:
     assert hvd.allreduce_(x, name="in place").asnumpy()[0, 0] == x.asnumpy()[3, 0] == mean
     a, b = hvd.grouped_allreduce([x, mx.nd.ones((1,))], op=hvd.Sum, priority=3)
     assert (a.asnumpy()[0, 0], b.asnumpy()[0]) == (mean * size, size)
+    for name in ("allreduce", "allreduce_", "allgather", "reducescatter"):
+        assert getattr(hvd, f"grouped_{name}")([]) == []  # as Horovod for MXNet does
     y = mx.nd.array(np.repeat(np.arange(size), 2))
     assert hvd.alltoall(y).asnumpy().tolist() == [rank] * 2 * size
     assert hvd.reducescatter(y, op=hvd.Sum).asnumpy().tolist() == [rank * size] * 2

@@ -57,6 +57,16 @@ def test_an_output_that_takes_nothing_is_a_sentence(words: tuple[str, ...]) -> N
     assert (done.returncode, done.stderr) == (1, "hpccoll: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("words", [("--version",), ("info",), ("doctor", "--no-measuring")])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&-"])
+def test_a_closed_output_is_no_failure(words: tuple[str, ...], closed: str) -> None:
+    command = [sys.executable, "-P", "-m", "hpccoll", *words]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, text=True, timeout=90
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     file = tmp_path / "large"
     file.write_bytes(b"#" * written.LARGEST)

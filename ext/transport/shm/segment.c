@@ -127,6 +127,13 @@ int hc_segment_unlink(const char *name) {
     return shm_unlink(name) == 0 ? HC_OK : HC_TRANSPORT;
 }
 
+void hc_segment_close_file(hc_segment *segment) {
+    if (segment->fd < 0)
+        return;
+    close(segment->fd);
+    segment->fd = HC_SEGMENT_WITHOUT_FILE;
+}
+
 int hc_segment_private(hc_segment *segment, size_t bytes) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

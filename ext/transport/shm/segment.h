@@ -23,10 +23,12 @@ typedef struct hc_slice {
     int32_t members;
 } hc_slice;
 
+enum { HC_SEGMENT_WITHOUT_FILE = -2 }; /* a mapping of a file that is closed */
+
 struct hc_segment {
     void *base;
     size_t bytes;
-    int fd;         /* -1: process memory (threads), or a slice */
+    int fd;         /* -1: process memory (threads), or a slice; HC_SEGMENT_WITHOUT_FILE */
     hc_slice slice; /* of NULL: it has a file of its own */
 };
 
@@ -39,6 +41,8 @@ int hc_segment_attach(hc_segment *, const char *name, size_t bytes, char *why, s
 int hc_segment_unlink(const char *name);
 /* Reserves these bytes of a file, from an offset on. `name`: of the memory, for the text. OK, or a status and why. */
 int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char *why, size_t why_room);
+/* Closes the file, for those of which a process may have more than it may open; the memory stays. After unlink. */
+void hc_segment_close_file(hc_segment *);
 int hc_segment_private(hc_segment *, size_t bytes); /* for threads; zeroed */
 void hc_segment_close(hc_segment *);
 

@@ -22,7 +22,7 @@ static void shm_free(hc_node *node) {
     hc__shm *shm = hc__shm_of(node);
     /* The last node to be freed frees the shared memory of all of them. */
     int32_t others_left = (int32_t)atomic_fetch_add_explicit(&shm->places.left->value, 1, memory_order_acq_rel);
-    if (shm->segment.fd >= 0 || shm->segment.slice.of || others_left + 1 == node->local_size)
+    if (shm->segment.fd != -1 || shm->segment.slice.of || others_left + 1 == node->local_size)
         hc_segment_close(&shm->segment);
     shm_release(shm);
 }

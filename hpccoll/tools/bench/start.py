@@ -74,7 +74,7 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
 
     :param out: the file of results; None: nothing is kept
     :param asked: the request, as a JSON value
-    :raises ResultsError: another process measures into this file now
+    :raises ResultsError: another process measures into this file now, or the folder cannot be written
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
@@ -85,11 +85,18 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     knobs.pop(inherited.SECRET, None)
     same = [hpccoll.__version__, conditions.build(), conditions.revision(), asked, knobs]
     request, text = folder / "request.json", json.dumps(same, indent=1)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{folder} could not be written: {error.strerror}") from None
     with _alone(folder, out):
         if not (request.exists() and request.read_text("utf-8") == text):
             _clear(folder)
-            durable.write_text(request, text)
+            try:
+                durable.write_text(request, text)
+            except OSError as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise ResultsError(f"{folder} could not be written: {error.strerror}") from None
         elif there := len(list(folder.glob("*.h5"))):
             print(f"hpccoll bench: goes on: {folder} keeps {there} results of launches", file=sys.stderr, flush=True)
         yield folder

@@ -50,7 +50,9 @@ class Outcome:
     seconds: float = 0.0
     """Time that the child had spent in that stage."""
     status: int | None = None
-    """The child's exit status; None: it hangs, and is stopped."""
+    """The child's exit status; None: it hangs or failed, and is stopped."""
+    error: str = ""
+    """Why the stage failed, if the child said so."""
     stack: list[str] = field(default_factory=list)
     """The stack of a child that hung, innermost first: Python's functions and, if there is a gdb, the libraries'."""
     waits_for: list[str] = field(default_factory=list)
@@ -66,8 +68,8 @@ def run(
 ) -> Outcome:
     """Run `python -m module` as long as it reports a new stage in time, and stop it otherwise.
 
-    A child that hangs is killed when this process ends, and not before: launchers that serve PMIx (Open MPI 5, Slurm)
-    end the whole job at the death of one of their clients, and the report would be lost.
+    A child that hangs, or says that it failed, is killed when this process ends, and not before: launchers that serve
+    PMIx (Open MPI 5, Slurm) end the whole job at the death of one of their clients, and the report would be lost.
 
     Descriptors stay open for the child, because some launchers pass their connection as one (PMI_FD).
 
@@ -90,7 +92,7 @@ def run(
             _hand_over(child, given)
             _follow(child, messages, patience, progress, outcome)
             if outcome.status is None:
-                if outcome.stage != FIRST_STAGE:
+                if outcome.stage != FIRST_STAGE and not outcome.error:
                     outcome.stack = _stack(child.pid, stacks)
                     outcome.waits_for = connecting(child.pid)
                 _stop_until_the_end(child)
@@ -139,6 +141,7 @@ class _Messages:
         for message in map(json.loads, lines):
             self.outcome.report = message.get("report", self.outcome.report)
             self.outcome.stage = message.get("stage", self.outcome.stage)
+            self.outcome.error = message.get("error", self.outcome.error)
         return bool(data)
 
     def take_all(self) -> bool:
@@ -156,7 +159,7 @@ def _follow(
     progress: Callable[[str, float], None],
     outcome: Outcome,
 ) -> None:
-    """Read stages and the report until the child ends or a stage lasts too long."""
+    """Read stages and the report until the child ends, says that a stage failed, or a stage lasts too long."""
     began = reported = now = time.monotonic()
     while True:
         before = now
@@ -173,6 +176,8 @@ def _follow(
             outcome.status = child.returncode  # a process that the MPI library started may hold the pipe open
             return
         outcome.seconds = now - began
+        if outcome.error:
+            return
         loads = outcome.stage in (FIRST_STAGE, stages.LOADING)
         if outcome.seconds > (max(patience, LOADING_SECONDS) if loads else patience):
             return

@@ -52,6 +52,7 @@ def failed(outcome: Outcome, asked_to_end: bool = False) -> Facts:
     return {
         "stage": outcome.stage,
         "seconds": round(outcome.seconds, 1),
+        "error": outcome.error,
         "status": -signal.SIGTERM if asked_to_end and not outcome.status else outcome.status,
         "stack": outcome.stack,
         "waits for": outcome.waits_for,
@@ -65,7 +66,8 @@ def judge(survey: Survey) -> list[Finding]:
     for report in survey.reports:
         facts = report.facts.get(NAME, {})
         if "stage" in facts:
-            stages.setdefault((facts["stage"], facts["status"] is None), []).append(report)
+            hung = facts["status"] is None and not facts.get("error")
+            stages.setdefault((facts["stage"], hung), []).append(report)
     for (stage, hung), reports in stages.items():
         found.append(_hung(survey, stage, reports) if hung else _died(stage, reports))
     up = [report for report in survey.reports if "library" in report.facts.get(NAME, {})]
@@ -129,14 +131,19 @@ def _suspicion(survey: Survey, stage: str, waits: list[str]) -> str:
 
 
 def _died(stage: str, reports: list[RankReport]) -> Finding:
-    status = reports[0].facts[NAME]["status"]
-    how = f"signal {-status}" if status < 0 else f"status {status}"
-    how = "the launcher ended the job" if status == -signal.SIGTERM else how
+    facts = reports[0].facts[NAME]
+    if error := facts.get("error"):
+        how = f"failed ({error})"
+    elif facts["status"] == -signal.SIGTERM:
+        how = "ended the process (the launcher ended the job)"
+    elif facts["status"] < 0:
+        how = f"ended the process (signal {-facts['status']})"
+    else:
+        how = f"ended the process (status {facts['status']})"
     return Finding(
         NAME,
         ERROR,
-        f"{stage} ended the process ({how}) on {some_ranks(r.rank for r in reports)} "
-        f"({listed(r.host for r in reports)})",
+        f"{stage} {how} on {some_ranks(r.rank for r in reports)} ({listed(r.host for r in reports)})",
         _matters(stage),
         "Its own message is above. On login nodes MPI often starts only inside a job; under srun the step needs the "
         "protocol of the library (`srun --mpi=pmix` or pmi2); two MPIs mixed on PATH and LD_LIBRARY_PATH do this too",

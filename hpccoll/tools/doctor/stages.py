@@ -9,13 +9,17 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+import time
+from typing import Any, NoReturn
 
+from hpccoll import inherited
 from hpccoll.checks.finding import Facts
 from hpccoll.tools.kin import end_with_parent
 
 LOADING = "loading mpi4py and the MPI library"
 LAST = ("MPI_Finalize", "the end")
+RETURN_ERRORS = ("OMPI_MCA_mpi_initial_errhandler", "mpi_errors_return")
+"""With this Open MPI 5 returns an error of MPI_Init, where it would abort the job, and the reports with it."""
 
 
 class NoMpiError(Exception):
@@ -45,6 +49,12 @@ class Stages:
         """Send the result."""
         self._send({"report": facts})
 
+    def fail(self, reason: str) -> NoReturn:
+        """Send why the stage failed, and wait until the monitor ends this process (child_monitor.run says why)."""
+        self._send({"error": reason})
+        while True:
+            time.sleep(3600)
+
     def finish(self) -> None:
         """Finalize MPI."""
         from mpi4py import MPI
@@ -61,7 +71,7 @@ class Stages:
 
 
 def mpi_world(stages: Stages) -> Any:
-    """Load and start MPI, stage by stage.
+    """Load and start MPI, stage by stage. It does not return if MPI says that it cannot start: see Stages.fail.
 
     :returns: mpi4py's COMM_WORLD
     :raises NoMpiError: there is no mpi4py, or no MPI library that it can load
@@ -76,5 +86,10 @@ def mpi_world(stages: Stages) -> Any:
         raise NoMpiError(str(error)) from None
 
     stages.begin("MPI_Init_thread")
-    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    name, value = RETURN_ERRORS
+    inherited.publish(name, inherited.environment().get(name, value))
+    try:
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    except MPI.Exception as error:
+        stages.fail(str(error))
     return MPI.COMM_WORLD

@@ -45,7 +45,8 @@ def gpu_aware_mpi(
     verdict = outcome.report or {}
     survived = "proved" in verdict
     if not survived:
-        how = f"ended the process with status {outcome.status}" if outcome.status is not None else "did not return"
+        how = f"failed ({outcome.error})" if outcome.error else "did not return"
+        how = how if outcome.status is None else f"ended the process with status {outcome.status}"
         verdict = {**verdict, "proved": False, "why": f"{outcome.stage} {how}"}
     if process.rank != 0 and survived:
         return 0

@@ -47,9 +47,9 @@ def main_collect(arguments: argparse.Namespace) -> int:
     :returns: the exit status
     """
     try:
-        pids = gather.of_slurm_job(arguments.job) or gather.family_of(int(arguments.job))
+        pids = gather.processes_of(arguments.job)
         print(f"folder {gather.collect(pids, f'job {arguments.job}')}")
-    except (TraceError, OSError, ValueError) as error:
+    except (TraceError, OSError) as error:
         print(f"hpccoll trace: {error}", file=sys.stderr)
         return 2
     return 0

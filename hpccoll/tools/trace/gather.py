@@ -53,7 +53,7 @@ def attach(job: str) -> Path:
     if re.fullmatch(r"\d+_\d+", job):
         return _attach_slurm(_number_of_task(job))
     if not job.isdecimal():
-        raise TraceError(f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job")
+        raise TraceError(no_number(job))
     has_srun = shutil.which("srun") is not None
     if family := family_of(int(job)):
         try:
@@ -103,6 +103,21 @@ def _attach_slurm(job: str) -> Path:
     if not folders:
         raise TraceError(f"job {job}: {' '.join(command[:3])} found no rank: {(done.stderr or done.stdout).strip()}")
     return Path(folders[0])
+
+
+def no_number(job: str) -> str:
+    """Say what a job's number is."""
+    return f"{job!r}: a process number of `hpccoll run` on this host, or the number of a Slurm job"
+
+
+def processes_of(job: str) -> set[int]:
+    """Return the processes of a Slurm job, or of a process and its descendants, on this host.
+
+    :raises TraceError: it is no number
+    """
+    if not job.isdecimal():
+        raise TraceError(no_number(job))
+    return of_slurm_job(job) or family_of(int(job))
 
 
 def family_of(pid: int) -> set[int]:

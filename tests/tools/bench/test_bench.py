@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -394,3 +395,17 @@ def test_a_peer_in_another_environment_gets_this_hpccoll_alone(tmp_path: Path) -
     version, file = done.stdout.split()
     assert version == metadata.version("hpccoll") and Path(file).parent == path / "hpccoll"
     assert sorted(p.name for p in path.iterdir()) == ["hpccoll", f"hpccoll-{version}.dist-info"]
+
+
+def test_a_folder_of_launches_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk. Nothing is left."""
+    (tmp_path / "b.h5.launches").touch()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name, why in (("a", "File too large"), ("b", "File exists")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
+        try:
+            with pytest.raises(ResultsError, match=rf"{name}.h5.launches could not be written: {why}"):
+                start.folder_of(tmp_path / f"{name}.h5", "asked").__enter__()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == ["b.h5.launches"]

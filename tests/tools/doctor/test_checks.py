@@ -187,7 +187,8 @@ def test_an_end_in_mpi_init_is_told_from_a_hang() -> None:
         ERROR,
         "MPI_Init_thread ended the process (status 1) on rank 0",
     )
-    says(only([hung(0, 0, status=-11), report(1)]), ERROR, "signal 11")
+    says(only([hung(0, 0, status=-11), report(1)]), ERROR, "ended the process (signal 11)")
+    says(only([hung(0, 0, error="code 17"), report(1)]), ERROR, "MPI_Init_thread failed (code 17) on rank 0")
 
 
 def test_ranks_that_did_not_report() -> None:

@@ -41,6 +41,11 @@ def test_a_hang_is_ended_and_its_place_is_known(run: Run) -> None:
     assert any("never_returns" in frame for frame in outcome.stack), outcome.stack
 
 
+def test_a_child_that_says_that_it_failed_lives_until_then(run: Run) -> None:
+    outcome = run("stages.begin('starting'); stages.fail('error code: 17')")
+    assert (outcome.status, outcome.stage, outcome.error, outcome.stack) == (None, "starting", "error code: 17", [])
+
+
 def test_a_hang_is_stopped_while_its_monitor_lives_and_dies_with_it(tmp_path: Path) -> None:
     """A launcher that serves PMIx would end the job, and the report with it, at the death of a client."""
     (tmp_path / "hanging.py").write_text(

@@ -73,11 +73,15 @@ def test_the_nodes_of_hpccoll_run_are_measured_as_such() -> None:
     assert [inside.get("as") for inside in json.loads(output)["inside"]] == [None, "2"]
 
 
-def test_a_choice_of_components_that_connects_nobody_is_explained() -> None:
-    status, output, _ = job(2, OMPI_MCA_btl="self")
+def test_a_choice_of_components_that_connects_nobody_is_explained(tmp_path: Path) -> None:
+    """Open MPI returns the error to the doctor, which would have a fifth of a second for the report if it aborted."""
+    status, output, errors = job(2, OMPI_MCA_btl="self", folder=tmp_path)
     assert status != 0
+    assert "doctor: 2 of 2 ranks on 1 node" in output, output + errors
     assert "error: transports: OMPI_MCA_btl=self is set: MPI may connect a rank with itself only" in output
     assert "unset OMPI_MCA_btl" in output
+    assert "error: mpi: MPI_Init_thread failed (error code: 17) on ranks 0, 1" in output
+    assert os.listdir(tmp_path) == []
 
 
 def test_what_is_required_and_cannot_be_had_is_an_error() -> None:
@@ -125,13 +129,14 @@ def test_a_hang_in_mpi_init_is_reported_by_one_rank_for_all(planted: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report() -> None:
-    """No way between two ranks but to themselves: Open MPI gives up in MPI_Init and has all processes ended.
+def test_an_mpi_that_aborts_the_job_leaves_time_for_a_report(tmp_path: Path) -> None:
+    """No way between two ranks but to themselves: MPI_Init has all processes ended, as Open MPI 4 and others do.
 
     It leaves them a fifth of a second, which a busy machine may not give them: one report of some jobs is enough.
     """
+    aborting = {"OMPI_MCA_btl": "self", "OMPI_MCA_mpi_initial_errhandler": "mpi_errors_are_fatal"}
     for _ in range(5):
-        status, output, errors = job(2, OMPI_MCA_btl="self", OMPI_MCA_pml="ob1")
+        status, output, errors = job(2, folder=tmp_path, **aborting)
         assert status != 0
         if "rank 0: error: mpi: MPI_Init_thread ended the process" in " ".join(output.split()):
             return

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from hpccoll.__main__ import main
 from hpccoll.tools.trace import cli, gather, recording
 from hpccoll.tools.trace.recording import TraceError
 
@@ -285,3 +286,9 @@ def test_what_is_no_trace(tmp_path):
     (tmp_path / "x.hctrace").write_bytes(b"something else")
     with pytest.raises(TraceError, match="not the trace of a rank"):
         recording.read_folder(tmp_path, [])
+
+
+def test_a_job_that_is_no_number_is_said(capsys):
+    for words, said in (("x", "'x': a process number of `hpccoll run`"), ("99999999", "none of these 0 processes is")):
+        assert main(["trace", "collect", words]) == 2
+        assert said in capsys.readouterr().err

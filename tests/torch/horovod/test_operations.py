@@ -30,3 +30,8 @@ def test_autograd_sees_changes_in_place():
         hvd.allreduce_(y)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         z.backward()
+
+
+def test_a_group_of_no_tensors_has_no_rows():
+    assert hvd.grouped_reducescatter([]) == hvd.grouped_allgather([]) == []
+    assert hvd.synchronize(hvd.grouped_reducescatter_async([])) == []
