@@ -24,30 +24,32 @@ def calls(library: Library, x: Array) -> dict[str, tuple[Callable[[], object], A
     mine = slice(rank * share.size, (rank + 1) * share.size)
     after, before = (rank + 1) % size, (rank - 1) % size
     return {
-        "broadcast": (partial(hc.broadcast, x, 0, out=whole), whole, lambda all: all[0]),
-        "reduce": (partial(hc.reduce, x, root=0, out=whole), whole, lambda all: all.sum(0) if rank == 0 else whole),
-        "allgather": (partial(hc.allgather, x[None], out=every), every, lambda all: all),
-        "gather": (partial(hc.gather, x[None], 0, out=every), every, lambda all: all if rank == 0 else every),
-        "scatter": (partial(hc.scatter, x, 0, out=share), share, lambda all: all[0, mine]),
-        "alltoall": (partial(hc.alltoall, x, out=whole), whole, lambda all: all[:, mine].ravel()),
-        "reducescatter": (partial(hc.reducescatter, x, out=share), share, lambda all: all.sum(0)[mine]),
-        "scan": (partial(hc.scan, x, out=whole), whole, lambda all: all[: rank + 1].sum(0)),
-        "sendrecv": (partial(hc.sendrecv, x, after, whole, before), whole, lambda all: all[before]),
+        "broadcast": (partial(hc.broadcast, x, 0, out=whole), whole, lambda xs: xs[0]),
+        "reduce": (partial(hc.reduce, x, root=0, out=whole), whole, lambda xs: xs.sum(0) if rank == 0 else whole),
+        "allgather": (partial(hc.allgather, x[None], out=every), every, lambda xs: xs),
+        "gather": (partial(hc.gather, x[None], 0, out=every), every, lambda xs: xs if rank == 0 else every),
+        "scatter": (partial(hc.scatter, x, 0, out=share), share, lambda xs: xs[0, mine]),
+        "alltoall": (partial(hc.alltoall, x, out=whole), whole, lambda xs: xs[:, mine].ravel()),
+        "reducescatter": (partial(hc.reducescatter, x, out=share), share, lambda xs: xs.sum(0)[mine]),
+        "scan": (partial(hc.scan, x, out=whole), whole, lambda xs: xs[: rank + 1].sum(0)),
+        "sendrecv": (partial(hc.sendrecv, x, after, whole, before), whole, lambda xs: xs[before]),
     }
+
+
+def case(name: str, x: Array, run: Callable[[], object], result: Array, wanted: Callable[[Array], Array]) -> Case:
+    def verify() -> None:
+        x[:] = random_data(COMM.rank, x.size)
+        run()
+        np.testing.assert_allclose(result, wanted(np.stack(COMM.allgather(x))), rtol=1e-5, atol=1e-5)
+
+    return Case(name, size_label(x.nbytes), run, verify, x.nbytes, write=partial(np.copyto, x, x.copy()))
 
 
 def cases(library: Library, options: argparse.Namespace) -> Iterator[Case]:
     for size in [1 << 10] if options.size == TINY else SIZES:
-        count = size // 4 // COMM.size * COMM.size
-        x = random_data(COMM.rank, count)
-        for name, (run, result, wanted) in calls(library, x).items():
-
-            def verify(run: Callable[[], object] = run, result: Array = result, wanted: object = wanted) -> None:
-                x[:] = random_data(COMM.rank, count)
-                run()
-                np.testing.assert_allclose(result, wanted(np.stack(COMM.allgather(x))), rtol=1e-5, atol=1e-5)
-
-            yield Case(name, size_label(size), run, verify, x.nbytes, write=partial(np.copyto, x, x.copy()))
+        x = random_data(COMM.rank, size // 4 // COMM.size * COMM.size)
+        for name, how in calls(library, x).items():
+            yield case(name, x, *how)
 
 
 if __name__ == "__main__":
