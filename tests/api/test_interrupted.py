@@ -111,8 +111,10 @@ def test_the_end_of_a_world_is_interrupted() -> None:
     script = calls() + (
         "world = hpccoll.World(verbose=0)\n"
         "pids = world.allgather(np.array([os.getpid()]))\n"
+        "if rank == 0: os.kill(os.getpid(), signal.SIGSTOP)\n"  # before it ends its log, whoever is late
         "if rank == 1:\n"
-        "    os.kill(int(pids[0]), signal.SIGSTOP)\n"
+        "    state = lambda: open(f'/proc/{pids[0]}/stat').read().rpartition(') ')[2][0]\n"
+        "    while state() != 'T': time.sleep(0.01)\n"
         "    interrupted(lambda: world.shutdown(wait=False))\n"
         "    os.kill(int(pids[0]), signal.SIGCONT)\n"
         "world.shutdown(wait=False)\n"
