@@ -40,7 +40,7 @@ cdef class Handle:
     cdef object out          # the caller's out
     cdef str text            # of the error
     cdef int operation
-    cdef bint group, has_result, unnamed, built
+    cdef bint group, has_result, unnamed, voted, built
     cdef object call         # device memory: its DeviceCall, the arrays and their order
 
     @classmethod
@@ -294,6 +294,9 @@ cdef class Handle:
         self.unnamed = False
         if self.set.interrupted is not None:
             self.set.interrupted = [handle for handle in self.set.interrupted if handle is not self] or None
+        if self.voted and not hc_handle_position(self.c):  # by votes alone: on the other ranks it had no number
+            hc_order_take_back(self.set.order)
+            return 0
         hc_order_note(self.set.order, self.c)
         hc_order_end(self.set.order)
         return 0

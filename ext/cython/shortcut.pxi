@@ -218,5 +218,5 @@ cdef int leave_votes(Set own, int code, object x, object out, object op, object 
     cdef hc_handle *h = call.request(None, &unnamed)
     h.kind = HC_HANDLE_VOTED
     handle = own.submit(h, unnamed, False, call.held)
-    handle.operation = code
+    handle.operation, handle.voted = code, True
     return own.note_interrupted(handle)

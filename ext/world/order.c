@@ -13,6 +13,7 @@
 void hc_order_reset(hc_order *order, hc_shortcut *shortcut, hc_votes *votes) {
     atomic_store(&order->open, 0);
     atomic_store(&order->next, 0);
+    atomic_store(&order->odd, 0);
     atomic_store(&order->failed, -1);
     atomic_store(&order->refused, 0);
     order->shortcut = shortcut;
@@ -44,7 +45,7 @@ int hc_order_begin(hc_order *order, char name[HC_ORDER_NAME]) {
         return -1;
     int number = atomic_load_explicit(&order->next, memory_order_relaxed);
     atomic_store_explicit(&order->next, number + 1, memory_order_relaxed);
-    return write_name(number, name);
+    return write_name(2 * number + atomic_load_explicit(&order->odd, memory_order_relaxed), name);
 }
 
 void hc_order_take_back(hc_order *order) {
@@ -52,8 +53,9 @@ void hc_order_take_back(hc_order *order) {
     atomic_fetch_sub(&order->open, 1);
 }
 
-static void restart(hc_order *order) {
+static void restart(hc_order *order, int odd) {
     atomic_store_explicit(&order->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&order->odd, odd, memory_order_relaxed);
     atomic_store_explicit(&order->failed, -1, memory_order_relaxed);
 }
 
@@ -63,7 +65,7 @@ void hc_order_end(hc_order *order) {
     if (atomic_load_explicit(&order->open, memory_order_relaxed) == 1 &&
         atomic_load_explicit(&order->next, memory_order_relaxed) - 1 >
             atomic_load_explicit(&order->failed, memory_order_relaxed))
-        restart(order);
+        restart(order, !atomic_load_explicit(&order->odd, memory_order_relaxed));
     atomic_fetch_sub(&order->open, 1);
 }
 
@@ -93,9 +95,13 @@ void hc_order_note(hc_order *order, const hc_handle *h) {
     if (!hc_handle_position(h))
         return;
     if (h->status == HC_MISMATCH && hc_order_has(h))
-        note_failure(order, number_of(&h->request));
-    if (h->kind == HC_EV_JOIN && !atomic_load_explicit(&order->open, memory_order_relaxed))
-        restart(order); /* ranks that had joined know nothing of calls that failed */
+        note_failure(order, number_of(&h->request) / 2);
+    if (h->kind == HC_EV_JOIN) { /* ranks that had joined know nothing of the calls meanwhile */
+        if (!atomic_load_explicit(&order->open, memory_order_relaxed))
+            restart(order, 0);
+        else
+            atomic_store_explicit(&order->odd, 1, memory_order_relaxed); /* when they begin anew, they are even */
+    }
     if (!order->shortcut)
         return;
     atomic_store_explicit(&order->refused, 0, memory_order_relaxed);

@@ -3,8 +3,13 @@
  * order.h - the order of a process set's calls without a name, by which the ranks match them.
  *
  * A call's name is its number since the program has last waited for all calls, of which the last one had not failed. So
- * a loop of blocking calls repeats one name, which the ranks have agreed on. All languages of a process share the
+ * a loop of blocking calls repeats its names, which the ranks have agreed on. All languages of a process share the
  * order. [any thread]
+ *
+ * Ranks that wait at different calls give the later ones different numbers. Such calls must never meet another one of
+ * the same number, so numbers are even and odd in turn, each time that they begin anew: equal names are the same call.
+ * To begin anew a rank must have waited for calls that the other ranks have made under the same names, so no rank is
+ * ahead by two turns.
  */
 #ifndef HC_ORDER_H
 #define HC_ORDER_H
@@ -19,7 +24,8 @@
 
 typedef struct hc_order {
     atomic_int open;           /* calls that the program has not waited for */
-    atomic_int next;           /* number of the next call */
+    atomic_int next;           /* number of the next call: half of the one in its name */
+    atomic_int odd;            /* 1: the numbers in names are odd now; 0: even */
     _Atomic(uintptr_t) thread; /* that makes the open calls */
     atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
     atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
