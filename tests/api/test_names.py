@@ -12,7 +12,7 @@ import pytest
 import hpccoll
 
 MODULES = set(
-    "elastic frontend io jax keras mxnet net observe ray rendezvous spark study tensorflow testing torch".split()
+    "data elastic frontend io jax keras mxnet net observe ray rendezvous spark study tensorflow testing torch".split()
 )  # fmt: skip
 """Modules for programs, which show once they are imported."""
 OPERATIONS = {name for name in hpccoll.__all__ if inspect.ismethod(getattr(hpccoll, name))}
