@@ -110,8 +110,14 @@ static void solve(Ranks &ranks, std::size_t n) {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
-    const auto n = static_cast<std::size_t>(std::atoi(argc > 1 ? argv[1] : "64"));
-    int status = 0;
+    const int points = std::atoi(argc > 1 ? argv[1] : "64");
+    int size = 0, status = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (points < size) {
+        std::fprintf(stderr, "cg: POINTS is %d: at least one row for each of %d ranks\n", points, size);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    const auto n = static_cast<std::size_t>(points);
     try {
         if (argc > 2 && std::strcmp(argv[2], "mpi") == 0) {
             OnMpi ranks;

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll import errors, objects
+from hpccoll.compared import from_list
+from hpccoll.text import some_ranks
 from hpccoll.worlds import World
 
 __all__ = ["CheckpointError", "target_of", "together", "why"]
@@ -25,17 +27,21 @@ def target_of(own: World, path: Any, refused: str = "") -> tuple[Path, str]:
     """Return the file that a path names on this rank, links followed, and a word that is the same on all ranks.
 
     :param refused: the reason for which this rank refuses another argument of the call; "": none
-    :raises InvalidArgumentError: a rank refuses the path or another argument; on all ranks
+    :raises InvalidArgumentError: a rank refuses the path or another argument, or names of files differ; on all ranks
     """
     target = Path()
     try:
         target = Path(os.path.realpath(path))
     except (TypeError, ValueError) as error:
         refused = f"path is {path!r}: {error}"
-    said = objects.allgather(own.core, (secrets.token_hex(6), refused), None)
-    for rank, (_, text) in enumerate(said):
+    said = objects.allgather(own.core, (secrets.token_hex(6), refused, target.name), None)
+    for rank, (_, text, _) in enumerate(said):
         if text:
             raise errors.InvalidArgumentError(f"checkpoint: rank {rank}: {text}")
+    names = from_list(name for _, _, name in said)
+    if not names.alike:
+        found = "; ".join(f"{name} on {some_ranks(names.ranks(i))}" for i, name in enumerate(names.values))
+        raise errors.InvalidArgumentError(f"checkpoint: the ranks give different files: {found}")
     return target, said[0][0]
 
 

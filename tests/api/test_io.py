@@ -87,6 +87,8 @@ def test_errors_are_the_same_on_all_ranks(threads, tmp_path):
             io.load(tmp_path / "missing.h5", "u", world=world)
         with pytest.raises(io.CheckpointError, match=r"nowhere/c.h5.*: rank 0 .*No such file"):
             io.save(tmp_path / "nowhere" / "c.h5", {"u": u}, world=world)
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"different files: c0.h5 on rank 0; c1.h5 on rank"):
+            io.save(tmp_path / f"c{min(world.rank, 1)}.h5", {"u": u}, world=world)
         with pytest.raises(hpccoll.MismatchError, match=r"rank 0 has .'u'., rank 1 has .'v'."):
             io.save(tmp_path / "c.h5", {"u" if world.rank == 0 else "v": u}, world=world)
         with pytest.raises(hpccoll.MismatchError, match=r"'u' is .*float64.* on rank 0 and .*float32.* on rank 1"):
@@ -414,7 +416,7 @@ def test_a_checkpoint_that_is_not_whole_is_read_from_the_one_before(threads, tmp
 
     assert testing.run(readers, step) == [2] * 3
     said = capfd.readouterr().err
-    assert said.count("\n") == 1 and "beside it lie 3 files" in said and "the next one that succeeds removes" in said
+    assert said.count("\n") == 1 and "beside it: 3 files" in said and "the next one that succeeds removes" in said
     (part,) = (f for f in tmp_path.glob("*.node1") if not (lost / f.name).exists())
     os.truncate(part, 100)
     assert testing.run(readers, step) == [1] * 3

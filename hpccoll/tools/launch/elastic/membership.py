@@ -319,7 +319,8 @@ class Membership:
         self.out.append(Form(self.generation, self.members))
         if self.generation > 1:
             new = len(set(chosen) - before)
-            self.out.append(Say(f"generation {self.generation}: {len(chosen)} ranks, of which {new} are new"))
+            ranks = f"{len(chosen)} rank{'s' if len(chosen) > 1 else ''}"
+            self.out.append(Say(f"generation {self.generation}: {ranks}, {new} of them new"))
 
     def _announce(self, now: float) -> None:
         """E7: tell the members about a change that can wait for the end of their step."""
