@@ -165,8 +165,8 @@ def _say_what_is_left(target: Path, main: Path) -> None:
             size = text.byte_size(sum(file.stat().st_size for file in left))
             files = f"{len(left)} files" if len(left) > 1 else "1 file"
             _say(
-                f"checkpoint {target}: beside it: {files} ({size}) of a save that did not end, or has not yet: the next "
-                "one that succeeds removes them"
+                f"checkpoint {target}: beside it: {files} ({size}) of a save that did not end, or has not yet: the "
+                "next one that succeeds removes them"
             )
 
 
