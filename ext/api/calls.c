@@ -178,9 +178,12 @@ static void tell_refusal(const hc__call *call, const hpccoll_world *world, const
     int length = hc_order_refuse(hc__order(world), name);
     if (length < 0)
         return; /* another thread has calls in flight, so the call has no number */
-    world->base->calls.refuse(
-        world->base->job->loop, world->number,
-        &(hc_request){.name = name, .name_len = (uint32_t)length, .operation = call->operation, .why = why});
+    world->base->calls.refuse(world->base->job->loop, world->number,
+                              &(hc_request){.name = name,
+                                            .name_len = (uint32_t)length,
+                                            .order = hc_order_count(hc__order(world)),
+                                            .operation = call->operation,
+                                            .why = why});
 }
 
 int hc__call_refused(const hc__call *call, hpccoll_world *world, int status) {
@@ -207,6 +210,8 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
     hc_handle *h = hc__call_handle(call, step, name, length);
     if (!h)
         return HC_NO_MEMORY;
+    if (!call->args->name)
+        h->request.order = hc_order_count(hc__order(world));
     int status = HC_OK;
     if (!waits || !hc__nothing_in_flight(world))
         status = note_memory(call, &world->base->job->in_flight, read, waits ? NULL : h);

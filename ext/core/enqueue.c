@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "core/numbers.h"
 #include "core/pending.h"
 #include "core/raise.h"
 #include "core/request.h"
@@ -68,15 +69,18 @@ static uint64_t payload_of(const hc__sig *sig, const hc_request *request) {
     return total;
 }
 
-static void admit(hc__set *s, uint32_t name, const hc_request *request, hc__sig *sig) {
+static void admit(hc__set *s, uint32_t name, const hc_request *request, uint64_t order, hc__sig *sig) {
     hc__name *record = &s->names.at[name];
     record->mine = sig;
     record->ticket = request->ticket;
+    record->order = order;
     record->since = s->engine->now;
     record->phase = HC__PENDING;
     record->waited = 0;
     record->status = 0;
     hc__pending_append(s, name);
+    s->numbers.pending += order != 0;
+    s->numbers.later += order && s->joins.joined;
     s->pending.unraised_bytes += payload_of(sig, request);
     if (s->pending.unraised_bytes >= s->tune.now.raise_bytes) /* R2 */
         hc__raise_all(s);
@@ -96,12 +100,15 @@ static void refuse_starved(hc__set *s, uint32_t name, const hc_request *request,
 
 void hc__enqueue(hc__set *s, const hc_request *request) {
     hc_engine *e = s->engine;
+    hc__renamed renamed;
     hc__sig_view view;
     uint64_t key[2];
     if (s->end.stopping || s->end.stopped) {
         hc__complete(e, request->ticket, HC_SHUT_DOWN, hc__shut_down_text(s), s->position);
         return;
     }
+    uint64_t order = hc__numbers_count(s, request);
+    request = hc__numbers_rename(s, request, order, &renamed);
     const char *wrong = hc__sig_encode(e, request, &view);
     if (wrong) {
         refuse(s, request, e->starved ? HC_NO_MEMORY : HC_INVALID, wrong);
@@ -127,5 +134,5 @@ void hc__enqueue(hc__set *s, const hc_request *request) {
     if (!sig || !keep_rows(s, &s->names.at[name], request))
         refuse_starved(s, name, request, sig);
     else
-        admit(s, name, request, sig);
+        admit(s, name, request, order, sig);
 }

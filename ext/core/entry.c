@@ -15,6 +15,7 @@
 #include "core/memory.h"
 #include "core/names.h"
 #include "core/refuse.h"
+#include "core/renumber.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -72,6 +73,8 @@ uint8_t *hc__entry_make(hc__set *s, size_t *nbytes) {
     uint8_t flags = s->tree.flags_out;
     if (!items && s->joins.out_firm + s->joins.out_loose >= (uint32_t)s->set_size)
         flags |= HC__F_JOINALL;
+    if (!items && hc__renumber_ready(s))
+        flags |= HC__F_RENUMBER;
     if (!items && !flags)
         return NULL;
     if (items && s->tune.is_proposed)
@@ -146,9 +149,7 @@ int hc__entry_read(hc__set *s, hc__reader *r, hc__entry *entry) {
         return HC_NO_MEMORY;
     for (uint32_t i = 0; i < entry->nfirsts && !r->bad; i++)
         read_first(r, s->set_size, &entry->firsts[i]);
-    return r->bad || r->at != r->end || (entry->flags & ~(HC__F_LEAVES | HC__F_PREEMPT | HC__F_JOINALL | HC__F_TUNE))
-               ? HC_BAD_MESSAGE
-               : 0;
+    return r->bad || r->at != r->end || (entry->flags & ~HC__F_OF_ENTRY) ? HC_BAD_MESSAGE : 0;
 }
 
 /* ---- checking: an entry that this rank cannot apply is refused before anything is changed -------- */

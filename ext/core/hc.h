@@ -147,8 +147,9 @@ const char *hc_status_exception(int status); /* name of the Python class, "" for
 /* ---- a request: what one rank wants, and the part of it that all ranks must agree on ------------- */
 
 #define HC_MAX_DIMS 64
-#define HC_MAX_NAME 4096 /* bytes of UTF-8 */
-#define HC_MAX_TYPE 48   /* likewise */
+#define HC_MAX_NAME 4096                /* bytes of UTF-8 */
+#define HC_MAX_TYPE 48                  /* likewise */
+#define HC_ORDER_PREFIX "unnamed call " /* begins the name of a call without one; no name of the program does */
 
 typedef struct hc_tensor {
     uint8_t dtype;       /* enum hc_dtype */
@@ -158,11 +159,13 @@ typedef struct hc_tensor {
     const char *type;    /* a type beyond dtype and dims, as "<M8[s]" of bytes; need not end in 0 */
 } hc_tensor;
 
-/* All fields but `ticket` and `name` are the signature: it must be equal on all ranks, else all ranks get a MISMATCH.
+/* All fields but `ticket`, `order` and `name` are the signature: it must be equal on all ranks, else all ranks get a
+ * MISMATCH.
  * ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one request, has its own batch per
  * dtype, and the fusion threshold never cuts it. */
 typedef struct hc_request {
     uint64_t ticket;  /* the caller's number, never 0; returned in RUN and COMPLETE */
+    uint64_t order;   /* of a call without a name: which one of its set on this rank, from 1; else 0 */
     const char *name; /* UTF-8, need not end in 0 */
     uint32_t name_len;
     uint8_t operation; /* enum hc_operation */

@@ -10,8 +10,10 @@
 #include "core/join.h"
 
 #include "core/actions.h"
+#include "core/numbers.h"
 #include "core/query.h"
 #include "core/raise.h"
+#include "core/renumber.h"
 #include "core/state.h"
 #include "core/stop.h"
 #include "core/tree.h"
@@ -21,11 +23,12 @@ static int has_raised(const hc__set *s) {
 }
 
 static void raise_join(hc__set *s) {
-    s->joins.is_owed = s->pending.nbehind > 0;
+    s->joins.is_owed = s->pending.nbehind > 0 || s->numbers.pending > s->numbers.later || s->numbers.refused > 0;
     if (s->joins.is_owed)
         return;
     s->joins.is_loose = (uint8_t)has_raised(s);
     hc__tree_joined(s, 0, !s->joins.is_loose, s->joins.is_loose, s->set_rank);
+    hc__renumber_check(s);
 }
 
 void hc__join(hc__set *s, uint64_t ticket) {
@@ -40,6 +43,7 @@ void hc__join(hc__set *s, uint64_t ticket) {
     }
     hc__raise_everywhere(e); /* R1 */
     s->joins.joined = 1;
+    hc__numbers_join(s);
     s->joins.ticket = ticket;
     s->joins.since = e->now;
     e->retime = 1;
@@ -47,7 +51,8 @@ void hc__join(hc__set *s, uint64_t ticket) {
     hc__leave_check(s);
 }
 
-/* A join comes after all requests of its rank, also those that wait for a refusal. */
+/* A join comes after the requests of its rank that wait for a refusal, and after its requests and refusals without a
+ * name: the others may know these calls by other names, and must not complete them without this rank. */
 void hc__join_owed(hc__set *s) {
     if (s->joins.is_owed)
         raise_join(s);
@@ -69,6 +74,7 @@ void hc__join_all(hc__set *s, int32_t last) {
         s->joins.firm[source] = s->joins.loose[source] = 0;
     s->joins.out_firm = s->joins.out_loose = 0;
     s->joins.joined = s->joins.is_loose = 0;
+    s->numbers.later = 0;
     hc__complete(s->engine, s->joins.ticket, HC_OK, "", s->position)->value = last;
     if (s->stall.asked_ticket == s->joins.ticket)
         s->stall.asked_ticket = 0;

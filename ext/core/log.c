@@ -16,6 +16,7 @@
 #include "core/query.h"
 #include "core/raise.h"
 #include "core/refuse.h"
+#include "core/renumber.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -39,6 +40,11 @@ static void free_conflicting(hc__set *s, hc__column_view column) {
 }
 
 /* ---- L2 ------------------------------------------------------------------------------------------ */
+
+static void note_unnamed(hc__set *s, int unnamed) {
+    if (unnamed)
+        s->numbers.settled = s->position;
+}
 
 /* This rank's request in a commit; none if it has joined. */
 static uint32_t own_share(hc__set *s, uint32_t name, uint8_t phase, int32_t slot) {
@@ -67,6 +73,7 @@ static uint32_t commit_slot(hc__set *s, uint32_t slot, int rootless, hc__agreed 
     hc__sig *sig = at->sig;
     uint32_t name = own_share(s, at->name, HC__ON_SLOT, (int32_t)slot);
     hc__query_forget(s, sig->key);
+    note_unnamed(s, sig->unnamed);
     if (rootless) {
         root_has_joined(s, name, &sig->request);
         return 0;
@@ -120,7 +127,8 @@ static uint32_t agree_first(hc__set *s, uint32_t name, uint32_t own_name, const 
         hc__sig_unref(s->engine, sig);
         return 0;
     }
-    if (s->engine->config.cache_capacity && hc__slot_find(s, name, sig->bytes, sig->nbytes) < 0)
+    if (s->engine->config.cache_capacity && sig->unnamed != HC__ORDERED &&
+        hc__slot_find(s, name, sig->bytes, sig->nbytes) < 0)
         hc__slot_assign(s, name, sig);
     *agreed = (hc__agreed){.sig = sig, .name = own_name};
     hc__sig_unref(s->engine, sig); /* it lives until the next step, or as long as its slot */
@@ -146,6 +154,7 @@ static uint32_t commit_first(hc__set *s, const hc__entry_first *from, hc__agreed
         return 0;
     s->names.at[name].pinned = 1;
     hc__query_forget(s, from->key);
+    note_unnamed(s, hc__unnamed(from->sig.name, from->sig.name_len));
     int is_refusal = hc__refusal_raised(s, name);
     uint32_t own_name = own_share(s, name, HC__ON_FIRST, -1);
     if (from->outcome == HC__DISAGREED)
@@ -204,6 +213,8 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
     s->position++;
     hc_count(&e->counters.entries, 1);
     e->retime = 1;
+    if (entry->flags & HC__F_RENUMBER) /* L0 */
+        hc__renumber(s);
     free_conflicting(s, entry->conflict);         /* L1 */
     n = commit_slots(s, entry, agreed);           /* L2: before L3, which may rename a slot */
     for (uint32_t i = 0; i < entry->nfirsts; i++) /* L3 */
@@ -214,6 +225,10 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
         hc__raise_again(s);
         hc__join_again(s);
         hc__slots_clear_gone(s);
+    }
+    if (s->numbers.settled == s->position) {
+        hc__renumber_void(s);
+        hc__join_owed(s);
     }
     end_with(s, entry);
     hc__touch(s);

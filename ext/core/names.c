@@ -88,6 +88,14 @@ static void table_remove(hc__names *names, uint32_t name) {
     names->table[gap] = 0;
 }
 
+void hc__name_rename(hc__set *s, uint32_t name, const uint64_t key[2]) {
+    hc__name *record = &s->names.at[name];
+    table_remove(&s->names, name);
+    record->key[0] = key[0];
+    record->key[1] = key[1];
+    table_put(&s->names, name);
+}
+
 void hc__name_forget(hc__set *s, uint32_t name) {
     hc__names *names = &s->names;
     hc__name *record = &names->at[name];

@@ -25,6 +25,7 @@ typedef struct hc__name {
     struct hc__first *first; /* in the tree, or NULL */
     uint64_t ticket, since;  /* since: time of the enqueue, or (waited) when a caller began to wait */
     uint64_t position;       /* of the commit, when RUNNING */
+    uint64_t order;          /* of this rank's call without a name (numbers.h); else 0 */
     int64_t row;             /* this rank's dims[0], if it is not agreed */
     int64_t *rows;           /* the same for several tensors, or NULL */
     uint32_t older, newer;   /* links of the list of pending requests; the free list uses `older` */
@@ -44,8 +45,9 @@ typedef struct hc__names {
 
 /* A name is an index into names.at, which stays while the record lives; HC__NONE: there is none. */
 uint32_t hc__name_find(const hc__set *, const uint64_t key[2]);
-uint32_t hc__name_intern(hc__set *, const uint64_t key[2]); /* finds or makes it; HC__NONE: out of memory */
-void hc__name_forget(hc__set *, uint32_t name);             /* if nothing uses it any more */
+uint32_t hc__name_intern(hc__set *, const uint64_t key[2]);            /* finds or makes it; HC__NONE: out of memory */
+void hc__name_rename(hc__set *, uint32_t name, const uint64_t key[2]); /* to one that is not known here */
+void hc__name_forget(hc__set *, uint32_t name);                        /* if nothing uses it any more */
 void hc__names_free(hc__set *);
 
 #endif

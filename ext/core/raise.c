@@ -7,6 +7,7 @@
 #include "core/raise.h"
 
 #include "core/names.h"
+#include "core/numbers.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -21,6 +22,8 @@ static void raise_first(hc__set *s, uint32_t name) {
 
 static void raise_one(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
+    if (record->order)
+        hc__numbers_raised(s);
     if (record->refused) {
         record->phase = HC__BEHIND;
         s->pending.nbehind++;
@@ -96,6 +99,15 @@ void hc__flush(hc_engine *e, uint64_t ticket) {
         hc__raise_all(s);
         e->retime = 1;
     }
+}
+
+/* L0: raises again what has another name now. */
+void hc__raise_renamed(hc__set *s) {
+    for (uint32_t name = s->pending.oldest; name != HC__NONE && name != s->pending.unraised;
+         name = s->names.at[name].newer)
+        if (s->names.at[name].phase == HC__PENDING)
+            raise_one(s, name);
+    hc__tree_rise(s, 0, s->slots.nwords);
 }
 
 /* L5: raises again the requests whose slots this entry has freed. */

@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "core/numbers.h"
 #include "core/pending.h"
 #include "core/raise.h"
 #include "core/request.h"
@@ -19,6 +20,8 @@
 #include "core/tree.h"
 
 static void raise_refusal(hc__set *s, uint32_t name) {
+    if (s->names.at[name].refused->request.order)
+        hc__numbers_raised(s);
     hc__tree_have_first(s, name, 0, s->names.at[name].refused, s->set_rank, 0);
 }
 
@@ -28,6 +31,7 @@ static void append(hc__set *s, uint32_t name, hc__sig *sig) {
     while (*end)
         end = &(*end)->next;
     *end = sig;
+    s->numbers.refused += sig->request.order != 0;
     if (is_behind)
         s->pending.nbehind++;
     else
@@ -40,7 +44,7 @@ static int may_refuse(const hc__name *record) {
 }
 
 /* Without memory the World breaks (starved), because the other ranks would not learn of the refusal. */
-void hc__refuse(hc__set *s, const hc_request *request) {
+static void announce(hc__set *s, const hc_request *request, uint64_t order) {
     hc_engine *e = s->engine;
     hc_request refusal = {.name = request->name,
                           .name_len = request->name_len,
@@ -55,8 +59,6 @@ void hc__refuse(hc__set *s, const hc_request *request) {
     uint64_t key[2];
     uint32_t name = HC__NONE;
     hc__sig *sig = NULL;
-    if (s->end.stopping || s->end.stopped)
-        return;
     if (!hc__sig_encode(e, &refusal, &view) && !hc__sig_check(view.bytes, view.nbytes, s->set_size, &view)) {
         hc__hash(view.name, view.name_len, key);
         name = hc__name_intern(s, key);
@@ -64,11 +66,46 @@ void hc__refuse(hc__set *s, const hc_request *request) {
     if (name != HC__NONE && may_refuse(&s->names.at[name]))
         sig = hc__sig_new(e, &view, key);
     if (sig) {
+        sig->request.order = order;
         append(s, name, sig);
         return;
     }
     if (name != HC__NONE)
         hc__name_forget(s, name);
+}
+
+void hc__refuse(hc__set *s, const hc_request *request) {
+    hc__renamed renamed;
+    if (s->end.stopping || s->end.stopped)
+        return;
+    uint64_t order = hc__numbers_count(s, request);
+    announce(s, hc__numbers_rename(s, request, order, &renamed), order);
+}
+
+/* Takes the refusals of calls without a name from the names. Returns them as a list, oldest first. */
+static hc__sig *take_unnamed(hc__set *s) {
+    hc__sig *all = NULL, **end = &all;
+    for (uint32_t i = 0; i < s->names.room; i++) {
+        hc__sig *refused = s->names.at[i].refused;
+        if (!refused || !refused->request.order)
+            continue;
+        s->names.at[i].refused = NULL;
+        for (*end = refused; (*end)->next; end = &(*end)->next)
+            s->pending.nbehind--;
+        end = &(*end)->next;
+        hc__name_forget(s, i);
+    }
+    s->numbers.refused = 0;
+    return all;
+}
+
+void hc__refuse_renamed(hc__set *s) {
+    hc__renamed renamed;
+    for (hc__sig *sig = take_unnamed(s), *next; sig; sig = next) {
+        next = sig->next;
+        announce(s, hc__numbers_rename(s, &sig->request, sig->request.order, &renamed), sig->request.order);
+        hc__sig_unref(s->engine, sig);
+    }
 }
 
 int hc__refusal_raised(const hc__set *s, uint32_t name) {
@@ -80,6 +117,7 @@ void hc__refusal_settled(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
     hc__sig *over = record->refused;
     record->refused = over->next;
+    s->numbers.refused -= over->request.order != 0;
     hc__sig_unref(s->engine, over);
     if (record->refused) {
         s->pending.nbehind--;
@@ -98,5 +136,5 @@ void hc__refusals_free(hc__set *s) {
             hc__sig_unref(s->engine, sig);
             hc__name_forget(s, i);
         }
-    s->pending.nbehind = 0;
+    s->pending.nbehind = s->numbers.refused = 0;
 }

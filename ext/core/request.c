@@ -14,6 +14,13 @@
 #define HAS_TYPE 0x80                 /* beside a dtype: the length and the text of a type follow */
 #define FIXED (4 + 5 + 4 + 8 + 8 + 4) /* all but the name, the tensors, and the text of a refusal */
 
+int hc__unnamed(const void *name, size_t bytes) {
+    size_t prefix = sizeof HC_ORDER_PREFIX - 1;
+    if (bytes <= prefix || memcmp(name, HC_ORDER_PREFIX, prefix) != 0)
+        return HC__NAMED;
+    return ((const char *)name)[prefix] == '#' ? HC__ORDERED : HC__NUMBERED;
+}
+
 /* ---- request to bytes ---------------------------------------------------------------------------- */
 
 /* Checks the facts that the loop over the tensors relies on. Returns an error text, or NULL. */
@@ -259,6 +266,7 @@ static void decode(hc__sig *sig, const hc__sig_view *view, hc_tensor *tensors, i
     request->ntensors = hc__read32(&r);
     request->tensors = tensors;
     decode_tensors(sig, &r, tensors, dims);
+    sig->unnamed = (uint8_t)hc__unnamed(request->name, request->name_len);
     request->calls = view->is_counted ? hc__read32(&r) : 0;
     if (view->is_refusal) {
         request->why_len = hc__read32(&r);

@@ -13,6 +13,13 @@
 #define HC__MAX_SIGNATURE (1u << 26) /* bytes */
 #define HC__WHY_REFUSED 512          /* bytes of the text of a refusal */
 
+/* What a name says. */
+enum hc__unnamed {
+    HC__NAMED,    /* the program has given it */
+    HC__NUMBERED, /* a number, as the caller gave it: ranks may give other numbers to the same call */
+    HC__ORDERED   /* the position of the call in the order of this set, which never comes again (numbers.h) */
+};
+
 typedef struct hc__sig hc__sig;
 struct hc__sig {
     uint64_t key[2]; /* hash of the name */
@@ -22,6 +29,7 @@ struct hc__sig {
     uint64_t fuse_class; /* requests of one class may share a batch; 0: none may */
     uint64_t payload;    /* bytes of all tensors */
     const uint8_t *bytes;
+    uint8_t unnamed;    /* enum hc__unnamed */
     hc__sig *next;      /* in the list of dead signatures, or of this rank's refusals of a name */
     hc_request request; /* ticket 0; points into this block */
 };
@@ -45,6 +53,7 @@ static inline int hc__is_refusal(const hc_request *request) {
     return request->flags & HC_REQUEST_REFUSED;
 }
 
+int hc__unnamed(const void *name, size_t bytes); /* enum hc__unnamed */
 /* Encodes a request; the bytes live until the next call. Returns an error text, or NULL. */
 const char *hc__sig_encode(hc_engine *, const hc_request *, hc__sig_view *);
 /* Checks all bytes and fills the view. Returns an error text, or NULL. `set_size` bounds the root. */

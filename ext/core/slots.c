@@ -168,6 +168,8 @@ int hc__slot_assign(hc__set *s, uint32_t name, hc__sig *sig) {
 void hc__slot_free(hc__set *s, int32_t slot) {
     hc__slot *at = &s->slots.at[slot];
     lru_unlink(s, slot);
+    if (at->sig->unnamed)
+        s->numbers.settled = s->position;
     hc__sig_unref(s->engine, at->sig);
     at->sig = NULL;
     at->gen = s->slots.changed = s->slots.freed = s->position;

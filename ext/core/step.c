@@ -12,6 +12,7 @@
 #include "core/message.h"
 #include "core/raise.h"
 #include "core/refuse.h"
+#include "core/renumber.h"
 #include "core/request.h"
 #include "core/set.h"
 #include "core/stall.h"
@@ -38,6 +39,8 @@ static void run_timers(hc_engine *e) {
             hc__raise_all(s);
         if (s && !e->failure.failed && hc__stall_deadline(s) <= e->now)
             hc__stall_tick(s);
+        if (s && !e->failure.failed && s->numbers.due <= e->now)
+            hc__renumber_tick(s);
     }
     e->retime = 1;
 }
@@ -50,6 +53,7 @@ static void tell_deadline(hc_engine *e) {
         uint64_t stall = s ? hc__stall_deadline(s) : HC__NEVER;
         due = mine < due ? mine : due;
         due = stall < due ? stall : due;
+        due = s && s->numbers.due < due ? s->numbers.due : due;
     }
     e->retime = 0;
     if (due == e->due)

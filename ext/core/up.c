@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "core/renumber.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
@@ -149,8 +150,8 @@ static int read_up(const hc__set *s, uint32_t source, const uint8_t *bytes, size
     for (uint32_t i = 0; i < m->nfirsts && !r.bad; i++)
         read_first(&r, s->set_size, &first);
     uint64_t subtree = (uint64_t)s->children[source - 1].subtree;
-    if (r.bad || r.at != r.end || (m->flags & ~(HC__F_LEAVES | HC__F_PREEMPT)) || m->firm > subtree ||
-        m->loose > subtree || ((m->firm || m->loose) && (m->last < 0 || m->last >= s->set_size)))
+    if (r.bad || r.at != r.end || (m->flags & ~HC__F_OF_UP) || m->firm > subtree || m->loose > subtree ||
+        ((m->firm || m->loose) && (m->last < 0 || m->last >= s->set_size)))
         return HC_BAD_MESSAGE;
     return 0;
 }
@@ -222,13 +223,17 @@ static void take(hc__set *s, uint32_t source, const up *m) {
     for (uint32_t i = 0; i < m->nfirsts; i++) {
         up_first first;
         read_first(&r, s->set_size, &first);
-        take_first(s, source, &first);
+        if (!hc__renumber_voids(s, &first.sigs[0]))
+            take_first(s, source, &first);
     }
     hc__child_flags(s, m->flags, &m->leaver);
     uint32_t loose = s->slots.freed > m->tag ? 0 : m->loose; /* T6 */
     uint64_t after = (uint64_t)s->joins.firm[source] + s->joins.loose[source] + m->firm + loose;
     if (after <= (uint64_t)s->children[source - 1].subtree)
         hc__tree_joined(s, source, m->firm, loose, m->last);
+    if (m->flags & HC__F_RENUMBER)
+        hc__renumber_have(s, source, m->tag);
+    hc__renumber_check(s);
 }
 
 /* T5: a child gets its entries from this rank, so its position is never ahead of this rank's. */

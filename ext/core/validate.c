@@ -3,13 +3,14 @@
  * validate.c - checks the invariants of one engine, for tests. All of them hold between steps.
  */
 #include "core/names.h"
+#include "core/numbers.h"
 #include "core/request.h"
 #include "core/slots.h"
 #include "core/state.h"
 #include "core/tree.h"
 
 static const char *check_pending(const hc__set *s) {
-    uint32_t before = HC__NONE, n = 0, waited = 0;
+    uint32_t before = HC__NONE, n = 0, waited = 0, unnamed = 0;
     int raised = 1;
     for (uint32_t name = s->pending.oldest; name != HC__NONE; before = name, name = s->names.at[name].newer) {
         const hc__name *record = &s->names.at[name];
@@ -24,11 +25,14 @@ static const char *check_pending(const hc__set *s) {
         if (record->phase == HC__BEHIND && !record->refused)
             return "a request is behind a refusal that there is not";
         waited += record->waited;
+        unnamed += record->order != 0;
         if (raised == (record->phase == HC__PENDING))
             return "the raised requests are not the older ones";
     }
     if (waited != s->pending.nwaited)
         return "waiting requests are counted wrong";
+    if (unnamed != s->numbers.pending || s->numbers.later > unnamed)
+        return "requests without a name are counted wrong";
     return s->pending.newest == before ? NULL : "the pending list has another end";
 }
 
@@ -174,12 +178,32 @@ static const char *check_tree(const hc__set *s) {
     return NULL;
 }
 
+/* L0: no item has a number for a name any more. */
+static const char *check_numbers(const hc__set *s) {
+    uint32_t refused = 0;
+    for (uint32_t cell = 0; s->names.table && cell <= s->names.mask; cell++)
+        if (s->names.table[cell])
+            for (const hc__sig *sig = s->names.at[s->names.table[cell] - 1].refused; sig; sig = sig->next)
+                refused += sig->request.order != 0;
+    if (refused != s->numbers.refused)
+        return "refused calls without a name are counted wrong";
+    for (uint32_t slot = 0; s->numbers.ordered && slot < 64 * s->slots.nwords; slot++)
+        if (s->slots.at[slot].sig && s->slots.at[slot].sig->unnamed)
+            return "L0: a slot has a call without a name";
+    for (const hc__first *first = s->numbers.ordered ? s->tree.firsts : NULL; first; first = first->next)
+        if (first->sigs[0]->unnamed == HC__NUMBERED)
+            return "L0: a first announcement has a number for a name";
+    return NULL;
+}
+
 static const char *check_set(const hc__set *s) {
     const char *wrong = check_pending(s);
     if (!wrong)
         wrong = check_names(s);
     if (!wrong)
         wrong = check_slots(s);
+    if (!wrong)
+        wrong = check_numbers(s);
     if (!wrong && !s->end.stopped && !s->engine->failure.failed)
         wrong = check_tree(s);
     if (!wrong && !s->end.stopped && !s->engine->failure.failed)

@@ -87,9 +87,18 @@ enum hc__message {
 };
 
 /* The flags of an up message and of an entry. */
-enum hc__flag { HC__F_STOP = 1, HC__F_PREEMPT = 2, HC__F_JOINALL = 4, HC__F_LEAVE = 8, HC__F_TUNE = 16 };
-#define HC__F_LEAVES (HC__F_STOP | HC__F_LEAVE) /* flags that carry the first rank to leave */
-#define HC__NO_RANK (-1)                        /* no rank has left */
+enum hc__flag {
+    HC__F_STOP = 1,
+    HC__F_PREEMPT = 2,
+    HC__F_JOINALL = 4,
+    HC__F_LEAVE = 8,
+    HC__F_TUNE = 16,
+    HC__F_RENUMBER = 32,                     /* of an up message: all ranks of the subtree have raised it */
+    HC__F_LEAVES = HC__F_STOP | HC__F_LEAVE, /* these carry the first rank to leave */
+    HC__F_OF_UP = HC__F_LEAVES | HC__F_PREEMPT | HC__F_RENUMBER,
+    HC__F_OF_ENTRY = HC__F_LEAVES | HC__F_PREEMPT | HC__F_JOINALL | HC__F_TUNE | HC__F_RENUMBER
+};
+#define HC__NO_RANK (-1) /* no rank has left */
 /* The code of a World rank that has left the World, and so this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
 #define HC__OF_WORLD(rank) (-2 - (rank))
 /* The first rank to leave and its reason, which does not end in 0 and points into the bytes that were read. */

@@ -39,6 +39,7 @@ cdef extern from "core/hc.h" nogil:
         const char *type
     ctypedef struct hc_request:
         uint64_t ticket
+        uint64_t order
         const char *name
         uint32_t name_len
         uint8_t operation, reduction, memory, wire, flags
@@ -427,6 +428,7 @@ cdef extern from "world/order.h" nogil:
     int hc_order_refuse(hc_order *, char *)
     void hc_order_note(hc_order *, const hc_handle *)
     int hc_order_may_shorten(hc_order *, int)
+    uint64_t hc_order_count(const hc_order *)
 
 
 cdef extern from "world/node_order.h" nogil:

@@ -45,6 +45,8 @@ cdef int announce_refusal(Set own, str operation, object name, object error) exc
     failures_known += 1
     why = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
     memset(&refused, 0, sizeof(refused))
+    if name is None:
+        refused.order = hc_order_count(own.order)
     refused.name, refused.name_len = text, <uint32_t>length
     refused.operation = CODES[operation]
     refused.why = why

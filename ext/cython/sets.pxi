@@ -202,6 +202,8 @@ cdef class Set:
             if unnamed[0]:
                 hc_order_take_back(self.order)
             raise errors.OutOfMemoryError(f"{text[:length].decode()!r}: no memory for a request; nothing was sent")
+        if unnamed[0]:
+            h.request.order = hc_order_count(self.order)
         return h
 
     cdef int note_interrupted(self, Handle handle) except -1:

@@ -216,6 +216,7 @@ void hc_loop_refuse(hc_loop *loop, uint32_t set, const hc_request *request) {
         return;
     }
     handle->request.operation = request->operation;
+    handle->request.order = request->order;
     handle->request.why = handle->text;
     handle->request.why_len = (uint32_t)strlen(handle->text);
     hc_loop_submit(loop, handle, 0);

@@ -14,6 +14,7 @@ void hc_order_reset(hc_order *order, hc_shortcut *shortcut, hc_votes *votes) {
     atomic_store(&order->open, 0);
     atomic_store(&order->next, 0);
     atomic_store(&order->odd, 0);
+    atomic_store(&order->count, 0);
     atomic_store(&order->failed, -1);
     atomic_store(&order->refused, 0);
     order->shortcut = shortcut;
@@ -45,11 +46,13 @@ int hc_order_begin(hc_order *order, char name[HC_ORDER_NAME]) {
         return -1;
     int number = atomic_load_explicit(&order->next, memory_order_relaxed);
     atomic_store_explicit(&order->next, number + 1, memory_order_relaxed);
+    atomic_store_explicit(&order->count, hc_order_count(order) + 1, memory_order_relaxed);
     return write_name(2 * number + atomic_load_explicit(&order->odd, memory_order_relaxed), name);
 }
 
 void hc_order_take_back(hc_order *order) {
     atomic_fetch_sub(&order->next, 1);
+    atomic_fetch_sub(&order->count, 1);
     atomic_fetch_sub(&order->open, 1);
 }
 
@@ -106,9 +109,4 @@ void hc_order_note(hc_order *order, const hc_handle *h) {
         return;
     atomic_store_explicit(&order->refused, 0, memory_order_relaxed);
     hc_shortcut_renumber(order->shortcut, h->position);
-}
-
-int hc_order_has(const hc_handle *h) {
-    size_t length = sizeof HC_ORDER_PREFIX - 1;
-    return !h->op && h->request.name_len > length && memcmp(h->request.name, HC_ORDER_PREFIX, length) == 0;
 }

@@ -9,7 +9,8 @@
  * Ranks that wait at different calls give the later ones different numbers. Such calls must never meet another one of
  * the same number, so numbers are even and odd in turn, each time that they begin anew: equal names are the same call.
  * To begin anew a rank must have waited for calls that the other ranks have made under the same names, so no rank is
- * ahead by two turns.
+ * ahead by two turns. The engine finds out that numbers differ, and then names the calls by hc_request.order, their
+ * count since the set was made (core/renumber.h).
  */
 #ifndef HC_ORDER_H
 #define HC_ORDER_H
@@ -18,8 +19,7 @@
 
 #include <stdatomic.h>
 
-#define HC_ORDER_PREFIX "unnamed call " /* no name of the program begins with it */
-#define HC_ORDER_NAME 32                /* bytes of a name */
+#define HC_ORDER_NAME 32 /* bytes of a name */
 #define HC_ORDER_REFUSAL "an unnamed call from another thread is in flight; calls from several threads must be named"
 
 typedef struct hc_order {
@@ -27,6 +27,7 @@ typedef struct hc_order {
     atomic_int next;           /* number of the next call: half of the one in its name */
     atomic_int odd;            /* 1: the numbers in names are odd now; 0: even */
     _Atomic(uintptr_t) thread; /* that makes the open calls */
+    _Atomic uint64_t count;    /* calls with a number since the set was made */
     atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
     atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
     hc_shortcut *shortcut;     /* of the node; NULL: the set's calls take none */
@@ -46,7 +47,14 @@ int hc_order_refuse(hc_order *, char name[HC_ORDER_NAME]);
 /* Call it for each call without a name, and each join, that the program has waited for: the positions of those that
  * the ranks agreed on number the shortcuts, so that all ranks number them alike. */
 void hc_order_note(hc_order *, const hc_handle *);
-int hc_order_has(const hc_handle *); /* 1: the request's name is from begin() */
+/* 1: the request's name is from begin(). */
+static inline int hc_order_has(const hc_handle *h) {
+    return h->request.order != 0;
+}
+/* For hc_request.order of the call that begin() or refuse() has named last. */
+static inline uint64_t hc_order_count(const hc_order *order) {
+    return atomic_load_explicit(&order->count, memory_order_relaxed);
+}
 
 /* 1: the next call may try the shortcut. `own`: the number of open calls that the caller knows about. */
 static inline int hc_order_may_shorten(hc_order *order, int own) {

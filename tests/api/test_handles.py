@@ -227,23 +227,92 @@ def test_unnamed_calls_hit_the_cache_and_their_counter_restarts(threads):
 
 
 def test_ranks_that_wait_at_other_calls_mix_none_of_them_up():
-    """MPI matches these calls by their order. Here the numbers begin anew on rank 0 alone: a stall, not b + c."""
+    """MPI matches these calls by their order. Here the numbers begin anew on rank 0 alone."""
     script = INIT + (
         "def begin(value): return hpccoll.allreduce_async(np.full(3, value))\n"
-        "try:\n"
-        "    a = begin(1.0)\n"
-        "    if rank == 0: a.wait()\n"
-        "    b = begin(10.0)\n"
-        "    if rank == 1: a.wait(), b.wait()\n"
-        "    c = begin(100.0)\n"
-        "    print('sums', a.wait()[0], b.wait()[0], c.wait()[0], flush=True)\n"
-        "except hpccoll.StallError as error: print('told:', error, flush=True)\n"
-        "os._exit(0)\n"
+        "a = begin(1.0)\n"
+        "if rank == 0: a.wait()\n"
+        "b = begin(10.0)\n"
+        "if rank == 1: a.wait(), b.wait()\n"
+        "c = begin(100.0)\n"
+        "print('sums', a.wait()[0], b.wait()[0], c.wait()[0], flush=True)\n"
     )
-    _, output = job(2, script, stall_warning=0.5, stall_limit=3)
-    found = re.findall(r"sums .*", output)
-    assert set(found) <= {"sums 2.0 20.0 200.0"}
-    assert found or "told: allreduce 'unnamed call " in output, output
+    code, output = job(2, script, stall_limit=20)
+    assert code == 0
+    assert re.findall(r"sums .*", output) == ["sums 2.0 20.0 200.0"] * 2
+
+
+def call_without_a_name(world, i, x):
+    """Begin the i-th call of a program. Returns a handle, or None if it is done, and the sum that it must give."""
+    total = np.full_like(x, x[0] * world.size)
+    if i % 5 == 3:
+        assert (world.allreduce(x) == total).all()  # blocks
+        return None, total
+    if i % 7 == 4:
+        gathered = world.allgather_async(x)
+        return gathered, np.tile(x, world.size)
+    return world.allreduce_async(x), total
+
+
+def wait_where_it_likes(world, calls, seed):
+    """MPI's standard, 6.12 and 3.7: the order of the calls matches them; each process completes them as it likes."""
+    mine, begun, late = random.Random(seed * 100 + world.rank), [], 0
+    for i in range(calls):
+        handle, expected = call_without_a_name(world, i, np.full(8 * (1 + i % 3), float(i + 1)))
+        if handle:
+            begun.append((handle, expected))
+        while begun and mine.random() < (0.2 + 0.6 * (world.rank % 2)):
+            handle, expected = begun.pop(mine.randrange(len(begun)))
+            np.testing.assert_array_equal(handle.wait(), expected)
+            late += 1
+    for handle, expected in begun:
+        np.testing.assert_array_equal(handle.wait(), expected)
+    return late
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_rank_waits_where_it_likes(everywhere, seed):
+    everywhere(lambda world: wait_where_it_likes(world, 60, seed))
+
+
+def test_a_rank_waits_elsewhere_and_another_refuses(everywhere):
+    """The refused call uses up its place in the order, under whatever name the others know it."""
+
+    def program(world):
+        first = world.allreduce_async(np.ones(3))
+        if world.rank == 0:
+            first.wait()
+        second = world.allreduce_async(np.ones(3))
+        if world.rank == 0:
+            with pytest.raises(hpccoll.ResultSizeError):
+                world.allreduce_async(np.ones(3), out=np.ones(4))
+        else:
+            with pytest.raises(hpccoll.MismatchError, match="rank 0 .*has refused this call"):
+                world.allreduce_async(np.ones(3)).wait()
+        assert (first.wait() == world.size).all()
+        assert (second.wait() == world.size).all()
+        assert (world.allreduce(np.full(3, 2.0)) == 2.0 * world.size).all()
+
+    everywhere(program)
+
+
+def test_a_rank_waits_elsewhere_and_joins(everywhere):
+    """The join comes after the rank's calls: it gives its values to them, under whatever name it knows them."""
+
+    def program(world):
+        first = world.allreduce_async(np.ones(3))
+        if world.rank == 0:
+            first.wait()
+        second = world.allreduce_async(np.ones(3))
+        if world.rank != 0:
+            third = world.allreduce_async(np.ones(3))
+            assert (third.wait() == world.size - 1).all()
+        world.join()
+        assert (first.wait() == world.size).all()
+        assert (second.wait() == world.size).all()
+        assert (world.allreduce(np.full(3, 2.0)) == 2.0 * world.size).all()
+
+    everywhere(program)
 
 
 def test_threads_of_one_rank(everywhere):

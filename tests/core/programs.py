@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINE = "ext/core/*.c"
 SLOTS = "ext/core/slots.c"
 WITHOUT_SLOTS = tuple(f"ext/core/{file.name}" for file in sorted(ROOT.glob(ENGINE)) if file.name != "slots.c")
-SIMULATOR = "tests/core/simulator/*.c"
+SIMULATOR = ("tests/core/simulator/*.c", "ext/world/order.c")
 STATES = "tests/core/fuzz/states.c"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 Build = Callable[..., Path]
@@ -16,13 +16,13 @@ Build = Callable[..., Path]
 
 def simulator(build: Build, *flags: str, engine: Iterable[str] = (ENGINE,)) -> Path:
     """Build the program that runs random programs on virtual ranks."""
-    return build("tests/core/sim.c", SIMULATOR, *engine, flags=flags, name="sim")
+    return build("tests/core/sim.c", *SIMULATOR, *engine, flags=flags, name="sim")
 
 
 def starve(build: Build, starving: tuple[str, ...]) -> Path:
     """Build the program that runs random programs in which an allocation of an engine fails."""
     flags = (*SANITIZE, *starving)
-    return build("tests/core/starve.c", SIMULATOR, ENGINE, flags=flags, name="starve")
+    return build("tests/core/starve.c", *SIMULATOR, ENGINE, flags=flags, name="starve")
 
 
 def transcript(build: Build) -> Path:
@@ -39,17 +39,17 @@ def steady(build: Build) -> Path:
 def fuzzer(build: Build) -> Path:
     """Build the libFuzzer harness of the wire decoder, with clang and its run-time library."""
     flags = ("-O2", "-fsanitize=fuzzer", *SANITIZE)
-    sources = ("tests/core/fuzz/fuzz_wire.c", STATES, SIMULATOR, ENGINE)
+    sources = ("tests/core/fuzz/fuzz_wire.c", STATES, *SIMULATOR, ENGINE)
     return build(*sources, flags=flags, compiler="clang", name="fuzz_wire")
 
 
 def mutator(build: Build) -> Path:
     """Build the same harness with our own inputs instead of libFuzzer's, with any compiler."""
     harness = ("tests/core/fuzz/mutate.c", "tests/core/fuzz/fuzz_wire.c", STATES)
-    return build(*harness, SIMULATOR, ENGINE, flags=SANITIZE, name="mutate")
+    return build(*harness, *SIMULATOR, ENGINE, flags=SANITIZE, name="mutate")
 
 
 def seeds(build: Build) -> Path:
     """Build the program that writes the fuzzer's first inputs."""
-    sources = ("tests/core/fuzz/seeds.c", STATES, SIMULATOR, ENGINE)
+    sources = ("tests/core/fuzz/seeds.c", STATES, *SIMULATOR, ENGINE)
     return build(*sources, name="seeds")

@@ -80,8 +80,9 @@ static int run(uint64_t seed, const sim_options *o, int trace, totals *t) {
 }
 
 static void usage(void) {
-    fprintf(stderr, "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--one-stream 0|1]\n"
-                    "    [--lazy 0|1] [--stop 0|1] [--joins 0|1] [--stall 0|1] [--fail 0|1] [--trace]\n");
+    fprintf(stderr,
+            "sim [--programs N] [--seed S] [--ranks LOW-HIGH] [--capacity C] [--one-stream 0|1]\n"
+            "    [--lazy 0|1] [--stop 0|1] [--joins 0|1] [--stall 0|1] [--fail 0|1] [--unnamed 0|1]\n    [--trace]\n");
     exit(2);
 }
 
@@ -91,7 +92,7 @@ static int *option(sim_options *o, const char *name) {
         int *value;
     } table[] = {{"--capacity", &o->capacity}, {"--one-stream", &o->one_stream}, {"--lazy", &o->lazy},
                  {"--stop", &o->stop},         {"--joins", &o->joins},           {"--stall", &o->stall},
-                 {"--fail", &o->fail}};
+                 {"--fail", &o->fail},         {"--unnamed", &o->unnamed}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(table[i].name, name))
             return table[i].value;
@@ -100,7 +101,7 @@ static int *option(sim_options *o, const char *name) {
 }
 
 int main(int argc, char **argv) {
-    sim_options o = {1, SIM_RANKS, -1, -1, -1, -1, -1, -1, -1};
+    sim_options o = {1, SIM_RANKS, -1, -1, -1, -1, -1, -1, -1, -1};
     uint64_t programs = 1000, seed = 1;
     int trace = 0;
     char flags[256] = "";

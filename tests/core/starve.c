@@ -46,7 +46,7 @@ static int run(uint64_t seed) {
     static sim_program p;
     sim_arena arena = {0};
     sim_random rng = {seed};
-    const sim_options o = {1, 8, -1, -1, 0, 0, -1, 0, 0}; /* no lazy rank, stop, stall or other failure */
+    const sim_options o = {1, 8, -1, -1, 0, 0, -1, 0, 0, -1}; /* no lazy rank, stop, stall or other failure */
     memset(&m, 0, sizeof m);
     sim_program_make(&p, &arena, &rng, &o);
     p.late_sets = 0;

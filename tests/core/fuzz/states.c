@@ -61,7 +61,7 @@ static void record_run(uint64_t seed, int wanted) {
     static sim_program p;
     sim_arena arena = {0};
     sim_random rng = {seed};
-    const sim_options o = {STATE_RANKS, STATE_RANKS, -1, -1, -1, -1, -1, -1, -1};
+    const sim_options o = {STATE_RANKS, STATE_RANKS, -1, -1, -1, -1, -1, -1, -1, -1};
     memset(&m, 0, sizeof m);
     m.fed = record;
     sim_program_make(&p, &arena, &rng, &o);

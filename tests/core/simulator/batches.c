@@ -17,6 +17,22 @@ static int find_name(const sim_set *s, const hc_request *q) {
     return -1;
 }
 
+static int same_name(const hc_request *a, const hc_request *b) {
+    return a->name_len == b->name_len && !memcmp(a->name, b->name, a->name_len);
+}
+
+/* Of an item: -1: nobody has given it. A call without a name has another text, and a joined rank does not know which
+ * call it is. */
+enum { NOT_KNOWN = SIM_NAMES };
+static int name_of(const sim_machine *m, const sim_set *set, const hc_item *it) {
+    if (it->agreed->name_len < sizeof HC_ORDER_PREFIX ||
+        memcmp(it->agreed->name, HC_ORDER_PREFIX, sizeof HC_ORDER_PREFIX - 1))
+        return find_name(set, it->agreed);
+    if (!it->ticket)
+        return NOT_KNOWN;
+    return it->ticket <= (uint64_t)m->program->nhandles ? m->program->handles[it->ticket - 1].name : -1;
+}
+
 static int tensors_equal(const hc_tensor *a, const sim_signature *s, int i, int joined) {
     if (a->dtype != s->tensor[i].dtype || a->ndim != s->tensor[i].ndim)
         return 0;
@@ -53,7 +69,7 @@ static const sim_signature *witness(const sim_machine *m, const sim_batch *b, ui
 static void check_item(sim_machine *m, int rank, const hc_action *a, uint32_t i, sim_batch *b, int fresh) {
     const sim_set *set = &m->program->set[a->set];
     const hc_item *it = &a->items[i];
-    int name = find_name(set, it->agreed), set_rank = set->set_rank[rank];
+    int name = name_of(m, set, it), set_rank = set->set_rank[rank];
     sim_item *seen = &b->items[i];
     const char *where = "rank %d: batch %llu of set %u, item %u: %s";
 #define WRONG(what)                                                               \
@@ -67,8 +83,12 @@ static void check_item(sim_machine *m, int rank, const hc_action *a, uint32_t i,
         WRONG("the agreed request has a ticket")
     if (fresh)
         *seen = (sim_item){name, -1, it->first, it->count};
-    else if (seen->name != name || seen->first != it->first || seen->count != it->count)
+    if (seen->name == NOT_KNOWN)
+        seen->name = name;
+    if ((seen->name != name && name != NOT_KNOWN) || seen->first != it->first || seen->count != it->count)
         WRONG("differs between ranks")
+    m->rank[rank].renamed[a->set] |= it->agreed->name_len > sizeof HC_ORDER_PREFIX &&
+                                     !memcmp(it->agreed->name, HC_ORDER_PREFIX "#", sizeof HC_ORDER_PREFIX);
     b->handles[set_rank][i] = (int)it->ticket - 1;
     if (!it->ticket) {
         const sim_signature *other = witness(m, b, i);
@@ -112,7 +132,7 @@ static void check_fusion(sim_machine *m, int rank, const hc_action *a) {
         if (q->operation != q0->operation || q->memory != q0->memory || q->wire != q0->wire ||
             q->reduction != q0->reduction || q->root != q0->root)
             sim_break(m, "rank %d: batch %llu of set %u mixes operations", rank, (unsigned long long)a->batch, a->set);
-        if (group && find_name(&m->program->set[a->set], q) != find_name(&m->program->set[a->set], q0))
+        if (group && !same_name(q, q0))
             sim_break(m, "rank %d: batch %llu of set %u: a group is not alone", rank, (unsigned long long)a->batch,
                       a->set);
         for (uint32_t t = it->first; t < it->first + it->count; t++) {
@@ -181,7 +201,8 @@ static void check_given(sim_machine *m, int set, int batch) {
     for (uint32_t i = 0; i < b->nitems; i++)
         if (b->items[i].occurrence < 0)
             sim_break(m, "batch %d of set %d runs %s, which nobody has asked for", batch, set,
-                      m->program->set[set].name[b->items[i].name]);
+                      b->items[i].name == NOT_KNOWN ? "a call without a name"
+                                                    : m->program->set[set].name[b->items[i].name]);
 }
 
 /* Executes every batch that is at the head of all its members' streams. */

@@ -216,6 +216,26 @@ static void all_failed(sim_machine *m) {
             sim_break(m, "rank %d does not know that the World is broken", r);
 }
 
+/* T11: a set names its calls anew only if two ranks have named one of them differently. */
+static int names_differ(const sim_machine *m, int set) {
+    const sim_program *p = m->program;
+    for (int x = 0; x < p->nhandles; x++)
+        for (int y = x + 1; y < p->nhandles && p->handles[x].is_unnamed && p->handles[x].set == set; y++)
+            if (companions(&p->handles[x], &p->handles[y]) && m->result[x].order && m->result[y].order &&
+                strcmp(m->result[x].name, m->result[y].name))
+                return 1;
+    return 0;
+}
+
+static void named_anew(sim_machine *m) {
+    for (int s = 0; s < m->program->nsets && !m->broken; s++)
+        for (int i = 0; i < m->program->set[s].n; i++)
+            if (m->rank[m->program->set[s].members[i]].renamed[s] && !names_differ(m, s)) {
+                sim_break(m, "set %d has named its calls anew, although the ranks name them alike", s);
+                return;
+            }
+}
+
 /* ---- batches, status and silence ----------------------------------------------------------------- */
 
 static void batches_done(sim_machine *m) {
@@ -347,6 +367,7 @@ void sim_judge(sim_machine *m) {
         preempted_alike(m);
         tuned_alike(m);
         positions_rise(m);
+        named_anew(m);
         if (m->stops[0])
             all_threads_ended(m, "stop"), all_stopped(m);
         else if (!m->stops[1])

@@ -7,6 +7,7 @@
 #define SIM_MACHINE_H
 
 #include "program.h"
+#include "world/order.h"
 
 #define SIM_FAR ((uint64_t)1 << 50) /* ns; timers beyond it are not part of the ordinary run */
 
@@ -23,6 +24,8 @@ typedef struct sim_result { /* what became of a handle */
     uint32_t running; /* batches of it that are not done here */
     uint8_t spoiled;  /* a batch of it ended with an error of this rank alone */
     const char *text;
+    char name[HC_ORDER_NAME]; /* of a call without one: what its rank calls it */
+    uint64_t order;
 } sim_result;
 
 typedef struct sim_message {
@@ -88,9 +91,11 @@ typedef struct sim_rank {
     uint64_t tuned[SIM_SETS];     /* a hash of all that were, with their positions */
     uint64_t raises[SIM_SETS];    /* an upper bound of the items this rank raised */
     int joins[SIM_SETS];
-    int depth[SIM_SETS];      /* in the set's tree */
-    int neighbour[SIM_RANKS]; /* shares an edge with */
-    int nstalled;             /* STALLED reports in the last phase */
+    hc_order order[SIM_SETS];  /* of its calls without a name */
+    uint8_t renamed[SIM_SETS]; /* the set knows such calls by their positions in the order */
+    int depth[SIM_SETS];       /* in the set's tree */
+    int neighbour[SIM_RANKS];  /* shares an edge with */
+    int nstalled;              /* STALLED reports in the last phase */
     uint8_t dirty;
     uint32_t enabled[8];
 } sim_rank;

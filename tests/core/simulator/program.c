@@ -46,7 +46,21 @@ static void name_set(sim_random *rng, sim_set *s, int most) {
     }
 }
 
-static void make_sets(sim_program *p, sim_random *rng) {
+/* Their texts are all that the judge may expect of the names that the ranks give them. */
+static void add_unnamed(sim_random *rng, sim_set *s) {
+    for (s->unnamed = sim_between(rng, 1, SIM_UNNAMED); s->names + s->unnamed > SIM_NAMES;)
+        s->names--;
+    for (int k = s->names; k < s->names + s->unnamed; k++)
+        s->name_len[k] = snprintf(s->name[k], sizeof s->name[k], HC_ORDER_PREFIX);
+    s->names += s->unnamed;
+}
+
+static int is_unnamed(const sim_set *s, int name) {
+    return name >= s->names - s->unnamed;
+}
+
+static void make_sets(sim_program *p, sim_random *rng, const sim_options *o) {
+    int unnamed = o->unnamed >= 0 ? o->unnamed : o->stall <= 0 && sim_chance(rng, 30);
     p->nsets = 1 + (p->ranks > 1 ? sim_between(rng, 0, 3) : 0);
     for (int s = 0; s < p->nsets; s++) {
         sim_set *set = &p->set[s];
@@ -66,7 +80,16 @@ static void make_sets(sim_program *p, sim_random *rng) {
         if (p->ranks < 4 && sim_chance(rng, 3))
             most = SIM_NAMES; /* more than a word of slots */
         name_set(rng, set, most);
+        if (unnamed && sim_chance(rng, 70))
+            add_unnamed(rng, set);
     }
+}
+
+static int has_unnamed(const sim_program *p) {
+    for (int s = 0; s < p->nsets; s++)
+        if (p->set[s].unnamed)
+            return 1;
+    return 0;
 }
 
 static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
@@ -95,7 +118,8 @@ static void make_world(sim_program *p, sim_random *rng, const sim_options *o) {
     p->leave = p->stop && sim_chance(rng, 50);
     p->fail = o->fail >= 0 ? o->fail : mode >= 16 && mode < 26; /* a few stop and fail */
     p->lazy = o->lazy >= 0 ? o->lazy : !p->stop && !p->fail && mode >= 30 && mode < 45;
-    p->stall = o->stall >= 0 ? o->stall : !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
+    p->stall = o->stall >= 0 ? o->stall
+                             : !has_unnamed(p) && !p->stop && !p->fail && !p->lazy && mode >= 45 && mode < 55;
     p->one_stream = o->one_stream > 0;
     p->late_sets = !p->stop && !p->fail && sim_chance(rng, 30);
     p->victim = -1;
@@ -190,7 +214,7 @@ static int find_names(const share *x, int thread, int step, int *todo) {
     for (int s = 0; s < p->nsets; s++)
         for (int k = 0; k < p->set[s].names; k++)
             if (p->set[s].set_rank[x->rank] >= 0 && x->owner[s * SIM_NAMES + k] == thread &&
-                (s != x->q->join_set[x->phase] || step < x->mine))
+                (s != x->q->join_set[x->phase] || step < x->mine) && !is_unnamed(&p->set[s], k))
                 todo[n++] = s * SIM_NAMES + k;
     return n;
 }
@@ -210,21 +234,42 @@ static void make_waits(share *x, int thread, int step, int *open, int n) {
     }
 }
 
+/* Adds the calls without a name of a step, in one order on all ranks, somewhere between the others. */
+static int add_calls(const share *x, int step, int *todo, int n) {
+    const sim_program *p = x->p;
+    int at = 0;
+    for (int s = 0; s < p->nsets; s++) {
+        const sim_set *set = &p->set[s];
+        int calls = set->set_rank[x->rank] < 0 || (s == x->q->join_set[x->phase] && step >= x->mine) ? 0 : set->unnamed;
+        for (int k = set->names - set->unnamed; calls > 0; k++, calls--) {
+            at = sim_between(x->rng, at, n);
+            memmove(todo + at + 1, todo + at, sizeof *todo * (size_t)(n - at));
+            todo[at++] = s * SIM_NAMES + k;
+            n++;
+        }
+    }
+    return n;
+}
+
 static void make_step(share *x, int thread, int step) {
     sim_program *p = x->p;
     int todo[SIM_SETS * SIM_NAMES], open[SIM_SETS * SIM_NAMES], nopen = 0, n = find_names(x, thread, step, todo);
     if (sim_chance(x->rng, 60))
         sim_shuffle(x->rng, todo, n);
+    if (thread == 0)
+        n = add_calls(x, step, todo, n);
     for (int i = 0; i < n; i++) {
         int s = todo[i] / SIM_NAMES, k = todo[i] % SIM_NAMES;
         int h = new_handle(p, x->a, x->rank, s, k, x->phase * 1000 + x->used[s][k]++);
+        p->handles[h].is_unnamed = (uint8_t)is_unnamed(&p->set[s], k);
         p->handles[h].signature = asked(x->rng, p, x->q, x->rank, x->phase * x->q->steps + step, s, k);
         if (sim_chance(x->rng, x->q->refusals)) {
             p->handles[h].signature = sim_refusal(p->handles[h].signature);
             push(p, x->a, x->rank, thread, SIM_REFUSE, s, h);
             continue;
         }
-        push(p, x->a, x->rank, thread, sim_chance(x->rng, 3) ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
+        int twice = !is_unnamed(&p->set[s], k) && sim_chance(x->rng, 3);
+        push(p, x->a, x->rank, thread, twice ? SIM_ENQUEUE_TWICE : SIM_ENQUEUE, s, h);
         open[nopen++] = h;
         while (nopen && sim_chance(x->rng, x->q->impatience)) {
             int j = (int)sim_below(x->rng, (uint32_t)nopen), w = open[j];
@@ -276,13 +321,14 @@ static void insert(sim_program *p, sim_arena *a, sim_random *rng, int rank, int 
     t->ops[at] = op;
 }
 
-/* What ranks that leave a set ask for at last is one name of it; -1: there is no room for it. */
+/* What ranks that leave a set ask for at last is one name of it; -1: there is no room for it. All calls are made. */
 static int last_name(sim_set *s) {
     int newest = s->names - 1;
     if (!strcmp(s->name[newest], "last"))
         return newest;
     if (s->names == SIM_NAMES)
         return -1;
+    s->unnamed = 0;
     strcpy(s->name[s->names], "last");
     s->name_len[s->names] = 4;
     return s->names++;
@@ -340,7 +386,7 @@ void sim_program_make(sim_program *p, sim_arena *a, sim_random *rng, const sim_o
     plan q;
     memset(p, 0, sizeof *p);
     p->ranks = random_ranks(rng, o);
-    make_sets(p, rng);
+    make_sets(p, rng, o);
     make_world(p, rng, o);
     make_plan(p, rng, o, &q);
     for (int r = 0; r < p->ranks; r++)

@@ -9,7 +9,15 @@
 #include "core/hc.h"
 #include "random.h"
 
-enum { SIM_RANKS = 64, SIM_SETS = 5, SIM_THREADS = 3, SIM_NAMES = 96, SIM_TENSORS = 4, SIM_DIMS = 4 };
+enum {
+    SIM_RANKS = 64,
+    SIM_SETS = 5,
+    SIM_THREADS = 3,
+    SIM_NAMES = 96,
+    SIM_TENSORS = 4,
+    SIM_DIMS = 4,
+    SIM_UNNAMED = 5 /* most calls without a name of a step */
+};
 
 /* What a rank asks for under a name; `hc_request` without pointers. */
 typedef struct sim_signature {
@@ -42,7 +50,8 @@ typedef struct sim_op {
 /* One request (or join) of one rank. Its number + 1 is the ticket. */
 typedef struct sim_handle {
     uint8_t rank, set, name, is_join;
-    int occurrence; /* which use of the name this is; all ranks count alike */
+    uint8_t is_unnamed; /* `name` says only which call of a step it is; the ranks name it */
+    int occurrence;     /* which use of the name this is; all ranks count alike */
     sim_signature signature;
 } sim_handle;
 
@@ -58,11 +67,12 @@ typedef struct sim_set {
     int names;
     char name[SIM_NAMES][80]; /* the same texts occur in several sets */
     int name_len[SIM_NAMES];
+    int unnamed; /* the last so many names are calls without a name, one after the other in a step */
 } sim_set;
 
 typedef struct sim_options { /* from the command line; -1: by chance */
     int low, high;           /* ranks */
-    int capacity, one_stream, lazy, stop, joins, stall, fail;
+    int capacity, one_stream, lazy, stop, joins, stall, fail, unnamed;
 } sim_options;
 
 typedef struct sim_program {

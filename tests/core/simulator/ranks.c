@@ -6,13 +6,28 @@
 
 #include <string.h>
 
-static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_request *q, hc_tensor *tensors) {
+/* Of what order.c needs: here are no shortcuts. */
+uint64_t hc_handle_position(const hc_handle *h) {
+    return h->position;
+}
+
+void hc_shortcut_renumber(hc_shortcut *shortcut, uint64_t position) {
+    (void)shortcut, (void)position;
+}
+
+static void make_request(const sim_machine *m, int handle, uint64_t ticket, hc_request *q, hc_tensor *tensors) {
+    const sim_program *p = m->program;
     const sim_handle *h = &p->handles[handle];
     const sim_signature *s = &h->signature;
     memset(q, 0, sizeof *q);
     q->ticket = ticket;
     q->name = p->set[h->set].name[h->name];
     q->name_len = (uint32_t)p->set[h->set].name_len[h->name];
+    if (h->is_unnamed) {
+        q->name = m->result[handle].name;
+        q->name_len = (uint32_t)strlen(q->name);
+        q->order = m->result[handle].order;
+    }
     q->operation = s->operation;
     q->reduction = s->reduction;
     q->memory = s->memory;
@@ -27,11 +42,40 @@ static void make_request(const sim_program *p, int handle, uint64_t ticket, hc_r
         tensors[i] = (hc_tensor){.dtype = s->tensor[i].dtype, .ndim = s->tensor[i].ndim, .dims = s->tensor[i].dims};
 }
 
+/* Gives a call without a name the number that this rank has for it. */
+static void number(sim_machine *m, int rank, int handle, int (*next)(hc_order *, char *)) {
+    const sim_handle *h = &m->program->handles[handle];
+    hc_order *order = &m->rank[rank].order[h->set];
+    if (!h->is_unnamed)
+        return;
+    if (next(order, m->result[handle].name) < 0)
+        sim_break(m, "rank %d: a call without a name has no number", rank);
+    m->result[handle].order = hc_order_count(order);
+    m->rank[rank].raises[h->set] += 4; /* RENUMBER before it is agreed and after that; and then it is raised anew */
+}
+
+/* The program has waited for a call or for a join. */
+static void waited(sim_machine *m, int rank, int handle) {
+    const sim_handle *h = &m->program->handles[handle];
+    const sim_result *r = &m->result[handle];
+    hc_order *order = &m->rank[rank].order[h->set];
+    if (!h->is_unnamed && !h->is_join)
+        return;
+    hc_order_note(order,
+                  &(hc_handle){.kind = h->is_join ? HC_EV_JOIN : HC_EV_ENQUEUE,
+                               .status = r->status,
+                               .position = r->position,
+                               .request = {.name = r->name, .name_len = (uint32_t)strlen(r->name), .order = r->order}});
+    if (h->is_unnamed)
+        hc_order_end(order);
+}
+
 static void enqueue(sim_machine *m, int rank, int handle) {
     const sim_handle *h = &m->program->handles[handle];
     hc_request q;
     hc_tensor tensors[SIM_TENSORS];
-    make_request(m->program, handle, (uint64_t)handle + 1, &q, tensors);
+    number(m, rank, handle, hc_order_begin);
+    make_request(m, handle, (uint64_t)handle + 1, &q, tensors);
     hc_event e = {.kind = HC_EV_ENQUEUE, .set = h->set, .peer = -1, .request = &q};
     m->result[handle].state = SIM_PENDING;
     m->rank[rank].outstanding++;
@@ -47,7 +91,7 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
     hc_tensor tensors[SIM_TENSORS];
     if (m->result[handle].state == SIM_ENDED)
         return; /* the name is free again */
-    make_request(m->program, handle, SIM_DUPLICATE, &q, tensors);
+    make_request(m, handle, SIM_DUPLICATE, &q, tensors);
     hc_event e = {.kind = HC_EV_ENQUEUE, .set = m->program->handles[handle].set, .peer = -1, .request = &q};
     m->duplicate = HC_OK;
     if (sim_feed(m, rank, &e))
@@ -60,7 +104,8 @@ static void enqueue_again(sim_machine *m, int rank, int handle) {
 static void refuse(sim_machine *m, int rank, int handle) {
     const sim_handle *h = &m->program->handles[handle];
     hc_request q;
-    make_request(m->program, handle, 0, &q, NULL);
+    number(m, rank, handle, hc_order_refuse);
+    make_request(m, handle, 0, &q, NULL);
     q.why = "this rank is unwilling";
     q.why_len = (uint32_t)strlen(q.why);
     m->result[handle].state = SIM_ENDED;
@@ -226,6 +271,7 @@ void sim_thread_step(sim_machine *m, int rank, int thread) {
             return;
         }
         k->waiting[thread] = 0;
+        waited(m, rank, op.handle);
         break;
     case SIM_STOP:
         status_event(m, rank, HC_EV_STOP, op.set);

@@ -79,6 +79,8 @@ static void put_flags(line *l, hc__reader *r) { /* and the first rank to leave *
         put(l, " preempt");
     if (flags & HC__F_JOINALL)
         put(l, " join-all");
+    if (flags & HC__F_RENUMBER)
+        put(l, " renumber");
 }
 
 static void put_up(line *l, hc__reader *r) {

@@ -133,17 +133,24 @@ static int tensor_of(const char *word, hc_tensor *t, int64_t *dims) {
     return code >= 0;
 }
 
+/* The name of a request; with order=N the N-th call of these ranks without a name, of which NAME is the number. */
+static void name_request(const words *w, const char *name, hc_request *q) {
+    static char text[sizeof HC_ORDER_PREFIX + 16];
+    q->order = number(value_of(w, "order"), 0);
+    snprintf(text, sizeof text, "%s%s", q->order ? HC_ORDER_PREFIX : "", name);
+    q->name = text;
+    q->name_len = (uint32_t)strlen(text);
+}
+
 /* enqueue RANKS OPERATION NAME [float32[4] ...] [reduction=SUM] [root=0] [prescale=1] [set=0] [calls=2] [group=yes]
- * [last=yes] */
+ * [last=yes] [order=1] */
 static void do_enqueue(const words *w) {
     int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
     const char *reduction = value_of(w, "reduction"), *prescale = value_of(w, "prescale"), *root = value_of(w, "root");
     hc_tensor tensors[WORDS];
     int64_t dims[WORDS][8];
-    hc_request q = {.name = w->at[verb + 1],
-                    .name_len = (uint32_t)strlen(w->at[verb + 1]),
-                    .wire = HC_WIRE_SAME,
-                    .tensors = tensors};
+    hc_request q = {.wire = HC_WIRE_SAME, .tensors = tensors};
+    name_request(w, w->at[verb + 1], &q);
     q.operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]);
     q.reduction = reduction ? (uint8_t)table_index(hc_reduction_name, HC_REDUCTION_COUNT, reduction) : HC_SUM;
     q.root = root ? atoi(root) : hc_operation_has(q.operation, HC_OP_ROOTED) ? 0 : -1;
@@ -158,14 +165,13 @@ static void do_enqueue(const words *w) {
         cluster_enqueue(&r, ranks[i], set_of(w), &q);
 }
 
-/* refuse RANKS OPERATION NAME WHY: the rank has no request, but others have */
+/* refuse RANKS OPERATION NAME WHY [order=1]: the rank has no request, but others have */
 static void do_refuse(const words *w) {
     int ranks[CLUSTER_RANKS], n = ranks_of(w, ranks), verb = n == r.ranks && !strcmp(w->at[1], "all") ? 2 : n + 1;
-    hc_request q = {.name = w->at[verb + 1],
-                    .name_len = (uint32_t)strlen(w->at[verb + 1]),
-                    .operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]),
+    hc_request q = {.operation = (uint8_t)table_index(hc_operation_name, HC_OPERATION_COUNT, w->at[verb]),
                     .why = w->at[verb + 2],
                     .why_len = (uint32_t)strlen(w->at[verb + 2])};
+    name_request(w, w->at[verb + 1], &q);
     for (int i = 0; i < n; i++)
         cluster_feed(&r, ranks[i], &(hc_event){.kind = HC_EV_REFUSE, .set = set_of(w), .peer = -1, .request = &q});
 }

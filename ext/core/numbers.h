@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * numbers.h - the order of this rank's calls without a name, and the names that they have.
+ *
+ * The name of such a call is its number since its rank has last waited for all of its calls, so that a loop repeats its
+ * names. Ranks that wait at different calls, as MPI allows, give one call different numbers; then the set names each
+ * call by its position in the order (renumber.h).
+ */
+#ifndef HC_CORE_NUMBERS_H
+#define HC_CORE_NUMBERS_H
+
+#include "core/request.h"
+
+typedef struct hc__numbers {
+    uint64_t last;    /* position of this rank's newest call without a name (hc_request.order) */
+    uint64_t base;    /* the same at this rank's last join: positions begin anew behind a join */
+    uint64_t joins;   /* of this rank */
+    uint64_t due;     /* when this rank asks whether the names differ */
+    uint64_t settled; /* the last entry that has agreed on a call without a name, or has freed its slot */
+    uint64_t since;   /* the time of that entry */
+    uint32_t pending; /* requests of this rank without a name, not agreed yet */
+    uint32_t later;   /* of these, made while this rank has joined */
+    uint32_t refused; /* refusals of such calls, not agreed yet */
+    uint8_t ordered;  /* 1: calls have their positions for names */
+    uint8_t *asked;   /* 1 for each source that has raised RENUMBER */
+} hc__numbers;
+
+#ifndef HC__NUMBERS_WAIT          /* a test has none */
+#define HC__NUMBERS_WAIT 20000000 /* ns from a rank's last progress to its RENUMBER: no wait in a program that runs */
+#endif
+
+/* Notes that this rank makes the call. Returns a number for its position among the set's calls; 0: it has a name. */
+uint64_t hc__numbers_count(hc__set *, const hc_request *);
+void hc__numbers_join(hc__set *);   /* this rank joins */
+void hc__numbers_raised(hc__set *); /* this rank has raised a call without a name */
+
+typedef struct hc__renamed {
+    hc_request request;
+    char name[64];
+} hc__renamed;
+/* The request under the name that the set has for it: `request` itself, or `renamed`. */
+const hc_request *hc__numbers_rename(const hc__set *, const hc_request *request, uint64_t order, hc__renamed *renamed);
+
+#endif
