@@ -116,7 +116,7 @@ int hc_loop_new(const hc_loop_config *config, const hc_loop_parts *parts, hc_loo
     return HC_OK;
 }
 
-static void free_parts(hc_loop_parts *parts) {
+void hc_loop_parts_free(hc_loop_parts *parts) {
     hc_p2p_free(parts->p2p);
     if (parts->control)
         parts->control->ops->free(parts->control);
@@ -184,7 +184,7 @@ void hc_loop_free(hc_loop *loop) {
     for (uint32_t i = 0; i < loop->sets.nqueues; i++)
         if (loop->sets.queues[i].used)
             hc__set_queue_remove(loop, &loop->sets.queues[i]);
-    free_parts(&loop->parts);
+    hc_loop_parts_free(&loop->parts);
     deallocate(loop);
 }
 

@@ -154,6 +154,8 @@ typedef struct hc_loop_parts {
     hc_net *net;
 } hc_loop_parts;
 
+void hc_loop_parts_free(hc_loop_parts *); /* what the loop would own; a part may be NULL */
+
 int hc_loop_new(const hc_loop_config *, const hc_loop_parts *, hc_loop **);
 /* Stops the thread, abandons what runs, ends every handle in flight (SHUT_DOWN), frees. */
 void hc_loop_free(hc_loop *);

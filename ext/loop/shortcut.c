@@ -92,6 +92,13 @@ static int all_fit(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     return 1;
 }
 
+/* The part of each input that this rank reduces. */
+static void find_share(const hc_shortcut_call *call, size_t *from, size_t *bytes) {
+    size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
+    *from = (size_t)hc_share_begin(call->own.rows, call->size, call->rank) * row;
+    *bytes = (size_t)hc_share(call->own.rows, call->size, call->rank) * row;
+}
+
 /* ---- all take it, or none ---------------------------------------------------------------------------- */
 
 /* Leaves out of an offer what no other rank reads. Not of a small one: that would gain nothing, and in a set on several
@@ -104,10 +111,8 @@ static void keep_own(const hc_shortcut_call *call, hc_shortcut_offer *offer) {
     for (int32_t r = 0; r < offer->ncounts && r < call->rank; r++)
         offer->own_from += (size_t)call->counts[r] * row;
     offer->own_bytes = offer->ncounts ? (size_t)call->counts[call->rank] * row : 0;
-    if (has(call, HC_OP_REDUCES) && !has(call, HC_OP_ELEMENTWISE)) {
-        offer->own_from = (size_t)hc_share_begin(call->own.rows, call->size, call->rank) * row;
-        offer->own_bytes = (size_t)hc_share(call->own.rows, call->size, call->rank) * row;
-    }
+    if (has(call, HC_OP_REDUCES) && !has(call, HC_OP_ELEMENTWISE))
+        find_share(call, &offer->own_from, &offer->own_bytes);
 }
 
 /* All ranks have the same answer. */
@@ -202,12 +207,13 @@ static void reduce(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
  * the first rank, or lies before it, because no share is larger than an earlier one. */
 static void reduce_share(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     const void *parts[HC_SHORTCUT_RANKS];
-    int64_t row = call->row * (int64_t)hc_dtype_size(call->agreed.dtype);
+    size_t from, bytes;
+    find_share(call, &from, &bytes);
     for (int32_t q = 0; q < call->size; q++) {
         const char *part = q == call->rank ? call->in : part_of(shortcut, call, q);
-        parts[q] = part + hc_share_begin(call->own.rows, call->size, call->rank) * row;
+        parts[q] = part + from;
     }
-    reduce_parts(call, parts, call->size, hc_share(call->own.rows, call->size, call->rank) * call->row);
+    reduce_parts(call, parts, call->size, (int64_t)(bytes / hc_dtype_size(call->agreed.dtype)));
 }
 
 static void take_whole(const hc_shortcut *shortcut, const hc_shortcut_call *call) {

@@ -53,14 +53,6 @@ static int make_parts(hc_job *job, hc_segment *memory, const int32_t *locals, co
     return status < 0 ? status : hc_loop_new(config, parts, &job->loop);
 }
 
-static void free_parts(hc_loop_parts *parts) {
-    hc_p2p_free(parts->p2p);
-    if (parts->control)
-        parts->control->ops->free(parts->control);
-    if (parts->node_control)
-        hc_node_control_free(parts->node_control);
-}
-
 int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory, hc_loop_config *config) {
     hc_loop_parts parts = {.net = job->net};
     int32_t *locals = malloc(2 * (size_t)job->size * sizeof *locals), *local_of = locals + job->size;
@@ -70,7 +62,7 @@ int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory
     fill_in(job, words, locals, config);
     int status = make_parts(job, memory, locals, local_of, config, &parts);
     if (status < 0)
-        free_parts(&parts);
+        hc_loop_parts_free(&parts);
     else
         job->node_control = parts.node_control;
     free(locals);

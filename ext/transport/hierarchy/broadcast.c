@@ -143,13 +143,16 @@ static int forward(hc__hierarchy *h) {
     return status < 0 || !moved ? status : HC_MOVED;
 }
 
-/* Where the root's result of the segment goes, if it has one apart from its input: it is copied there after it has been
- * shown, while it is in the cache. */
-static char *result_of_root(const hc__hierarchy *h) {
+/* The root's result, if it has one apart from its input; else NULL. */
+static char *result_of_root(const hc__hierarchy *h, const hc_piece *piece) {
+    return h->place.rank == h->batch->root && piece->out != piece->in ? piece->out : NULL;
+}
+
+/* Where the root copies the segment of its own result to, after it has shown it, while it is in the cache; or NULL. */
+static char *own_result(const hc__hierarchy *h) {
     const hc__cursor *c = &h->broadcast.exchanged;
-    const hc_piece *piece = &h->batch->pieces[c->piece];
-    int copies = h->place.rank == h->batch->root && piece->out && piece->out != piece->in;
-    return copies ? (char *)piece->out + c->offset : NULL;
+    char *result = result_of_root(h, &h->batch->pieces[c->piece]);
+    return result ? result + c->offset : NULL;
 }
 
 /* Exchanges the next bytes from the representative to the node's other ranks. */
@@ -166,7 +169,7 @@ static int exchange(hc__hierarchy *h) {
     memset(h->streams.reads, 0, (size_t)h->place.local_size * sizeof *h->streams.reads);
     memset(h->streams.lengths, 0, (size_t)h->place.local_size * sizeof *h->streams.lengths);
     h->streams.lengths[local] = bytes;
-    char *to = represents ? result_of_root(h) : at;
+    char *to = represents ? own_result(h) : at;
     if (to)
         h->streams.reads[local] = (hc_stream_read){to, 0, bytes};
     hc_stream_part own = {represents ? at : NULL, represents ? bytes : 0};
@@ -194,7 +197,7 @@ static int find_places(hc__hierarchy *h) {
         b->at[i] = piece->out;
         if (h->place.rank == h->batch->root) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
-            if (h->place.local_size == 1 && piece->out && piece->out != piece->in)
+            if (h->place.local_size == 1 && result_of_root(h, piece))
                 hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
         } else if (!piece->out && represents) { /* joined: needs no result, but must forward the pieces */
             b->spare = b->spare ? b->spare : hc_work_new((size_t)b->bytes);
