@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NumPy arrays: blocking calls, asynchronous ones, and plans."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -90,26 +91,41 @@ def blocking(program: Program, rank: int, size: int, turn: int) -> list[Array | 
     return placed(program, [(unit, run(unit)) for unit in program.units(rank, size)])
 
 
+def begin(unit: Unit, turn: int) -> Any:
+    call, inputs = unit.calls[0], inputs_of(unit, turn)
+    if call.operation == "sendrecv":
+        (to, source), result = neighbours(unit), place_for(call)
+        world = process_sets.world_of(unit.members)
+        received = world.recv_async(result, source)
+        return [received, world.send_async(inputs[0], to), result]
+    function = getattr(process_sets.world_of(unit.members), f"{call.operation}_async")
+    return function(one_or_all(unit, inputs), name=call.name, **arguments(unit))
+
+
+def end(unit: Unit, begun: Any) -> list[Array | None]:
+    if isinstance(begun, list):
+        begun[0].wait()
+        begun[1].wait()
+        return [begun[2]]
+    return arrays(unit, begun.wait())
+
+
 def asynchronous(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    def begin(unit: Unit) -> Any:
-        call, inputs = unit.calls[0], inputs_of(unit, turn)
-        if call.operation == "sendrecv":
-            (to, source), result = neighbours(unit), place_for(call)
-            world = process_sets.world_of(unit.members)
-            received = world.recv_async(result, source)
-            return [received, world.send_async(inputs[0], to), result]
-        function = getattr(process_sets.world_of(unit.members), f"{call.operation}_async")
-        return function(one_or_all(unit, inputs), name=call.name, **arguments(unit))
-
-    def end(unit: Unit, begun: Any) -> list[Array | None]:
-        if isinstance(begun, list):
-            begun[0].wait()
-            begun[1].wait()
-            return [begun[2]]
-        return arrays(unit, begun.wait())
-
-    begun = [(unit, begin(unit)) for unit in program.ordered(rank, size)]
+    begun = [(unit, begin(unit, turn)) for unit in program.ordered(rank, size)]
     return placed(program, [(unit, end(unit, one)) for unit, one in begun])
+
+
+def waiting_anywhere(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+    """Begin the calls in one order on all ranks; each rank waits for them where and in the order that it likes."""
+    chance = random.Random(f"{rank} {turn} {program}")
+    begun: list[tuple[Unit, Any]] = []
+    ended = []
+    for unit in program.units(rank, size):
+        begun.append((unit, begin(unit, turn)))
+        while begun and chance.random() < 0.5:
+            one, handle = begun.pop(chance.randrange(len(begun)))
+            ended.append((one, end(one, handle)))
+    return placed(program, ended + [(unit, end(unit, handle)) for unit, handle in begun])
 
 
 def planned(program: Program, rank: int, size: int) -> Results:
@@ -151,5 +167,6 @@ def modes() -> list[Mode]:
     return [
         Mode("NumPy, blocking", in_turns(blocking), replace(can, misuses=tuple(MISUSES))),
         Mode("NumPy, asynchronous", in_turns(asynchronous), can),
+        Mode("NumPy, waiting anywhere", in_turns(waiting_anywhere), can),
         Mode("NumPy, plans", planned, replace(can, reductions=REDUCTIONS, misuses=wrong)),
     ]
