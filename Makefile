@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p* bindings/cpp/* bindings/fortran/*)
 
 comma := ,
-.PHONY: build demo stemdl gpt test test-all soak check bench docs bindings wheel install-c clean
+.PHONY: build demo stemdl gpt weather test test-all soak check bench docs bindings wheel install-c clean
 build: $(VENV)/.built
 
 $(VENV)/.python: pyproject.toml
@@ -65,6 +65,10 @@ stemdl: build
 gpt: build
 	$(BIN)/python -m pip install --quiet '.[torch,study]'
 	$(BIN)/hpccoll run -np 2 --timeout 900 python examples/gpt/train.py --verify
+
+weather: build
+	$(BIN)/python -m pip install --quiet '.[torch,study]'
+	$(BIN)/hpccoll run -np 2 --timeout 900 python examples/weather/train.py
 
 test: $(VENV)/.tests build
 	$(BIN)/python tests/run_all.py

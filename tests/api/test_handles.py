@@ -287,7 +287,7 @@ def test_a_rank_waits_elsewhere_and_another_refuses(everywhere):
             with pytest.raises(hpccoll.ResultSizeError):
                 world.allreduce_async(np.ones(3), out=np.ones(4))
         else:
-            with pytest.raises(hpccoll.MismatchError, match="rank 0 .*has refused this call"):
+            with pytest.raises(hpccoll.MismatchError, match=r"rank 0 .*has refused this call"):
                 world.allreduce_async(np.ones(3)).wait()
         assert (first.wait() == world.size).all()
         assert (second.wait() == world.size).all()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from programs import SANITIZE, SLOTS, WITHOUT_SLOTS, Build, simulator, starve
 
-
 CAPTURE: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 100}
 
 
@@ -46,7 +45,7 @@ def test_ranks_that_number_their_calls_differently_need_other_names(build_c: Bui
     program = simulator(build_c, "-DHC__NUMBERS_WAIT=4000000000000000000u")
     done = subprocess.run([program, *"--programs 200 --unnamed 1 --stall 0 --ranks 1-12".split()], **CAPTURE)
     assert done.returncode == 1
-    assert re.search(r"ends at operation \d+, on an ideal machine at \d+|is not ended, on an ideal machine OK", done.stderr)
+    assert re.search(r"ends at operation \d+, on an ideal machine at|is not ended, on an ideal machine OK", done.stderr)
 
 
 def test_two_slots_a_name(build_c: Build, run_c: Callable[..., str]) -> None:
