@@ -79,8 +79,8 @@ static void admit(hc__set *s, uint32_t name, const hc_request *request, uint64_t
     record->waited = 0;
     record->status = 0;
     hc__pending_append(s, name);
-    s->numbers.pending += order != 0;
-    s->numbers.later += order && s->joins.joined;
+    s->pending.unnamed.requests += order != 0;
+    s->pending.unnamed.later += order && s->joins.joined;
     s->pending.unraised_bytes += payload_of(sig, request);
     if (s->pending.unraised_bytes >= s->tune.now.raise_bytes) /* R2 */
         hc__raise_all(s);

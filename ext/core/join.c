@@ -23,7 +23,8 @@ static int has_raised(const hc__set *s) {
 }
 
 static void raise_join(hc__set *s) {
-    s->joins.is_owed = s->pending.nbehind > 0 || s->numbers.pending > s->numbers.later || s->numbers.refused > 0;
+    s->joins.is_owed = s->pending.nbehind > 0 || s->pending.unnamed.requests > s->pending.unnamed.later ||
+                       s->pending.unnamed.refusals > 0;
     if (s->joins.is_owed)
         return;
     s->joins.is_loose = (uint8_t)has_raised(s);
@@ -74,7 +75,7 @@ void hc__join_all(hc__set *s, int32_t last) {
         s->joins.firm[source] = s->joins.loose[source] = 0;
     s->joins.out_firm = s->joins.out_loose = 0;
     s->joins.joined = s->joins.is_loose = 0;
-    s->numbers.later = 0;
+    s->pending.unnamed.later = 0;
     hc__complete(s->engine, s->joins.ticket, HC_OK, "", s->position)->value = last;
     if (s->stall.asked_ticket == s->joins.ticket)
         s->stall.asked_ticket = 0;

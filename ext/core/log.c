@@ -43,7 +43,7 @@ static void free_conflicting(hc__set *s, hc__column_view column) {
 
 static void note_unnamed(hc__set *s, int unnamed) {
     if (unnamed)
-        s->numbers.settled = s->position;
+        s->pending.unnamed.settled = s->position;
 }
 
 /* This rank's request in a commit; none if it has joined. */
@@ -226,7 +226,7 @@ void hc__log_apply(hc__set *s, const hc__entry *entry) {
         hc__join_again(s);
         hc__slots_clear_gone(s);
     }
-    if (s->numbers.settled == s->position) {
+    if (s->pending.unnamed.settled == s->position) {
         hc__renumber_void(s);
         hc__join_owed(s);
     }

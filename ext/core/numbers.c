@@ -12,26 +12,26 @@
 uint64_t hc__numbers_count(hc__set *s, const hc_request *request) {
     if (!request->order)
         return 0;
-    s->numbers.last = request->order;
-    return s->numbers.joins << JOIN_SHIFT | (request->order - s->numbers.base);
+    s->pending.unnamed.last = request->order;
+    return s->pending.unnamed.joins << JOIN_SHIFT | (request->order - s->pending.unnamed.base);
 }
 
 /* Ranks that have joined do not know how many calls the others make meanwhile. */
 void hc__numbers_join(hc__set *s) {
-    s->numbers.base = s->numbers.last;
-    s->numbers.joins++;
+    s->pending.unnamed.base = s->pending.unnamed.last;
+    s->pending.unnamed.joins++;
 }
 
 void hc__numbers_raised(hc__set *s) {
-    if (s->numbers.ordered || s->numbers.due != HC__NEVER)
+    if (s->pending.unnamed.ordered || s->pending.unnamed.due != HC__NEVER)
         return;
-    s->numbers.due = hc__later(s->engine->now, HC__NUMBERS_WAIT);
+    s->pending.unnamed.due = hc__later(s->engine->now, HC__NUMBERS_WAIT);
     s->engine->retime = 1;
 }
 
 const hc_request *hc__numbers_rename(const hc__set *s, const hc_request *request, uint64_t order,
                                      hc__renamed *renamed) {
-    if (!order || !s->numbers.ordered)
+    if (!order || !s->pending.unnamed.ordered)
         return request;
     hc__text text = hc__text_on(renamed->name, sizeof renamed->name);
     hc__put(&text, HC_ORDER_PREFIX "#");

@@ -12,17 +12,17 @@
 #include "core/request.h"
 
 typedef struct hc__numbers {
-    uint64_t last;    /* position of this rank's newest call without a name (hc_request.order) */
-    uint64_t base;    /* the same at this rank's last join: positions begin anew behind a join */
-    uint64_t joins;   /* of this rank */
-    uint64_t due;     /* when this rank asks whether the names differ */
-    uint64_t settled; /* the last entry that has agreed on a call without a name, or has freed its slot */
-    uint64_t since;   /* the time of that entry */
-    uint32_t pending; /* requests of this rank without a name, not agreed yet */
-    uint32_t later;   /* of these, made while this rank has joined */
-    uint32_t refused; /* refusals of such calls, not agreed yet */
-    uint8_t ordered;  /* 1: calls have their positions for names */
-    uint8_t *asked;   /* 1 for each source that has raised RENUMBER */
+    uint64_t last;     /* position of this rank's newest call without a name (hc_request.order) */
+    uint64_t base;     /* the same at this rank's last join: positions begin anew behind a join */
+    uint64_t joins;    /* of this rank */
+    uint64_t due;      /* when this rank asks whether the names differ */
+    uint64_t settled;  /* the last entry that has agreed on a call without a name, or has freed its slot */
+    uint64_t since;    /* the time of that entry */
+    uint32_t requests; /* of this rank without a name, not agreed yet */
+    uint32_t later;    /* requests among them that it has made since it joined */
+    uint32_t refusals; /* of such calls, not agreed yet */
+    uint8_t ordered;   /* 1: calls have their positions for names */
+    uint8_t *asked;    /* 1 for each source that has raised RENUMBER */
 } hc__numbers;
 
 #ifndef HC__NUMBERS_WAIT          /* a test has none */

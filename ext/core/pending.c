@@ -27,7 +27,7 @@ void hc__pending_unlink(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
     s->pending.nwaited -= record->waited;
     s->pending.nbehind -= record->phase == HC__BEHIND;
-    s->numbers.pending -= record->order != 0;
+    s->pending.unnamed.requests -= record->order != 0;
     if (s->pending.unraised == name)
         s->pending.unraised = record->newer;
     if (record->older != HC__NONE)

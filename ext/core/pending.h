@@ -7,7 +7,7 @@
 #ifndef HC_CORE_PENDING_H
 #define HC_CORE_PENDING_H
 
-#include "core/base.h"
+#include "core/numbers.h"
 
 typedef struct hc__pending {
     uint32_t oldest, newest; /* names */
@@ -15,6 +15,7 @@ typedef struct hc__pending {
     uint32_t nwaited;        /* requests that a caller waits for */
     uint32_t nbehind;        /* requests and refusals that wait for a refusal of the same name */
     uint64_t unraised_bytes;
+    hc__numbers unnamed; /* the calls without a name */
 } hc__pending;
 
 void hc__pending_append(hc__set *, uint32_t name);

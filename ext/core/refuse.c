@@ -31,7 +31,7 @@ static void append(hc__set *s, uint32_t name, hc__sig *sig) {
     while (*end)
         end = &(*end)->next;
     *end = sig;
-    s->numbers.refused += sig->request.order != 0;
+    s->pending.unnamed.refusals += sig->request.order != 0;
     if (is_behind)
         s->pending.nbehind++;
     else
@@ -95,7 +95,7 @@ static hc__sig *take_unnamed(hc__set *s) {
         end = &(*end)->next;
         hc__name_forget(s, i);
     }
-    s->numbers.refused = 0;
+    s->pending.unnamed.refusals = 0;
     return all;
 }
 
@@ -117,7 +117,7 @@ void hc__refusal_settled(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
     hc__sig *over = record->refused;
     record->refused = over->next;
-    s->numbers.refused -= over->request.order != 0;
+    s->pending.unnamed.refusals -= over->request.order != 0;
     hc__sig_unref(s->engine, over);
     if (record->refused) {
         s->pending.nbehind--;
@@ -136,5 +136,5 @@ void hc__refusals_free(hc__set *s) {
             hc__sig_unref(s->engine, sig);
             hc__name_forget(s, i);
         }
-    s->pending.nbehind = s->numbers.refused = 0;
+    s->pending.nbehind = s->pending.unnamed.refusals = 0;
 }

@@ -23,40 +23,40 @@ static int has_raised_all(const hc__set *s) {
     for (uint32_t name = s->pending.unraised; name != HC__NONE && !s->joins.joined; name = s->names.at[name].newer)
         if (s->names.at[name].order)
             return 0;
-    return s->numbers.pending > s->numbers.later || s->numbers.refused;
+    return s->pending.unnamed.requests > s->pending.unnamed.later || s->pending.unnamed.refusals;
 }
 
 /* If something is not raised yet, raising it sets the time anew. */
 void hc__renumber_tick(hc__set *s) {
-    uint64_t due = hc__later(s->numbers.since, HC__NUMBERS_WAIT);
-    s->numbers.due = HC__NEVER;
-    if (s->numbers.ordered || s->end.stopped || !has_raised_all(s))
+    uint64_t due = hc__later(s->pending.unnamed.since, HC__NUMBERS_WAIT);
+    s->pending.unnamed.due = HC__NEVER;
+    if (s->pending.unnamed.ordered || s->end.stopped || !has_raised_all(s))
         return;
     if (due > s->engine->now)
-        s->numbers.due = due;
+        s->pending.unnamed.due = due;
     else
         hc__renumber_have(s, 0, s->position);
 }
 
 void hc__renumber_have(hc__set *s, uint32_t source, uint64_t tag) {
-    if (s->numbers.ordered || tag < s->numbers.settled)
+    if (s->pending.unnamed.ordered || tag < s->pending.unnamed.settled)
         return;
-    s->numbers.asked[source] = 1;
+    s->pending.unnamed.asked[source] = 1;
     hc__renumber_check(s);
 }
 
 static int is_complete(const hc__set *s) { /* T2 */
     int any = 0;
     for (uint32_t source = 0; source < hc__sources(s); source++) {
-        if (!s->numbers.asked[source] && !hc__tree_all_joined(s, source))
+        if (!s->pending.unnamed.asked[source] && !hc__tree_all_joined(s, source))
             return 0;
-        any |= s->numbers.asked[source];
+        any |= s->pending.unnamed.asked[source];
     }
     return any;
 }
 
 void hc__renumber_check(hc__set *s) {
-    if (s->numbers.ordered || !is_complete(s))
+    if (s->pending.unnamed.ordered || !is_complete(s))
         return;
     if (s->parent >= 0)
         hc__tree_flag(s, HC__F_RENUMBER);
@@ -65,22 +65,22 @@ void hc__renumber_check(hc__set *s) {
 }
 
 int hc__renumber_ready(const hc__set *s) {
-    return !s->numbers.ordered && is_complete(s);
+    return !s->pending.unnamed.ordered && is_complete(s);
 }
 
 void hc__renumber_void(hc__set *s) {
-    memset(s->numbers.asked, 0, hc__sources(s));
+    memset(s->pending.unnamed.asked, 0, hc__sources(s));
     s->tree.flags_sent &= (uint8_t)~HC__F_RENUMBER;
     s->tree.flags_out &= (uint8_t)~HC__F_RENUMBER;
-    s->numbers.since = s->engine->now;
-    if (s->numbers.pending || s->numbers.refused)
+    s->pending.unnamed.since = s->engine->now;
+    if (s->pending.unnamed.requests || s->pending.unnamed.refusals)
         hc__numbers_raised(s);
 }
 
 /* ---- L0 -------------------------------------------------------------------------------------------- */
 
 int hc__renumber_voids(const hc__set *s, const hc__sig_view *sig) {
-    return s->numbers.ordered && hc__unnamed(sig->name, sig->name_len) == HC__NUMBERED;
+    return s->pending.unnamed.ordered && hc__unnamed(sig->name, sig->name_len) == HC__NUMBERED;
 }
 
 static void drop_items(hc__set *s) {
@@ -121,13 +121,13 @@ static void rename_request(hc__set *s, uint32_t name) {
 }
 
 void hc__renumber(hc__set *s) {
-    s->numbers.ordered = 1;
-    s->numbers.due = HC__NEVER;
+    s->pending.unnamed.ordered = 1;
+    s->pending.unnamed.due = HC__NEVER;
     drop_items(s);
     hc__refuse_renamed(s);
     for (uint32_t name = s->pending.oldest; name != HC__NONE; name = s->names.at[name].newer)
         if (s->names.at[name].order)
             rename_request(s, name);
     hc__raise_renamed(s);
-    s->numbers.settled = s->position;
+    s->pending.unnamed.settled = s->position;
 }

@@ -43,7 +43,7 @@ static void set_init(hc_engine *e, hc__set *s, const hc_set_config *c) {
     s->pending.oldest = s->pending.newest = s->pending.unraised = HC__NONE;
     s->slots.lru_oldest = s->slots.lru_newest = -1;
     s->joins.last = -1;
-    s->numbers.due = HC__NEVER;
+    s->pending.unnamed.due = HC__NEVER;
     s->end.first_to_leave = HC__NO_RANK;
     s->tune.now = (hc_tuning){.fusion_threshold = e->config.fusion_threshold,
                               .raise_bytes = e->config.raise_bytes,
@@ -93,7 +93,7 @@ int hc__set_add(hc_engine *e, const hc_set_config *c) {
     s->children = (hc_child *)(s + 1);
     s->joins.firm = (uint32_t *)(s->children + c->nchildren);
     s->joins.loose = s->joins.firm + hc__sources(s);
-    s->numbers.asked = (uint8_t *)(s->joins.loose + hc__sources(s));
+    s->pending.unnamed.asked = (uint8_t *)(s->joins.loose + hc__sources(s));
     if (c->nchildren)
         memcpy(s->children, c->children, (size_t)c->nchildren * sizeof *s->children);
     e->sets[c->set] = s;

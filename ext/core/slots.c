@@ -169,7 +169,7 @@ void hc__slot_free(hc__set *s, int32_t slot) {
     hc__slot *at = &s->slots.at[slot];
     lru_unlink(s, slot);
     if (at->sig->unnamed)
-        s->numbers.settled = s->position;
+        s->pending.unnamed.settled = s->position;
     hc__sig_unref(s->engine, at->sig);
     at->sig = NULL;
     at->gen = s->slots.changed = s->slots.freed = s->position;

@@ -15,7 +15,6 @@
 #include "core/memory.h"
 #include "core/message.h"
 #include "core/names.h"
-#include "core/numbers.h"
 #include "core/pending.h"
 #include "core/query.h"
 #include "core/slots.h"
@@ -37,7 +36,6 @@ struct hc__set {
     hc__slots slots;
     hc__tree tree;
     hc__joins joins;
-    hc__numbers numbers;
     hc__batches batches;
     hc__end end;
     hc__tune tune;

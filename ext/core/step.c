@@ -39,7 +39,7 @@ static void run_timers(hc_engine *e) {
             hc__raise_all(s);
         if (s && !e->failure.failed && hc__stall_deadline(s) <= e->now)
             hc__stall_tick(s);
-        if (s && !e->failure.failed && s->numbers.due <= e->now)
+        if (s && !e->failure.failed && s->pending.unnamed.due <= e->now)
             hc__renumber_tick(s);
     }
     e->retime = 1;
@@ -53,7 +53,7 @@ static void tell_deadline(hc_engine *e) {
         uint64_t stall = s ? hc__stall_deadline(s) : HC__NEVER;
         due = mine < due ? mine : due;
         due = stall < due ? stall : due;
-        due = s && s->numbers.due < due ? s->numbers.due : due;
+        due = s && s->pending.unnamed.due < due ? s->pending.unnamed.due : due;
     }
     e->retime = 0;
     if (due == e->due)

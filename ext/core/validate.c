@@ -31,7 +31,7 @@ static const char *check_pending(const hc__set *s) {
     }
     if (waited != s->pending.nwaited)
         return "waiting requests are counted wrong";
-    if (unnamed != s->numbers.pending || s->numbers.later > unnamed)
+    if (unnamed != s->pending.unnamed.requests || s->pending.unnamed.later > unnamed)
         return "requests without a name are counted wrong";
     return s->pending.newest == before ? NULL : "the pending list has another end";
 }
@@ -185,12 +185,12 @@ static const char *check_numbers(const hc__set *s) {
         if (s->names.table[cell])
             for (const hc__sig *sig = s->names.at[s->names.table[cell] - 1].refused; sig; sig = sig->next)
                 refused += sig->request.order != 0;
-    if (refused != s->numbers.refused)
+    if (refused != s->pending.unnamed.refusals)
         return "refused calls without a name are counted wrong";
-    for (uint32_t slot = 0; s->numbers.ordered && slot < 64 * s->slots.nwords; slot++)
+    for (uint32_t slot = 0; s->pending.unnamed.ordered && slot < 64 * s->slots.nwords; slot++)
         if (s->slots.at[slot].sig && s->slots.at[slot].sig->unnamed)
             return "L0: a slot has a call without a name";
-    for (const hc__first *first = s->numbers.ordered ? s->tree.firsts : NULL; first; first = first->next)
+    for (const hc__first *first = s->pending.unnamed.ordered ? s->tree.firsts : NULL; first; first = first->next)
         if (first->sigs[0]->unnamed == HC__NUMBERED)
             return "L0: a first announcement has a number for a name";
     return NULL;

@@ -11,7 +11,10 @@
 
 enum kind { ALL_COME, ONE_IS_LATE, ONE_STAYS_AWAY, ONE_DIFFERS, ONE_DECLINES, KINDS };
 
+#define TRIES 20 /* times `rounds` */
+
 static int rounds;
+static pthread_barrier_t all;
 static atomic_int taken_without_caller;
 
 static uint64_t next_random(uint64_t *seed) {
@@ -94,6 +97,14 @@ static void one_round(worlds *w, int32_t rank, hc_shortcut *shortcut, int round,
         CHECK(values[i] == size * (round + i) + 7 * size * (size - 1) / 2);
 }
 
+/* On a busy machine some rank is late for nearly every vote. The ranks go on until one has ended without its caller. */
+static int none_without_caller(void) {
+    pthread_barrier_wait(&all);
+    int none = taken_without_caller == 0;
+    pthread_barrier_wait(&all);
+    return none;
+}
+
 static void *rank_main(void *argument) {
     worlds *w = ((void **)argument)[0];
     int32_t rank = (int32_t)(intptr_t)((void **)argument)[1];
@@ -101,11 +112,14 @@ static void *rank_main(void *argument) {
     worlds_join(w, rank);
     hc_shortcut *shortcut = w->nodes > 1 ? hc_shm_count(w->nodes_of[rank]) : hc_shm_shortcut(w->nodes_of[rank]);
     CHECK((shortcut != NULL) == (w->size > 1));
-    for (int round = 0; round < rounds; round++)
-        one_round(w, rank, shortcut, round, &seed);
+    int round = 0;
+    do
+        for (int end = round + rounds; round < end; round++)
+            one_round(w, rank, shortcut, round, &seed);
+    while (w->nodes > 1 && round < TRIES * rounds && none_without_caller());
     hc_loop_stats stats;
     hc_loop_get_stats(w->loops[rank], &stats);
-    CHECK(stats.requests == (uint64_t)rounds && stats.shortcuts > 0);
+    CHECK(stats.requests == (uint64_t)round && stats.shortcuts > 0);
     worlds_leave(w, rank);
     return NULL;
 }
@@ -121,6 +135,7 @@ int main(int argc, char **argv) {
     w.knobs.engine = (hc_engine_config){.cache_capacity = 64, .fusion_threshold = 1 << 16, .raise_window = 100000};
     w.knobs.heartbeat = w.knobs.background;
     worlds_prepare(&w, atoi(argv[1]), atoi(argv[4]));
+    pthread_barrier_init(&all, NULL, (unsigned)w.size);
     for (int32_t r = 0; r < w.size; r++) {
         arguments[r][0] = &w;
         arguments[r][1] = (void *)(intptr_t)r;

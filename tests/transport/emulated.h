@@ -86,11 +86,11 @@ static inline void drop_rank(rank_state *s) {
     hc_node_control_free(s->node_control);
 }
 
-#define STUCK_SECONDS 80 /* in one batch. Turns tell nothing: a rank alone on a core takes millions while others wait */
+#define STUCK_SECONDS 30 /* in one batch. Turns tell nothing: a rank alone on a core takes millions while others wait */
 
 static inline int run_here(hc_data *data, hc_batch *batch, void *context) {
     rank_state *s = context;
-    time_t begin = time(NULL);
+    int64_t begin = own_seconds();
     int status = data->ops->start(data, batch);
     for (int64_t turn = 0; status >= 0 && status != HC_DONE; turn++) {
         if (s->noise)
@@ -98,7 +98,7 @@ static inline int run_here(hc_data *data, hc_batch *batch, void *context) {
         else if (status == HC_IDLE)
             sched_yield();
         status = data->ops->test(data);
-        CHECK(turn % 4096 || time(NULL) - begin < STUCK_SECONDS, "stuck in a batch of %s",
+        CHECK(turn % 4096 || own_seconds() - begin < STUCK_SECONDS, "stuck in a batch of %s",
               hc_operation_name(batch->operation));
     }
     return status;

@@ -29,6 +29,14 @@
         }                                                              \
     } while (0)
 
+/* Seconds in which this thread has had a core. The limit of a wait that spins counts these, because a loaded machine
+ * gives the threads that it awaits no more. */
+static inline int64_t own_seconds(void) {
+    struct timespec had;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &had);
+    return had.tv_sec;
+}
+
 /* splitmix64: the same numbers on every rank from the same seed. */
 static inline uint64_t next_random(uint64_t *state) {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));

@@ -21,8 +21,8 @@ static int same_name(const hc_request *a, const hc_request *b) {
     return a->name_len == b->name_len && !memcmp(a->name, b->name, a->name_len);
 }
 
-/* Of an item: -1: nobody has given it. A call without a name has another text, and a joined rank does not know which
- * call it is. */
+/* The name of an item; -1: nobody has given it. A call without a name has another text, and a joined rank does not know
+ * which call it is. */
 enum { NOT_KNOWN = SIM_NAMES };
 static int name_of(const sim_machine *m, const sim_set *set, const hc_item *it) {
     if (it->agreed->name_len < sizeof HC_ORDER_PREFIX ||

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Of what order.c needs: here are no shortcuts. */
+/* order.c uses these. The simulator has no shortcuts. */
 uint64_t hc_handle_position(const hc_handle *h) {
     return h->position;
 }

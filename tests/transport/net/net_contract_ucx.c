@@ -89,9 +89,9 @@ static void greet_all(hc_net *net) {
 /* The last status of a request, within NEVER seconds. */
 static int outcome(hc_net *net, hc_net_request **req) {
     int status = HC_IDLE;
-    time_t begun = time(NULL);
+    int64_t begun = own_seconds();
     while (status == HC_IDLE || status == HC_MOVED) {
-        CHECK(time(NULL) - begun < NEVER, "it never ends");
+        CHECK(own_seconds() - begun < NEVER, "it never ends");
         status = net->ops->test(net, req, NULL, NULL);
         sched_yield();
     }
