@@ -25,9 +25,7 @@ typedef struct hc__numbers {
     uint8_t *asked;    /* 1 for each source that has raised RENUMBER */
 } hc__numbers;
 
-#ifndef HC__NUMBERS_WAIT          /* a test has none */
 #define HC__NUMBERS_WAIT 20000000 /* ns from a rank's last progress to its RENUMBER: no wait in a program that runs */
-#endif
 
 /* Notes that this rank makes the call. Returns a number for its position among the set's calls; 0: it has a name. */
 uint64_t hc__numbers_count(hc__set *, const hc_request *);

@@ -192,4 +192,40 @@ FAULTS = {
         50,
         "--joins 1",
     ),
+    "not_renumbered": Fault(
+        "T11: ranks find out that they know a call without a name by different names",
+        (Piece("renumber.c", "        hc__renumber_have(s, 0, s->position);\n", "        s->end.stopped |= 0;\n"),),
+        1000,
+        "--unnamed 1",
+    ),
+    "renumber_not_void": Fault(
+        "T11: an agreement on a call without a name voids RENUMBER",
+        (Piece("log.c", "        hc__renumber_void(s);\n", ""),),
+        500,
+        "--unnamed 1",
+    ),
+    "stale_renumber": Fault(
+        "T11: RENUMBER from before such an agreement is void",
+        (Piece("renumber.c", " || tag < s->pending.unnamed.settled)", ")"),),
+        500,
+        "--unnamed 1",
+    ),
+    "stale_number": Fault(
+        "L0: a first announcement from before it is void",
+        (Piece("renumber.c", "return s->pending.unnamed.ordered &&", "return 0 &&"),),
+        5000,
+        "--unnamed 1",
+    ),
+    "join_before_call": Fault(
+        "join: it comes after the rank's calls without a name",
+        (Piece("join.c", "s->pending.unnamed.requests > s->pending.unnamed.later", "0"),),
+        20000,
+        "--unnamed 1 --joins 1 --fail 0 --ranks 2-3",
+    ),
+    "join_before_refusal": Fault(
+        "join: it comes after the rank's refusals of calls without a name",
+        (Piece("join.c", "s->pending.unnamed.refusals > 0", "0"),),
+        80000,
+        "--unnamed 1 --joins 1 --fail 0 --lazy 0 --stall 0 --ranks 3-6",
+    ),
 }

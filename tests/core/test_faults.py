@@ -9,7 +9,7 @@ import pytest
 from faults import FAULTS, Fault
 from programs import ENGINE, ROOT, Build, simulator
 
-RARE = ("conflict_overtaken", "firm_join")
+RARE = ("conflict_overtaken", "firm_join", "join_before_refusal")
 """The faults that take most programs to show themselves."""
 
 

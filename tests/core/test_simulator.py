@@ -4,16 +4,11 @@
 A few thousand here; `python tests/core/soak.py` runs as many as you like, `make check` 100,000.
 """
 
-import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from programs import SANITIZE, SLOTS, WITHOUT_SLOTS, Build, simulator, starve
-
-CAPTURE: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 100}
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +33,6 @@ def sim(build_c: Build) -> Path:
 )
 def test_programs(sim: Path, run_c: Callable[..., str], programs: int, flags: str) -> None:
     print(run_c(sim, "--programs", programs, *flags.split()))
-
-
-def test_ranks_that_number_their_calls_differently_need_other_names(build_c: Build) -> None:
-    """The simulator sees that such calls hang: here no rank ever asks whether the names differ (T11)."""
-    program = simulator(build_c, "-DHC__NUMBERS_WAIT=4000000000000000000u")
-    done = subprocess.run([program, *"--programs 200 --unnamed 1 --stall 0 --ranks 1-12".split()], **CAPTURE)
-    assert done.returncode == 1
-    assert re.search(r"ends at operation \d+, on an ideal machine at|is not ended, on an ideal machine OK", done.stderr)
 
 
 def test_two_slots_a_name(build_c: Build, run_c: Callable[..., str]) -> None:
