@@ -16,9 +16,10 @@
 #include <string.h>
 
 #define refuse hc__refuse
-#define LARGE (64 << 10) /* bytes from which a blocking call divides the work */
-#define LINE 64          /* each part begins at a multiple of it, as vector code likes best */
-#define TEXT 512         /* bytes of a description; a hash compares what does not fit */
+#define LARGE (64 << 10)        /* bytes from which a blocking call divides the work */
+#define LINE 64                 /* each part begins at a multiple of it, as vector code likes best */
+#define TEXT 512                /* bytes of a description; a hash compares what does not fit */
+#define TYPE "a user reduction" /* of the bytes that move, so that they match no array of another call */
 
 enum phase { SAY, SAY_ALL, SHARES, RESULT, OVER }; /* SAY: only descriptions; SAY_ALL: with the arrays */
 
@@ -170,6 +171,7 @@ static void set_bytes(hc_operand *o, char *data, int64_t rows, int64_t row) {
     hc_operand_clear(o);
     o->data = data;
     o->dtype = HC_UINT8;
+    o->type = TYPE;
     o->ndim = row > 1 ? 2 : 1;
     o->dims[0] = rows;
     o->dims[1] = row;

@@ -339,6 +339,18 @@ def test_ranks_that_have_joined_bring_nothing(threads):
     testing.run(threads(3), program)
 
 
+def test_its_bytes_match_no_other_call(threads):
+    """An allgather of bytes on another rank gets an error, and not what this one says of its reduction."""
+
+    def program(world):
+        whole = hpccoll.UserReduction(np.hypot, elementwise=False)
+        with pytest.raises(hpccoll.MismatchError, match=r"uint8\[\*\] of a user reduction.*\(type differs\)"):
+            world.allreduce(np.ones(3), whole) if world.rank else world.allgather(np.full(128, 255, np.uint8))
+        assert (world.allreduce(np.full(3, 2.0), whole) == np.hypot(2.0, 2.0)).all()
+
+    testing.run(threads(2), program)
+
+
 def test_wrong_calls(threads):
     def program(world):
         op = UserReduction(np.maximum)
