@@ -26,7 +26,7 @@
 #define DECLINED UINT64_C(254)
 #define COUNT UINT64_C(255) /* the bits of the word below the number */
 #define UNSTREAMED (8u << 10)
-#define ALL_PARTS (128u << 10) /* every rank reads all parts, which above this takes as long as an agreement */
+#define ALL_PARTS (128u << 10) /* of three ranks or more: each reads all of them, in the time of an agreement */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
     return &shortcut->words[shortcut->number % 2].value;
@@ -43,9 +43,9 @@ static uint8_t *place_of_part(const hc_shortcut *shortcut, int32_t rank, uint64_
     return slot_of(shortcut, rank, number)->data + (size_t)ncounts * sizeof(int32_t);
 }
 
+/* Each of two ranks reads one part, as with an agreement, where the ranks share the work. */
 size_t hc_shortcut_bytes(int32_t local_size) {
-    uint32_t size = (uint32_t)local_size;
-    return size <= ALL_PARTS / HC_SHORTCUT_BYTES ? HC_SHORTCUT_BYTES : ALL_PARTS / size / 64 * 64;
+    return local_size <= 2 ? HC_SHORTCUT_BYTES : ALL_PARTS / (uint32_t)local_size / 64 * 64;
 }
 
 /* Only a rank that waited in vain counts it as a miss. */

@@ -10,7 +10,7 @@
 
 #include "transport/node.h"
 
-#define HC_SHORTCUT_BYTES 65536 /* the largest part */
+#define HC_SHORTCUT_BYTES 262144 /* the largest part, of two ranks */
 #define HC_SHORTCUT_SMALL 1024  /* the largest part in a set on several nodes */
 #define HC_SHORTCUT_WORDS 7
 #define HC_SHORTCUT_RANKS 32
