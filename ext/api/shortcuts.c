@@ -15,13 +15,19 @@ static int must_allocate(const hc__read *read) {
     return hc_arguments_has(a, HC_OP_RESULT_ALLOCATED) && hc_arguments_gets(a, &read->place) && !a->operands[1].data;
 }
 
-/* As hc__shortcut(), for a set on several nodes. */
-static int vote(const hc__read *read, hpccoll_world *world, const hc_shortcut_call *call) {
+/* Tries the call in a set on several nodes. The state, or a status (error set). */
+static int vote(const hc__read *read, hpccoll_world *world, hc_shortcut_call *call) {
     hc_votes *votes = hc__order(world)->votes;
     int state = hc_loop_vote(world->base->job->loop, world->number, votes, call, UINT64_MAX);
     if (state < 0)
         return hc__error(state, "%s: %s", hc_operation_name(read->arguments.operation), hc_loop_vote_text(votes));
-    return state == HC_SHORTCUT_TAKEN;
+    return state;
+}
+
+static int meet(const hpccoll_world *world, const hc_order *order, const hc_shortcut_call *call) {
+    hc_loop *loop = world->base->job->loop;
+    int state = hc_loop_shortcut(loop, world->number, order->shortcut, call);
+    return state == HC_SHORTCUT_OPEN ? hc_loop_shortcut_wait(loop, order->shortcut, call) : state;
 }
 
 int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
@@ -34,13 +40,9 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
         return 0;
     if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, &call))
         return 0;
-    if (order->votes)
-        return vote(read, world, &call);
-    int state = hc_loop_shortcut(base->job->loop, world->number, order->shortcut, &call);
-    if (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_shortcut_wait(base->job->loop, order->shortcut, &call);
+    int state = order->votes ? vote(read, world, &call) : meet(world, order, &call);
     if (state != HC_SHORTCUT_TAKEN)
-        return 0;
+        return state < 0 ? state : 0;
     if (counts && hc_arguments_gets(&read->arguments, &read->place))
         hc_loop_shortcut_rows(order->shortcut, &call, counts);
     hc_loop_shortcut_end(base->job->loop, order->shortcut, &call);

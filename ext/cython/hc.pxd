@@ -242,8 +242,8 @@ cdef extern from "loop/loop.h" nogil:
         uint8_t is_large
     int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, const hc_shortcut_call *)
     ctypedef struct hc_votes
-    int hc_loop_vote(hc_loop *, uint32_t, hc_votes *, const hc_shortcut_call *, uint64_t)
-    int hc_loop_vote_wait(hc_loop *, hc_votes *, const hc_shortcut_call *, uint64_t)
+    int hc_loop_vote(hc_loop *, uint32_t, hc_votes *, hc_shortcut_call *, uint64_t)
+    int hc_loop_vote_wait(hc_loop *, hc_votes *, uint64_t)
     const char *hc_loop_vote_text(const hc_votes *)
     int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *)
     int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *)

@@ -46,11 +46,11 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED) and not call.is_large and not has_reserve(own):
         return AGREE
     if own.order.votes is not NULL:
-        state = await_votes(own, &call, code, x, out, op, root, prescale, postscale)
-        return result if state == HC_SHORTCUT_TAKEN else AGREE
-    state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
-    if state == HC_SHORTCUT_OPEN:
-        state = await_others(own, &call)
+        state = await_votes(own, &call, code, x, out, op, root, splits, prescale, postscale)
+    else:
+        state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
+        if state == HC_SHORTCUT_OPEN:
+            state = await_others(own, &call)
     if state != HC_SHORTCUT_TAKEN:
         return AGREE
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED):
@@ -172,8 +172,8 @@ cdef int await_others(Set own, const hc_shortcut_call *call) except -1:
     return state
 
 
-cdef int await_votes(Set own, const hc_shortcut_call *call, int code, object x, object out, object op, object root,
-                     object prescale, object postscale) except -1:
+cdef int await_votes(Set own, hc_shortcut_call *call, int code, object x, object out, object op, object root,
+                     object splits, object prescale, object postscale) except -1:
     """The same for the ranks of other nodes, which may take long."""
     cdef hc_loop *c = own.loop.c
     cdef hc_votes *votes = own.order.votes
@@ -187,9 +187,9 @@ cdef int await_votes(Set own, const hc_shortcut_call *call, int code, object x, 
         while state == HC_SHORTCUT_OPEN:
             PyErr_CheckSignals()
             with nogil:
-                state = hc_loop_vote_wait(c, votes, call, SLICE)
+                state = hc_loop_vote_wait(c, votes, SLICE)
     except BaseException:
-        leave_votes(own, code, x, out, op, root, prescale, postscale)
+        leave_votes(own, code, x, out, op, root, splits, prescale, postscale)
         raise
     finally:
         own.loop.active -= 1
@@ -202,8 +202,8 @@ cdef int await_votes(Set own, const hc_shortcut_call *call, int code, object x, 
     return state
 
 
-cdef int leave_votes(Set own, int code, object x, object out, object op, object root, object prescale,
-                     object postscale) except -1:
+cdef int leave_votes(Set own, int code, object x, object out, object op, object root, object splits,
+                     object prescale, object postscale) except -1:
     """Let a call go on whose wait a signal has ended: it ends with the votes, or as a request."""
     global failures_known
     cdef Call call = Call.__new__(Call)
@@ -214,7 +214,7 @@ cdef int leave_votes(Set own, int code, object x, object out, object op, object 
     call.set = own
     call.read_options(OPERATIONS[code], op, root, prescale, postscale, None)
     if not call.has(HC_OP_NO_TENSORS):
-        call.read_arrays(x, out, None, two)
+        call.read_arrays(x, out, splits, two)
     cdef hc_handle *h = call.request(None, &unnamed)
     h.kind = HC_HANDLE_VOTED
     handle = own.submit(h, unnamed, False, call.held)

@@ -201,6 +201,7 @@ typedef struct hc_shortcut_call {
     size_t bytes;                      /* at most hc_shortcut_bytes(), unless: */
     uint8_t is_large;                  /* this rank's part is too large, which the others do not know */
     int32_t counts[HC_SHORTCUT_RANKS]; /* HC_OP_COUNTS: rows for each rank */
+    const hc_votes *votes;             /* that have taken it; NULL: the ranks of one node have. Set by the loop */
 } hc_shortcut_call;
 
 /* Tries a call, for a caller that waits and has no other unnamed call in flight. `shortcut`: of the node that holds the
@@ -223,15 +224,14 @@ typedef struct hc_votes_members {
  * ranks; or no memory. */
 hc_votes *hc_loop_votes_new(hc_loop *, uint32_t set, hc_shortcut *count, const hc_votes_members *);
 void hc_loop_votes_free(hc_votes *); /* of a set that was not added. NULL is allowed */
-/* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN: the result is in call->out; OFF: submit
- * a request; OPEN: after about `ns` its nodes still vote; or the status that has ended the wait and broken the World,
- * with a text.
+/* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN, OFF: as above; OPEN:
+ * after about `ns` its nodes still vote; or the status that has ended the wait and broken the World, with a text.
  *
  * OPEN: call hc_loop_vote_wait(). A caller that does not wait any longer submits the request of the call instead, as
  * HC_HANDLE_VOTED: it ends with the votes, or becomes a request where they turn the call off. Until it is done, make no
  * other call without a name. */
-int hc_loop_vote(hc_loop *, uint32_t set, hc_votes *, const hc_shortcut_call *, uint64_t ns);
-int hc_loop_vote_wait(hc_loop *, hc_votes *, const hc_shortcut_call *, uint64_t ns); /* the same */
+int hc_loop_vote(hc_loop *, uint32_t set, hc_votes *, hc_shortcut_call *, uint64_t ns);
+int hc_loop_vote_wait(hc_loop *, hc_votes *, uint64_t ns); /* the same */
 const char *hc_loop_vote_text(const hc_votes *);
 /* Runs an unnamed call of a set of one rank, for a caller that waits. 1: it is done; 0: submit it. */
 int hc_loop_run_alone(hc_loop *, hc_handle *);

@@ -13,6 +13,7 @@
  */
 #include "loop/clock.h"
 #include "loop/state.h"
+#include "loop/votes.h"
 #include "loop/waiting.h"
 
 #include <string.h>
@@ -30,7 +31,7 @@ static int has(const hc_shortcut_call *call, int trait) {
     return (call->traits & trait) != 0;
 }
 
-/* ---- what the ranks have published ------------------------------------------------------------------- */
+/* ---- what the ranks give: published in the node, or gathered by votes ---------------------------------- */
 
 /* 1: the result uses this rank's values. */
 static int gives(const hc_shortcut_call *call, int32_t rank) {
@@ -41,22 +42,27 @@ static int32_t ncounts(const hc_shortcut_call *call) {
     return has(call, HC_OP_COUNTS) ? call->size : 0;
 }
 
+/* NULL: every rank gets its share. */
 static const int32_t *counts_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
+    if (call->votes)
+        return hc__given_counts(call->votes->given[rank]);
     return shortcut ? hc_shortcut_counts(shortcut, rank) : call->counts;
 }
 
 static hc_shortcut_rows own_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
     hc_shortcut_rows own = call->own;
     _Static_assert(sizeof own == sizeof(uint64_t), "a rank publishes it as one word");
-    if (shortcut) {
-        uint64_t word = hc_shortcut_own(shortcut, rank);
+    if (call->votes || shortcut) {
+        uint64_t word = call->votes ? call->votes->given[rank]->own : hc_shortcut_own(shortcut, rank);
         memcpy(&own, &word, sizeof own);
     }
     return own;
 }
 
 static const char *part_of(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t rank) {
-    if (!shortcut)
+    if (call->votes) /* the caller may have left, with its `in` */
+        return hc__given_part(call->votes->given[rank]);
+    if (!shortcut || rank == call->rank)
         return call->in;
     size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
     return hc_shortcut_part(shortcut, rank, ncounts(call), (size_t)own_of(shortcut, call, rank).rows * row);
@@ -66,7 +72,11 @@ static const char *part_of(const hc_shortcut *shortcut, const hc_shortcut_call *
 static int32_t rows_between(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t from, int32_t to) {
     if (!gives(call, from) || (has(call, HC_OP_TO_ROOT) && call->agreed.root != to))
         return 0;
-    return has(call, HC_OP_COUNTS) ? counts_of(shortcut, call, from)[to] : own_of(shortcut, call, from).rows;
+    int32_t rows = own_of(shortcut, call, from).rows;
+    const int32_t *counts = has(call, HC_OP_COUNTS) ? counts_of(shortcut, call, from) : NULL;
+    if (counts)
+        return counts[to];
+    return has(call, HC_OP_COUNTS) ? (int32_t)hc_share(rows, call->size, to) : rows;
 }
 
 int64_t hc_loop_shortcut_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call, int64_t *from) {
@@ -80,8 +90,7 @@ int64_t hc_loop_shortcut_rows(const hc_shortcut *shortcut, const hc_shortcut_cal
     return sum;
 }
 
-/* 1: each rank's `out` has the rows of its result. */
-static int all_fit(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
+int hc__shortcut_fits(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     for (int32_t r = 0; r < call->size; r++) {
         int32_t room = own_of(shortcut, call, r).room, rows = 0;
         for (int32_t q = 0; room >= 0 && q < call->size; q++)
@@ -115,9 +124,10 @@ static void keep_own(const hc_shortcut_call *call, hc_shortcut_offer *offer) {
         find_share(call, &offer->own_from, &offer->own_bytes);
 }
 
-/* All ranks have the same answer. */
+/* All ranks have the same answer. Votes decide when they are complete. */
 static inline int decide(const hc_shortcut *shortcut, const hc_shortcut_call *call, int state) {
-    if (has(call, HC_OP_RESULT_ALLOCATED) && state == HC_SHORTCUT_TAKEN && !all_fit(shortcut, call))
+    if (has(call, HC_OP_RESULT_ALLOCATED) && state == HC_SHORTCUT_TAKEN && !call->votes &&
+        !hc__shortcut_fits(shortcut, call))
         return HC_SHORTCUT_OFF;
     return state;
 }
@@ -196,7 +206,7 @@ static void reduce(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
     const void *parts[HC_SHORTCUT_RANKS];
     int32_t n = has(call, HC_OP_PREFIX) ? call->rank + !has(call, HC_OP_EXCLUSIVE) : call->size;
     for (int32_t q = 0; q < n; q++)
-        parts[q] = q == call->rank ? call->in : hc_shortcut_part(shortcut, q, 0, call->bytes);
+        parts[q] = part_of(shortcut, call, q);
     if (n == 0)
         hc_host_neutral(call->out, call->agreed.dtype, call->agreed.reduction, call->count);
     else
@@ -209,16 +219,13 @@ static void reduce_share(const hc_shortcut *shortcut, const hc_shortcut_call *ca
     const void *parts[HC_SHORTCUT_RANKS];
     size_t from, bytes;
     find_share(call, &from, &bytes);
-    for (int32_t q = 0; q < call->size; q++) {
-        const char *part = q == call->rank ? call->in : part_of(shortcut, call, q);
-        parts[q] = part + from;
-    }
+    for (int32_t q = 0; q < call->size; q++)
+        parts[q] = part_of(shortcut, call, q) + from;
     reduce_parts(call, parts, call->size, (int64_t)(bytes / hc_dtype_size(call->agreed.dtype)));
 }
 
 static void take_whole(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
-    int32_t root = call->agreed.root;
-    const void *from = root == call->rank ? call->in : hc_shortcut_part(shortcut, root, 0, call->bytes);
+    const void *from = part_of(shortcut, call, call->agreed.root);
     if (call->out != from)
         hc_host_copy(call->out, from, call->bytes);
 }
@@ -228,10 +235,10 @@ static void take_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call)
     size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
     char *to = call->out;
     for (int32_t q = 0; q < call->size; q++) {
-        const char *from = q == call->rank ? call->in : part_of(shortcut, call, q);
+        const char *from = part_of(shortcut, call, q);
         size_t bytes = (size_t)rows_between(shortcut, call, q, call->rank) * row;
         for (int32_t r = 0; bytes && r < call->rank && has(call, HC_OP_COUNTS); r++)
-            from += (size_t)counts_of(shortcut, call, q)[r] * row;
+            from += (size_t)rows_between(shortcut, call, q, r) * row;
         if (bytes && q == call->rank)
             memcpy(to, from, bytes);
         else if (bytes)
@@ -244,6 +251,10 @@ void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, const hc_s
     atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
     if (!call->out)
         return;
+    if (call->votes && !hc__gathers(call->agreed.operation)) {
+        memcpy(call->out, call->votes->result, call->bytes);
+        return;
+    }
     if (has(call, HC_OP_REDUCES) && has(call, HC_OP_ELEMENTWISE))
         reduce(shortcut, call);
     else if (has(call, HC_OP_REDUCES))

@@ -4,7 +4,8 @@
  * exchange their votes in place of an agreement and an exchange.
  *
  * The ranks of a node meet as in a set on one node (shortcut.c). When all have come with the same call, their leader
- * adds up what they give (tally.c), votes YES with the sum, and waits for the votes of the other nodes (votes.c). Its
+ * adds up or gathers what they give (tally.c), votes YES with it, and waits for the votes of the other nodes (votes.c).
+ * Its
  * driver makes the result and tells it to the other ranks of the node, whatever the caller does meanwhile: a signal may
  * have ended its wait.
  */
@@ -29,10 +30,13 @@ static int adds_as_a_request(const hc__electorate *of, const hc_shortcut_call *c
     return !has(call, HC_OP_ROOTED) && !of->adds_in_order && !(is_wide && hc_dtype_size(agreed->dtype) == 2);
 }
 
-/* 1: a vote can hold the call. All ranks that make the same call know it. */
+/* 1: a vote can hold the call. All ranks that make the same call know it, but for what one of them gives to a call that
+ * gathers. */
 static int is_for_votes(const hc_votes *votes, const hc_shortcut_call *call) {
-    int sums = has(call, HC_OP_ELEMENTWISE) && !has(call, HC_OP_PREFIX) && adds_as_a_request(&votes->of, call);
-    return call->bytes <= HC_VOTE_BYTES && (has(call, HC_OP_REDUCES) ? sums : !has(call, HC_OP_ROWS_DIFFER));
+    if (hc__gathers(call->agreed.operation))
+        return call->size <= HC_SHORTCUT_RANKS;
+    int sums = has(call, HC_OP_ELEMENTWISE) && adds_as_a_request(&votes->of, call);
+    return call->bytes <= HC_VOTE_BYTES && (!has(call, HC_OP_REDUCES) || sums);
 }
 
 /* The ranks may have counted different misses, so the number of the call, which is the same on all ranks, picks it. */
@@ -67,14 +71,30 @@ static void submit(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call,
     hc__drive_vote(loop, votes->handle, ns);
 }
 
-/* Writes what this node's ranks give into its vote. */
-static void give(hc_votes *votes, const hc_shortcut_call *call) {
+/* Writes what each of this node's ranks gives into its vote. */
+static void give_each(hc_votes *votes, const hc_shortcut_call *call) {
+    size_t row = (size_t)call->row * hc_dtype_size(call->agreed.dtype);
+    votes->own.bytes = 0;
+    for (int32_t local = 0; local < votes->of.nlocals; local++) {
+        int32_t rank = votes->of.locals[local];
+        int gives = !has(call, HC_OP_ROOTED) || has(call, HC_OP_TO_ROOT) || call->agreed.root == rank;
+        int32_t ncounts = gives && has(call, HC_OP_COUNTS) ? call->size : 0;
+        hc__given given = {.rank = (uint16_t)rank, .own = hc_shortcut_own(votes->count, local)};
+        hc_shortcut_rows own;
+        memcpy(&own, &given.own, sizeof own);
+        given.bytes = gives ? (uint32_t)((size_t)own.rows * row) : 0;
+        hc__given_add(&votes->own, call, &given, hc_shortcut_part(votes->count, local, ncounts, given.bytes),
+                      ncounts ? hc_shortcut_counts(votes->count, local) : NULL);
+    }
+}
+
+/* Writes the sum of what this node's ranks give, or what the root gives. */
+static void give_one(hc_votes *votes, const hc_shortcut_call *call) {
     const void *parts[HC_SHORTCUT_RANKS];
     int32_t n = 0;
     for (int32_t local = 0; local < votes->of.nlocals; local++)
         if (has(call, HC_OP_REDUCES) || votes->of.locals[local] == call->agreed.root)
             parts[n++] = hc_shortcut_part(votes->count, local, 0, call->bytes);
-    memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
     hc__tally_give(votes, parts, n);
 }
 
@@ -90,7 +110,11 @@ static int outcome(hc_votes *votes) {
 
 /* The leader's part of a call to which all ranks of the node have come. */
 static int lead(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
-    give(votes, call);
+    memcpy(votes->own.agreed, &call->agreed, sizeof votes->own.agreed);
+    if (hc__gathers(call->agreed.operation))
+        give_each(votes, call);
+    else
+        give_one(votes, call);
     submit(loop, votes, call, HC_VOTE_YES, ns);
     return outcome(votes);
 }
@@ -104,9 +128,7 @@ static int follow(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, 
         submit(loop, votes, call, HC_VOTE_NONE, ns);
         return outcome(votes);
     }
-    if (state == HC_SHORTCUT_TAKEN)
-        memcpy(votes->result, hc_shortcut_result(votes->count, votes->own.number), call->bytes);
-    return state;
+    return state == HC_SHORTCUT_TAKEN ? (int)hc__votes_result(votes) : state;
 }
 
 /* The node's ranks have not all come, or have different calls. The driver tells that to nodes that vote later; but it
@@ -127,37 +149,37 @@ static int meet(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_
     return state == HC_SHORTCUT_OPEN ? hc__shortcut_wait(loop, votes->count, call, HC__VOTE_NS) : state;
 }
 
-/* Takes the result, when the outcome is known. */
-static int conclude(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, int state) {
-    if (state == HC_SHORTCUT_OPEN)
-        return state;
-    votes->misses = state == HC_SHORTCUT_TAKEN ? 0 : votes->misses + 1;
-    if (state != HC_SHORTCUT_TAKEN)
-        return state;
-    atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
-    if (call->out && call->bytes > 0)
-        memcpy(call->out, votes->result, call->bytes);
+/* Counts a call that is off, when the outcome is known. */
+static int conclude(hc_votes *votes, int state) {
+    if (state != HC_SHORTCUT_OPEN)
+        votes->misses = state == HC_SHORTCUT_TAKEN ? 0 : votes->misses + 1;
     return state;
 }
 
-int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
+int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, hc_shortcut_call *call, uint64_t ns) {
     uint64_t number = hc_shortcut_number(votes->count);
     if (!number || !is_for_votes(votes, call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
         atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
         return HC_SHORTCUT_OFF;
     votes->own.number = number;
-    votes->motion = (hc__motion){.agreed = call->agreed, .count = call->count, .bytes = call->bytes};
+    call->votes = votes;
+    if (hc__gathers(call->agreed.operation) && !hc__given_fits(call)) {
+        hc_shortcut_decline(votes->count);
+        say_no(loop, votes, call);
+        return HC_SHORTCUT_OFF; /* no miss: the ranks have come */
+    }
+    votes->call = *call;
     int state = meet(loop, set, votes, call);
     if (state != HC_SHORTCUT_TAKEN)
         say_no(loop, votes, call);
     else
         state = votes->of.is_leader ? lead(loop, votes, call, ns) : follow(loop, votes, call, ns);
-    return conclude(loop, votes, call, state);
+    return conclude(votes, state);
 }
 
-int hc_loop_vote_wait(hc_loop *loop, hc_votes *votes, const hc_shortcut_call *call, uint64_t ns) {
+int hc_loop_vote_wait(hc_loop *loop, hc_votes *votes, uint64_t ns) {
     hc_loop_wait(loop, &votes->handle, 1, ns);
-    return conclude(loop, votes, call, outcome(votes));
+    return conclude(votes, outcome(votes));
 }
 
 const char *hc_loop_vote_text(const hc_votes *votes) {

@@ -36,7 +36,7 @@ typedef struct header {
 
 static void send(hc_loop *loop, const hc_votes *votes, int32_t partner, uint8_t kind, uint64_t number) {
     const hc_ballot *ballot = &votes->vote.ballot;
-    uint8_t message[sizeof(header) + sizeof ballot->agreed + HC_VOTE_BYTES];
+    uint8_t message[sizeof(header) + sizeof ballot->agreed + HC_VOTE_GATHERED];
     header head = {MARK, kind, (uint16_t)votes->vote.me, votes->wire, number};
     size_t n = sizeof head;
     memcpy(message, &head, sizeof head);
@@ -77,8 +77,33 @@ static void tell(hc_loop *loop, const hc_votes *votes, enum hc_shortcut_state st
     if (!votes->of.is_leader || votes->own.kind != HC_VOTE_YES || votes->of.size == votes->of.nodes)
         return; /* or no node has other ranks */
     hc_shortcut_tell(votes->count, votes->own.number, state, votes->result,
-                     state == HC_SHORTCUT_TAKEN ? votes->motion.bytes : 0);
+                     state == HC_SHORTCUT_TAKEN ? votes->result_bytes : 0);
     hc_doorbell_ring_all(loop->parts.node_control);
+}
+
+/* 1: this rank has a result. */
+static int gets(const hc_shortcut_call *call) {
+    return !(call->traits & HC_OP_NO_TENSORS) && (!(call->traits & HC_OP_TO_ROOT) || call->agreed.root == call->rank);
+}
+
+/* Writes the result into the request's array, or a new one. OK or NO_MEMORY. */
+static int put_result(hc_loop *loop, const hc_votes *votes, hc_handle *request) {
+    hc_shortcut_call call = votes->call;
+    call.out = NULL;
+    if (gets(&call)) {
+        hc_piece *piece = &request->pieces[0];
+        if (call.traits & HC_OP_RESULT_ALLOCATED)
+            piece->out_rows = hc_loop_shortcut_rows(NULL, &call, piece->recv_rows);
+        if (!piece->out) {
+            piece->out = hc_result_new((size_t)(piece->out_rows * call.row) * hc_dtype_size(call.agreed.dtype));
+            piece->out_owned = piece->out != NULL;
+        }
+        if (!piece->out)
+            return HC_NO_MEMORY;
+        call.out = piece->out;
+    }
+    hc_loop_shortcut_end(loop, NULL, &call);
+    return HC_OK;
 }
 
 /* Ends the request of a call whose caller waits no longer as the votes have ended, or lets the engine have it. */
@@ -90,9 +115,8 @@ static void end_request(hc_loop *loop, const hc_votes *votes, hc_handle *request
         hc__inbox_push(loop, request);
         return;
     }
-    if (is_taken && request->request.ntensors && request->pieces[0].out && votes->motion.bytes)
-        memcpy(request->pieces[0].out, votes->result, votes->motion.bytes);
-    atomic_fetch_add_explicit(&loop->calls.shortcuts, is_taken, memory_order_relaxed);
+    if (is_taken)
+        status = put_result(loop, votes, request);
     hc__handle_finish(loop, request, status, voted->text);
 }
 
@@ -114,6 +138,23 @@ static void begin_stage(hc_loop *loop, hc_votes *votes) {
     send_in(loop, votes, HC_VOTE_YES, votes->vote.at, votes->vote.at);
 }
 
+/* Takes over the result of votes that are all YES. OFF, on all ranks: a rank's `out` has not the rows of its result. */
+static enum hc_shortcut_state take_result(hc_votes *votes, const unsigned char *value) {
+    if (!hc__gathers(votes->call.agreed.operation)) {
+        votes->result_bytes = votes->call.bytes;
+        memcpy(votes->result, value, votes->result_bytes);
+        return HC_SHORTCUT_TAKEN;
+    }
+    if (!hc__given_take(votes, value))
+        return HC_SHORTCUT_OFF;
+    int is_known = !(votes->call.traits & HC_OP_RESULT_ALLOCATED);
+    return is_known || hc__shortcut_fits(NULL, &votes->call) ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF;
+}
+
+enum hc_shortcut_state hc__votes_result(hc_votes *votes) {
+    return take_result(votes, hc_shortcut_result(votes->count, votes->own.number));
+}
+
 /* The leader's part: as many stages as have their votes. */
 static enum hc_shortcut_state look_at_stages(hc_loop *loop, hc_votes *votes) {
     enum hc_shortcut_state state;
@@ -125,9 +166,7 @@ static enum hc_shortcut_state look_at_stages(hc_loop *loop, hc_votes *votes) {
     }
     if (state == HC_SHORTCUT_OFF)
         send_in(loop, votes, HC_VOTE_NO, votes->vote.at + 1, votes->vote.stages);
-    if (state == HC_SHORTCUT_TAKEN)
-        memcpy(votes->result, votes->vote.ballot.value, votes->motion.bytes);
-    return state;
+    return state == HC_SHORTCUT_TAKEN ? take_result(votes, votes->vote.ballot.value) : state;
 }
 
 /* 1: it is done. */
@@ -136,9 +175,9 @@ static int look(hc_loop *loop, hc_votes *votes) {
                                                        : hc_shortcut_told(votes->count, votes->own.number);
     if (state == HC_SHORTCUT_OPEN)
         return 0;
-    votes->handle->value = state;
     if (state == HC_SHORTCUT_TAKEN && !votes->of.is_leader)
-        memcpy(votes->result, hc_shortcut_result(votes->count, votes->own.number), votes->motion.bytes);
+        state = hc__votes_result(votes);
+    votes->handle->value = state;
     tell(loop, votes, state);
     end(loop, votes, HC_OK, NULL);
     return 1;
@@ -237,11 +276,21 @@ static void note(hc_votes *votes, int32_t partner, const header *head, const uin
     atomic_store_explicit(&votes->newest_yes, head->number, memory_order_relaxed);
 }
 
-static int is_sound(const hc_votes *votes, int32_t peer, int32_t partner, const header *head, size_t content) {
-    size_t least = head->kind == HC_VOTE_YES ? sizeof votes->own.agreed : 0;
-    size_t most = head->kind == HC_VOTE_YES ? least + HC_VOTE_BYTES : 0;
+/* The content of a vote: the signature and the value. */
+static int is_sound_content(const hc_votes *votes, enum hc_vote_kind kind, const uint8_t *content, size_t nbytes) {
+    hc_shortcut_agreed agreed;
+    if (kind != HC_VOTE_YES || nbytes < sizeof agreed)
+        return kind != HC_VOTE_YES && nbytes == 0;
+    memcpy(&agreed, content, sizeof agreed);
+    nbytes -= sizeof agreed;
+    if (agreed.operation >= HC_OPERATION_COUNT || !hc__gathers(agreed.operation))
+        return nbytes <= HC_VOTE_BYTES;
+    return nbytes <= HC_VOTE_GATHERED && hc__given_is_sound(content + sizeof agreed, nbytes, votes->of.size);
+}
+
+static int is_sound(const hc_votes *votes, int32_t peer, int32_t partner, const header *head) {
     return head->kind > HC_VOTE_NONE && head->kind < HC_VOTE_KINDS && partner >= 0 &&
-           votes->of.leaders[partner] == peer && votes->of.is_leader && content >= least && content <= most;
+           votes->of.leaders[partner] == peer && votes->of.is_leader;
 }
 
 static void hear(hc_loop *loop, hc_votes *votes, int32_t partner, const header *head, const uint8_t *content,
@@ -265,7 +314,8 @@ int hc__votes_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t 
     if (!queue || queue->wire != head.set || !queue->votes)
         return 1; /* of an earlier set */
     int32_t partner = hc_vote_partner_at(&queue->votes->vote, head.node);
-    if (!is_sound(queue->votes, peer, partner, &head, nbytes - sizeof head))
+    if (!is_sound(queue->votes, peer, partner, &head) ||
+        !is_sound_content(queue->votes, head.kind, bytes + sizeof head, nbytes - sizeof head))
         return HC_BAD_MESSAGE;
     hear(loop, queue->votes, partner, &head, bytes + sizeof head, nbytes - sizeof head);
     return 1;

@@ -131,6 +131,7 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_short
     call->size = place->size;
     call->traits = a->traits;
     call->is_large = 0;
+    call->votes = NULL;
     call->in = in->data;
     call->out = hc_arguments_gets(a, place) ? out->data : NULL;
     call->count = call->row = in->count;

@@ -56,7 +56,6 @@ CHANGING = ("allreduce", "group", "broadcast", "reduce", "scan", "exscan")
 """Kinds with a form that works in place."""
 
 
-
 def patience() -> float:
     """Return the limit of a wait in seconds, which ends a hang: a minute, more if other processes have the cores."""
     return 60 * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))

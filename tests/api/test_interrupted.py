@@ -82,31 +82,64 @@ STOPPED = (
 for _ in range(3): hpccoll.barrier()
 pids = hpccoll.allgather(np.array([os.getpid()]))
 others = [int(pid) for pid in pids[size // 2:]]
-x = np.arange(4.0) + rank
+CALL
 if rank >= size // 2:
     os.kill(os.getpid(), signal.SIGSTOP)
 else:
     while not all(map(is_stopped, others)): time.sleep(0.01)
     meet("begin", size // 2)
-def call(): return hpccoll.allreduce(x, out=x)
 if rank == LATE:
     interrupted(call)
     for pid in others: os.kill(pid, signal.SIGCONT)
 else:
-    call()
-    assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
+    assert right(call())
 check(7)
-assert (x == size * np.arange(4.0) + size * (size - 1) / 2).all()
+assert out is None or right(out)
 """
 )
+REDUCING = """
+x = out = np.arange(4.0) + rank
+def call(): return hpccoll.allreduce(x, out=out)
+def right(got): return (got == size * np.arange(4.0) + size * (size - 1) / 2).all()
+"""
+GATHERING = {
+    "allgather": """
+x = np.full(rank + 1, rank)
+out = np.empty(size * (size + 1) // 2, int) if rank else None
+def call(): return hpccoll.allgather(x, out=out)
+def right(got): return (got == np.concatenate([np.full(r + 1, r) for r in range(size)])).all()
+""",
+    "alltoall": """
+x, out = np.arange(3 * size) + rank, np.empty(3 * size, int) if rank else None
+def call(): return hpccoll.alltoall(x, [3] * size, out=out)[0]
+def right(got): return (got == np.concatenate([np.arange(3) + 3 * rank + r for r in range(size)])).all()
+""",
+    "scan": """
+x, out = np.ones(3), np.empty(3)
+def call(): return hpccoll.scan(x, out=out)
+def right(got): return (got == rank + 1).all()
+""",
+}
+
+
+def stopped(late: int, call: str, kind: str = "base") -> str:
+    return calls(kind) + STOPPED.replace("LATE", str(late)).replace("CALL", call)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("ranks", "late"), [(2, 0), pytest.param(4, 0, marks=pytest.mark.slow), (4, 1)])
 def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> None:
     """The other node is stopped before it votes, so the wait would end only with the limit of stalls."""
-    script = calls(kind) + STOPPED.replace("LATE", str(late))
-    status, output = job(ranks, script, nodes="2", stall_limit=20)
+    status, output = job(ranks, stopped(late, REDUCING, kind), nodes="2", stall_limit=20)
+    assert status == 0, output
+    assert output.count(f"interrupted {late}") == 1, output
+
+
+@pytest.mark.parametrize("operation", GATHERING)
+@pytest.mark.parametrize(("ranks", "late"), [(2, 0), (4, 1)])
+def test_a_vote_that_gathers_is_interrupted(ranks: int, late: int, operation: str) -> None:
+    """The result is written into `out`, if there is one, when the votes are complete."""
+    status, output = job(ranks, stopped(late, GATHERING[operation]), nodes="2", stall_limit=20)
     assert status == 0, output
     assert output.count(f"interrupted {late}") == 1, output
 

@@ -21,16 +21,18 @@ def on_one_node(world: hpccoll.World) -> bool:
     return len({world.base.loop.node_of[member] for member in world.core.members}) == 1
 
 
-def until_short(world: hpccoll.World, check: Callable[[], None]) -> None:
+def until_short(world: hpccoll.World, check: Callable[[], None], *, votes: bool = False) -> None:
     """Repeat what makes one unnamed call until it took the shortcut, which all ranks see in the same turn.
 
     Ranks that are threads of one interpreter may always come too late for each other.
+
+    :param votes: the nodes of a World vote on this call
     """
     are_processes = threading.current_thread() is threading.main_thread()
     for _ in range(3000 if are_processes else 2):  # other processes may disturb hundreds of calls in a row
         before = world.stats()["shortcuts"]
         check()
-        if world.stats()["shortcuts"] > before or not on_one_node(world):
+        if world.stats()["shortcuts"] > before or not (votes or on_one_node(world)):
             return
     assert not are_processes, "it never took the shortcut"
 
@@ -146,6 +148,49 @@ def test_rows_are_where_numpy_puts_them(everywhere, dtype, columns):
         until_short(world, lambda: check_equal(world.allgather(np.array(me, dtype)), np.arange(size).astype(dtype)))
 
     everywhere(program)
+
+
+def test_nodes_vote_on_calls_that_gather(everywhere):
+    def program(world):
+        me, size, root = world.rank, world.size, world.size - 1
+        x, ones = np.arange(3.0 * size) + me, np.ones(size)
+        rows = [np.full(rank + 1, rank) for rank in range(size)]
+        splits = [rank % 2 + 1 for rank in range(size)]
+
+        def check(result: Any, wanted: Any) -> None:
+            if wanted is None:
+                assert result is None
+            else:
+                check_equal(result, wanted)
+
+        cases = [
+            lambda: check(world.allgather(rows[me]), np.concatenate(rows)),
+            lambda: check(world.gather(rows[me], root), np.concatenate(rows) if me == root else None),
+            lambda: check(world.scatter(x, root), np.arange(3.0) + 3 * me + root),
+            lambda: check(world.alltoall(x)[0], np.concatenate([np.arange(3.0) + 3 * me + r for r in range(size)])),
+            lambda: check(world.alltoall(np.ones(sum(splits)), splits)[1], np.full(size, splits[me])),
+            lambda: check(world.alltoall(x, out=np.empty_like(x))[1], np.full(size, 3)),
+            lambda: check(world.scan(ones), np.full(size, me + 1.0)),
+            lambda: check(world.exscan(ones, out=ones.copy()), np.full(size, float(me))),
+        ]
+        for case in cases:
+            until_short(world, case, votes=True)
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_what_fits_into_votes(threads, excess):
+    """The votes hold 4 KiB in all: 2 KiB per rank, of which a head takes 16 bytes; one rank publishes 1 KiB."""
+
+    def program(world):
+        for most in (1024, 2032):
+            mine = np.full(most + excess if world.rank else 1, world.rank, np.uint8)
+            for _ in range(20):
+                check_equal(world.allgather(mine), np.array([0] + [1] * (most + excess), np.uint8))
+        world.barrier()
+
+    testing.run(threads(2, nodes="1+1"), program)
 
 
 def check_equal(result: np.ndarray, wanted: np.ndarray) -> None:

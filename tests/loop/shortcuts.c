@@ -25,13 +25,13 @@ static uint64_t next_random(uint64_t *seed) {
 }
 
 /* Between nodes a rank that has too much asks for a request at once. OPEN: the caller waits no longer. */
-static int vote(worlds *w, int32_t rank, const hc_shortcut_call *call, int leaves) {
+static int vote(worlds *w, int32_t rank, hc_shortcut_call *call, int leaves) {
     hc_votes *votes = w->votes_of[rank];
     if (call->is_large)
         return HC_SHORTCUT_OFF;
     int state = hc_loop_vote(w->loops[rank], 0, votes, call, leaves ? 0 : 20000);
     while (state == HC_SHORTCUT_OPEN && !leaves)
-        state = hc_loop_vote_wait(w->loops[rank], votes, call, 20000);
+        state = hc_loop_vote_wait(w->loops[rank], votes, 20000);
     return state;
 }
 
@@ -45,10 +45,8 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
     call.agreed.reduction = HC_SUM;
     call.agreed.prescale = call.agreed.postscale = 1.0;
     call.agreed.dims[0] = n;
-    if (w->nodes > 1)
-        return vote(w, rank, &call, leaves);
-    int state = hc_loop_shortcut(w->loops[rank], 0, shortcut, &call);
-    if (state == HC_SHORTCUT_OPEN)
+    int state = w->nodes > 1 ? vote(w, rank, &call, leaves) : hc_loop_shortcut(w->loops[rank], 0, shortcut, &call);
+    if (w->nodes == 1 && state == HC_SHORTCUT_OPEN)
         state = hc_loop_shortcut_wait(w->loops[rank], shortcut, &call);
     if (state == HC_SHORTCUT_TAKEN)
         hc_loop_shortcut_end(w->loops[rank], shortcut, &call);

@@ -35,7 +35,7 @@ static void make_votes(void) {
         const hc_votes_members m = {.ranks = now.ranks, .nodes = now.node_of, .size = now.size, .own = now.first[i]};
         votes[i] = hc_loop_votes_new(&loop, 0, (hc_shortcut *)&count, &m);
         CHECK(votes[i], "%d nodes have no votes", (int)now.nodes);
-        votes[i]->motion = (hc__motion){.agreed = now.agreed, .count = now.count, .bytes = now.bytes};
+        votes[i]->call = (hc_shortcut_call){.agreed = now.agreed, .count = now.count, .bytes = now.bytes};
         hc_ballot *ballot = hc_vote_cast(&votes[i]->vote, 1, HC_VOTE_YES);
         ballot->bytes = (uint32_t)now.bytes;
         memset(ballot->agreed, 0, sizeof ballot->agreed);

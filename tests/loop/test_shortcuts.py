@@ -23,3 +23,8 @@ def test_nodes_vote_or_agree(build_c, run_c, library, ranks, nodes):
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_votes_add_up_as_requests(build_c, run_c, library, seed):
     assert run_c(build_c("tests/loop/tally.c", *library), seed, 1000) == "1000 cases\n"
+
+
+@pytest.mark.timeout(300)
+def test_votes_gather_what_each_rank_gives(build_c, run_c, library):
+    assert run_c(build_c("tests/loop/gathered.c", *library), 1, 3000) == "3000 cases\n"

@@ -70,6 +70,13 @@ int hc_vote_adds_as(const char *algorithm) {
     return chosen == HC__AUTO || chosen == HC__STAGES;
 }
 
+/* Leaves out the values, which are long. */
+static void clear(hc_ballots *heard) {
+    heard->newest = 0;
+    for (int i = 0; i < 2; i++)
+        memset(&heard->of[i], 0, offsetof(hc_ballot, value));
+}
+
 int hc_vote_new(hc_vote *vote, const hc__stages *split, int32_t nodes, int32_t me) {
     const hc__stages one = {.depth = 1, .radix = {nodes}};
     const hc__stages *stages = split ? split : &one;
@@ -79,7 +86,8 @@ int hc_vote_new(hc_vote *vote, const hc__stages *split, int32_t nodes, int32_t m
     vote->heard = aligned_alloc(_Alignof(hc_ballots), most * sizeof *vote->heard);
     if (!vote->partners || !vote->heard)
         return HC_NO_MEMORY;
-    memset(vote->heard, 0, most * sizeof *vote->heard);
+    for (size_t i = 0; i < most; i++)
+        clear(&vote->heard[i]);
     hc__stage_place place = hc__stage_place_of(stages, me);
     if (place.position < 0)
         find_group(vote, stages, &place);

@@ -11,8 +11,9 @@
 #include "transport/net/radices.h"
 #include "transport/shm/shortcut.h"
 
-#define HC_VOTE_NODES 65536 /* at most */
-#define HC_VOTE_BYTES HC_SHORTCUT_SMALL
+#define HC_VOTE_NODES 65536                 /* at most */
+#define HC_VOTE_BYTES HC_SHORTCUT_SMALL     /* of a sum, or of what one rank gives to all */
+#define HC_VOTE_GATHERED HC_SHORTCUT_RESULT /* of what all ranks give */
 #define HC_VOTE_OPERANDS (HC__FEW_MEMBERS + 1)
 _Static_assert(HC_VOTE_BYTES == HC__FEW_BYTES, "sums of votes and of requests have the same stages");
 
@@ -24,9 +25,9 @@ enum hc_vote_kind { HC_VOTE_NONE, HC_VOTE_YES, HC_VOTE_NO, HC_VOTE_ASK, HC_VOTE_
 typedef struct hc_ballot {
     uint64_t number; /* of the call */
     uint8_t kind;
-    uint32_t bytes;                                  /* YES: of its value */
-    uint64_t agreed[HC_SHORTCUT_WORDS];              /* YES: must be equal on all nodes */
-    _Alignas(16) unsigned char value[HC_VOTE_BYTES]; /* YES: what its ranks give, or a partial result */
+    uint32_t bytes;                                     /* YES: of its value */
+    uint64_t agreed[HC_SHORTCUT_WORDS];                 /* YES: must be equal on all nodes */
+    _Alignas(16) unsigned char value[HC_VOTE_GATHERED]; /* YES: what its ranks give, or a partial result */
 } hc_ballot;
 
 /* The votes of one node on the newest two calls. A node votes on the calls in order, and cannot end a call without the

@@ -32,7 +32,7 @@ static size_t head_bytes(int32_t local_size) {
 static size_t shortcut_bytes(int32_t local_size) {
     if (local_size > HC_SHORTCUT_RANKS)
         return 0;
-    size_t slots = 2 * ((size_t)local_size + 1) * sizeof(hc__shortcut_slot);
+    size_t slots = 2 * ((size_t)local_size * sizeof(hc__shortcut_slot) + HC_SHORTCUT_RESULT);
     size_t far = local_size > 1 ? 2 * (size_t)local_size * hc_shortcut_bytes(local_size) : 0;
     return hc_node_stride(4 * sizeof(hc__shortcut_word) + slots + far);
 }
@@ -83,7 +83,8 @@ void hc__shm_lay_out(hc__shm *shm) {
     if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
         shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
         shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 4);
-        shm->shortcut.far = (uint8_t *)(shm->shortcut.slots + 2 * (size + 1));
+        shm->shortcut.results = (uint8_t *)(shm->shortcut.slots + 2 * size);
+        shm->shortcut.far = shm->shortcut.results + 2 * HC_SHORTCUT_RESULT;
         shm->shortcut.largest = hc_shortcut_bytes(size);
     }
     size_t most = (size_t)hc_node_chunk_bytes(size);

@@ -71,7 +71,8 @@ struct hc_shortcut {
     const hc_node_control *node_control;
     hc__shortcut_word *words;
     hc__shortcut_slot *slots;
-    uint8_t *far; /* two large parts per rank */
+    uint8_t *results; /* of votes, HC_SHORTCUT_RESULT bytes each, of two calls in turn */
+    uint8_t *far;     /* two large parts per rank */
     size_t largest;
 };
 

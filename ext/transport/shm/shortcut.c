@@ -36,6 +36,10 @@ static hc__shortcut_slot *slot_of(const hc_shortcut *shortcut, int32_t rank, uin
     return &shortcut->slots[2 * rank + (int32_t)(number % 2)];
 }
 
+static uint8_t *place_of_result(const hc_shortcut *shortcut, uint64_t number) {
+    return shortcut->results + number % 2 * HC_SHORTCUT_RESULT;
+}
+
 static uint8_t *place_of_part(const hc_shortcut *shortcut, int32_t rank, uint64_t number, int32_t ncounts,
                               size_t bytes) {
     if (bytes > HC__SHORTCUT_NEAR)
@@ -192,12 +196,12 @@ enum hc_shortcut_state hc_shortcut_close(hc_shortcut *shortcut, uint64_t number)
     return count_at(shortcut, number, seen);
 }
 
-/* The outcome's slot and word follow those of the ranks and of the count, and are used again in the same way: the
+/* The outcome's memory and word follow those of the ranks and of the count, and are used again in the same way: the
  * leader writes for call t + 2 after all ranks have joined t + 1, and each joined that after it had read all of t. */
 void hc_shortcut_tell(hc_shortcut *shortcut, uint64_t number, enum hc_shortcut_state state, const void *result,
                       size_t bytes) {
     if (bytes > 0)
-        memcpy(slot_of(shortcut, shortcut->size, number)->data, result, bytes);
+        memcpy(place_of_result(shortcut, number), result, bytes);
     atomic_store_explicit(&shortcut->words[2 + number % 2].value, number << 8 | (uint64_t)state, memory_order_release);
 }
 
@@ -207,7 +211,7 @@ enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *shortcut, uint64_t nu
 }
 
 const void *hc_shortcut_result(const hc_shortcut *shortcut, uint64_t number) {
-    return slot_of(shortcut, shortcut->size, number)->data;
+    return place_of_result(shortcut, number);
 }
 
 /* ---- the shortcut of a node ------------------------------------------------------------------------- */

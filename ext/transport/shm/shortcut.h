@@ -11,7 +11,8 @@
 #include "transport/node.h"
 
 #define HC_SHORTCUT_BYTES 262144 /* the largest part, of two ranks */
-#define HC_SHORTCUT_SMALL 1024  /* the largest part in a set on several nodes */
+#define HC_SHORTCUT_SMALL 1024   /* the largest part in a set on several nodes */
+#define HC_SHORTCUT_RESULT 4096  /* the largest result of votes: what all ranks of a set have given */
 #define HC_SHORTCUT_WORDS 7
 #define HC_SHORTCUT_RANKS 32
 
@@ -63,7 +64,7 @@ enum hc_shortcut_state hc_shortcut_at(const hc_shortcut *, uint64_t number);
 enum hc_shortcut_state hc_shortcut_close(hc_shortcut *,
                                          uint64_t number); /* the same, after it has put it off if open */
 /* The outcome of the votes on a call that all ranks of the node have joined, from the leader to the other ranks of the
- * node: OPEN at first. `result`: of a call that was taken; at most HC_SHORTCUT_SMALL bytes. For any thread. */
+ * node: OPEN at first. `result`: of a call that was taken; at most HC_SHORTCUT_RESULT bytes. For any thread. */
 void hc_shortcut_tell(hc_shortcut *, uint64_t number, enum hc_shortcut_state, const void *result, size_t bytes);
 enum hc_shortcut_state hc_shortcut_told(const hc_shortcut *, uint64_t number);
 const void *hc_shortcut_result(const hc_shortcut *, uint64_t number);
