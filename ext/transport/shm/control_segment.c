@@ -262,7 +262,7 @@ int hc_node_control_crowd(hc_node_control *node_control, int32_t machine, hc_cro
             return 0;
         cores[rank] = &slot->cores;
     }
-    *crowd = hc_cores_crowd(cores, node_control->size, machine);
+    *crowd = hc_cores_crowd(cores, node_control->size, machine, (int32_t)sysconf(_SC_NPROCESSORS_ONLN));
     return 1;
 }
 

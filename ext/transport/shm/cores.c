@@ -193,23 +193,28 @@ static int is_worse(const hc_crowd *one, const hc_crowd *than) {
     return one->ranks * than->cores > than->ranks * one->cores;
 }
 
-hc_crowd hc_cores_crowd(const hc_cores *const *all, int32_t n, int32_t machine) {
+/* 1: the ranks of the machine that are not among these `n` have cores enough beside theirs. A launcher that binds ranks
+ * gives each its own. */
+static int have_others(int32_t n, const hc_crowd *together, int32_t machine, int32_t online) {
+    return machine - n <= online - together->cores;
+}
+
+hc_crowd hc_cores_crowd(const hc_cores *const *all, int32_t n, int32_t machine, int32_t online) {
     hc_cores any = {.quota = 0};
     for (int32_t r = 0; r < n; r++)
         for (int w = 0; w < WORDS; w++)
             any.word[w] |= all[r]->word[w];
-    const hc_crowd together = within(all, n, &any);
+    hc_crowd together = within(all, n, &any);
+    int32_t as_many = have_others(n, &together, machine, online) ? n : machine; /* ranks on the cores of n */
+    together.ranks = as_many;
     hc_crowd worst = together;
     for (int32_t r = 0; r < n; r++) {
         hc_crowd bound = within(all, n, all[r]), granted = with_quota_of(all, n, all[r]);
+        bound.ranks = bound.ranks * as_many / n;
+        granted.ranks = granted.ranks * machine / n;
         worst = is_worse(&bound, &worst) ? bound : worst;
         worst = all[r]->quota && is_worse(&granted, &worst) ? granted : worst;
     }
-    worst.ranks = worst.ranks * machine / n;
     worst.shared = worst.ranks > worst.cores;
-    if (worst.shared)
-        return worst;
-    worst = together;
-    worst.ranks = machine;
-    return worst;
+    return worst.shared ? worst : together;
 }

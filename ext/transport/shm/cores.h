@@ -34,7 +34,8 @@ typedef struct hc_crowd {
 } hc_crowd;
 
 /* The most crowded group of `n` ranks: the ranks whose masks lie within one mask, or that share a quota; all ranks if
- * no group is crowded. `machine`: the number of ranks on the machine, of which these are a typical part. */
-hc_crowd hc_cores_crowd(const hc_cores *const *, int32_t n, int32_t machine);
+ * no group is crowded. `machine`: the number of ranks on the machine, of which these are a typical part; `online`: the
+ * number of its processors. */
+hc_crowd hc_cores_crowd(const hc_cores *const *, int32_t n, int32_t machine, int32_t online);
 
 #endif

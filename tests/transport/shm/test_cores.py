@@ -44,9 +44,9 @@ def cores(mask: set[int], quota: float = 0, group: int = 0) -> Cores:
     return found
 
 
-def crowd(library: ctypes.CDLL, ranks: Sequence[Cores], machine: int = 0) -> Crowd:
+def crowd(library: ctypes.CDLL, ranks: Sequence[Cores], machine: int = 0, online: int = 2048) -> Crowd:
     pointers = (ctypes.POINTER(Cores) * len(ranks))(*(ctypes.pointer(one) for one in ranks))
-    found: Crowd = library.hc_cores_crowd(pointers, len(ranks), machine or len(ranks))
+    found: Crowd = library.hc_cores_crowd(pointers, len(ranks), machine or len(ranks), online)
     return found
 
 
@@ -103,8 +103,18 @@ def test_a_quota_counts_for_those_who_have_it_together(library: ctypes.CDLL) -> 
 
 def test_ranks_of_other_emulated_nodes_use_the_cores_too(library: ctypes.CDLL) -> None:
     here = [cores({0, 1})] * 2
-    assert not crowd(library, here).shared
-    assert crowd(library, here, machine=4).shared
+    assert not crowd(library, here, online=2).shared
+    assert crowd(library, here, machine=4, online=2).shared
+
+
+def test_bound_ranks_of_other_emulated_nodes_have_other_cores(library: ctypes.CDLL) -> None:
+    """Two ranks, each bound to a core and a node of its own, were said to share one core."""
+    found = crowd(library, [cores({0})], machine=2, online=2)
+    assert (found.ranks, found.cores, found.shared) == (1, 1, 0)
+    found = crowd(library, [cores({0})], machine=3, online=2)
+    assert (found.ranks, found.cores, found.shared) == (3, 1, 1)
+    found = crowd(library, [cores({0, 1}, 1.5, 1)], machine=2, online=4)
+    assert (found.ranks, found.cores, found.by_quota) == (2, 1.5, 1)
 
 
 def test_of_this_process(library: ctypes.CDLL) -> None:
