@@ -195,7 +195,7 @@ void hc__drive_vote(hc_loop *loop, hc_handle *handle, uint64_t ns) {
     uint64_t start = hc__loop_now();
     atomic_fetch_add_explicit(&loop->trace.header->callers, 1, memory_order_relaxed);
     admit(loop, handle);
-    hc__votes_take(loop, handle);
+    hc__votes_take(loop, handle, start);
     drive_until(loop, &one, end_of(start, ns));
     enum hc__left left = hc__driver_leave(loop);
     atomic_fetch_sub_explicit(&loop->trace.header->callers, 1, memory_order_seq_cst);

@@ -140,7 +140,7 @@ static int take_inbox(hc_loop *loop) {
             hc__plan_take(loop, handle);
             break;
         case HC_HANDLE_VOTE:
-            hc__votes_take(loop, handle);
+            hc__votes_take(loop, handle, hc__loop_now());
             break;
         case HC_HANDLE_VOTED:
             hc__votes_take_request(loop, handle);

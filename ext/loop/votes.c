@@ -132,9 +132,9 @@ static void end(hc_loop *loop, hc_votes *votes, int status, const char *text) {
         end_request(loop, votes, request);
 }
 
-static void begin_stage(hc_loop *loop, hc_votes *votes) {
+static void begin_stage(hc_loop *loop, hc_votes *votes, uint64_t now) {
     votes->has_asked = 0;
-    votes->waits = hc__loop_now();
+    votes->waits = now;
     send_in(loop, votes, HC_VOTE_YES, votes->vote.at, votes->vote.at);
 }
 
@@ -162,7 +162,7 @@ static enum hc_shortcut_state look_at_stages(hc_loop *loop, hc_votes *votes) {
         hc__tally(votes);
         if (!hc_vote_advance(&votes->vote))
             break;
-        begin_stage(loop, votes);
+        begin_stage(loop, votes, hc__loop_now());
     }
     if (state == HC_SHORTCUT_OFF)
         send_in(loop, votes, HC_VOTE_NO, votes->vote.at + 1, votes->vote.stages);
@@ -192,16 +192,16 @@ static void cast(hc_loop *loop, hc_votes *votes) {
     ballot->bytes = votes->own.bytes;
     memcpy(ballot->agreed, votes->own.agreed, sizeof ballot->agreed);
     memcpy(ballot->value, votes->own.value, votes->own.bytes);
-    begin_stage(loop, votes);
+    begin_stage(loop, votes, votes->began);
 }
 
-void hc__votes_take(hc_loop *loop, hc_handle *handle) {
+void hc__votes_take(hc_loop *loop, hc_handle *handle, uint64_t now) {
     const hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
     hc_votes *votes = handle->context;
     hc__handle_link(&loop->handles.votes, handle);
     votes->is_open = 1;
     votes->stopped = 0;
-    votes->began = hc__loop_now();
+    votes->began = now;
     if (atomic_load(&loop->failure.broken) != HC_OK)
         end(loop, votes, HC_BROKEN, loop->failure.broken_text);
     else if (!queue || queue->stopped)

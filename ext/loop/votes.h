@@ -45,7 +45,7 @@ struct hc_votes {
     _Alignas(16) unsigned char result[HC_VOTE_GATHERED]; /* of a call that was taken */
 };
 
-void hc__votes_take(hc_loop *, hc_handle *);
+void hc__votes_take(hc_loop *, hc_handle *, uint64_t now);
 /* Takes the request of a call whose caller waits for the votes no longer. */
 void hc__votes_take_request(hc_loop *, hc_handle *);
 /* What the leader has told this rank of a call that was taken, into `result`. TAKEN; OFF: it is not complete. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gathered.c - what ranks give to calls that gather: votes of random nodes, merged in a random order, have the part, the
- * rows and the counts of each rank; a damaged vote is not sound, or is read without leaving its memory.
+ * gathered.c - what ranks give to calls that gather: votes of random nodes, merged in a random order, have the part,
+ * the rows and the counts of each rank; a damaged vote is not sound, or is read without leaving its memory.
  *
  * usage: gathered SEED CASES
  */

@@ -120,6 +120,7 @@ int32_t hc_cores_count(const hc_cores *cores) {
 
 hc_crowd hc_cores_crowd(const hc_cores *const *cores, int32_t n, int32_t machine, int32_t online) {
     hc_crowd crowd = {.ranks = n, .cores = 0, .shared = machine > n};
+    (void)online;
     for (int32_t i = 0; i < n; i++)
         crowd.cores += hc_cores_count(cores[i]);
     return crowd;
