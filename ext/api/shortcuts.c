@@ -38,7 +38,8 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
         return 0;
     if (!hc_order_may_shorten(order, 1) || (world->size > 1 && !order->shortcut))
         return 0;
-    if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, &call))
+    size_t most = hc_order_most(order, world->size);
+    if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, most, &call))
         return 0;
     int state = order->votes ? vote(read, world, &call) : meet(world, order, &call);
     if (state != HC_SHORTCUT_TAKEN)

@@ -339,7 +339,7 @@ cdef extern from "world/arguments.h" nogil:
     int hc_arguments_check(hc_arguments *, const hc_place *, char *)
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
     size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
-    bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, hc_shortcut_call *)
+    bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, size_t, hc_shortcut_call *)
 
 
 cdef extern from "world/user_reduction.h" nogil:
@@ -428,6 +428,7 @@ cdef extern from "world/order.h" nogil:
     int hc_order_refuse(hc_order *, char *)
     void hc_order_note(hc_order *, const hc_handle *)
     int hc_order_may_shorten(hc_order *, int)
+    size_t hc_order_most(const hc_order *, int32_t)
     uint64_t hc_order_count(const hc_order *)
 
 

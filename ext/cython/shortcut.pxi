@@ -41,7 +41,7 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     result = read_shortcut(own, &given, x, out, op, prescale, postscale)
     if result is AGREE or hc_arguments_check(&given, &own.place, why) < 0:
         return AGREE
-    if not hc_arguments_shortcut(&given, &own.place, &call):
+    if not hc_arguments_shortcut(&given, &own.place, hc_order_most(own.order, own.size), &call):
         return AGREE
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED) and not call.is_large and not has_reserve(own):
         return AGREE

@@ -4,8 +4,6 @@
  */
 #include "world/order.h"
 
-#include "transport/shm/shortcut.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

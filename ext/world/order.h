@@ -16,6 +16,7 @@
 #define HC_ORDER_H
 
 #include "loop/loop.h"
+#include "transport/shm/shortcut.h"
 
 #include <stdatomic.h>
 
@@ -54,6 +55,11 @@ static inline int hc_order_has(const hc_handle *h) {
 /* For hc_request.order of the call that begin() or refuse() has named last. */
 static inline uint64_t hc_order_count(const hc_order *order) {
     return atomic_load_explicit(&order->count, memory_order_relaxed);
+}
+
+/* The most bytes of a call of this set, of so many ranks, that may try the shortcut. */
+static inline size_t hc_order_most(const hc_order *order, int32_t size) {
+    return order->votes ? HC_SHORTCUT_SMALL : hc_shortcut_bytes(size);
 }
 
 /* 1: the next call may try the shortcut. `own`: the number of open calls that the caller knows about. */

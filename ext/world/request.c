@@ -80,13 +80,13 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
 }
 
 /* The facts about this rank's rows that other ranks do not know. */
-static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
+static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, size_t most, hc_shortcut_call *call) {
     const hc_operand *in = &a->operands[0], *out = in + 1;
     int gives = hc_arguments_gives(a, place);
     int64_t rows = gives ? in->dims[0] : 0;
     call->row = hc_operand_row(in);
     call->bytes = gives ? (size_t)in->bytes : 0;
-    call->is_large = call->bytes > hc_shortcut_bytes(place->size);
+    call->is_large = call->bytes > most;
     if (call->is_large)
         return;
     call->own.rows = (int32_t)rows;
@@ -99,22 +99,22 @@ static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, hc_s
 }
 
 /* 0: its array needs a request: the dtype, the shape, or, where all ranks must have as many, the bytes. */
-static int array_shortens(const hc_arguments *a, const hc_place *place) {
+static int array_shortens(const hc_arguments *a, size_t most) {
     const hc_operand *in = &a->operands[0];
     if (in->ndim > HC_SHORTCUT_DIMS || in->type || in->memory != HC_MEMORY_HOST)
         return 0;
     if (has(a, HC_OP_ROWS_DIFFER))
         return hc_operand_row(in) > 0;
-    return in->count && (size_t)in->bytes <= hc_shortcut_bytes(place->size);
+    return in->count && (size_t)in->bytes <= most;
 }
 
 /* Members are written one by one: gcc clears a struct of this size by `rep stos`, which takes as long as the rest. */
-int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_shortcut_call *call) {
+int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, size_t most, hc_shortcut_call *call) {
     static const hc_operand none[2];
     const hc_operand *in = a->n ? a->operands : none, *out = in + 1;
     int reduces = has(a, HC_OP_REDUCES);
     if (has(a, HC_OP_ONLY_EVENT) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
-        a->reduction == HC_REDUCTION_COUNT || (a->n && !array_shortens(a, place)) ||
+        a->reduction == HC_REDUCTION_COUNT || (a->n && !array_shortens(a, most)) ||
         (place->size > HC_SHORTCUT_RANKS && hc_arguments_by_rows(a)))
         return 0;
     call->agreed.operation = a->operation;
@@ -137,6 +137,6 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, hc_short
     call->count = call->row = in->count;
     call->bytes = (size_t)in->bytes;
     if (hc_arguments_by_rows(a))
-        put_shortcut_rows(a, place, call);
+        put_shortcut_rows(a, place, most, call);
     return 1;
 }
