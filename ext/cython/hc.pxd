@@ -156,7 +156,7 @@ cdef extern from "transport/shm/cores.h" nogil:
     uint32_t hc_cores_quota(const char *, const char *, uint64_t *)
 
 cdef extern from "transport/net/vote.h" nogil:
-    enum: HC_VOTE_NODES, HC_VOTE_BYTES, HC_SHORTCUT_BYTES, HC_SHORTCUT_RANKS, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
+    enum: HC_VOTE_NODES, HC_VOTE_BYTES, HC_SHORTCUT_BYTES, HC_SHORTCUT_MOST, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
     ctypedef struct hc_shortcut
     size_t hc_shortcut_bytes(int32_t)
 

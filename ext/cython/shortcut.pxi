@@ -8,7 +8,7 @@ cdef object AGREE = object()  # no shortcut: the ranks agree on the call in the 
 
 def shortcut_bytes(int ranks):
     """The most bytes that each of so many ranks of a node gives to a call that takes the shortcut; 0: none takes it."""
-    return hc_shortcut_bytes(ranks) if ranks <= HC_SHORTCUT_RANKS else 0
+    return hc_shortcut_bytes(ranks) if ranks <= HC_SHORTCUT_MOST else 0
 
 
 def vote_bytes(int nodes):

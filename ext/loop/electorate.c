@@ -11,7 +11,7 @@
 /* 0: a rank cannot answer at any time, or the votes' sums would differ from those of requests. All ranks know it. */
 static int may_vote(const hc_loop *loop, const hc__electorate *of) {
     return loop->config.heartbeat && !loop->config.one_thread && loop->config.wire == HC_WIRE_SAME && of->nodes > 1 &&
-           of->nodes <= HC_VOTE_NODES && of->largest <= HC_SHORTCUT_RANKS;
+           of->nodes <= HC_VOTE_NODES && of->largest <= HC_SHORTCUT_MOST;
 }
 
 static int32_t count_nodes(const hc_votes_members *m) {
@@ -29,7 +29,7 @@ static void measure(hc__electorate *of, const hc_votes_members *m, int32_t *lead
         if (local == 0)
             leaders[node] = m->ranks[i];
         of->largest = local >= of->largest ? local + 1 : of->largest;
-        if (node == me && local < HC_SHORTCUT_RANKS)
+        if (node == me && local < HC_SHORTCUT_MOST)
             of->locals[of->nlocals++] = i;
     }
     of->size = m->size;
@@ -69,7 +69,7 @@ static int find_nodes(const hc_loop *loop, hc_votes *votes, const hc_votes_membe
     of->nodes = count_nodes(m);
     of->adds_in_order = loop->config.deterministic || !hc_vote_adds_as(m->algorithm);
     int32_t *of_nodes = calloc(2 * (size_t)of->nodes, sizeof *of_nodes);
-    of->locals = malloc(HC_SHORTCUT_RANKS * sizeof *of->locals);
+    of->locals = malloc((size_t)m->size * sizeof *of->locals);
     int found = of_nodes && of->locals;
     if (found)
         measure(of, m, of_nodes, of_nodes + of->nodes);

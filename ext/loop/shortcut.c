@@ -203,7 +203,7 @@ static void reduce_parts(const hc_shortcut_call *call, const void *const *parts,
 
 /* Reduces the same operands in the same order as the data planes do, so that the bits are the same. */
 static void reduce(const hc_shortcut *shortcut, const hc_shortcut_call *call) {
-    const void *parts[HC_SHORTCUT_RANKS];
+    const void *parts[HC_SHORTCUT_MOST];
     int32_t n = has(call, HC_OP_PREFIX) ? call->rank + !has(call, HC_OP_EXCLUSIVE) : call->size;
     for (int32_t q = 0; q < n; q++)
         parts[q] = part_of(shortcut, call, q);

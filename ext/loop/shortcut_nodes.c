@@ -90,7 +90,7 @@ static void give_each(hc_votes *votes, const hc_shortcut_call *call) {
 
 /* Writes the sum of what this node's ranks give, or what the root gives. */
 static void give_one(hc_votes *votes, const hc_shortcut_call *call) {
-    const void *parts[HC_SHORTCUT_RANKS];
+    const void *parts[HC_SHORTCUT_MOST];
     int32_t n = 0;
     for (int32_t local = 0; local < votes->of.nlocals; local++)
         if (has(call, HC_OP_REDUCES) || votes->of.locals[local] == call->agreed.root)

@@ -33,13 +33,14 @@ WRAPPED = (
     "memcpy", "memmove", "memset", "memcmp", "sched_yield", "syscall", "pthread_mutex_lock", "pthread_mutex_unlock",
     "pthread_create", "pthread_join",
 )  # fmt: skip
+GROUPED = "-include tests/memory_model/groups.h"
 WATCHED = "-Dmalloc=mm_malloc -Dcalloc=mm_calloc -Dfree=mm_free"
 """Memory that the threads share without a segment."""
 
 IN_NODE = (
     "ring", "messages", "cells-2", "cells-3", "small-2", "small-3", "small-asleep", "chunks-2", "chunks-3",
     "chunks-asleep", "rails-2", "rails-3", "turns-2", "turns-3", "rounds-2", "rounds-3", "leaving", "shortcut-2",
-    "shortcut-3", "shortcut-off-2", "shortcut-off-3", "votes-2", "votes-3", "doorbells-2", "doorbells-3", "sleeper-3",
+    "shortcut-3", "shortcut-off-2", "shortcut-off-3", "shortcut-groups", "shortcut-off-groups", "votes-2", "votes-3", "doorbells-2", "doorbells-3", "sleeper-3",
     "control-2", "control-3", "lives", "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep",
     "local-2", "local-3", "cancel",
 )  # fmt: skip
@@ -55,7 +56,7 @@ def explorer(build: Callable[..., Path]) -> Path:
     return build(
         *(f"tests/memory_model/{name}.c -O2" for name in EXPLORER),
         *(f"tests/memory_model/{name}.c {SEEN}" for name in OWN),
-        *(f"ext/{name}.c {SEEN}" for name in REAL),
+        *(f"ext/{name}.c {SEEN} {GROUPED if name.endswith('layout') else ''}" for name in REAL),
         *(f"ext/{name}.c {SEEN} {WATCHED}" for name in OF_THREADS),
         flags=tuple(f"-Wl,--wrap={name}" for name in WRAPPED), name="explore",
     )  # fmt: skip

@@ -23,6 +23,8 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_shortcut_of_three,
     &mm_shortcuts_off_of_two,
     &mm_shortcuts_off_of_three,
+    &mm_shortcut_of_groups,
+    &mm_shortcuts_off_of_groups,
     &mm_votes_of_two,
     &mm_votes_of_three,
     &mm_doorbells_of_two,

@@ -13,6 +13,7 @@ extern const mm_scenario mm_chunks_of_two, mm_chunks_of_three, mm_chunks_asleep;
 extern const mm_scenario mm_rails_of_two, mm_rails_of_three, mm_turns_of_two, mm_turns_of_three;
 extern const mm_scenario mm_shortcut_of_two, mm_shortcut_of_three; /* shortcuts.c */
 extern const mm_scenario mm_shortcuts_off_of_two, mm_shortcuts_off_of_three;
+extern const mm_scenario mm_shortcut_of_groups, mm_shortcuts_off_of_groups;
 extern const mm_scenario mm_votes_of_two, mm_votes_of_three;
 extern const mm_scenario mm_doorbells_of_two, mm_doorbells_of_three, mm_one_sleeper; /* doorbells.c */
 extern const mm_scenario mm_long_messages, mm_answers, mm_lives, mm_withdrawn;

@@ -13,6 +13,7 @@
 
 enum { CALLS = 5, PARTS = 2 };
 
+int mm_groups = 32;
 static hc_node *nodes[MM_THREADS];
 static int size, give_ups, refusals;
 static _Atomic uint32_t *agreed_calls; /* of the engine: ranks that have come to them */
@@ -36,9 +37,16 @@ static void nodes_of_three(void) {
     make_nodes(3);
 }
 
+/* Ranks 0 and 1 are a group, rank 2 is another one. */
+static void groups_of_three(void) {
+    mm_groups = 2;
+    make_nodes(3);
+}
+
 static void tear_down(void) {
     for (int q = 0; q < size; q++)
         nodes[q]->ops->free(nodes[q]);
+    mm_groups = 32;
     mm_free_controls();
 }
 
@@ -163,5 +171,7 @@ const mm_scenario mm_shortcut_of_two = {"shortcut-2", 2, nodes_of_two, run_patie
 const mm_scenario mm_shortcut_of_three = {"shortcut-3", 3, nodes_of_three, run_patient, tear_down, 1, 1};
 const mm_scenario mm_shortcuts_off_of_two = {"shortcut-off-2", 2, nodes_of_two, run_many, tear_down, 1, 1};
 const mm_scenario mm_shortcuts_off_of_three = {"shortcut-off-3", 3, nodes_of_three, run_many, tear_down, 1, 1};
+const mm_scenario mm_shortcut_of_groups = {"shortcut-groups", 3, groups_of_three, run_patient, tear_down, 1, 1};
+const mm_scenario mm_shortcuts_off_of_groups = {"shortcut-off-groups", 3, groups_of_three, run_many, tear_down, 1, 1};
 const mm_scenario mm_votes_of_two = {"votes-2", 2, nodes_of_two, run_votes, tear_down, 1, 1};
 const mm_scenario mm_votes_of_three = {"votes-3", 3, nodes_of_three, run_votes, tear_down, 1, 1};

@@ -28,13 +28,26 @@ static size_t head_bytes(int32_t local_size) {
     return hc_node_stride(sizeof(hc__mark) + (size_t)local_size * (sizeof(hc__marks) + 2 * sizeof(hc__small)));
 }
 
+/* Ranks per group of a node. */
+static int32_t ranks_of_group(int32_t local_size) {
+    return (local_size + HC__SHORTCUT_GROUPS - 1) / HC__SHORTCUT_GROUPS;
+}
+
+static int32_t groups_of(int32_t local_size) {
+    return (local_size + ranks_of_group(local_size) - 1) / ranks_of_group(local_size);
+}
+
+static size_t words_of(int32_t local_size) {
+    return 4 + (ranks_of_group(local_size) > 1 ? 2 * (size_t)groups_of(local_size) : 0);
+}
+
 /* A node with one rank needs it among other nodes, where all parts are small. */
 static size_t shortcut_bytes(int32_t local_size) {
-    if (local_size > HC_SHORTCUT_RANKS)
+    if (local_size > HC_SHORTCUT_MOST)
         return 0;
     size_t slots = 2 * ((size_t)local_size * sizeof(hc__shortcut_slot) + HC_SHORTCUT_RESULT);
     size_t far = local_size > 1 ? 2 * (size_t)local_size * hc_shortcut_bytes(local_size) : 0;
-    return hc_node_stride(4 * sizeof(hc__shortcut_word) + slots + far);
+    return hc_node_stride(words_of(local_size) * sizeof(hc__shortcut_word) + slots + far);
 }
 
 /* Where the shortcut begins. */
@@ -80,9 +93,11 @@ void hc__shm_lay_out(hc__shm *shm) {
     shm->places.marks = (hc__marks *)(shm->places.left + 1);
     shm->places.small = (hc__small *)(shm->places.marks + size);
     shm->shortcut = (hc_shortcut){.rank = shm->base.local_rank, .size = size, .node_control = shm->node_control};
+    int32_t each = ranks_of_group(size), own = shm->base.local_rank / each, rest = size - own * each;
+    shm->shortcut.group = (hc__shortcut_group){own, rest < each ? rest : each, groups_of(size)};
     if (shm->segment.bytes >= hc_shm_bytes(size) && shortcut_bytes(size)) {
         shm->shortcut.words = (hc__shortcut_word *)(void *)(base + before_shortcut(size));
-        shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + 4);
+        shm->shortcut.slots = (hc__shortcut_slot *)(void *)(shm->shortcut.words + words_of(size));
         shm->shortcut.results = (uint8_t *)(shm->shortcut.slots + 2 * size);
         shm->shortcut.far = shm->shortcut.results + 2 * HC_SHORTCUT_RESULT;
         shm->shortcut.largest = hc_shortcut_bytes(size);
@@ -103,7 +118,7 @@ void hc__shm_clear(void *base, int32_t local_size) {
     for (int32_t slot = 0; slot < 2 * local_size; slot++)
         atomic_store_explicit(&small[slot].sequence, 0, memory_order_relaxed);
     if (shortcut_bytes(local_size))
-        memset((uint8_t *)base + before_shortcut(local_size), 0, 4 * sizeof(hc__shortcut_word));
+        memset((uint8_t *)base + before_shortcut(local_size), 0, words_of(local_size) * sizeof(hc__shortcut_word));
 }
 
 /* ---- peers --------------------------------------------------------------------------------------- */

@@ -63,13 +63,23 @@ typedef struct hc__shortcut_slot {
     uint8_t data[HC__SHORTCUT_NEAR + HC_SHORTCUT_RANKS * sizeof(int32_t)]; /* the counts, then a part of few bytes */
 } hc__shortcut_slot;
 typedef struct hc__shortcut_word {
-    _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | arrived ranks; 255: the call is off */
+    _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | arrived groups of ranks; 255: the call is off */
 } hc__shortcut_word;
+/* Ranks come in groups, because a word that all of many ranks count in moves from core to core for each of them twice or
+ * more: the last rank of a group counts the group. */
+#ifndef HC__SHORTCUT_GROUPS
+#define HC__SHORTCUT_GROUPS 32
+#endif
+typedef struct hc__shortcut_group {
+    int32_t own, ranks; /* this rank's group, and its ranks */
+    int32_t n;          /* groups of the node; as many as ranks: each rank counts itself */
+} hc__shortcut_group;
 struct hc_shortcut {
     uint64_t number; /* of the next call */
     int32_t rank, size, misses;
+    hc__shortcut_group group;
     const hc_node_control *node_control;
-    hc__shortcut_word *words;
+    hc__shortcut_word *words; /* the count of two calls in turn, the outcomes of votes on them, the counts of groups */
     hc__shortcut_slot *slots;
     uint8_t *results; /* of votes, HC_SHORTCUT_RESULT bytes each, of two calls in turn */
     uint8_t *far;     /* two large parts per rank */

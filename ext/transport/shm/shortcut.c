@@ -2,8 +2,8 @@
  *
  * shortcut.c - one exchange of few bytes in which all ranks of a node take part, or none.
  *
- * A rank writes its part and its call into its slot, and adds itself to a word that counts the ranks of this call. The
- * call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, and one
+ * A rank writes its part and its call into its slot, and adds itself to a word that counts the ranks of this call; of
+ * more than 32 ranks the last one of each group adds the group. The call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, and one
  * that cannot take the call by DECLINED; both succeed only while the count is not full, so all ranks read the same
  * outcome at any time. If all ranks have arrived and one has a different call, every rank sees a difference from its
  * own.
@@ -69,15 +69,20 @@ static int compare(hc_shortcut *shortcut) {
     return HC_SHORTCUT_TAKEN;
 }
 
+/* The count of a call to which all ranks have come. */
+static uint64_t full(const hc_shortcut *shortcut) {
+    return (uint64_t)shortcut->group.n;
+}
+
 /* 1: this rank's call is not decided; ranks of an earlier one do not come any more. */
 static int is_open(const hc_shortcut *shortcut, uint64_t word) {
-    return word >> 8 < shortcut->number || (word >> 8 == shortcut->number && (word & COUNT) < (uint64_t)shortcut->size);
+    return word >> 8 < shortcut->number || (word >> 8 == shortcut->number && (word & COUNT) < full(shortcut));
 }
 
 static int state_of(hc_shortcut *shortcut, uint64_t word) {
-    if (word == (shortcut->number << 8 | (uint64_t)shortcut->size))
+    if (word == (shortcut->number << 8 | full(shortcut)))
         return compare(shortcut);
-    return word >> 8 == shortcut->number && is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
+    return is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
 }
 
 /* Streaming stores leave the part in no cache. A reader on another core takes it from memory in less time than from the
@@ -110,9 +115,31 @@ static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer)
     hc_shared_copy(to + behind, from + behind, offer->bytes - behind, HC_STORES_STREAM);
 }
 
+enum arrival { LATE, BEFORE_OTHERS, LAST };
+
+/* Counts this rank in its group. Nothing is decided here: a call is off or taken by the count of the groups alone. */
+static enum arrival arrive(const hc_shortcut *shortcut) {
+    const hc__shortcut_group *group = &shortcut->group;
+    if (group->n == shortcut->size)
+        return LAST;
+    _Atomic uint64_t *word = &shortcut->words[4 + 2 * (uint64_t)group->own + shortcut->number % 2].value;
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), next;
+    do {
+        if (seen >> 8 > shortcut->number)
+            return LATE;
+        next = seen >> 8 == shortcut->number ? seen + 1 : shortcut->number << 8 | 1;
+    } while (!atomic_compare_exchange_weak_explicit(word, &seen, next, memory_order_acq_rel, memory_order_relaxed));
+    return (next & COUNT) == (uint64_t)group->ranks ? LAST : BEFORE_OTHERS;
+}
+
 int hc_shortcut_join(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     _Atomic uint64_t *word = word_of(shortcut);
     publish(shortcut, offer);
+    enum arrival arrival = arrive(shortcut);
+    if (arrival == LATE)
+        return off(shortcut, OFF);
+    if (arrival == BEFORE_OTHERS)
+        return hc_shortcut_look(shortcut);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed), next;
     do {
         if (!is_open(shortcut, seen))
@@ -137,7 +164,7 @@ int hc_shortcut_look(hc_shortcut *shortcut) {
 int hc_shortcut_give_up(hc_shortcut *shortcut) {
     _Atomic uint64_t *word = word_of(shortcut);
     uint64_t seen = atomic_load_explicit(word, memory_order_acquire);
-    while (seen >> 8 == shortcut->number && (seen & COUNT) < (uint64_t)shortcut->size)
+    while (is_open(shortcut, seen))
         if (atomic_compare_exchange_weak_explicit(word, &seen, shortcut->number << 8 | OFF, memory_order_acquire,
                                                   memory_order_acquire))
             return off(shortcut, OFF);
@@ -177,9 +204,9 @@ uint64_t hc_shortcut_number(const hc_shortcut *shortcut) {
 }
 
 static enum hc_shortcut_state count_at(const hc_shortcut *shortcut, uint64_t number, uint64_t word) {
-    if (word >> 8 < number || (word >> 8 == number && (word & COUNT) < (uint64_t)shortcut->size))
+    if (word >> 8 < number || (word >> 8 == number && (word & COUNT) < full(shortcut)))
         return HC_SHORTCUT_OPEN;
-    return word == (number << 8 | (uint64_t)shortcut->size) ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF;
+    return word == (number << 8 | full(shortcut)) ? HC_SHORTCUT_TAKEN : HC_SHORTCUT_OFF;
 }
 
 enum hc_shortcut_state hc_shortcut_at(const hc_shortcut *shortcut, uint64_t number) {

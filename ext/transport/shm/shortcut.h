@@ -14,7 +14,8 @@
 #define HC_SHORTCUT_SMALL 1024   /* the largest part in a set on several nodes */
 #define HC_SHORTCUT_RESULT 4096  /* the largest result of votes: what all ranks of a set have given */
 #define HC_SHORTCUT_WORDS 7
-#define HC_SHORTCUT_RANKS 32
+#define HC_SHORTCUT_RANKS 32 /* of a set whose ranks give rows */
+#define HC_SHORTCUT_MOST 256 /* of a node */
 
 enum hc_shortcut_state { HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF };
 
