@@ -15,6 +15,7 @@ typedef struct hc__place {
     atomic_int flush;       /* [any] a caller waits: raise everything (R1) */
     atomic_int call_me;     /* [any] the driver sleeps: the next submit must ring */
     atomic_int way_to_wait; /* [any] enum hc_wait; AUTO: not known yet */
+    atomic_int turns;       /* [any] of other ranks on this core before its next one; known with way_to_wait */
     _Atomic uint32_t epoch; /* [any] futex: a handle is done, or the driver's place is free */
     atomic_int sleepers;    /* [any] on `epoch` */
 } hc__place;

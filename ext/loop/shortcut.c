@@ -173,7 +173,7 @@ int hc__shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcut_ca
     int busy = atomic_load_explicit(&loop->handles.pending, memory_order_relaxed) !=
                0; /* pending requests need a flush (R1) */
     int state = HC_SHORTCUT_OPEN;
-    uint64_t limit = busy ? 0 : hc__loop_now() + hc__looks_for(loop, ns);
+    uint64_t limit = busy ? 0 : hc__loop_now() + hc__looks_for_all(loop, ns);
     while (limit && state == HC_SHORTCUT_OPEN && hc__loop_now() < limit) {
         hc__wait_a_moment(loop);
         state = hc_shortcut_look(shortcut);

@@ -31,6 +31,8 @@ static int decide(hc_loop *loop) {
         if (!hc_node_control_crowd(loop->parts.node_control, loop->config.machine_size, &crowd))
             return HC_WAIT_YIELD;
         way = crowd.shared ? HC_WAIT_YIELD : HC_WAIT_SPIN;
+        if (crowd.shared)
+            atomic_store_explicit(&loop->place.turns, (int)(crowd.ranks / crowd.cores), memory_order_relaxed);
     }
     atomic_store_explicit(&loop->place.way_to_wait, way, memory_order_relaxed);
     return way;
@@ -50,6 +52,12 @@ void hc__wait_a_moment(hc_loop *loop) {
 
 uint64_t hc__looks_for(hc_loop *loop, uint64_t ns) {
     return way_of(loop) == HC_WAIT_SLEEP ? 0 : ns;
+}
+
+uint64_t hc__looks_for_all(hc_loop *loop, uint64_t ns) {
+    uint64_t looks = hc__looks_for(loop, ns);
+    int turns = atomic_load_explicit(&loop->place.turns, memory_order_relaxed);
+    return turns > 1 ? looks * (uint64_t)turns : looks;
 }
 
 /* A rank with one core must not spin here: the driving thread needs the core. */

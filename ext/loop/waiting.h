@@ -28,7 +28,7 @@
 #define HC__LOOKS_OF_DRIVER 32
 /* For how many ns a caller polls before it submits its call to the engine, or its plan to the loop, whose iterations
  * cost more than a poll; and for how long a driver polls before it sleeps. Calls of up to 64 KiB inside a node take no
- * longer, and no caller polls for longer than the three together: less than 0.2 ms. */
+ * longer, and no caller with a core polls for longer than the three together: less than 0.2 ms. */
 #define HC__SHORTCUT_NS 50000ull
 #define HC__PLAN_NS 20000ull
 /* For how long a small call between nodes waits for the ranks of its node, and for the other nodes before it asks them.
@@ -44,6 +44,8 @@
 
 void hc__wait_a_moment(hc_loop *);              /* spins or yields between two polls [any thread] */
 uint64_t hc__looks_for(hc_loop *, uint64_t ns); /* ns; 0: sleep at once [any thread] */
+/* The same for a wait for all ranks of the node: longer by the ranks per core, which have their turns meanwhile. */
+uint64_t hc__looks_for_all(hc_loop *, uint64_t ns);
 int hc__looks_to_a_turn(hc_loop *);             /* polls while another thread of this rank drives [any thread] */
 /* hc_loop_shortcut_wait(), for at most so long (shortcut.c). */
 int hc__shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *, uint64_t ns);
