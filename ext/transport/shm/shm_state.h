@@ -65,8 +65,8 @@ typedef struct hc__shortcut_slot {
 typedef struct hc__shortcut_word {
     _Alignas(128) _Atomic uint64_t value; /* number of the call << 8 | arrived groups of ranks; 255: the call is off */
 } hc__shortcut_word;
-/* Ranks come in groups, because a word that all of many ranks count in moves from core to core for each of them twice or
- * more: the last rank of a group counts the group. */
+/* Ranks come in groups, because a word in which each of many ranks counts itself moves from core to core for each of
+ * them, and more often: the last rank of a group counts the group. */
 #ifndef HC__SHORTCUT_GROUPS
 #define HC__SHORTCUT_GROUPS 32
 #endif

@@ -3,10 +3,10 @@
  * shortcut.c - one exchange of few bytes in which all ranks of a node take part, or none.
  *
  * A rank writes its part and its call into its slot, and adds itself to a word that counts the ranks of this call; of
- * more than 32 ranks the last one of each group adds the group. The call is taken when the count is full. A rank that does not want to wait longer replaces the count by OFF, and one
- * that cannot take the call by DECLINED; both succeed only while the count is not full, so all ranks read the same
- * outcome at any time. If all ranks have arrived and one has a different call, every rank sees a difference from its
- * own.
+ * more than 32 ranks the last one of each group adds the group. The call is taken when the count is full. A rank that
+ * does not want to wait longer replaces the count by OFF, and one that cannot take the call by DECLINED; both succeed
+ * only while the count is not full, so all ranks read the same outcome at any time. If all ranks have arrived and one
+ * has a different call, every rank sees a difference from its own.
  *
  * The number of a call is the position of the last call that the engine agreed on, which is the same on all ranks, plus
  * the calls taken since. A rank with a lower number than the word's is late. A rank with a higher number replaces an
