@@ -13,7 +13,7 @@
 
 #include "core/request.h"
 
-void hc__renumber_tick(hc__set *);                                /* call it when numbers.due has come */
+void hc__renumber_tick(hc__set *);                                /* call it when pending.unnamed.due has come */
 void hc__renumber_have(hc__set *, uint32_t source, uint64_t tag); /* the source has raised it at this position */
 void hc__renumber_check(hc__set *);                               /* call it when sources have raised it, or joined */
 int hc__renumber_ready(const hc__set *);                          /* at the root: the names differ */

@@ -46,7 +46,7 @@ void hc__wait_a_moment(hc_loop *);              /* spins or yields between two p
 uint64_t hc__looks_for(hc_loop *, uint64_t ns); /* ns; 0: sleep at once [any thread] */
 /* The same for a wait for all ranks of the node: longer by the ranks per core, which have their turns meanwhile. */
 uint64_t hc__looks_for_all(hc_loop *, uint64_t ns);
-int hc__looks_to_a_turn(hc_loop *);             /* polls while another thread of this rank drives [any thread] */
+int hc__looks_to_a_turn(hc_loop *); /* polls while another thread of this rank drives [any thread] */
 /* hc_loop_shortcut_wait(), for at most so long (shortcut.c). */
 int hc__shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *, uint64_t ns);
 int hc__has_a_core(hc_loop *); /* each rank of the node has one, as far as is known [any thread] */

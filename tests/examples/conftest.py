@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of this folder: a program of the project under `hpccoll run`."""
+"""Jobs of this folder, programs of the project under `hpccoll run`; and modules of examples."""
 
+import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def modules(request: pytest.FixtureRequest) -> Iterator[SimpleNamespace]:
+    """The modules of an example: those of `MODULES` in the folder `FOLDER` of the test's module."""
+    folder, names = str(request.module.FOLDER), request.module.MODULES
+    sys.path.insert(0, folder)
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    finally:
+        sys.path.remove(folder)
+        for name in names:
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,8 @@
 """The language model: its batches and its size, and its training by every way beside one process."""
 
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,22 +13,13 @@ torch = pytest.importorskip("torch")
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "gpt"
 PROGRAM = "examples/gpt/train.py"
 SHORT = ("--steps", 12, "--batch", 12)
+MODULES = ("network", "text")
 EXACT = ("--wire", "fp32", "--compute", "fp32")
 
 
 @pytest.fixture(scope="module")
-def parts() -> Iterator[Any]:
-    """The example's modules."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import network
-        import text
-
-        yield SimpleNamespace(network=network, text=text)
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in ("network", "text"):
-            sys.modules.pop(name, None)
+def parts(modules: Any) -> Any:
+    return modules
 
 
 def test_a_batch_is_the_same_for_any_number_of_ranks(parts: Any, tmp_path: Path) -> None:

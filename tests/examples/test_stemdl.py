@@ -2,7 +2,6 @@
 """The diffraction example: its physics, and its training whoever averages the gradients."""
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,19 +12,13 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "stemdl"
 SMALL = ("--samples", 12, "--validation", 8, "--batch", 12, "--growth", 4, "--layers", 1, "--epochs", 6)
 STEPS = 6
+MODULES = ("physics",)
 PROGRAM = "examples/stemdl/train.py"
 
 
 @pytest.fixture(scope="module")
-def physics():
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import physics
-
-        yield physics
-    finally:
-        sys.path.remove(str(FOLDER))
-        sys.modules.pop("physics", None)
+def physics(modules):
+    return modules.physics
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@
 """The weather: its simulation is the same on any number of ranks, and the network's forecast is better than none."""
 
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,14 @@ import pytest
 from hpccoll import testing
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "weather"
+MODULES = ("atmosphere",)
 PROGRAM = "examples/weather/train.py"
 SHORT = ("--days", 3, "--updates", 40, "--cells", 48, "--batch", 12, "--forecast", 8)
 
 
 @pytest.fixture(scope="module")
-def atmosphere() -> Iterator[Any]:
-    sys.path.insert(0, str(FOLDER))
-    try:
-        import atmosphere
-
-        yield atmosphere
-    finally:
-        sys.path.remove(str(FOLDER))
-        sys.modules.pop("atmosphere", None)
+def atmosphere(modules: Any) -> Any:
+    return modules.atmosphere
 
 
 def simulated(atmosphere: Any, ranks: int, nodes: str) -> np.ndarray:
