@@ -101,6 +101,21 @@ typedef struct hc__count {
     int64_t room;  /* hc__room_of() its result; total and room are equal for all receivers */
 } hc__count;
 
+/* Few rows for a rank of another node travel with their counts. */
+#ifndef HC__WITH_COUNTS_BYTES
+#define HC__WITH_COUNTS_BYTES ((int64_t)4096) /* of rows from one rank to another, of all pieces together; at most */
+#endif
+#define HC__WITH_COUNTS_MEMORY ((int64_t)1 << 20) /* for such rows from all ranks, at most */
+typedef struct hc__few_rows {
+    int64_t limit;     /* bytes of rows from one rank to another that travel so, or fewer; equal on all ranks */
+    char *sent;        /* the messages to other ranks, one after another in the order of set ranks */
+    int64_t *ends;     /* by set rank: where the message to it ends in `sent` */
+    uint8_t *is_sent;  /* by set rank: my rows for it are in that message */
+    char *room;        /* for the messages from other ranks, by set rank, each with the longest length */
+    int64_t *lengths;  /* by set rank: of the message from it */
+    const char **rows; /* by set rank: the few rows of the current piece from it; NULL: they come later */
+} hc__few_rows;
+
 typedef struct hc__alltoall {
     int stage;
     int32_t piece, step;
@@ -112,6 +127,7 @@ typedef struct hc__alltoall {
     char *out;
     void *spare;
     hc__bundle bundle;
+    hc__few_rows few;
     int locally_done;
 } hc__alltoall;
 
@@ -267,6 +283,20 @@ void hc__pipeline_free(hc__hierarchy *);
 /* gather.lengths must be set; in may be NULL if this rank's length is 0. `out` has room for all ranks. */
 int hc__gather_start(hc__hierarchy *, const void *in, void *out);
 int hc__gather_test(hc__hierarchy *);
+
+/* ---- rows that travel with their counts: few_rows.c -------------------------------------------------------- */
+
+int hc__few_start(hc__hierarchy *); /* after alltoall.counts is set */
+/* Posts the message of counts to a rank of another node, or the receive of that from one. */
+int hc__few_send(hc__hierarchy *, int32_t to);
+int hc__few_receive(hc__hierarchy *, int32_t from);
+/* When all messages have come: sets alltoall.incoming of the other nodes' ranks. */
+int hc__few_read(hc__hierarchy *);
+/* Copies the current piece's few rows to its result. */
+void hc__few_place(hc__hierarchy *);
+/* Ends the current piece. */
+void hc__few_pass(hc__hierarchy *);
+void hc__few_end(hc__hierarchy *);
 
 void hc__broadcast_abandon(hc__hierarchy *);
 void hc__scan_abandon(hc__hierarchy *);

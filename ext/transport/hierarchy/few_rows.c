@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * few_rows.c - the counts of an alltoall between nodes, and the rows that travel with them.
+ *
+ * A rank of another node gets my counts of all tensors in one message. If my rows for it are few, they stand behind the
+ * counts, so that no second message follows. The receiver sees in the counts whether they do. It keeps the rows until
+ * all counts have come and the ranks have accepted the result; of a refused tensor it drops them.
+ */
+#include "transport/hierarchy/hierarchy_state.h"
+
+#include <string.h>
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t counts_bytes(const hc__hierarchy *h) {
+    return h->batch->npieces * (int64_t)sizeof(hc__count);
+}
+
+static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
+    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+
+static int is_far(const hc__hierarchy *h, int32_t r) {
+    return h->place.node_of[r] != h->place.node;
+}
+
+/* Bytes of the rows with these counts, of all pieces. */
+static int64_t rows_bytes(const hc__hierarchy *h, const hc__count *counts) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        bytes += counts[i].rows * row_bytes(h, i);
+    return bytes;
+}
+
+/* From numbers that are equal on all ranks. A message whose length the receiver does not know is never cut. */
+static int64_t find_limit(const hc__hierarchy *h) {
+    int64_t limit = least(HC__WITH_COUNTS_BYTES, HC__WITH_COUNTS_MEMORY / h->place.size),
+            longest = h->net->message_bytes;
+    if (longest > 0)
+        limit = least(limit, longest - counts_bytes(h));
+    return limit > 0 ? limit : 0;
+}
+
+/* Decides which rows travel with the counts, and where each message begins in `sent`. Returns the bytes of all. */
+static int64_t place_messages(hc__hierarchy *h) {
+    hc__few_rows *f = &h->alltoall.few;
+    int64_t end = 0;
+    for (int32_t r = 0; r < h->place.size; r++) {
+        f->ends[r] = end;
+        if (!is_far(h, r))
+            continue;
+        int64_t rows = rows_bytes(h, h->alltoall.counts + (int64_t)r * h->batch->npieces);
+        f->is_sent[r] = rows <= f->limit;
+        end += counts_bytes(h) + (f->is_sent[r] ? rows : 0);
+    }
+    return end;
+}
+
+/* Fills the messages. ends[r] runs from the begin of the message to rank r to its end. */
+static void pack(hc__hierarchy *h) {
+    const hc__alltoall *a = &h->alltoall;
+    const hc__few_rows *f = &a->few;
+    const int64_t pieces = h->batch->npieces;
+    for (int32_t r = 0; r < h->place.size; r++) {
+        if (!is_far(h, r))
+            continue;
+        memcpy(f->sent + f->ends[r], a->counts + r * pieces, (size_t)counts_bytes(h));
+        f->ends[r] += counts_bytes(h);
+    }
+    for (int32_t i = 0; i < pieces; i++) {
+        int64_t from = 0;
+        for (int32_t r = 0; r < h->place.size; r++) {
+            int64_t bytes = a->counts[r * pieces + i].rows * row_bytes(h, i);
+            if (f->is_sent[r] && bytes > 0) {
+                hc_host_copy(f->sent + f->ends[r], (const char *)h->batch->pieces[i].in + from, (size_t)bytes);
+                f->ends[r] += bytes;
+            }
+            from += bytes;
+        }
+    }
+}
+
+int hc__few_start(hc__hierarchy *h) {
+    hc__few_rows *f = &h->alltoall.few;
+    size_t size = (size_t)h->place.size;
+    if (h->place.nodes == 1)
+        return HC_OK;
+    f->limit = find_limit(h);
+    f->ends = hc_calloc(size, sizeof *f->ends);
+    f->is_sent = hc_calloc(size, sizeof *f->is_sent);
+    f->room = hc_malloc(size * (size_t)(counts_bytes(h) + f->limit) + 1);
+    f->lengths = hc_calloc(size, sizeof *f->lengths);
+    f->rows = hc_calloc(size, sizeof *f->rows);
+    if (!f->ends || !f->is_sent || !f->room || !f->lengths || !f->rows)
+        return HC_NO_MEMORY;
+    f->sent = hc_malloc((size_t)place_messages(h) + 1);
+    if (!f->sent)
+        return HC_NO_MEMORY;
+    pack(h);
+    return HC_OK;
+}
+
+int hc__few_send(hc__hierarchy *h, int32_t to) {
+    const hc__few_rows *f = &h->alltoall.few;
+    int64_t begin = to > 0 ? f->ends[to - 1] : 0;
+    return hc__bundle_send(&h->alltoall.bundle, h->place.world[to], h->between.tags + HC__TAG_COUNTS, f->sent + begin,
+                           f->ends[to] - begin);
+}
+
+/* Where the message from set rank r comes. */
+static char *message_from(const hc__hierarchy *h, int32_t r) {
+    const hc__few_rows *f = &h->alltoall.few;
+    return f->room + r * (counts_bytes(h) + f->limit);
+}
+
+int hc__few_receive(hc__hierarchy *h, int32_t from) {
+    hc__few_rows *f = &h->alltoall.few;
+    hc__bundle *bundle = &h->alltoall.bundle;
+    int32_t peer = h->place.world[from], tag = h->between.tags + HC__TAG_COUNTS;
+    if (f->limit > 0)
+        return hc__bundle_receive_most(bundle, peer, tag, message_from(h, from), counts_bytes(h) + f->limit,
+                                       &f->lengths[from]);
+    f->lengths[from] = counts_bytes(h);
+    return hc__bundle_receive(bundle, peer, tag, message_from(h, from), counts_bytes(h));
+}
+
+int hc__few_read(hc__hierarchy *h) {
+    hc__few_rows *f = &h->alltoall.few;
+    const int64_t counts = counts_bytes(h);
+    for (int32_t r = 0; r < h->place.size; r++) {
+        hc__count *here = h->alltoall.incoming + (int64_t)r * h->batch->npieces;
+        if (!is_far(h, r))
+            continue;
+        memcpy(here, message_from(h, r), (size_t)counts);
+        int64_t rows = rows_bytes(h, here);
+        int has_come = rows <= f->limit;
+        if (f->lengths[r] != counts + (has_come ? rows : 0))
+            return HC_TRANSPORT; /* a bug, or a foreign message */
+        f->rows[r] = has_come ? message_from(h, r) + counts : NULL;
+    }
+    return HC_OK;
+}
+
+void hc__few_place(hc__hierarchy *h) {
+    const hc__alltoall *a = &h->alltoall;
+    for (int32_t r = 0; h->place.nodes > 1 && r < h->place.size; r++)
+        if (a->few.rows[r] && a->to_here[r + 1] > a->to_here[r])
+            hc_host_copy(a->out + a->to_here[r], a->few.rows[r], (size_t)(a->to_here[r + 1] - a->to_here[r]));
+}
+
+void hc__few_pass(hc__hierarchy *h) {
+    const hc__alltoall *a = &h->alltoall;
+    for (int32_t r = 0; h->place.nodes > 1 && r < h->place.size; r++)
+        if (a->few.rows[r])
+            a->few.rows[r] += a->incoming[(int64_t)r * h->batch->npieces + a->piece].rows * row_bytes(h, a->piece);
+}
+
+void hc__few_end(hc__hierarchy *h) {
+    hc__few_rows *f = &h->alltoall.few;
+    if (!h->alltoall.bundle.stuck) { /* else the net may still read and write the messages */
+        hc_free(f->sent);
+        hc_free(f->room);
+        hc_free(f->lengths);
+    }
+    hc_free(f->ends);
+    hc_free(f->is_sent);
+    hc_free(f->rows);
+    *f = (hc__few_rows){0};
+}
