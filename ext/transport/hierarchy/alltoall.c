@@ -4,9 +4,9 @@
  *
  * First the row counts: the ranks of a node exchange all their counts, because an exchange reads ranges of a
  * neighbour's stream and must know where they begin; ranks of other nodes get only their own counts, and with them few
- * rows (few_rows.c). Then, tensor by tensor, an exchange inside the node, and messages to and from the ranks of other
- * nodes for which the rows were too many. Each rank starts with its next neighbour, so that not all ranks send to the
- * same one.
+ * rows (few_rows.c), among many ranks through carriers (carriers.c). Then, tensor by tensor, an exchange inside the
+ * node, and messages to and from the ranks of other nodes for which the rows were too many. Each rank starts with its
+ * next neighbour, so that not all ranks send to the same one.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -15,7 +15,7 @@
 
 #define FAR_MESSAGES 32 /* in flight at once: the net buffers messages that arrive before their receives */
 
-enum { COUNT, ASK, MOVE };
+enum { COUNT, CARRY, ASK, MOVE };
 
 static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
@@ -48,7 +48,7 @@ static int begin_counts(hc__hierarchy *h) {
     return hc__few_start(h);
 }
 
-/* Exchanges the tables of the node's ranks. */
+/* Exchanges the counts of the node's ranks. */
 static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t cells = (int64_t)h->place.size * h->batch->npieces, bytes = cells * (int64_t)sizeof *a->counts;
@@ -181,7 +181,7 @@ static int exchange_far(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int32_t p = h->place.size;
     int moved = 0;
-    while (h->place.nodes > 1) {
+    while (h->place.nodes > 1 && (a->stage == MOVE || !a->is_carried)) {
         for (; a->step < p && a->bundle.n < FAR_MESSAGES; a->step++) {
             int32_t to = (h->place.rank + a->step) % p, from = (h->place.rank + p - a->step) % p;
             int status = a->stage == COUNT ? post_counts(h, to, from) : post_rows(h, to, from);
@@ -231,9 +231,12 @@ static int next_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     if (a->stage == COUNT) {
         read_table(h);
-        int status = h->place.nodes > 1 ? hc__few_read(h) : HC_OK;
-        if (status < 0)
+        a->stage = a->is_carried ? CARRY : COUNT;
+        int status = h->place.nodes == 1 ? HC_OK : a->is_carried ? hc__carriers_start(h) : hc__few_read(h);
+        if (status < 0 || a->is_carried)
             return status;
+    } else if (a->stage == CARRY) {
+        hc__carriers_end(h);
     } else if (a->stage == ASK && !hc__verdict_take(h, &h->batch->pieces[a->piece])) {
         move_piece(h);
         return HC_OK;
@@ -246,7 +249,8 @@ static int next_stage(hc__hierarchy *h) {
 
 static int alltoall_test(hc__hierarchy *h) {
     for (;;) {
-        int status = h->alltoall.stage == ASK ? hc__gather_test(h) : test_stage(h);
+        int stage = h->alltoall.stage;
+        int status = stage == ASK ? hc__gather_test(h) : stage == CARRY ? hc__carriers_test(h) : test_stage(h);
         if (status != HC_DONE)
             return status;
         status = next_stage(h);
@@ -263,6 +267,7 @@ static void alltoall_end(hc__hierarchy *h) {
     hc_free(a->from_here);
     hc_free(a->to_here);
     hc_result_free(a->spare);
+    hc__carriers_end(h);
     hc__few_end(h);
     hc__verdict_end(h);
     a->counts = a->incoming = a->table = NULL;

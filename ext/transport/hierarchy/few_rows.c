@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define LEAST_CARRIED 64 /* bytes of rows from one rank to another that should travel with the counts */
+
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -26,49 +28,68 @@ static int is_far(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] != h->place.node;
 }
 
-/* Bytes of the rows with these counts, of all pieces. */
-static int64_t rows_bytes(const hc__hierarchy *h, const hc__count *counts) {
+int64_t hc__bytes_of_rows(const hc__hierarchy *h, const hc__count *counts) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < h->batch->npieces; i++)
         bytes += counts[i].rows * row_bytes(h, i);
     return bytes;
 }
 
-/* From numbers that are equal on all ranks. A message whose length the receiver does not know is never cut. */
-static int64_t find_limit(const hc__hierarchy *h) {
-    int64_t limit = least(HC__WITH_COUNTS_BYTES, HC__WITH_COUNTS_MEMORY / h->place.size),
-            longest = h->net->message_bytes;
-    if (longest > 0)
-        limit = least(limit, longest - counts_bytes(h));
+int64_t hc__bytes_of_few(const hc__hierarchy *h, const hc__count *counts) {
+    int64_t bytes = hc__bytes_of_rows(h, counts);
+    return bytes <= h->alltoall.few.limit ? bytes : 0;
+}
+
+/* The limit where a message has the counts and few rows of so many pairs of ranks. A message whose length the receiver
+ * does not know is never cut. Equal on all ranks. */
+static int64_t limit_of(const hc__hierarchy *h, int64_t pairs) {
+    int64_t limit = least(HC__WITH_COUNTS_BYTES, HC__WITH_COUNTS_MEMORY / h->place.size);
+    if (h->net->message_bytes > 0)
+        limit = least(limit, h->net->message_bytes / pairs - counts_bytes(h));
     return limit > 0 ? limit : 0;
 }
 
-/* Decides which rows travel with the counts, and where each message begins in `sent`. Returns the bytes of all. */
-static int64_t place_messages(hc__hierarchy *h) {
+/* Chooses carriers if ranks send far fewer messages then, and if not far fewer rows can travel with the counts. All
+ * ranks choose the same. */
+static void choose(hc__hierarchy *h) {
+    const hc__placement *p = &h->place;
+    int64_t saved = (int64_t)p->size * p->size - (int64_t)p->nodes * (p->nodes - 1);
+    int64_t limit = limit_of(h, 1), carried = limit_of(h, (int64_t)p->largest * p->largest);
+    for (int32_t i = 0; i < p->nodes; i++)
+        saved -= (int64_t)(p->first[i + 1] - p->first[i]) * (p->first[i + 1] - p->first[i]);
+    h->alltoall.is_carried = p->largest > 1 && saved >= (int64_t)HC__CARRIED_MESSAGES * p->size && carried > 0 &&
+                             carried >= least(limit, LEAST_CARRIED);
+    h->alltoall.few.limit = h->alltoall.is_carried ? carried : limit;
+}
+
+/* Decides where each message begins in `sent`, and writes the counts into it. */
+static int start_messages(hc__hierarchy *h) {
     hc__few_rows *f = &h->alltoall.few;
+    const int64_t pieces = h->batch->npieces, counts = counts_bytes(h);
     int64_t end = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
         f->ends[r] = end;
-        if (!is_far(h, r))
-            continue;
-        int64_t rows = rows_bytes(h, h->alltoall.counts + (int64_t)r * h->batch->npieces);
-        f->is_sent[r] = rows <= f->limit;
-        end += counts_bytes(h) + (f->is_sent[r] ? rows : 0);
+        if (is_far(h, r))
+            end += counts + hc__bytes_of_few(h, h->alltoall.counts + r * pieces);
     }
-    return end;
-}
-
-/* Fills the messages. ends[r] runs from the begin of the message to rank r to its end. */
-static void pack(hc__hierarchy *h) {
-    const hc__alltoall *a = &h->alltoall;
-    const hc__few_rows *f = &a->few;
-    const int64_t pieces = h->batch->npieces;
+    f->sent = hc_malloc((size_t)end + 1);
+    f->room = hc_malloc((size_t)h->place.size * (size_t)(counts + f->limit) + 1);
+    if (!f->sent || !f->room)
+        return HC_NO_MEMORY;
     for (int32_t r = 0; r < h->place.size; r++) {
         if (!is_far(h, r))
             continue;
-        memcpy(f->sent + f->ends[r], a->counts + r * pieces, (size_t)counts_bytes(h));
-        f->ends[r] += counts_bytes(h);
+        memcpy(f->sent + f->ends[r], h->alltoall.counts + r * pieces, (size_t)counts);
+        f->ends[r] += counts;
     }
+    hc__few_pack(h);
+    return HC_OK;
+}
+
+void hc__few_pack(hc__hierarchy *h) {
+    const hc__alltoall *a = &h->alltoall;
+    const hc__few_rows *f = &a->few;
+    const int64_t pieces = h->batch->npieces;
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = 0;
         for (int32_t r = 0; r < h->place.size; r++) {
@@ -85,21 +106,20 @@ static void pack(hc__hierarchy *h) {
 int hc__few_start(hc__hierarchy *h) {
     hc__few_rows *f = &h->alltoall.few;
     size_t size = (size_t)h->place.size;
+    h->alltoall.is_carried = 0;
     if (h->place.nodes == 1)
         return HC_OK;
-    f->limit = find_limit(h);
+    choose(h);
     f->ends = hc_calloc(size, sizeof *f->ends);
     f->is_sent = hc_calloc(size, sizeof *f->is_sent);
-    f->room = hc_malloc(size * (size_t)(counts_bytes(h) + f->limit) + 1);
     f->lengths = hc_calloc(size, sizeof *f->lengths);
     f->rows = hc_calloc(size, sizeof *f->rows);
-    if (!f->ends || !f->is_sent || !f->room || !f->lengths || !f->rows)
+    if (!f->ends || !f->is_sent || !f->lengths || !f->rows)
         return HC_NO_MEMORY;
-    f->sent = hc_malloc((size_t)place_messages(h) + 1);
-    if (!f->sent)
-        return HC_NO_MEMORY;
-    pack(h);
-    return HC_OK;
+    for (int32_t r = 0; r < h->place.size; r++)
+        f->is_sent[r] = is_far(h, r) &&
+                        hc__bytes_of_rows(h, h->alltoall.counts + (int64_t)r * h->batch->npieces) <= f->limit;
+    return h->alltoall.is_carried ? HC_OK : start_messages(h);
 }
 
 int hc__few_send(hc__hierarchy *h, int32_t to) {
@@ -134,7 +154,7 @@ int hc__few_read(hc__hierarchy *h) {
         if (!is_far(h, r))
             continue;
         memcpy(here, message_from(h, r), (size_t)counts);
-        int64_t rows = rows_bytes(h, here);
+        int64_t rows = hc__bytes_of_rows(h, here);
         int has_come = rows <= f->limit;
         if (f->lengths[r] != counts + (has_come ? rows : 0))
             return HC_TRANSPORT; /* a bug, or a foreign message */

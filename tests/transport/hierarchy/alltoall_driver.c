@@ -4,8 +4,8 @@
  *
  *     alltoall_driver LAYOUT MESSAGE_BYTES PIECES BYTES
  *
- * Of each tensor rank r gives rank q BYTES + (r + 2 q + tensor) % 3 rows of one byte; BYTES -1: no rows. It runs twice,
- * and each rank prints the messages and the bytes of the second time.
+ * Rank r gives rank q BYTES + (r + 2 q + tensor) % 3 rows of one byte of each tensor; BYTES -1: no rows. The alltoall
+ * runs twice, and each rank prints the messages and the bytes of the second one.
  */
 #include "transport/emulated.h"
 
