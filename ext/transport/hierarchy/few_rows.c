@@ -40,10 +40,10 @@ int64_t hc__bytes_of_few(const hc__hierarchy *h, const hc__count *counts) {
     return bytes <= h->alltoall.few.limit ? bytes : 0;
 }
 
-/* The limit where a message has the counts and few rows of so many pairs of ranks. A message whose length the receiver
- * does not know is never cut. Equal on all ranks. */
-static int64_t limit_of(const hc__hierarchy *h, int64_t pairs) {
-    int64_t limit = least(HC__WITH_COUNTS_BYTES, HC__WITH_COUNTS_MEMORY / h->place.size);
+/* The limit, at most `most`, where a message has the counts and few rows of so many pairs of ranks. A message whose
+ * length the receiver does not know is never cut. Equal on all ranks. */
+static int64_t limit_of(const hc__hierarchy *h, int64_t most, int64_t pairs) {
+    int64_t limit = least(most, HC__WITH_COUNTS_MEMORY / h->place.size);
     if (h->net->message_bytes > 0)
         limit = least(limit, h->net->message_bytes / pairs - counts_bytes(h));
     return limit > 0 ? limit : 0;
@@ -54,7 +54,8 @@ static int64_t limit_of(const hc__hierarchy *h, int64_t pairs) {
 static void choose(hc__hierarchy *h) {
     const hc__placement *p = &h->place;
     int64_t saved = (int64_t)p->size * p->size - (int64_t)p->nodes * (p->nodes - 1);
-    int64_t limit = limit_of(h, 1), carried = limit_of(h, (int64_t)p->largest * p->largest);
+    int64_t limit = limit_of(h, HC__WITH_COUNTS_BYTES, 1);
+    int64_t carried = limit_of(h, HC__CARRIED_BYTES, (int64_t)p->largest * p->largest);
     for (int32_t i = 0; i < p->nodes; i++)
         saved -= (int64_t)(p->first[i + 1] - p->first[i]) * (p->first[i + 1] - p->first[i]);
     h->alltoall.is_carried = p->largest > 1 && saved >= (int64_t)HC__CARRIED_MESSAGES * p->size && carried > 0 &&

@@ -101,9 +101,10 @@ typedef struct hc__count {
     int64_t room;  /* hc__room_of() its result; total and room are equal for all receivers */
 } hc__count;
 
-/* Few rows for a rank of another node travel with their counts. */
+/* Few rows for a rank of another node travel with their counts: so many bytes from one rank to another, of all pieces
+ * together. A second message costs more than the copies that these rows need on both sides. */
 #ifndef HC__WITH_COUNTS_BYTES
-#define HC__WITH_COUNTS_BYTES ((int64_t)4096) /* of rows from one rank to another, of all pieces together; at most */
+#define HC__WITH_COUNTS_BYTES ((int64_t)16 << 10)
 #endif
 #define HC__WITH_COUNTS_MEMORY ((int64_t)1 << 20) /* for such rows from all ranks, at most */
 typedef struct hc__few_rows {
@@ -119,6 +120,9 @@ typedef struct hc__few_rows {
 /* Between many ranks, one rank of each of two nodes carries the counts and few rows of all their pairs of ranks. */
 #ifndef HC__CARRIED_MESSAGES
 #define HC__CARRIED_MESSAGES 16 /* carriers are worth it if a rank sends so many messages fewer, on average */
+#endif
+#ifndef HC__CARRIED_BYTES
+#define HC__CARRIED_BYTES ((int64_t)1024) /* of rows from one rank to another; they are copied several times */
 #endif
 typedef struct hc__carriers {
     int stage;

@@ -177,12 +177,14 @@ def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str, o
 # ---- alltoall: counts, few rows with them, and many rows after them -------------------------------------------
 
 COUNTS = 24  # bytes for each tensor, from a rank to another
-FEW = 4096  # of rows from a rank to another: as many travel with the counts
+FEW = 4096  # of rows from a rank to another: as many travel with the counts in these tests
+FEWER = f"-DHC__WITH_COUNTS_BYTES={FEW}"  # so few that the ranks do not vote on results
 
 
 @pytest.fixture(scope="module")
 def alltoall_driver(build_c: Callable[..., Path]) -> Path:
-    return build_c("tests/transport/hierarchy/alltoall_driver.c", *SOURCES)
+    sources = [f"{source} {FEWER}" if "/hierarchy/" in source else source for source in SOURCES]
+    return build_c("tests/transport/hierarchy/alltoall_driver.c", *sources)
 
 
 def rows_of_alltoall(r: int, q: int, pieces: int, base: int) -> list[int]:
@@ -246,12 +248,12 @@ def test_limits_of_an_alltoall(build_c: Callable[..., Path], run_c: Run, layout:
 
 # The same where one message from a node to a node has the counts and few rows of all pairs of their ranks.
 
-CARRIED = "-DHC__CARRIED_MESSAGES=0"  # as among many ranks
+CARRIED = f"-DHC__CARRIED_MESSAGES=0 -DHC__CARRIED_BYTES={FEW}"  # as among many ranks
 
 
 @pytest.fixture(scope="module")
 def carriers_driver(build_c: Callable[..., Path]) -> Path:
-    sources = [f"{source} {CARRIED}" if "/hierarchy/" in source else source for source in SOURCES]
+    sources = [f"{source} {FEWER} {CARRIED}" if "/hierarchy/" in source else source for source in SOURCES]
     return build_c("tests/transport/hierarchy/alltoall_driver.c", *sources)
 
 
@@ -282,7 +284,7 @@ def carried_messages(layout: str, message: int, pieces: int, base: int) -> list[
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "2,0,1,1,0", "0,0,1,1,2,3,3"])
 def test_messages_of_carriers(carriers_driver: Path, run_c: Run, layout: str, message: int, pieces: int) -> None:
     """One message per pair of nodes, while rows are few."""
-    for base in (-1, 0, 20, FEW // pieces - 1, 5000):  # results so small that the ranks do not vote on them
+    for base in (-1, 0, 20, FEW // pieces - 1, 5000):
         output = run_c(carriers_driver, layout, message, pieces, base)
         lines = sorted(list(map(int, line.split())) for line in output.splitlines())
         assert lines == carried_messages(layout, message, pieces, base), base
@@ -295,7 +297,7 @@ def test_messages_of_carriers(carriers_driver: Path, run_c: Run, layout: str, me
 )
 def test_carriers(build_c: Callable[..., Path], run_c: Run, layout: str, few: int) -> None:
     """Random rows below and above the limit in a group, joined ranks, refused results."""
-    flags = f"-DHC__WITH_COUNTS_BYTES={few} {CARRIED}"
+    flags = f"-DHC__CARRIED_MESSAGES=0 -DHC__CARRIED_BYTES={few}"
     sources = [f"{source} {flags}" if "/hierarchy/" in source else source for source in SOURCES]
     driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
     for seed in (11, 12):
