@@ -106,7 +106,7 @@ typedef struct hc__count {
 #ifndef HC__WITH_COUNTS_BYTES
 #define HC__WITH_COUNTS_BYTES ((int64_t)16 << 10)
 #endif
-#define HC__WITH_COUNTS_MEMORY ((int64_t)1 << 20) /* for such rows from all ranks, at most */
+#define HC__WITH_COUNTS_MEMORY ((int64_t)512 << 10) /* for such rows from all ranks, at most */
 typedef struct hc__few_rows {
     int64_t limit;     /* bytes of rows from one rank to another that travel so, or fewer; equal on all ranks */
     char *sent;        /* the messages to other ranks, in the order of set ranks; with carriers my stream for them */
