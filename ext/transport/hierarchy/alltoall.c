@@ -3,9 +3,10 @@
  * alltoall.c - alltoall whose splits only the senders know.
  *
  * First the row counts: the ranks of a node exchange all their counts, because an exchange reads ranges of a
- * neighbour's stream and must know where they begin; ranks of other nodes get only their own counts. Then, tensor by
- * tensor, an exchange inside the node and messages to and from all ranks of other nodes. Each rank starts with its next
- * neighbour, so that not all ranks send to the same one.
+ * neighbour's stream and must know where they begin; ranks of other nodes get only their own counts, and with them few
+ * rows (few_rows.c), among many ranks through carriers (carriers.c). Then, tensor by tensor, an exchange inside the
+ * node, and messages to and from the ranks of other nodes for which the rows were too many. Each rank starts with its
+ * next neighbour, so that not all ranks send to the same one.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -14,7 +15,7 @@
 
 #define FAR_MESSAGES 32 /* in flight at once: the net buffers messages that arrive before their receives */
 
-enum { COUNT, ASK, MOVE };
+enum { COUNT, CARRY, ASK, MOVE };
 
 static int is_local(const hc__hierarchy *h, int32_t r) {
     return h->place.node_of[r] == h->place.node;
@@ -44,10 +45,10 @@ static int begin_counts(hc__hierarchy *h) {
             a->counts[(int64_t)r * b->npieces + i] = (hc__count){total ? piece->send_rows[r] : 0, total, room};
     }
     memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
-    return HC_OK;
+    return hc__few_start(h);
 }
 
-/* Exchanges the tables of the node's ranks. */
+/* Exchanges the counts of the node's ranks. */
 static int exchange_counts(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int64_t cells = (int64_t)h->place.size * h->batch->npieces, bytes = cells * (int64_t)sizeof *a->counts;
@@ -108,6 +109,7 @@ static void move_piece(hc__hierarchy *h) {
     a->step = 1;
     if (a->to_here[me + 1] > a->to_here[me])
         hc_host_copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
+    hc__few_place(h);
 }
 
 static int begin_piece(hc__hierarchy *h) {
@@ -155,22 +157,21 @@ static int exchange_rows(hc__hierarchy *h) {
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */
 
-/* Posts this stage's send to one rank and receive from another. */
-static int post_step(hc__hierarchy *h, int32_t to, int32_t from) {
+static int post_counts(hc__hierarchy *h, int32_t to, int32_t from) {
+    int status = is_local(h, from) ? HC_OK : hc__few_receive(h, from);
+    return status < 0 || is_local(h, to) ? status : hc__few_send(h, to);
+}
+
+static int post_rows(hc__hierarchy *h, int32_t to, int32_t from) {
     hc__alltoall *a = &h->alltoall;
-    int counting = a->stage == COUNT, status = HC_OK;
-    int64_t pieces = h->batch->npieces;
-    int32_t tag = h->between.tags + (counting ? HC__TAG_COUNTS : HC__TAG_ALLTOALL);
-    if (!is_local(h, from)) {
-        void *in = counting ? (void *)(a->incoming + from * pieces) : a->out + a->to_here[from];
-        int64_t bytes = counting ? pieces * (int64_t)sizeof(hc__count) : a->to_here[from + 1] - a->to_here[from];
-        status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, in, bytes);
-    }
-    if (status >= 0 && !is_local(h, to)) {
-        const void *out = counting ? (const void *)(a->counts + to * pieces) : a->in + a->from_here[to];
-        int64_t bytes = counting ? pieces * (int64_t)sizeof(hc__count) : a->from_here[to + 1] - a->from_here[to];
-        status = hc__bundle_send(&a->bundle, h->place.world[to], tag, out, bytes);
-    }
+    const int32_t tag = h->between.tags + HC__TAG_ALLTOALL;
+    int status = HC_OK;
+    if (!is_local(h, from) && !a->few.rows[from])
+        status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, a->out + a->to_here[from],
+                                    a->to_here[from + 1] - a->to_here[from]);
+    if (status >= 0 && !is_local(h, to) && !a->few.is_sent[to])
+        status = hc__bundle_send(&a->bundle, h->place.world[to], tag, a->in + a->from_here[to],
+                                 a->from_here[to + 1] - a->from_here[to]);
     return status;
 }
 
@@ -180,9 +181,10 @@ static int exchange_far(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int32_t p = h->place.size;
     int moved = 0;
-    while (h->place.nodes > 1) {
+    while (h->place.nodes > 1 && (a->stage == MOVE || !a->is_carried)) {
         for (; a->step < p && a->bundle.n < FAR_MESSAGES; a->step++) {
-            int status = post_step(h, (h->place.rank + a->step) % p, (h->place.rank + p - a->step) % p);
+            int32_t to = (h->place.rank + a->step) % p, from = (h->place.rank + p - a->step) % p;
+            int status = a->stage == COUNT ? post_counts(h, to, from) : post_rows(h, to, from);
             if (status < 0)
                 return status;
         }
@@ -229,10 +231,17 @@ static int next_stage(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     if (a->stage == COUNT) {
         read_table(h);
+        a->stage = a->is_carried ? CARRY : COUNT;
+        int status = h->place.nodes == 1 ? HC_OK : a->is_carried ? hc__carriers_start(h) : hc__few_read(h);
+        if (status < 0 || a->is_carried)
+            return status;
+    } else if (a->stage == CARRY) {
+        hc__carriers_end(h);
     } else if (a->stage == ASK && !hc__verdict_take(h, &h->batch->pieces[a->piece])) {
         move_piece(h);
         return HC_OK;
     } else {
+        hc__few_pass(h);
         a->piece++;
     }
     return a->piece == h->batch->npieces ? HC_DONE : begin_piece(h);
@@ -240,7 +249,8 @@ static int next_stage(hc__hierarchy *h) {
 
 static int alltoall_test(hc__hierarchy *h) {
     for (;;) {
-        int status = h->alltoall.stage == ASK ? hc__gather_test(h) : test_stage(h);
+        int stage = h->alltoall.stage;
+        int status = stage == ASK ? hc__gather_test(h) : stage == CARRY ? hc__carriers_test(h) : test_stage(h);
         if (status != HC_DONE)
             return status;
         status = next_stage(h);
@@ -257,6 +267,8 @@ static void alltoall_end(hc__hierarchy *h) {
     hc_free(a->from_here);
     hc_free(a->to_here);
     hc_result_free(a->spare);
+    hc__carriers_end(h);
+    hc__few_end(h);
     hc__verdict_end(h);
     a->counts = a->incoming = a->table = NULL;
     a->from_here = a->to_here = NULL;

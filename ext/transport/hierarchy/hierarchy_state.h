@@ -101,6 +101,41 @@ typedef struct hc__count {
     int64_t room;  /* hc__room_of() its result; total and room are equal for all receivers */
 } hc__count;
 
+/* Few rows for a rank of another node travel with their counts: so many bytes from one rank to another, of all pieces
+ * together. A second message costs more than the copies that these rows need on both sides. */
+#ifndef HC__WITH_COUNTS_BYTES
+#define HC__WITH_COUNTS_BYTES ((int64_t)16 << 10)
+#endif
+#define HC__WITH_COUNTS_MEMORY ((int64_t)512 << 10) /* for such rows from all ranks, at most */
+typedef struct hc__few_rows {
+    int64_t limit;     /* bytes of rows from one rank to another that travel so, or fewer; equal on all ranks */
+    char *sent;        /* the messages to other ranks, in the order of set ranks; with carriers my stream for them */
+    int64_t *ends;     /* by set rank: where in `sent` the bytes for it end */
+    uint8_t *is_sent;  /* by set rank: my rows for it are few */
+    char *room;        /* for the messages from other ranks, by set rank, each with the longest length */
+    int64_t *lengths;  /* by set rank: of the message from it */
+    const char **rows; /* by set rank: the few rows of the current piece from it; NULL: they come later */
+} hc__few_rows;
+
+/* Between many ranks, one rank of each of two nodes carries the counts and few rows of all their pairs of ranks. */
+#ifndef HC__CARRIED_MESSAGES
+#define HC__CARRIED_MESSAGES 16 /* carriers are worth it if a rank sends so many messages fewer, on average */
+#endif
+#ifndef HC__CARRIED_BYTES
+#define HC__CARRIED_BYTES ((int64_t)1024) /* of rows from one rank to another; they are copied several times */
+#endif
+typedef struct hc__carriers {
+    int stage;
+    int32_t step;
+    char *gathered;          /* the node's few rows for the nodes that I carry, rank after rank */
+    char *out, *in;          /* the messages to and from the nodes that I carry */
+    int64_t *out_at, *in_at; /* by node: where its message begins; nodes + 1 entries */
+    int64_t *lengths;        /* by node: of the message from it */
+    int64_t *shares;         /* [local rank][local rank]: bytes that the first has carried for the second */
+    int64_t *cursors;        /* by local rank */
+    char *stream;            /* what I have carried, for one local rank after the other */
+} hc__carriers;
+
 typedef struct hc__alltoall {
     int stage;
     int32_t piece, step;
@@ -112,7 +147,9 @@ typedef struct hc__alltoall {
     char *out;
     void *spare;
     hc__bundle bundle;
-    int locally_done;
+    hc__few_rows few;
+    hc__carriers carriers;
+    int locally_done, is_carried;
 } hc__alltoall;
 
 /* gather and scatter */
@@ -267,6 +304,31 @@ void hc__pipeline_free(hc__hierarchy *);
 /* gather.lengths must be set; in may be NULL if this rank's length is 0. `out` has room for all ranks. */
 int hc__gather_start(hc__hierarchy *, const void *in, void *out);
 int hc__gather_test(hc__hierarchy *);
+
+/* ---- rows that travel with their counts: few_rows.c, carriers.c ------------------------------------------ */
+
+/* Bytes of the rows with these counts, of all pieces; hc__bytes_of_few(): 0 if they are too many to travel with the
+ * counts. */
+int64_t hc__bytes_of_rows(const hc__hierarchy *, const hc__count *);
+int64_t hc__bytes_of_few(const hc__hierarchy *, const hc__count *);
+/* Packs my few rows into few.sent: those for rank r at few.ends[r], which ends behind them. */
+void hc__few_pack(hc__hierarchy *);
+int hc__few_start(hc__hierarchy *); /* after alltoall.counts is set; sets alltoall.is_carried */
+/* Posts the message of counts to a rank of another node, or the receive of that from one. */
+int hc__few_send(hc__hierarchy *, int32_t to);
+int hc__few_receive(hc__hierarchy *, int32_t from);
+/* When all messages have come: sets alltoall.incoming of the other nodes' ranks. */
+int hc__few_read(hc__hierarchy *);
+/* Copies the current piece's few rows to its result. */
+void hc__few_place(hc__hierarchy *);
+/* Ends the current piece. */
+void hc__few_pass(hc__hierarchy *);
+void hc__few_end(hc__hierarchy *);
+
+/* In place of hc__few_send, _receive and _read, when alltoall.table is complete. */
+int hc__carriers_start(hc__hierarchy *);
+int hc__carriers_test(hc__hierarchy *);
+void hc__carriers_end(hc__hierarchy *);
 
 void hc__broadcast_abandon(hc__hierarchy *);
 void hc__scan_abandon(hc__hierarchy *);

@@ -3,9 +3,9 @@
  * verdict.c - the ranks vote whether each has memory for its result of a piece; one "no" refuses the piece on all
  * ranks.
  *
- * They vote before any row moves, so no buffer is touched, the ranks stay in step, and the next batch can run. A vote
- * costs one small gather, so it is taken only where a rank may have no memory: the result is large, or it is the
- * caller's, whose rows can be checked only after the counts are known.
+ * They vote before any row reaches a result, so no result is touched, the ranks stay in step, and the next batch can
+ * run. A vote costs one small gather, so it is taken only where a rank may have no memory: the result is large, or it
+ * is the caller's, whose rows can be checked only after the counts are known.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 

@@ -51,8 +51,8 @@ static int post(hc__bundle *b, int32_t i) {
     return HC_OK;
 }
 
-static int add(hc__bundle *b, int receives, int32_t peer, int32_t tag, void *data, int64_t bytes) {
-    if (bytes == 0)
+static int add(hc__bundle *b, hc__flight flight) {
+    if (flight.bytes == 0)
         return HC_OK;
     if (b->n == b->room) {
         int32_t room = b->room ? 2 * b->room : 8;
@@ -62,17 +62,20 @@ static int add(hc__bundle *b, int receives, int32_t peer, int32_t tag, void *dat
         b->flights = flights;
         b->room = room;
     }
-    b->flights[b->n] = (hc__flight){
-        .peer = peer, .tag = tag, .receives = (uint8_t)receives, .data = data, .bytes = bytes};
+    b->flights[b->n] = flight;
     return post(b, b->n++);
 }
 
 int hc__bundle_send(hc__bundle *b, int32_t peer, int32_t tag, const void *data, int64_t bytes) {
-    return add(b, 0, peer, tag, (void *)(uintptr_t)data, bytes);
+    return add(b, (hc__flight){.peer = peer, .tag = tag, .data = (void *)(uintptr_t)data, .bytes = bytes});
 }
 
 int hc__bundle_receive(hc__bundle *b, int32_t peer, int32_t tag, void *data, int64_t bytes) {
-    return add(b, 1, peer, tag, data, bytes);
+    return add(b, (hc__flight){.peer = peer, .tag = tag, .receives = 1, .data = data, .bytes = bytes});
+}
+
+int hc__bundle_receive_most(hc__bundle *b, int32_t peer, int32_t tag, void *data, int64_t most, int64_t *length) {
+    return add(b, (hc__flight){.peer = peer, .tag = tag, .receives = 1, .data = data, .bytes = most, .length = length});
 }
 
 int hc__bundle_release(hc__bundle *b) {
@@ -92,7 +95,9 @@ static int advance(hc__bundle *b, hc__flight *f) {
         int status = b->net->ops->test(b->net, &f->pieces[f->arrived / piece % HC__WINDOW], &bytes, NULL);
         if (status != HC_DONE)
             return status < 0 || !moved ? status : HC_MOVED;
-        if (f->receives && bytes != expected)
+        if (f->length)
+            *f->length = (int64_t)bytes;
+        else if (f->receives && bytes != expected)
             return HC_TRANSPORT; /* the members disagree on the length: a bug, or a foreign message */
         f->arrived += (int64_t)expected;
         moved = 1;

@@ -15,6 +15,7 @@ typedef struct hc__flight {
     uint8_t receives;
     char *data;
     int64_t bytes, posted, arrived;
+    int64_t *length; /* of a message that may be shorter than `bytes`: where its length goes; else NULL */
     hc_net_request *pieces[HC__WINDOW]; /* posted and not arrived: number i at i % HC__WINDOW */
 } hc__flight;
 
@@ -30,6 +31,9 @@ typedef struct hc__bundle {
 /* Messages of 0 bytes are not sent at all (both sides know the lengths). */
 int hc__bundle_send(hc__bundle *, int32_t peer, int32_t tag, const void *, int64_t bytes);
 int hc__bundle_receive(hc__bundle *, int32_t peer, int32_t tag, void *, int64_t bytes);
+/* Receives a message of at most `most` bytes, and sets *length when it has come. Such a message is never cut, so `most`
+ * must not exceed net->message_bytes, and the sender sends at least one byte. */
+int hc__bundle_receive_most(hc__bundle *, int32_t peer, int32_t tag, void *, int64_t most, int64_t *length);
 int hc__bundle_release(hc__bundle *);
 int hc__bundle_test(hc__bundle *); /* HC_DONE: nothing is in flight */
 void hc__bundle_cancel(hc__bundle *);

@@ -172,3 +172,140 @@ def test_abandon(driver: Path, run_c: Run, layout: str, operation: str) -> None:
 def test_stages_overlap(build_c: Callable[..., Path], run_c: Run, layout: str, operation: str) -> None:
     """The net is held back until it is seen that later chunks are reduced, and earlier ones spread, meanwhile."""
     run_c(build_c("tests/transport/hierarchy/overlap.c", *SOURCES), layout, operation)
+
+
+# ---- alltoall: counts, few rows with them, and many rows after them -------------------------------------------
+
+COUNTS = 24  # bytes for each tensor, from a rank to another
+FEW = 4096  # of rows from a rank to another: as many travel with the counts in these tests
+FEWER = f"-DHC__WITH_COUNTS_BYTES={FEW}"  # so few that the ranks do not vote on results
+
+
+@pytest.fixture(scope="module")
+def alltoall_driver(build_c: Callable[..., Path]) -> Path:
+    sources = [f"{source} {FEWER}" if "/hierarchy/" in source else source for source in SOURCES]
+    return build_c("tests/transport/hierarchy/alltoall_driver.c", *sources)
+
+
+def rows_of_alltoall(r: int, q: int, pieces: int, base: int) -> list[int]:
+    """By tensor."""
+    return [max(base, 0) + (base >= 0) * ((r + 2 * q + piece) % 3) for piece in range(pieces)]
+
+
+def messages_of_alltoall(layout: str, message: int, pieces: int, base: int) -> list[list[int]]:
+    """Rank, messages and bytes that it sends to ranks of other nodes; messages of `message` bytes at most."""
+    node = layout.split(",")
+    few = min(FEW, message - COUNTS * pieces) if message else FEW
+    lines = []
+    for r in range(len(node)):
+        sent = [0, 0]
+        for q in range(len(node)):
+            if node[r] == node[q]:
+                continue
+            tensors = rows_of_alltoall(r, q, pieces, base)
+            separate = [n for n in tensors if n] if sum(tensors) > few else []
+            for length in [COUNTS * pieces + (0 if separate else sum(tensors)), *separate]:
+                sent[0] += -(-length // message) if message else 1
+                sent[1] += length
+        lines.append([r, *sent])
+    return lines
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("layout", ["0,1", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "2,0,1,1,0", "0,1,2,3"])
+def test_messages_of_an_alltoall(alltoall_driver: Path, run_c: Run, layout: str, pieces: int) -> None:
+    """One message per rank of another node while its rows are few, one more per tensor beyond; none for no rows."""
+    for base in (-1, 0, 1, FEW // pieces - 3, FEW // pieces - 1, FEW // pieces, 10_000):
+        lines = sorted(
+            list(map(int, line.split())) for line in run_c(alltoall_driver, layout, 0, pieces, base).splitlines()
+        )
+        assert lines == messages_of_alltoall(layout, 0, pieces, base), base
+
+
+@pytest.mark.parametrize(("message", "pieces"), [(1000, 1), (1000, 5), (50, 2), (48, 2), (30, 2)])
+@pytest.mark.parametrize("layout", ["0,1", "0,0,0,1"])
+def test_alltoall_over_a_net_that_cuts_messages(
+    alltoall_driver: Path, run_c: Run, layout: str, message: int, pieces: int
+) -> None:
+    """Only rows that fit into the net's longest message travel with the counts, which may be longer themselves."""
+    for base in (0, 1, max(0, (message - COUNTS * pieces) // pieces - 1), 3000):
+        lines = sorted(
+            list(map(int, line.split())) for line in run_c(alltoall_driver, layout, message, pieces, base).splitlines()
+        )
+        assert lines == messages_of_alltoall(layout, message, pieces, base), base
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("few", [0, 30, 400])
+@pytest.mark.parametrize("layout", ["0,1", "0,0,1,1", *slow("0,1,0,1", "2,0,1,1,0"), "0,1,2,2"])
+def test_limits_of_an_alltoall(build_c: Callable[..., Path], run_c: Run, layout: str, few: int) -> None:
+    """Random rows below and above the limit in a group, joined ranks, refused results."""
+    sources = [f"{source} -DHC__WITH_COUNTS_BYTES={few}" if "/hierarchy/" in source else source for source in SOURCES]
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
+    for seed in (11, 12):
+        assert "80 cases" in run_c(driver, layout, seed, 80, "auto", 0, 0, "alltoall")
+
+
+# The same where one message from a node to a node has the counts and few rows of all pairs of their ranks.
+
+CARRIED = f"-DHC__CARRIED_MESSAGES=0 -DHC__CARRIED_BYTES={FEW}"  # as among many ranks
+
+
+@pytest.fixture(scope="module")
+def carriers_driver(build_c: Callable[..., Path]) -> Path:
+    sources = [f"{source} {FEWER} {CARRIED}" if "/hierarchy/" in source else source for source in SOURCES]
+    return build_c("tests/transport/hierarchy/alltoall_driver.c", *sources)
+
+
+def carried_messages(layout: str, message: int, pieces: int, base: int) -> list[list[int]]:
+    """As messages_of_alltoall(): local rank k % (ranks of its node) has the messages to the carrier on node k."""
+    node = [int(each) for each in layout.split(",")]
+    ranks = [[r for r, its in enumerate(node) if its == k] for k in range(max(node) + 1)]
+    few = min(FEW, message // max(map(len, ranks)) ** 2 - COUNTS * pieces) if message else FEW
+    lines = []
+    for r, mine in enumerate(node):
+        sent = [0, 0]
+        for k, others in enumerate(ranks):
+            if k == mine:
+                continue
+            if ranks[mine][k % len(ranks[mine])] == r:
+                pairs = [sum(rows_of_alltoall(s, q, pieces, base)) for s in ranks[mine] for q in others]
+                sent[0] += 1
+                sent[1] += COUNTS * pieces * len(pairs) + sum(pair for pair in pairs if pair <= few)
+            for tensors in (rows_of_alltoall(r, q, pieces, base) for q in others):
+                separate = [n for n in tensors if n] if sum(tensors) > few else []
+                sent[0] += sum(-(-n // message) if message else 1 for n in separate)
+                sent[1] += sum(separate)
+        lines.append([r, *sent])
+    return lines
+
+
+@pytest.mark.parametrize(("message", "pieces"), [(0, 1), (0, 3), (2000, 1)])
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "2,0,1,1,0", "0,0,1,1,2,3,3"])
+def test_messages_of_carriers(carriers_driver: Path, run_c: Run, layout: str, message: int, pieces: int) -> None:
+    """One message per pair of nodes, while rows are few."""
+    for base in (-1, 0, 20, FEW // pieces - 1, 5000):
+        output = run_c(carriers_driver, layout, message, pieces, base)
+        lines = sorted(list(map(int, line.split())) for line in output.splitlines())
+        assert lines == carried_messages(layout, message, pieces, base), base
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("few", [30, 4096])
+@pytest.mark.parametrize(
+    "layout", ["0,0", "0,1", "0,0,1,1", *slow("0,1,0,1", "0,0,0,1", "0,1,2,2"), "2,0,1,1,0", "0,0,1,1,2,2,3,3,3"]
+)
+def test_carriers(build_c: Callable[..., Path], run_c: Run, layout: str, few: int) -> None:
+    """Random rows below and above the limit in a group, joined ranks, refused results."""
+    flags = f"-DHC__CARRIED_MESSAGES=0 -DHC__CARRIED_BYTES={few}"
+    sources = [f"{source} {flags}" if "/hierarchy/" in source else source for source in SOURCES]
+    driver = build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources)
+    for seed in (11, 12):
+        assert "80 cases" in run_c(driver, layout, seed, 80, "auto", 0, 0, "alltoall")
+
+
+@pytest.mark.parametrize("layout", ["0,0", "0,0,1,1", "0,0,0,1"])
+def test_abandoned_carriers(build_c: Callable[..., Path], run_c: Run, layout: str) -> None:
+    """A rank that never comes: the others give up, and nothing is left in flight."""
+    sources = [f"{source} {CARRIED}" if "/hierarchy/" in source else source for source in SOURCES]
+    run_c(build_c("tests/transport/hierarchy/hierarchy_driver.c", *sources), layout, 1, "abandon", "alltoall")
