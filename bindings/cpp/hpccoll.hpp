@@ -310,9 +310,9 @@ class World {
     std::vector<T> reducescatter(std::span<const T> in, hpccoll_reduction op = HPCCOLL_SUM,
                                  const Args &args = {}) const {
         const hpccoll_args c = args.c();
-        std::vector<T> out(share(in, args));
+        Array<T> out(share(in, args));
         check(hpccoll_reducescatter(in.data(), out.data(), count(in), dtype_of<T>(), op, &c, c_));
-        return out;
+        return as_vector<T>(std::move(out));
     }
     // All ranks' elements, which may differ in number; counts: of each rank's rows.
     template <class T>
@@ -717,6 +717,14 @@ class World {
             return nullptr;
         counts->assign(static_cast<std::size_t>(size()), 0);
         return counts->data();
+    }
+    // std::vector<bool> has bits, not an array.
+    template <class T> using Array = std::vector<std::conditional_t<std::same_as<T, bool>, unsigned char, T>>;
+    template <class T> static std::vector<T> as_vector(Array<T> array) {
+        if constexpr (std::same_as<T, bool>)
+            return {array.begin(), array.end()};
+        else
+            return array;
     }
     template <class T> static std::vector<T> take(hpccoll_request *request) {
         void *data = nullptr;

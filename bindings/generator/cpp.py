@@ -119,8 +119,8 @@ def allocating(one: Operation) -> str:
     """A method that returns its result: the library allocates it, or it is this rank's share."""
     lines = [head(one, "", "std::vector<T>", False), "        const hpccoll_args c = args.c();"]
     if one.reads == "read_shares":
-        lines += ["        std::vector<T> out(share(in, args));", call(one, "", APART)]
-        lines += ["        return out;"]
+        lines += ["        Array<T> out(share(in, args));", call(one, "", APART)]
+        lines += ["        return as_vector<T>(std::move(out));"]
     else:
         lines += ["        hpccoll_request *made = nullptr;", call(one, "async", ALLOCATED)]
         lines += ["        return take<T>(made);"]

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <memory>
 
 static int rank, size;
 
@@ -42,6 +43,11 @@ static void check_rows(const hpccoll::World &world) {
     check(world.scatter(rank == 0 ? row : row.first(0), 0) == std::vector<double>{double(rank)}, "scatter");
     check(world.alltoall(row) == std::vector<double>(static_cast<std::size_t>(size), rank), "alltoall");
     check(world.reducescatter(row) == std::vector<double>{double(rank * size)}, "reducescatter");
+    const auto flags = std::make_unique<bool[]>(std::size_t(size));
+    flags[std::size_t(rank)] = true; // on one rank each
+    const std::span<const bool> flagged(flags.get(), std::size_t(size));
+    check(world.reducescatter(flagged, HPCCOLL_LOR) == std::vector<bool>{true}, "a reducescatter of bool");
+    check(world.reducescatter(flagged, HPCCOLL_LAND) == std::vector<bool>{size == 1}, "the same with another reduction");
 }
 
 // The last rank refuses a call, which the other ranks hear; the next calls of all ranks belong together.
