@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real jobs in which the ranks of a node take turns: among more than 8 nodes, which this machine acts as."""
+"""Real jobs among many nodes, which this machine acts as: ranks take turns, and broadcasts are scattered."""
 
 import subprocess
 import sys
@@ -26,12 +26,73 @@ hpccoll.shutdown()
 """
 
 
+BROADCASTS = """
+import numpy as np
+import hpccoll
+
+hpccoll.init()
+rank, size = hpccoll.rank(), hpccoll.size()
+sizes = (1, 5_000, 30_011, 100_003, 400_000, 1_500_007)  # down the tree; in one chunk; in turns; down the tree again
+def check(world, root, n, dtype, draw):
+    values = draw.integers(0, 100, n).astype(dtype)
+    mine = values.copy() if world.rank == root else np.zeros(n, dtype)
+    kept = mine.copy()
+    out = np.zeros(n, dtype)
+    assert world.broadcast(mine, root, out=out) is out
+    assert np.array_equal(out, values), (n, root, dtype)
+    assert np.array_equal(mine, kept), "the input was written"
+    world.broadcast(mine, root, out=mine)  # in place
+    assert np.array_equal(mine, values), (n, root, dtype)
+
+draw = np.random.default_rng(7)
+for n in sizes:
+    for root in (0, 1, size // 2, size - 1):
+        check(hpccoll.world(), root, n, np.uint8 if n % 2 else np.float32, draw)
+
+# many at once, and each from another root, out of order
+arrays = [np.full(20_000 + i, i if rank == i else 0, np.int32) for i in range(size)]
+order = np.random.default_rng(rank).permutation(size)
+handles = [hpccoll.broadcast_async(arrays[i], i, name=f"from {i}", out=arrays[i]) for i in order]
+for handle in handles:
+    handle.wait()
+assert all((array == i).all() for i, array in enumerate(arrays))
+
+# a set of every rank but some, whose nodes are uneven
+part = hpccoll.world().split(int(rank % 5 == 1))
+for root in (0, part.size - 1):
+    check(part, root, 60_001, np.float64, np.random.default_rng(9))
+
+# the last ranks have joined; the others need no results of theirs
+if rank < size - 3:
+    for root in (0, 2):
+        found = hpccoll.broadcast(np.arange(50_000) * (rank == root), root)
+        assert np.array_equal(found, np.arange(50_000))
+hpccoll.join()
+if rank == 0:
+    print("all have the root's data")
+hpccoll.shutdown()
+"""
+
+
+def run_job(job: str, *options: str) -> str:
+    """Run a program on all ranks; return its output, and that of a failure."""
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", *options, "--timeout", "100"]
+    done = subprocess.run([*command, sys.executable, "-P", "-c", job], capture_output=True, text=True, timeout=110,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("wire", ["none", "fp16"])
 def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) -> None:
     """float16 has all integers below 2048, so no rounding hides a wrong element."""
     monkeypatch.setenv("HPCCOLL_WIRE", wire)
-    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "18", "--nodes", "9", "--timeout", "100"]
-    done = subprocess.run([*command, sys.executable, "-P", "-c", JOB], capture_output=True, text=True, timeout=110,
-                          check=False)  # fmt: skip
-    assert done.returncode == 0 and "all sums are exact" in done.stdout, done.stdout + done.stderr
+    assert "all sums are exact" in run_job(JOB, "-np", "18", "--nodes", "9")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (13, 5), (10, 10)])
+def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
+    """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
+    assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
