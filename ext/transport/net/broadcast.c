@@ -39,9 +39,12 @@ int64_t hc__tree_segment(const hc__net_model *model, int32_t n, int64_t bytes, i
     return best;
 }
 
-/* A further segment takes a further message, as down the tree. */
+/* A further segment takes a further message, as down the tree. Few members gain little, and lose where a message costs
+ * less than the model knows. */
 const hc__stages *hc__broadcast_stages(const hc__net_model *model, const hc__splits *splits, int64_t bytes,
                                        int64_t most) {
+    if (splits->n <= HC__FEW_MEMBERS)
+        return NULL;
     hc__choice scattered = hc__choose_broadcast(model, splits, bytes);
     double further = bytes > most ? ((double)bytes / (double)most - 1.0) * model->alpha : 0.0;
     double tree = seconds_of(model, splits->n, bytes, hc__tree_segment(model, splits->n, bytes, most));

@@ -92,7 +92,7 @@ def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) 
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (13, 5), (10, 10)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (22, 9), (10, 10)])
 def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
