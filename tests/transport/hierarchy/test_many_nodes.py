@@ -4,7 +4,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import hpccoll
+from hpccoll import testing
 
 JOB = """
 import numpy as np
@@ -96,3 +100,21 @@ def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) 
 def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("nodes", ["2+1+1+3+1+1+2+1+1", "+".join("1" * 11)])
+def test_broadcasts_over_the_net_of_threads(nodes: str) -> None:
+    """Uneven nodes, of which nine is no power of two, and eleven of one rank, a prime; any root."""
+    ranks = sum(map(int, nodes.split("+")))
+    worlds = testing.threads(ranks, nodes=nodes)
+
+    def program(world: hpccoll.World) -> None:
+        for root in range(ranks):
+            n = 20_000 + 9_001 * root
+            given = np.arange(n, dtype=np.int32) * (root + 1)
+            found = world.broadcast(given if world.rank == root else np.zeros(n, np.int32), root)
+            assert np.array_equal(found, given), (root, world.rank)
+
+    testing.run(worlds, program)
+    testing.run(worlds, hpccoll.World.shutdown)
