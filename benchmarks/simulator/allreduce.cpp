@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// allreduce.cpp - the real hierarchy and the real algorithms of every node, over the simulated network.
+// allreduce.cpp - an allreduce or a broadcast: the real hierarchy and the real algorithms of every node, over the
+// simulated network. In a broadcast a node is one rank, whose array the net reads and writes.
 //
 // If a chunk is cut into rails, an actor is a node: all rails do the same at the same time, so one rail represents
 // them, and its messages have the bytes of all rails. If ranks take turns, an actor is a rank. The C code of
@@ -43,6 +44,17 @@ void __wrap_hc__splits_of(int32_t n, int32_t group, hc__splits *splits) {
     splits->count = 2;
 }
 
+// form=tree and form=scattered are the ways of a broadcast between nodes; otherwise the model chooses.
+static std::string asked_form;
+const hc__stages *__real_hc__broadcast_stages(const hc__net_model *, const hc__splits *, int64_t, int64_t);
+const hc__stages *__wrap_hc__broadcast_stages(const hc__net_model *model, const hc__splits *splits, int64_t bytes,
+                                              int64_t most) {
+    if (asked_form == "tree")
+        return nullptr;
+    return asked_form == "scattered" ? hc__choose_broadcast(model, splits, bytes).stages
+                                     : __real_hc__broadcast_stages(model, splits, bytes, most);
+}
+
 // All ranks share the arrays of one placement: those of 27,648 ranks would take 10 GB.
 int __real_hc__placement_new(const hc_hierarchy_config *config, hc__placement *placement);
 int __wrap_hc__placement_new(const hc_hierarchy_config *config, hc__placement *placement) {
@@ -73,6 +85,7 @@ struct Shape { // equal on all nodes
     int size, wire_size;
     int64_t count, shard, chunks;
     int slots, depth, group;
+    int root; // of a broadcast; -1: an allreduce
 };
 
 struct Node {
@@ -220,6 +233,8 @@ bool pack_next(Node *n, int64_t spread) {
 // late.
 int node_reduce(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
+    if (n->shape->root >= 0)
+        return HC_DONE;
     if (n->near.size() == 1) {
         touch(n, chunk, 2 - 1.0 / n->machine->per_node);
         return HC_DONE;
@@ -267,6 +282,10 @@ int node_spread(hc_node *node, int64_t chunk) {
 
 int node_close(hc_node *) {
     return HC_OK;
+}
+
+int node_exchange(hc_node *, const hc_stream_part *, int32_t, const hc_stream_read *, const int64_t *) {
+    return HC_UNSUPPORTED; // the only rank of its node has nobody to exchange with
 }
 
 void node_free(hc_node *) {
@@ -317,6 +336,7 @@ void fill_operations() {
     node_ops.publish = node_publish;
     node_ops.spread = node_spread;
     node_ops.close = node_close;
+    node_ops.exchange = node_exchange;
     node_ops.free = node_free;
     arithmetic_ops.alloc = take;
     arithmetic_ops.release = give;
@@ -368,11 +388,11 @@ void live(Node *n, const Places *places, int dtype, int wire, const char *algori
     piece.scale = 1;
     piece.row = 1;
     hc_batch batch{};
-    batch.operation = HC_ALLREDUCE;
+    batch.operation = n->shape->root < 0 ? HC_ALLREDUCE : HC_BROADCAST;
     batch.reduction = HC_SUM;
     batch.dtype = static_cast<uint8_t>(dtype);
     batch.wire_dtype = static_cast<uint8_t>(wire);
-    batch.root = -1;
+    batch.root = n->shape->root;
     batch.divisor = 1;
     batch.count = n->shape->count;
     batch.npieces = 1;
@@ -385,7 +405,7 @@ void live(Node *n, const Places *places, int dtype, int wire, const char *algori
         known = n->news;
     }
     if (status < 0)
-        throw std::runtime_error("the allreduce failed");
+        throw std::runtime_error("the operation failed");
     n->ended = sg::Engine::get_clock();
     if (n->wakes)
         n->wakes->cancel();
@@ -409,6 +429,11 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.depth = static_cast<int>(s.number("depth", 4));
     shape.slots = static_cast<int>(s.number("slots", shape.depth));
     shape.group = static_cast<int>(s.number("group", 0));
+    const std::string what = s.text("what", "allreduce");
+    shape.root = what == "broadcast" ? static_cast<int>(s.number("root", 0)) : -1;
+    if (shape.root >= 0 && machine.per_node > 1)
+        throw std::invalid_argument("broadcast: per_node=1");
+    asked_form = s.text("form", "auto");
     std::istringstream words(s.text("stages", ""));
     asked_radices.clear();
     for (std::string word; std::getline(words, word, ',');)
@@ -450,10 +475,10 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
         last = std::max(last, n->ended);
         messages += n->messages;
     }
-    std::printf("{\"what\": \"allreduce\", \"nodes\": %d, \"ranks\": %d, \"bytes\": %lld, \"dtype\": \"%s\", "
+    std::printf("{\"what\": \"%s\", \"nodes\": %d, \"ranks\": %d, \"bytes\": %lld, \"dtype\": \"%s\", "
                 "\"algorithm\": \"%s\", \"rails\": %d, \"chunks\": %lld, \"depth\": %d, \"messages\": %llu, "
                 "\"seconds\": %.9f}\n",
-                machine.nodes, machine.nodes * machine.per_node,
+                what.c_str(), machine.nodes, machine.nodes * machine.per_node,
                 static_cast<long long>(shape.count) * shape.rails * shape.size, half ? "float16" : "float32",
                 algorithm.c_str(), rails, static_cast<long long>(shape.chunks), shape.depth,
                 static_cast<unsigned long long>(messages), last);

@@ -51,6 +51,7 @@ typedef struct hc_batch {
     uint8_t memory;
     uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
     int32_t root;          /* set rank, or -1 */
+    int32_t local_root;    /* set by the data plane: local rank of the root in this node, or -1 */
     int64_t divisor;       /* AVERAGE: divides the sum of all ranks; else 1 */
     int64_t node_divisor;  /* set by the data plane: each node divides its sum by it, the net by the rest */
     int64_t count;         /* allreduce: elements of all pieces together */

@@ -41,9 +41,10 @@ static inline int32_t hc_rail_driven(const hc_rails *rails, int32_t local_rank, 
     return local_rank < rails->count ? local_rank : -1;
 }
 
-/* An allreduce, a reducescatter between nodes, and the broadcast of a node without exchange() (where the root's chunk
- * replaces the sum) run in chunks. Several chunks may be in flight. Each rank calls the stages of a chunk in this
- * order, and each stage in the order of the chunks:
+/* An allreduce, a reduce, a reducescatter between nodes, and a broadcast (between nodes, or of a node without
+ * exchange()) run in chunks. In a broadcast the root's chunk replaces the sum; the net brings it to the other nodes.
+ * Several chunks may be in flight. Each rank calls the stages of a chunk in this order, and each stage in the order of
+ * the chunks:
  *
  *     reduce(c)   packs my part of the chunk, and forms the node's sum of my share of it
  *     shard(c)    (rail drivers only, if a net stage follows) gives the address of the rail's sum, as wire_dtype; the

@@ -99,6 +99,27 @@ def test_stages(program: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_broadcast(program: Path) -> None:
+    """Scattered in stages of 4, each member but the root gets its parts; the model chooses what takes less time."""
+    plain = {
+        "what": "broadcast",
+        "nodes": 64,
+        "per_node": 1,
+        "rails": 1,
+        "bytes": 256 << 10,
+        "shard": 65536,
+        "depth": 8,
+    }
+    found = {form: simulate(program, **plain | {"form": form}) for form in ("tree", "scattered", "auto")}
+    assert found["tree"]["messages"] == 63
+    held = [1, 4, 16]  # members that hold their group's block before a stage
+    assert found["scattered"]["messages"] == sum(3 * n for n in held) + sum(3 * (64 - n) for n in held)
+    link = plain["bytes"] / 11.5e9  # a root sends the data twice, but for its own part
+    assert 2 * 63 / 64 * link < found["scattered"]["seconds"] < 0.5 * found["tree"]["seconds"]
+    assert found["auto"] == found["scattered"]
+
+
+@pytest.mark.slow
 def test_what_the_page_shows(program: Path) -> None:
     """Simulations that take little time give what is recorded, and the tables are those of the records.
 

@@ -36,11 +36,19 @@ def suite(build_c: Build) -> Path:
     return build_c(driver, *SOURCES, flags=("-ldl",), name="device_driver")
 
 
+@pytest.fixture(scope="session")
+def scattering(build_c: Build) -> Path:
+    """The suite with broadcasts that are scattered between nodes, as among many."""
+    driver = "tests/transport/hierarchy/hierarchy_driver.c -DON_DEVICE"
+    scattered = [f"{s} -Dhc__broadcast_stages=any_stages" if s.endswith("y/broadcast.c") else s for s in SOURCES]
+    return build_c(driver, *scattered, flags=("-ldl",), name="scattering_driver")
+
+
 @pytest.fixture
 def run(suite: Path, fake_cuda: Path, fake_nccl: Path, run_c: Run) -> Run:
     """`run("0,0,1", 1, 50, mode="nccl", order="lazy")`: the suite's arguments, and how devices behave."""
 
-    def start(*arguments: object, mode: str, order: str = "lazy", **env: str) -> str:
+    def start(*arguments: object, mode: str, order: str = "lazy", suite: Path = suite, **env: str) -> str:
         env = {"HPCCOLL_NCCL_LIBRARY": str(fake_nccl), **env}
         env |= {"HPCCOLL_CUDA_LIBRARY": str(fake_cuda), "FAKE_CUDA_ORDER": order, "TEST_DEVICE_MODE": mode}
         return run_c(suite, *arguments, env=env, timeout=280)
@@ -120,6 +128,15 @@ def test_shards_that_stay_on_the_device(run: Run, layout: str, order: str, mode:
     assert "15 cases" in run(layout, 4, 15, "auto", 3000, 1, "allreduce", mode=mode, order=order, **GPU_AWARE)
     for operation in ("broadcast", "reducescatter"):
         assert "15 cases" in run(layout, 5, 15, "auto", 3000, 0, operation, mode=mode, order=order, **GPU_AWARE)
+
+
+@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,2,2", "0,1,2,3"])
+@pytest.mark.parametrize("env", [{}, GPU_AWARE], ids=["pinned", "aware"])
+def test_scattered_broadcasts(run: Run, scattering: Path, layout: str, env: dict[str, str]) -> None:
+    """The net only reads the root's chunk, which may be its tensor."""
+    for chunk in (0, 3000):
+        arguments = (layout, 6, 25, "auto", chunk, 0, "broadcast")
+        assert "25 cases" in run(*arguments, mode="nccl", order="3", suite=scattering, **env)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "stages", "ring"])

@@ -39,9 +39,9 @@ WATCHED = "-Dmalloc=mm_malloc -Dcalloc=mm_calloc -Dfree=mm_free"
 
 IN_NODE = (
     "ring", "messages", "cells-2", "cells-3", "small-2", "small-3", "small-asleep", "chunks-2", "chunks-3",
-    "chunks-asleep", "rails-2", "rails-3", "turns-2", "turns-3", "rounds-2", "rounds-3", "leaving", "shortcut-2",
-    "shortcut-3", "shortcut-off-2", "shortcut-off-3", "shortcut-groups", "shortcut-off-groups",
-    "votes-2", "votes-3", "doorbells-2", "doorbells-3", "sleeper-3",
+    "chunks-asleep", "rails-2", "rails-3", "turns-2", "turns-3", "broadcasts-2", "broadcasts-3", "broadcasts-turns",
+    "rounds-2", "rounds-3", "leaving", "shortcut-2", "shortcut-3", "shortcut-off-2", "shortcut-off-3",
+    "shortcut-groups", "shortcut-off-groups", "votes-2", "votes-3", "doorbells-2", "doorbells-3", "sleeper-3",
     "control-2", "control-3", "lives", "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep",
     "local-2", "local-3", "cancel",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nodes.c - scenarios of a node: the small path, chunks with and without rails, rounds.
+ * nodes.c - scenarios of a node: the small path, chunks with and without rails, rounds; chunks of a broadcast.
  */
 #include "memory_model/nodes.h"
 
@@ -177,6 +177,63 @@ static void run_turns(int rank) {
     allreduces(jobs, 2, rank);
 }
 
+/* ---- broadcasts in chunks --------------------------------------------------------------------------------------- */
+
+/* One chunk more than there are results. `root`: a local rank; OTHER_NODE: the net brings the data. */
+enum { CHUNK = 32, CHUNKS = 5, OTHER_NODE = -1 };
+
+/* The net between nodes sees all elements of the root's shard, or writes those of a shard from another node. */
+static void carry(hc_node *node, int root, int64_t chunk, int rails, int call) {
+    int64_t bounds[2], rail = node->local_rank % rails, at = chunk * CHUNK + rail * (CHUNK / rails);
+    void *shard = NULL;
+    mm_check(node->ops->shard(node, chunk, &shard, bounds) == HC_DONE, "a shard");
+    volatile int32_t *ints = shard;
+    for (int64_t i = 0; i < bounds[1]; i += bounds[1] - 1)
+        if (root == OTHER_NODE)
+            ints[i] = given(root, call, at + i);
+        else
+            mm_check(ints[i] == given(root, call, at + i), "the root's shard");
+    mm_check(node->ops->publish(node, chunk) == HC_OK, "published");
+}
+
+static void broadcast(int root, int turns, int rank, int call) {
+    hc_node *node = nodes[rank];
+    hc_piece piece = {.in = in[rank] + call * STEP, .out = out[rank], .count = CHUNKS * CHUNK, .row = 1, .scale = 1.0};
+    hc_batch batch = {.operation = HC_BROADCAST,
+                      .dtype = HC_INT32,
+                      .wire_dtype = HC_INT32,
+                      .local_root = root,
+                      .count = piece.count,
+                      .npieces = 1,
+                      .pieces = &piece};
+    hc_rails rails = {2, turns, 4};
+    int64_t nchunks, reduced = 0;
+    fill(in[rank], rank);
+    mm_check(node->ops->open(node, &batch, NULL, &rails, CHUNK, &nchunks) == HC_OK, "open");
+    for (int64_t chunk = 0; chunk < nchunks; chunk++) {
+        for (; reduced < nchunks && reduced <= chunk + 1; reduced++) {
+            MM_UNTIL_DONE(rank, 0, test_chunk(node, reduced));
+            if (hc_rail_driven(&rails, rank, reduced) >= 0)
+                carry(node, root, reduced, turns ? 1 : 2, call);
+        }
+        MM_UNTIL_DONE(rank, 0, node->ops->spread(node, chunk));
+        mm_check(out[rank][chunk * CHUNK] == given(root, call, chunk * CHUNK), "the first element of a chunk");
+        mm_check(out[rank][chunk * CHUNK + CHUNK - 1] == given(root, call, chunk * CHUNK + CHUNK - 1), "the last");
+    }
+    mm_check(node->ops->close(node) == HC_OK, "close");
+}
+
+/* The last rank is the root, which of three drives no rail; then it is on another node. */
+static void run_broadcasts(int rank) {
+    broadcast(size - 1, 0, rank, 0);
+    broadcast(OTHER_NODE, 0, rank, 1);
+}
+
+static void run_broadcasts_in_turns(int rank) {
+    broadcast(OTHER_NODE, 1, rank, 0);
+    broadcast(size - 1, 1, rank, 1);
+}
+
 /* ---- streams in rounds -------------------------------------------------------------------------------------- */
 
 enum { ROUND = 256 << 10, STREAM = 5 * ROUND }; /* bytes; three slots */
@@ -240,3 +297,7 @@ const mm_scenario mm_rails_of_two = {"rails-2", 2, node_of_two, run_rails, tear_
 const mm_scenario mm_rails_of_three = {"rails-3", 3, node_of_three, run_rails, tear_down, 1, 1};
 const mm_scenario mm_turns_of_two = {"turns-2", 2, node_of_two, run_turns, tear_down, 1, 1};
 const mm_scenario mm_turns_of_three = {"turns-3", 3, node_of_three, run_turns, tear_down, 1, 1};
+const mm_scenario mm_broadcasts_of_two = {"broadcasts-2", 2, node_of_two, run_broadcasts, tear_down, 1, 1};
+const mm_scenario mm_broadcasts_of_three = {"broadcasts-3", 3, node_of_three, run_broadcasts, tear_down, 1, 1};
+const mm_scenario mm_broadcasts_in_turns = {
+    "broadcasts-turns", 3, node_of_three, run_broadcasts_in_turns, tear_down, 1, 1};

@@ -11,6 +11,7 @@ extern const mm_scenario mm_ring, mm_whole_messages, mm_cells_of_two, mm_cells_o
 extern const mm_scenario mm_small_of_two, mm_small_of_three, mm_small_asleep;            /* nodes.c */
 extern const mm_scenario mm_chunks_of_two, mm_chunks_of_three, mm_chunks_asleep;
 extern const mm_scenario mm_rails_of_two, mm_rails_of_three, mm_turns_of_two, mm_turns_of_three;
+extern const mm_scenario mm_broadcasts_of_two, mm_broadcasts_of_three, mm_broadcasts_in_turns;
 extern const mm_scenario mm_shortcut_of_two, mm_shortcut_of_three; /* shortcuts.c */
 extern const mm_scenario mm_shortcuts_off_of_two, mm_shortcuts_off_of_three;
 extern const mm_scenario mm_shortcut_of_groups, mm_shortcuts_off_of_groups;

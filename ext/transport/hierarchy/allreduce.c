@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - the pipeline that moves chunks of a batch through node, net and node again: for an allreduce, a
- * reducescatter between nodes, and the broadcast of a node without an exchange.
+ * allreduce.c - the pipeline that moves chunks of a batch through node, net and node again: for an allreduce, a reduce,
+ * a reducescatter between nodes, and a broadcast in chunks.
  *
  *     chunk c + 2     packed and reduced in the node
  *     chunk c + 1     the shard of this rail moves between the nodes
@@ -21,9 +21,9 @@
 /* All nodes compute the cut from the same numbers, and it fits the largest node.
  *
  * Among more than FEW_NODES a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as
- * a shard is not too small for its messages. An allreduce takes so many messages there that they keep a rank's
- * processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a whole
- * chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
+ * a shard is not too small for its messages. An allreduce or a broadcast takes so many messages there that they keep a
+ * rank's processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a
+ * whole chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
 #ifndef FEW_NODES
 #define FEW_NODES 8
 #endif
@@ -46,8 +46,8 @@ static int64_t divide_up(int64_t n, int64_t by) {
 static int take_turns(const hc__hierarchy *h, const hc_batch *b) {
     int64_t bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
     int fit = h->place.nodes > FEW_NODES && h->between.rails > 1;
-    return b->operation == HC_ALLREDUCE && h->node->ops->takes_turns && fit &&
-           bytes >= LEAST_SHARD_BYTES * h->between.rails;
+    int has_many_messages = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST;
+    return has_many_messages && h->node->ops->takes_turns && fit && bytes >= LEAST_SHARD_BYTES * h->between.rails;
 }
 
 static int64_t chunk_of_rails(const hc__hierarchy *h, const hc_batch *b, int64_t limit, int64_t shard_bytes) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast.c - broadcast: segments go down a tree across nodes, and through each node's exchange.
+ * broadcast.c - broadcast: in chunks that are scattered and gathered between nodes, or in segments down a tree.
  *
- * One rank per node, its representative, takes part in the tree: the root in its node, else the leader. Few bytes go
- * down a binomial tree, many down a chain, which sends every byte over each link once. All tensors of the batch form
- * one stream. A segment is forwarded as soon as it has arrived, and goes to the node's ranks while the next segments
- * arrive.
+ * Chunks: the pipeline of the allreduce carries them, and each rail carries its part. All nodes but the root's have
+ * their bytes from many others, which takes the time of twice the bytes and of few messages. So does a node without an
+ * exchange, whatever way the bytes go between nodes.
  *
- * If the node has no exchange, the pipeline of the allreduce carries the broadcast in chunks, and each rail carries its
- * part.
+ * Segments: one rank per node, its representative, takes part in the tree: the root in its node, else the leader. Few
+ * bytes go down a binomial tree, very many down a chain, which sends every byte over each link once. All tensors of the
+ * batch form one stream. A segment is forwarded as soon as it has arrived, and goes to the node's ranks while the next
+ * segments arrive.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -215,12 +216,23 @@ static int has_no_exchange(const hc__hierarchy *h) {
 
 static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc__pipeline *p = &h->pipeline;
-    return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks);
+    return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks,
+                                   h->broadcast.stages);
+}
+
+/* Chooses the way between nodes, from numbers that are equal on all ranks. The rails of a node may share a link, so all
+ * its bytes count. */
+static const hc__stages *choose_stages(const hc__hierarchy *h) {
+    int64_t bytes = h->batch->count * (int64_t)hc_dtype_size(h->batch->dtype);
+    return h->place.nodes > 1 ? hc__broadcast_stages(&h->between.model, &h->between.splits, bytes, message_bytes(h))
+                              : NULL;
 }
 
 static int broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
-    if (has_no_exchange(h))
+    b->stages = choose_stages(h);
+    b->in_chunks = b->stages || has_no_exchange(h);
+    if (b->in_chunks)
         return hc__pipeline_start(h, h->batch, NULL, launch, HC__SHARD_BYTES);
     int status = find_places(h);
     if (status < 0)
@@ -244,7 +256,7 @@ static int broadcast_start(hc__hierarchy *h) {
 
 static int broadcast_test(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
-    if (has_no_exchange(h))
+    if (b->in_chunks)
         return hc__pipeline_test(h);
     int (*const stages[])(hc__hierarchy *) = {receive, forward, exchange};
     int moved = 0, again = 1;

@@ -32,6 +32,13 @@ static int64_t node_divisor(const hc__hierarchy *h, const hc_batch *b) {
     return divisor;
 }
 
+static int32_t local_root(const hc__hierarchy *h, const hc_batch *b) {
+    for (int32_t j = 0; j < h->place.local_size; j++)
+        if (hc__set_rank(&h->place, h->place.node, j) == b->root)
+            return j;
+    return -1;
+}
+
 static int start(hc_data *data, hc_batch *batch) {
     hc__hierarchy *h = (hc__hierarchy *)data;
     if (h->batch)
@@ -41,6 +48,7 @@ static int start(hc_data *data, hc_batch *batch) {
     h->batch = batch;
     h->late = HC_OK;
     batch->node_divisor = node_divisor(h, batch);
+    batch->local_root = local_root(h, batch);
     return operations[batch->operation]->start(h);
 }
 

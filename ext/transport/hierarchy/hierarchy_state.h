@@ -84,8 +84,10 @@ typedef struct hc__cursor {
 } hc__cursor;
 
 typedef struct hc__broadcast {
-    char **at;   /* the memory of each piece on this rank; NULL: not wanted */
-    void *spare; /* for a representative that needs no result */
+    int in_chunks;            /* the pipeline carries it */
+    const hc__stages *stages; /* between nodes; NULL: down a tree */
+    char **at;                /* the memory of each piece on this rank; NULL: not wanted */
+    void *spare;              /* for a representative that needs no result */
     int64_t bytes;
     hc__cursor posted, arrived, forwarded, exchanged;
     int32_t parent, nchildren, children[32]; /* World ranks */

@@ -32,6 +32,7 @@ static int start(hc__channel *channel, void *data, int64_t count, int dtype, hc_
     hc__sum sum = {count, (uint8_t)dtype, (uint8_t)reduction.reduction, means.exact != 0, channel->form.scatters};
     hc__choice choice = hc__net_choose(&channel->model, channel->team->splits, means.algorithm, &sum);
     channel->count = count;
+    channel->root = -1;
     channel->stages = choice.stages;
     channel->form.whole = (uint8_t)choice.whole;
     channel->form.partial = (uint8_t)hc__sends_partials(choice.stages, channel->form.scatters);

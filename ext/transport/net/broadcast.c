@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * broadcast.c - broadcast: each member receives from its parent in the tree, then sends to its children.
+ * broadcast.c - broadcast: down a tree, where each member receives from its parent and then sends to its children; or
+ * scattered and then gathered, in stages.
  */
 #include "transport/net/algorithms.h"
 
@@ -19,19 +20,35 @@ static double steps_of_tree(int32_t n, double segments) {
     return children * segments;
 }
 
+static double seconds_of(const hc__net_model *model, int32_t n, int64_t bytes, int64_t step) {
+    double segments = bytes > step ? (double)bytes / (double)step : 1.0;
+    double chain = steps_of_chain(n, segments), tree = steps_of_tree(n, segments);
+    return (chain < tree ? chain : tree) * (model->alpha + (double)bytes / segments * model->beta);
+}
+
 int64_t hc__tree_segment(const hc__net_model *model, int32_t n, int64_t bytes, int64_t most) {
     double least = 0.0;
     int64_t best = most;
     for (int64_t step = most; step == most || step >= LEAST_SEGMENT; step /= 2) {
-        double segments = bytes > step ? (double)bytes / (double)step : 1.0;
-        double chain = steps_of_chain(n, segments), tree = steps_of_tree(n, segments);
-        double seconds = (chain < tree ? chain : tree) * (model->alpha + (double)bytes / segments * model->beta);
+        double seconds = seconds_of(model, n, bytes, step);
         if (step == most || seconds < least) {
             least = seconds;
             best = step;
         }
     }
     return best;
+}
+
+/* A further segment takes a further message, as down the tree. Few members gain little, and lose where a message costs
+ * less than the model knows. */
+const hc__stages *hc__broadcast_stages(const hc__net_model *model, const hc__splits *splits, int64_t bytes,
+                                       int64_t most) {
+    if (splits->n <= HC__FEW_MEMBERS)
+        return NULL;
+    hc__choice scattered = hc__choose_broadcast(model, splits, bytes);
+    double further = bytes > most ? ((double)bytes / (double)most - 1.0) * model->alpha : 0.0;
+    double tree = seconds_of(model, splits->n, bytes, hc__tree_segment(model, splits->n, bytes, most));
+    return scattered.seconds + further < tree ? scattered.stages : NULL;
 }
 
 hc__tree hc__tree_of(int32_t n, int32_t place, double segments) {
@@ -57,7 +74,7 @@ static int32_t member(const hc__channel *channel, int32_t place) {
     return (channel->root + place) % channel->team->n;
 }
 
-static int round_broadcast(hc__channel *channel, int32_t round) {
+static int round_tree(hc__channel *channel, int32_t round) {
     const hc__tree *f = &channel->tree;
     int status = HC_MOVED;
     if (round == 0 && f->parent >= 0)
@@ -67,10 +84,12 @@ static int round_broadcast(hc__channel *channel, int32_t round) {
     return status < 0 ? status : round < 2 ? HC_MOVED : HC_DONE;
 }
 
-int hc__net_broadcast_start(hc__channel *channel, void *data, int64_t count, int dtype, int32_t root,
-                            int64_t segments) {
+int hc__net_broadcast_start(hc__channel *channel, void *data, int64_t count, int dtype, int32_t root, int64_t segments,
+                            const hc__stages *stages) {
     int32_t n = channel->team->n;
-    channel->rounds.call = round_broadcast;
+    channel->stages = stages;
+    channel->form = (hc__form){0};
+    channel->rounds.call = stages ? hc__round_broadcast_stages : round_tree;
     channel->data = channel->work = data;
     channel->count = count;
     channel->dtype = channel->kind = (uint8_t)dtype;

@@ -165,3 +165,18 @@ hc__choice hc__net_choose(const hc__net_model *m, const hc__splits *splits, int 
     hc__choice ring = around_ring(m, splits->n, sum);
     return algorithm == HC__AUTO && ring.seconds < best.seconds ? ring : best;
 }
+
+/* The scatter and the gather take equally long. With a root without a position, or to a member without one, the whole
+ * data moves in the first stage, as in an allreduce. */
+hc__choice hc__choose_broadcast(const hc__net_model *m, const hc__splits *splits, int64_t bytes) {
+    hc__choice best = {.algorithm = HC__STAGES};
+    for (int32_t i = 0; i < splits->count; i++) {
+        const hc__stages *stages = &splits->stages[i];
+        double seconds = 2 * parts_cost(m, stages, stages->near, (double)bytes, 0.0);
+        if (!best.stages || seconds < best.seconds) {
+            best.stages = stages;
+            best.seconds = seconds;
+        }
+    }
+    return best;
+}

@@ -50,6 +50,9 @@ typedef struct hc__choice {
  * choose the same. If the members are too few for several stages, "stages" is "direct". */
 hc__choice hc__net_choose(const hc__net_model *, const hc__splits *, int algorithm, const hc__sum *);
 
+/* The stages in which a broadcast takes the least time, if it scatters parts of its bytes and then gathers them. */
+hc__choice hc__choose_broadcast(const hc__net_model *, const hc__splits *, int64_t bytes);
+
 /* Members send sums of some operands; otherwise only their own operands, and results. */
 int hc__sends_partials(const hc__stages *, int scatters);
 /* float16, bfloat16 -> float32; others themselves. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stages.c - allreduce and reduce-scatter in stages of few members each; "direct" is the one stage of all members.
+ * stages.c - allreduce, reduce-scatter and broadcast in stages of few members each; "direct" is the one stage of all.
  *
  *     parts   In each stage the members of a group scatter what they work on: each adds up one part of it, in the order
  *             of the members. The results come back the other way, unless the operation is a reduce-scatter.
@@ -15,6 +15,11 @@
  * in float32 with one rounding, and every element is added in the order of the members, whatever the length: the bits
  * do not depend on fusion ("deterministic"). Several stages send partial sums. Each stage adds in float32, and rounds
  * its result where float16 travels; a mean is divided by a power of two in each stage, so partial sums stay in range.
+ *
+ * A broadcast (van de Geijn's: Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC
+ * 1994) scatters parts down the same groups: in each stage the members that hold their group's block, the root first,
+ * give the others theirs. The parts come together as the results of an allreduce do. A member receives each element
+ * once, the root none.
  */
 #include "transport/net/algorithms.h"
 
@@ -117,6 +122,19 @@ static int add_step(hc__channel *channel, const hc__stage_place *p, int32_t step
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
+/* 1: this position has its group's block before the step's scatter of a broadcast. The root's position has all; if the
+ * root has no position, the members of its group get the first parts. */
+static int holds(const hc__channel *channel, int32_t position, int32_t step) {
+    if (channel->root < 0)
+        return 0;
+    const hc__stages *s = channel->stages;
+    hc__stage_place root = hc__stage_place_of(s, channel->root);
+    int32_t distance = hc__stage_distance(s, step);
+    if (root.position < 0)
+        return step > 0 && position / distance == root.first / distance;
+    return position / distance == root.position / distance;
+}
+
 /* Sends to the others of my group in this step, and receives from them: into scratch (outward), or where their results
  * belong. */
 static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step, int outward) {
@@ -124,7 +142,8 @@ static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step
     int32_t stage = stage_of(channel, step), radix = s->radix[stage], digit = hc__stage_digit(s, stage, p->position);
     block all = {0, channel->count}, mine = channel->form.whole ? all : block_after(channel, p->position, step + 1);
     int takes_extra = step == 0 && p->extra >= 0 && !channel->form.scatters, status = HC_OK;
-    for (int32_t q = 0, slot = 0; q < radix && status >= 0; q++) {
+    int receives = !holds(channel, p->position, step);
+    for (int32_t q = 0, slot = 0; q < radix && status >= 0 && receives; q++) {
         int32_t position = hc__stage_neighbour(s, stage, p->position, q);
         block theirs = outward || q == digit ? mine : block_after(channel, position, step + 1);
         if (q != digit && outward)
@@ -137,9 +156,10 @@ static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step
     for (int32_t i = 1; i < radix && status >= 0; i++) { /* each member begins with another one */
         int32_t position = hc__stage_neighbour(s, stage, p->position, (digit + i) % radix);
         block given = !outward ? mine : channel->form.whole ? all : block_after(channel, position, step + 1);
-        status = hc__send_part(channel, hc__stage_member(s, position), given.at, given.n);
+        if (!holds(channel, position, step))
+            status = hc__send_part(channel, hc__stage_member(s, position), given.at, given.n);
     }
-    if (takes_extra && !outward && status >= 0)
+    if (takes_extra && !outward && p->extra != channel->root && status >= 0)
         status = hc__send_part(channel, p->extra, mine.at, mine.n);
     return status < 0 ? status : HC_MOVED;
 }
@@ -224,4 +244,42 @@ int hc__round_stages(hc__channel *channel, int32_t round) {
     if (ends_outward)
         return step == depth && s->extra > 0 ? return_extra(channel, &p) : HC_DONE;
     return step == 2 * depth ? HC_DONE : exchange(channel, &p, 2 * depth - 1 - step, 0);
+}
+
+/* ---- broadcast --------------------------------------------------------------------------------------------------- */
+
+/* A member that holds its group's block gives each of the others its part. */
+static int scatter(hc__channel *channel, const hc__stage_place *p, int32_t step) {
+    const hc__stages *s = channel->stages;
+    hc__stage_place root = hc__stage_place_of(s, channel->root);
+    int32_t from = root.position < 0 ? root.first : root.position, radix = s->radix[step];
+    int32_t digit = hc__stage_digit(s, step, p->position), positions = hc__stage_distance(s, step + 1);
+    int status = HC_OK;
+    if (p->position / positions != from / positions)
+        return HC_MOVED; /* its group gets its blocks in a later step */
+    if (!holds(channel, p->position, step)) {
+        int32_t giver = hc__stage_neighbour(s, step, p->position, hc__stage_digit(s, step, from));
+        block mine = block_after(channel, p->position, step + 1);
+        int is_first = root.position < 0 && step == 0;
+        status = hc__receive_part(channel, is_first ? channel->root : hc__stage_member(s, giver), mine.at, mine.n);
+        return status < 0 ? status : HC_MOVED;
+    }
+    for (int32_t i = 1; i < radix && status >= 0; i++) {
+        int32_t position = hc__stage_neighbour(s, step, p->position, (digit + i) % radix);
+        block theirs = block_after(channel, position, step + 1);
+        status = hc__send_part(channel, hc__stage_member(s, position), theirs.at, theirs.n);
+    }
+    return status < 0 ? status : HC_MOVED;
+}
+
+int hc__round_broadcast_stages(hc__channel *channel, int32_t round) {
+    hc__stage_place p = place_of(channel);
+    int32_t depth = channel->stages->depth;
+    if (p.position < 0) { /* the root gives only; another one gets only */
+        int gives = channel->team->me == channel->root;
+        return round == 1 ? HC_DONE : extra_round(channel, &p, gives ? 0 : 1);
+    }
+    if (round < depth)
+        return scatter(channel, &p, round);
+    return round == 2 * depth ? HC_DONE : exchange(channel, &p, 2 * depth - 1 - round, 0);
 }

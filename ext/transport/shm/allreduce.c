@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allreduce.c - an allreduce, or the node's part of a reducescatter between nodes, in chunks through the segment.
+ * allreduce.c - an allreduce, or the node's part of a reducescatter or a broadcast between nodes, in chunks through the
+ * segment.
  *
  * Each rank owns a share of a chunk. It packs the other ranks' shares of its input into its slot, and reads its own
  * share from the tensors when it reduces. The sum goes to the result and, if it is final, also directly to the tensors.
@@ -9,6 +10,9 @@
  * If a network stage follows, the chunk is cut into rails first (into one, if the ranks take turns), and each rail into
  * the shares of the ranks q with q % rails = rail. After the network stage of a reducescatter this node has its parts
  * of each rail.
+ *
+ * In a broadcast nobody packs: `packed` tells that a rank has spread the chunk whose result this one replaces. The root
+ * copies the chunk to the result; on the other nodes the net brings it there.
  */
 #include "transport/shm/shm_state.h"
 
@@ -47,6 +51,11 @@ static int32_t driven_rail(const hc__shm *shm, int64_t chunk) {
 /* The rank that drives a rail of a chunk. */
 static int32_t driver_of(const hc__shm *shm, int64_t chunk, int32_t rail) {
     return shm->parts.rails.takes_turns ? (int32_t)(chunk % shm->parts.rails.count) : rail;
+}
+
+/* In a broadcast values are moved, not reduced. */
+static int moves(const hc__shm *shm) {
+    return !hc_operation_has(shm->open.batch->operation, HC_OP_REDUCES);
 }
 
 /* ---- open, close --------------------------------------------------------------------------------- */
@@ -146,9 +155,11 @@ static int pack_next(hc__shm *shm) {
     if (!hc__marks_reached(shm, &shm->scans.freed, 0, 1, HC__REDUCED,
                            waits ? sequence_of(shm, chunk - shm->chunks.slots) : shm->sequence))
         return 0;
-    hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
-    pack(shm, chunk, (hc__range){all.from, mine.from});
-    pack(shm, chunk, (hc__range){mine.to, all.to});
+    if (!moves(shm)) {
+        hc__range all = hc__chunk_places(shm, chunk), mine = hc__share_places(shm, chunk, shm->base.local_rank);
+        pack(shm, chunk, (hc__range){all.from, mine.from});
+        pack(shm, chunk, (hc__range){mine.to, all.to});
+    }
     shm->chunks.packed++;
     hc__mark_set(shm, HC__PACKED, sequence_of(shm, chunk));
     return 1;
@@ -174,10 +185,27 @@ static void reduce_share(hc__shm *shm, int64_t chunk) {
             shm->operands.inputs[q] = slot_at(shm, q, chunk, place);
         hc__reduce(shm, elements, result_at(shm, chunk, place), targets);
     }
-    hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
 }
 
-/* The tensor in which a node of one rank can form its result; NULL: it must use the segment. */
+/* A broadcast: the root copies the chunk to the result. */
+static void give(hc__shm *shm, int64_t chunk) {
+    hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
+    hc__range elements;
+    int64_t place;
+    while (hc__gives(shm) && hc__runs_next(&runs, &elements, &place))
+        hc__pack(shm, elements, result_at(shm, chunk, place));
+}
+
+/* 1: the ranks on which a rail of a chunk depends have `reduced` it: all that own a share, or the root. */
+static int is_rail_reduced(hc__shm *shm, int64_t chunk, int32_t rail) {
+    int32_t step = hc_rails_per_chunk(&shm->parts.rails), root = shm->open.batch->local_root;
+    if (moves(shm))
+        return root < 0 || hc__mark_reached(shm, root, HC__REDUCED, sequence_of(shm, chunk));
+    return hc__marks_reached(shm, &shm->scans.rail_reduced, rail, step, HC__REDUCED, sequence_of(shm, chunk));
+}
+
+/* The tensor in which a node of one rank can form its result, or the root's of a broadcast; NULL: it must use the
+ * segment. */
 static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
     if (shm->parts.count > 1)
         return NULL;
@@ -185,17 +213,26 @@ static uint8_t *place_in_tensor(const hc__shm *shm, int64_t chunk) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
     hc__spans_next(&spans, &span);
-    return shm->open.result_dtype != shm->open.batch->dtype || span.n < range.to - range.from ? NULL : span.out;
+    if (shm->open.result_dtype != shm->open.batch->dtype || span.n < range.to - range.from)
+        return NULL;
+    return hc__gives(shm) ? (uint8_t *)(uintptr_t)span.in : span.out; /* the net only reads it there */
 }
 
-static int reduce_alone(hc__shm *shm, int64_t chunk) {
-    uint8_t *to = place_in_tensor(shm, chunk);
-    int in_segment = to == NULL && has_net(shm); /* the net needs it in one piece */
+static void reduce_own(hc__shm *shm, int64_t chunk, uint8_t *tensor) {
+    int in_segment = tensor == NULL && has_net(shm); /* the net needs it in one piece */
     hc__runs runs = hc__runs_of(shm, chunk, hc__chunk_places(shm, chunk));
     hc__range elements;
     int64_t place;
     while (hc__runs_next(&runs, &elements, &place))
-        hc__reduce_alone(shm, elements, in_segment ? result_at(shm, chunk, place) : to);
+        hc__reduce_alone(shm, elements, in_segment ? result_at(shm, chunk, place) : tensor);
+}
+
+static int reduce_alone(hc__shm *shm, int64_t chunk) {
+    uint8_t *tensor = place_in_tensor(shm, chunk);
+    if (!moves(shm))
+        reduce_own(shm, chunk, tensor);
+    else if (tensor == NULL)
+        give(shm, chunk);
     hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
     shm->chunks.reduced++;
     return HC_DONE;
@@ -225,12 +262,15 @@ int hc__shm_reduce(hc_node *node, int64_t chunk) {
         /* While the other ranks are late, pack the next chunk. */
         if (!hc__marks_reached(shm, &shm->scans.arrived, 0, 1, HC__PACKED, sequence_of(shm, chunk)))
             return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
-        reduce_share(shm, chunk);
+        if (moves(shm))
+            give(shm, chunk);
+        else
+            reduce_share(shm, chunk);
+        hc__mark_set(shm, HC__REDUCED, sequence_of(shm, chunk));
         shm->chunks.share_done = moved = 1;
     }
-    int32_t rail = driven_rail(shm, chunk), rails = hc_rails_per_chunk(&shm->parts.rails);
-    if (rail >= 0 &&
-        !hc__marks_reached(shm, &shm->scans.rail_reduced, rail, rails, HC__REDUCED, sequence_of(shm, chunk)))
+    int32_t rail = driven_rail(shm, chunk);
+    if (rail >= 0 && !is_rail_reduced(shm, chunk, rail))
         return moved || pack_next(shm) ? HC_MOVED : HC_IDLE;
     shm->chunks.share_done = 0;
     shm->chunks.reduced++;
@@ -304,7 +344,7 @@ static int spread_share(hc__shm *shm, int64_t chunk, int32_t owner) {
 static int spread_alone(hc__shm *shm, int64_t chunk) {
     if (has_net(shm) && !hc__mark_reached(shm, 0, HC__PUBLISHED, sequence_of(shm, chunk)))
         return 0;
-    if (has_net(shm) && place_in_tensor(shm, chunk) == NULL)
+    if (has_net(shm) && (place_in_tensor(shm, chunk) == NULL || hc__gives(shm)))
         unpack_rail(shm, chunk, 0);
     return 1;
 }

@@ -59,6 +59,11 @@ int hc__spans_next(hc__spans *spans, hc__span *span) {
     return 1;
 }
 
+int hc__gives(const hc__shm *shm) {
+    const hc_batch *batch = shm->open.batch;
+    return batch->operation == HC_BROADCAST && batch->local_root == shm->base.local_rank;
+}
+
 /* ---- in ------------------------------------------------------------------------------------------ */
 
 /* The input of a rank that has joined. */
@@ -179,7 +184,8 @@ static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from)
 void hc__unpack(hc__shm *shm, hc__range range, const uint8_t *from) {
     hc__spans spans = hc__spans_of(shm, range);
     hc__span span;
+    int gives = hc__gives(shm);
     while (hc__spans_next(&spans, &span))
-        if (span.out != NULL)
-            unpack_span(shm, &span, from + (size_t)span.offset * shm->open.result_size);
+        if (span.out != NULL && !(gives && span.out == span.in))
+            unpack_span(shm, &span, gives ? span.in : from + (size_t)span.offset * shm->open.result_size);
 }

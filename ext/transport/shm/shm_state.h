@@ -227,6 +227,8 @@ int hc__take_batch(hc__shm *, const hc_batch *, int result_dtype); /* notes wher
 hc__spans hc__spans_of(const hc__shm *, hc__range);
 int hc__spans_next(hc__spans *, hc__span *);
 
+/* 1: this rank is the root of a broadcast. */
+int hc__gives(const hc__shm *);
 /* Copies my input of a range to `to`; neutral elements if I have none. */
 void hc__pack(hc__shm *, hc__range, uint8_t *to);
 enum hc__target {
@@ -235,7 +237,8 @@ enum hc__target {
 };
 /* Reduces a range: the other ranks' elements are at shm->operands.inputs[q], mine in my tensors. */
 void hc__reduce(hc__shm *, hc__range, uint8_t *to, int targets);
-/* Copies a final range of the result to the tensors; it is result_dtype at `from` (NULL: already in the tensors). */
+/* Copies a final range of the result to the tensors; it is result_dtype at `from`. The root of a broadcast copies its
+ * own input. */
 void hc__unpack(hc__shm *, hc__range, const uint8_t *from);
 /* Reduces on a node of one rank; `to` NULL: into the tensors. */
 void hc__reduce_alone(hc__shm *, hc__range, uint8_t *to);

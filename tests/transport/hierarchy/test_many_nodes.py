@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real jobs on more nodes and ranks than this machine has: ranks that take turns, and carriers of an alltoall."""
+"""Real jobs on many nodes: ranks take turns, broadcasts are scattered, and alltoalls have carriers."""
 
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import hpccoll
+from hpccoll import testing
 
 JOB = """
 import numpy as np
@@ -61,10 +65,59 @@ hpccoll.shutdown()
 """
 
 
-def run(ranks: int, nodes: int, program: str) -> str:
-    command = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", str(ranks), "--nodes", str(nodes), "--timeout",
-               "100", sys.executable, "-P", "-c", program]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+BROADCASTS = """
+import numpy as np
+import hpccoll
+
+hpccoll.init()
+rank, size = hpccoll.rank(), hpccoll.size()
+sizes = (1, 5_000, 30_011, 100_003, 400_000, 1_500_007)  # down the tree; in one chunk; in turns; down the tree again
+def check(world, root, n, dtype, draw):
+    values = draw.integers(0, 100, n).astype(dtype)
+    mine = values.copy() if world.rank == root else np.zeros(n, dtype)
+    kept = mine.copy()
+    out = np.zeros(n, dtype)
+    assert world.broadcast(mine, root, out=out) is out
+    assert np.array_equal(out, values), (n, root, dtype)
+    assert np.array_equal(mine, kept), "the input was written"
+    world.broadcast(mine, root, out=mine)  # in place
+    assert np.array_equal(mine, values), (n, root, dtype)
+
+draw = np.random.default_rng(7)
+for n in sizes:
+    for root in (0, 1, size // 2, size - 1):
+        check(hpccoll.world(), root, n, np.uint8 if n % 2 else np.float32, draw)
+
+# many at once, and each from another root, out of order
+arrays = [np.full(20_000 + i, i if rank == i else 0, np.int32) for i in range(size)]
+order = np.random.default_rng(rank).permutation(size)
+handles = [hpccoll.broadcast_async(arrays[i], i, name=f"from {i}", out=arrays[i]) for i in order]
+for handle in handles:
+    handle.wait()
+assert all((array == i).all() for i, array in enumerate(arrays))
+
+# a set of every rank but some, whose nodes are uneven
+part = hpccoll.world().split(int(rank % 5 == 1))
+for root in (0, part.size - 1):
+    check(part, root, 60_001, np.float64, np.random.default_rng(9))
+
+# the last ranks have joined; the others need no results of theirs
+if rank < size - 3:
+    for root in (0, 2):
+        found = hpccoll.broadcast(np.arange(50_000) * (rank == root), root)
+        assert np.array_equal(found, np.arange(50_000))
+hpccoll.join()
+if rank == 0:
+    print("all have the root's data")
+hpccoll.shutdown()
+"""
+
+
+def run_job(job: str, *options: str) -> str:
+    """Run a program on all ranks; return its output, and that of a failure."""
+    command = [sys.executable, "-P", "-m", "hpccoll", "run", *options, "--timeout", "100"]
+    done = subprocess.run([*command, sys.executable, "-P", "-c", job], capture_output=True, text=True, timeout=110,
+                          check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -74,10 +127,35 @@ def run(ranks: int, nodes: int, program: str) -> str:
 def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) -> None:
     """float16 has all integers below 2048, so no rounding hides a wrong element."""
     monkeypatch.setenv("HPCCOLL_WIRE", wire)
-    assert "all sums are exact" in run(18, 9, JOB)
+    assert "all sums are exact" in run_job(JOB, "-np", "18", "--nodes", "9")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (22, 9), (10, 10)])
+def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
+    """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
+    assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("nodes", ["2+1+1+3+1+1+2+1+1", "+".join("1" * 11)])
+def test_broadcasts_over_the_net_of_threads(nodes: str) -> None:
+    """Uneven nodes, of which nine is no power of two, and eleven of one rank, a prime; any root."""
+    ranks = sum(map(int, nodes.split("+")))
+    worlds = testing.threads(ranks, nodes=nodes)
+
+    def program(world: hpccoll.World) -> None:
+        for root in range(ranks):
+            n = 20_000 + 9_001 * root
+            given = np.arange(n, dtype=np.int32) * (root + 1)
+            found = world.broadcast(given if world.rank == root else np.zeros(n, np.int32), root)
+            assert np.array_equal(found, given), (root, world.rank)
+
+    testing.run(worlds, program)
+    testing.run(worlds, hpccoll.World.shutdown)
 
 
 @pytest.mark.timeout(120)
 def test_carriers_of_an_alltoall() -> None:
     """Few rows need one message per pair of nodes."""
-    assert "every rank has its rows" in run(24, 4, ALLTOALL.replace("NODES", "4"))
+    assert "every rank has its rows" in run_job(ALLTOALL.replace("NODES", "4"), "-np", "24", "--nodes", "4")

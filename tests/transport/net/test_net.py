@@ -58,7 +58,27 @@ def test_the_model_chooses_by_size(build_c: Callable[..., Path], run_c: Callable
 
 def test_trees_take_the_fewest_steps(build_c: Callable[..., Path], run_c: Callable[..., str]) -> None:
     """In a simulation of the links: as few as the chain's and the binomial tree's, and no other segments are faster."""
-    assert run_c(build_c("tests/transport/net/trees.c", "ext/transport/net/broadcast.c")) == "fine\n"
+    assert run_c(build_c("tests/transport/net/trees.c", *TRANSPORT)) == "fine\n"
+
+
+@pytest.fixture(scope="module")
+def broadcasts(build_c: Callable[..., Path]) -> Path:
+    return build_c("tests/transport/net/broadcasts.c", *TRANSPORT)
+
+
+@pytest.mark.timeout(120)
+def test_every_broadcast_between_nodes(broadcasts: Path, run_c: Callable[..., str]) -> None:
+    """1 to 40 members, all roots, all splits: the root's bytes, each received once; the number of messages."""
+    assert "cases" in run_c(broadcasts, timeout=100)
+
+
+def test_a_broadcast_takes_the_faster_form(broadcasts: Path, run_c: Callable[..., str]) -> None:
+    """By the textbooks' times for 2 to 4,096 members; 8 members never scatter, 1,024 do from 16 KiB on."""
+    lines = run_c(broadcasts, "choices").splitlines()
+    form = {tuple(map(int, line.split()[:2])): line.split()[2] for line in lines[: len(lines) // 3]}
+    assert {form[members, size] for members, size in form if members <= 8} == {"tree"}
+    assert {form[1024, size] for members, size in form if members == 1024 and size < 4096} == {"tree"}
+    assert {form[1024, 4**k] for k in range(7, 13)} == {"scattered"}
 
 
 @pytest.mark.timeout(300)

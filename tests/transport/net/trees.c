@@ -13,17 +13,6 @@
 #define MEMBERS 40
 #define SEGMENTS 256
 
-/* The rounds of a broadcast need them; no round runs here. */
-int hc__send_part(hc__channel *channel, int32_t member, int64_t at, int64_t n) {
-    (void)channel, (void)member, (void)at, (void)n;
-    return HC_TRANSPORT;
-}
-
-int hc__receive_part(hc__channel *channel, int32_t member, int64_t at, int64_t n) {
-    (void)channel, (void)member, (void)at, (void)n;
-    return HC_TRANSPORT;
-}
-
 typedef struct shape {
     int32_t nchildren[MEMBERS], children[MEMBERS][32];
 } shape;
