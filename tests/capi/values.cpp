@@ -47,7 +47,8 @@ static void check_rows(const hpccoll::World &world) {
     flags[std::size_t(rank)] = true; // on one rank each
     const std::span<const bool> flagged(flags.get(), std::size_t(size));
     check(world.reducescatter(flagged, HPCCOLL_LOR) == std::vector<bool>{true}, "a reducescatter of bool");
-    check(world.reducescatter(flagged, HPCCOLL_LAND) == std::vector<bool>{size == 1}, "the same with another reduction");
+    check(world.reducescatter(flagged, HPCCOLL_LAND) == std::vector<bool>{size == 1},
+          "the same with another reduction");
 }
 
 // The last rank refuses a call, which the other ranks hear; the next calls of all ranks belong together.
