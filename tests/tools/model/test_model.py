@@ -410,10 +410,10 @@ def test_refusals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ranks", "nodes", "nbytes", "agrees"), [
     (2, 1, 256 << 10, False), (2, 1, 512 << 10, True), (4, 1, 64 << 10, True), (2, 2, 1024, False),
-    (2, 2, 2048, True), (16, 16, 8, False), (64, 1, 8, True),
+    (2, 2, 2048, True), (16, 16, 8, False), (64, 1, 8, False), (300, 1, 8, True),
 ])  # fmt: skip
 def test_calls_without_an_agreement_are_left_out(ranks: int, nodes: int, nbytes: int, agrees: bool) -> None:
-    """Unnamed ones that take the shortcut of a node, or on which nodes vote: see decisions 83, 94, 105 and 113."""
+    """Unnamed ones that take the shortcut of a node, or on which nodes vote: see decisions 83, 94, 105, 113 and 117."""
     key = Key("collective", "allreduce", "hpccoll", "", "float32", "host", "mpi", ranks, nodes, nbytes)
     case = Case(key, np.ones(1), np.zeros(1, np.int32), np.ones(1, np.int32), {}, {"style": "unnamed"})
     assert (fit.predictor(case, {}) is not None) == agrees
