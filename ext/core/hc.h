@@ -160,8 +160,8 @@ typedef struct hc_tensor {
 } hc_tensor;
 
 /* All fields but `ticket`, `order` and `name` are the signature: it must be equal on all ranks, else all ranks get a
- * MISMATCH. ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one request, has its own batch per
- * dtype, and the fusion threshold never cuts it. */
+ * MISMATCH. ntensors > 1, or HC_REQUEST_GROUP set: a group. It is agreed and completed as one request, has its own
+ * batch per dtype, and the fusion threshold never cuts it. */
 typedef struct hc_request {
     uint64_t ticket;  /* the caller's number, never 0; returned in RUN and COMPLETE */
     uint64_t order;   /* of a call without a name: which one of its set on this rank, from 1; else 0 */
