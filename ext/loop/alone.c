@@ -43,8 +43,7 @@ static void run_tensor(const hc_request *request, int dtype, const hc_piece *pie
         return;
     }
     double scale = hc__factor_of(request, dtype);
-    int logical = reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR; /* makes a value 0 or 1 */
-    if (piece->out != piece->in || scale != 1.0 || logical)
+    if (piece->out != piece->in || scale != 1.0 || hc_reduction_is_logical(reduction))
         hc_host_reduce(piece->out, dtype, &piece->in, 1, dtype, reduction, piece->count, scale, 1.0);
 }
 

@@ -187,16 +187,11 @@ int hc_loop_shortcut_wait(hc_loop *loop, hc_shortcut *shortcut, const hc_shortcu
 
 /* ---- the result of a taken shortcut ------------------------------------------------------------------ */
 
-static int is_logical(int reduction) {
-    return reduction == HC_LAND || reduction == HC_LOR ||
-           reduction == HC_LXOR; /* turns even a single value into 0 or 1 */
-}
-
 static void reduce_parts(const hc_shortcut_call *call, const void *const *parts, int32_t n, int64_t count) {
     const hc_shortcut_agreed *agreed = &call->agreed;
     double scale = agreed->prescale * agreed->postscale; /* 1.0 for integers */
     double divisor = agreed->reduction == HC_AVERAGE ? call->size : 1.0;
-    if (n == 1 && call->out == parts[0] && scale == 1.0 && !is_logical(agreed->reduction))
+    if (n == 1 && call->out == parts[0] && scale == 1.0 && !hc_reduction_is_logical(agreed->reduction))
         return;
     hc_host_reduce(call->out, agreed->dtype, parts, n, agreed->dtype, agreed->reduction, count, scale, divisor);
 }

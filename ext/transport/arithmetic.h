@@ -34,6 +34,10 @@ void hc_host_reduce(void *to, int to_dtype, const void *const *from, int n_from,
 void hc_host_divide(void *data, int dtype, int64_t n, int64_t divisor); /* integers, towards zero */
 void hc_host_neutral(void *to, int dtype, int reduction, int64_t n);    /* fills n elements */
 
+/* 1: it makes even a single value 0 or 1. */
+static inline int hc_reduction_is_logical(int reduction) {
+    return reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR;
+}
 /* 1 where the combination is defined (docs/reductions, generated from this). */
 int hc_reduction_defined(int reduction, int dtype);
 /* Which vector code runs: "avx512", "avx2", "portable". The configuration reads HPCCOLL_SIMD and sets it here once. */

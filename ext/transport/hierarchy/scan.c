@@ -160,34 +160,53 @@ static int start_chain(hc__hierarchy *h) {
     return HC_OK;
 }
 
-/* 1: the sum of the chunk is the result as it is, and all of it belongs to one piece. */
-static int is_result(const hc__hierarchy *h, int32_t i, int64_t to) {
+/* A chunk in the tensors of one piece. */
+typedef struct place {
+    const char *in;
+    char *out; /* NULL: the chunk's result has another type or a factor, or is not of one piece, or may replace `in` */
+} place;
+
+/* Where the chain can work in the tensors themselves. */
+static place place_of(const hc__hierarchy *h, int64_t chunk) {
+    const hc__scan *s = &h->scan;
+    int64_t from = chunk * s->chunk;
+    int32_t i = hc_piece_at(s->starts, h->batch->npieces, from);
     const hc_piece *piece = &h->batch->pieces[i];
-    return !h->scan.exclusive && h->scan.kind == h->batch->dtype && piece->scale == 1.0 && piece->in && piece->out &&
-           to <= h->scan.starts[i + 1];
+    size_t at = (size_t)(from - s->starts[i]) * dtype_size(h);
+    if (s->kind != h->batch->dtype || piece->scale != 1.0 || !piece->in || !piece->out ||
+        chunk_end(s, chunk) > s->starts[i + 1] || (s->exclusive && piece->in == piece->out))
+        return (place){NULL, NULL};
+    return (place){(const char *)piece->in + at, (char *)piece->out + at};
 }
 
-/* Adds the values in the tensor to the prefix, into the result. */
-static void add_in_place(hc__hierarchy *h, int64_t chunk, int32_t i) {
+/* Where the prefix of a chunk comes from the rank before. */
+static char *prefix_of(const hc__hierarchy *h, int64_t chunk) {
+    place p = h->scan.exclusive ? place_of(h, chunk) : (place){NULL, NULL};
+    return p.out ? p.out : slot(&h->scan, chunk);
+}
+
+/* Adds the values of the tensor to the prefix: into the result, or, where that is the prefix, into the slot. */
+static void add_in_place(hc__hierarchy *h, int64_t chunk, const place *p) {
     hc__scan *s = &h->scan;
-    const hc_piece *piece = &h->batch->pieces[i];
-    int64_t from = chunk * s->chunk;
-    size_t at = (size_t)(from - s->starts[i]) * dtype_size(h);
-    const char *in = (const char *)piece->in + at;
-    char *out = (char *)piece->out + at;
-    const void *operands[2] = {h->place.rank == 0 ? in : slot(s, chunk), in};
-    hc_host_reduce(out, s->kind, operands, h->place.rank == 0 ? 1 : 2, s->kind, h->batch->reduction,
-                   chunk_end(s, chunk) - from, 1.0, 1.0);
-    s->sums[chunk % SLOTS] = out;
+    int is_first = h->place.rank == 0, is_last = h->place.rank + 1 == h->place.size;
+    int64_t n = chunk_end(s, chunk) - chunk * s->chunk;
+    char *sum = s->exclusive ? slot(s, chunk) : p->out;
+    const void *operands[2] = {is_first ? p->in : prefix_of(h, chunk), p->in};
+    int is_sum = s->exclusive && is_first && !hc_reduction_is_logical(h->batch->reduction); /* the values are it */
+    if (s->exclusive && is_first)
+        hc_host_neutral(p->out, s->kind, h->batch->reduction, n);
+    if (!is_sum && !(s->exclusive && is_last))
+        hc_host_reduce(sum, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, n, 1.0, 1.0);
+    s->sums[chunk % SLOTS] = is_sum ? p->in : sum;
 }
 
 /* Adds this rank's values to the prefix, and writes the result. */
 static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     hc__scan *s = &h->scan;
     int64_t from = chunk * s->chunk, to = chunk_end(s, chunk);
-    int32_t i = hc_piece_at(s->starts, h->batch->npieces, from);
-    if (is_result(h, i, to)) {
-        add_in_place(h, chunk, i);
+    place p = place_of(h, chunk);
+    if (p.out) {
+        add_in_place(h, chunk, &p);
         return;
     }
     char *prefix = slot(s, chunk);
@@ -222,7 +241,7 @@ static int receive_next(hc__hierarchy *h) {
         return HC_IDLE;
     for (; s->done.posted < s->nchunks && s->done.posted < s->done.passed + SLOTS; s->done.posted++) {
         int status = h->net->ops->irecv(h->net, h->place.world[from], h->between.tags + HC__TAG_SCAN,
-                                        slot(s, s->done.posted), (size_t)chunk_bytes(s, s->done.posted),
+                                        prefix_of(h, s->done.posted), (size_t)chunk_bytes(s, s->done.posted),
                                         &s->receives[s->done.posted % SLOTS]);
         if (status < 0)
             return status;
@@ -277,7 +296,7 @@ static int step_next(hc__hierarchy *h) {
         h->streams.lengths[j] = chunk < 0 ? 0 : chunk_bytes(s, chunk);
     }
     if (in >= 0)
-        h->streams.reads[me - 1] = (hc_stream_read){slot(s, in), 0, chunk_bytes(s, in)};
+        h->streams.reads[me - 1] = (hc_stream_read){prefix_of(h, in), 0, chunk_bytes(s, in)};
     hc_stream_part own = {out < 0 ? NULL : s->sums[out % SLOTS], h->streams.lengths[me]};
     int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
     if (status != HC_DONE)

@@ -144,10 +144,6 @@ void hc__reduce(hc__shm *shm, hc__range range, uint8_t *to, int targets) {
                     (targets & HC__TO_OUT) ? span.out : NULL);
 }
 
-static int is_logical(int reduction) {
-    return reduction == HC_LAND || reduction == HC_LOR || reduction == HC_LXOR;
-}
-
 void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
     const hc_batch *batch = shm->open.batch;
     hc__spans spans = hc__spans_of(shm, range);
@@ -156,7 +152,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
         uint8_t *result = to != NULL ? to + (size_t)span.offset * shm->open.result_size : span.out;
         if (result == NULL)
             continue;
-        int logical = is_logical(batch->reduction); /* turns even a single value into 0 or 1 */
+        int logical = hc_reduction_is_logical(batch->reduction);
         double divisor = (double)batch->node_divisor;
         if (span.in == NULL) {
             neutral(shm, shm->open.result_dtype, span.n, result);
