@@ -4,10 +4,9 @@
  * exchange their votes in place of an agreement and an exchange.
  *
  * The ranks of a node meet as in a set on one node (shortcut.c). When all have come with the same call, their leader
- * adds up or gathers what they give (tally.c), votes YES with it, and waits for the votes of the other nodes (votes.c).
- * Its
- * driver makes the result and tells it to the other ranks of the node, whatever the caller does meanwhile: a signal may
- * have ended its wait.
+ * adds up or gathers what they give (tally.c, gathered.c), votes YES with it, and waits for the votes of other nodes
+ * (votes.c). Its driver makes the result and tells it to the other ranks of the node, whatever the caller does
+ * meanwhile: a signal may have ended its wait.
  */
 #include "loop/state.h"
 #include "loop/votes.h"

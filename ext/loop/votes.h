@@ -61,18 +61,21 @@ void hc__votes_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t p
 
 /* What a rank gives to a call that gathers: this head, its part, and then its counts. */
 struct hc__given {
-    uint16_t rank,
-        ncounts;    /* rank: of the set; ncounts 0: it gives every rank its share (hc_share), or has no counts */
-    uint32_t bytes; /* of the part */
-    uint64_t own;   /* hc_shortcut_rows */
+    uint16_t rank;    /* of the set */
+    uint16_t ncounts; /* 0: it gives every rank its share (hc_share), or has no counts */
+    uint32_t bytes;   /* of the part */
+    uint64_t own;     /* hc_shortcut_rows */
 };
 /* 1: the result needs what each rank gives, so the votes gather it. */
 static inline int hc__gathers(int operation) {
     return (hc_operation_traits[operation] & (HC_OP_ROWS_DIFFER | HC_OP_PREFIX)) != 0;
 }
 int hc__given_fits(const hc_shortcut_call *); /* 1: what this rank gives fits into the votes, whatever others give */
+/* Appends what a rank gives. The head has all but `ncounts`; `counts`: NULL, or one per rank. */
 void hc__given_add(hc_ballot *, const hc_shortcut_call *, const hc__given *, const void *part, const int32_t *counts);
+/* 1: the value of a vote from another node, in a set of so many ranks, can be read. */
 int hc__given_is_sound(const unsigned char *value, size_t bytes, int32_t size);
+/* Appends the operands of a stage to this node's own vote. */
 void hc__given_merge(hc_ballot *own, const hc_ballot *const *operands, int32_t n);
 /* Copies the result of the votes, and finds what each rank has given. 1; 0: something is missing. */
 int hc__given_take(hc_votes *, const unsigned char *value);
@@ -84,8 +87,8 @@ const int32_t *hc__given_counts(const hc__given *); /* NULL: ncounts is 0 */
 int hc__shortcut_fits(const hc_shortcut *, const hc_shortcut_call *);
 
 /* tally.c */
-void hc__tally_give(hc_votes *, const void *const *parts,
-                    int32_t n); /* writes what this node's ranks give into `own` */
+/* Writes the sum of what this node's ranks give, or what the root gives, into `own`. */
+void hc__tally_give(hc_votes *, const void *const *parts, int32_t n);
 /* Makes one value of the votes of a stage, which are YES. */
 void hc__tally(hc_votes *);
 
