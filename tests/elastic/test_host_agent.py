@@ -29,13 +29,13 @@ class Told(queue.SimpleQueue):
 
 
 class Launcher:
-    """The parts of a launcher that an agent has to do with."""
+    """The parts of a launcher that an agent has to do with. `trap`: of its workers, before they say that they run."""
 
-    def __init__(self, folder: Path, command: str, seconds: float = 100.0) -> None:
+    def __init__(self, folder: Path, command: str, seconds: float = 100.0, trap: str = ":") -> None:
         self.told, self.ended, self.folder = Told(), Told(), folder
         self.server = Server(["127.0.0.1"], self.told.put)
         self.listening = self.server.listener.__enter__()
-        words = ["sh", "-c", f"echo $$ > {folder}/$WHO.new; mv {folder}/$WHO.new {folder}/$WHO; {command}"]
+        words = ["sh", "-c", f"{trap}; echo $$ > {folder}/$WHO.new; mv {folder}/$WHO.new {folder}/$WHO; {command}"]
         task = {"command": words, "variables": {COORDINATOR: self.server.listener.variable}}
         task |= {"output": "", "seconds": seconds, "peer_timeout": 1.0}
         self.agent = AgentProcess(AGENT, task, HERE, (), self.server.order, lambda *why: self.ended.put(why))
@@ -65,8 +65,8 @@ def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Launche
 
 
 @contextlib.contextmanager
-def launched(folder: Path, command: str, seconds: float = 100.0) -> Iterator[Launcher]:
-    made = Launcher(folder, command, seconds)
+def launched(folder: Path, command: str, seconds: float = 100.0, trap: str = ":") -> Iterator[Launcher]:
+    made = Launcher(folder, command, seconds, trap)
     try:
         assert made.told.next() == HostCame(AGENT[0])
         yield made
@@ -79,7 +79,7 @@ def lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize("launcher", [("trap 'exit 3' TERM; while :; do sleep 0.05; done",)], indirect=True)
+@pytest.mark.parametrize("launcher", [("while :; do sleep 0.05; done", 100.0, "trap 'exit 3' TERM")], indirect=True)
 def test_an_agent_starts_signals_and_ends_workers(launcher: Launcher) -> None:
     launcher.start(0), launcher.start(1)
     launcher.agent.signal(0, signal.SIGKILL)
@@ -118,7 +118,7 @@ def test_an_agent_tells_of_workers_that_are_stopped_and_continued(launcher: Laun
 
 def test_without_a_launcher_a_stopped_worker_is_killed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It may be alone on its host: the other ranks have ended without it, and nobody else would end it."""
-    with launched(tmp_path, "trap '' TERM; while :; do sleep 0.1; done") as launcher:
+    with launched(tmp_path, "while :; do sleep 0.1; done", trap="trap '' TERM") as launcher:
         pid = launcher.start(0)
         launcher.start(1)  # goes on for a while after the other one has failed
         launcher.server.send(AGENT, {"members": [0, 1]})
