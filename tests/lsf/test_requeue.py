@@ -39,7 +39,7 @@ def test_the_run_limit(lsf: Cluster, tmp_path: Path, name: str, path: str) -> No
     lsf.run("bmod", "-W", 30, number)
     lsf.run("bkill", waiting)
     until(lambda: steps.stat().st_size > reached, "the next run to come further")
-    assert lsf.output(number).count("2 ranks on 2 nodes") == 2
+    until(lambda: lsf.output(number).count("2 ranks on 2 nodes") == 2, "the start line of the next run")
     lsf.run("bkill", number)  # the ranks get SIGTERM, save and stop, but do not bring back what was killed
     assert lsf.wait(number)[0][::2] == ["EXIT", "2"], lsf.output(number)
 
