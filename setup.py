@@ -37,7 +37,7 @@ INCLUDES = ["ext"]
 INCLUDED = "ext/transport/net/mpi.c"  # by the file of each family of MPI libraries
 SHARED = ["setup.py", INCLUDED, *sorted(glob("ext/**/*.h", recursive=True) + glob("ext/cython/*.p*"))]
 MPI_SOURCES = sorted(glob("ext/transport/net/mpi_*.c"))
-UCX_SOURCES = sorted(glob("ext/transport/net/ucx*.c"))
+UCX_SOURCES = [*sorted(glob("ext/transport/net/ucx*.c")), "ext/rendezvous/ucx_start.c"]
 CUDA_SOURCES = [*sorted(glob("ext/cuda/**/*.c", recursive=True)), *("ext/core/status.c", "ext/core/reserve.c")]
 CORE = ("core", "transport", "loop", "world", "rendezvous", "gate")
 CORE_SOURCES = sorted(
@@ -55,7 +55,7 @@ EXTENSIONS = {
     "_fleet": FLEET_SOURCES,
     "_mpi": MPI_SOURCES,
     "_tensorflow": TENSORFLOW_SOURCES,
-    "_ucx": UCX_SOURCES,
+    "_ucx": [*UCX_SOURCES, "ext/rendezvous/exchange.c", "ext/core/status.c"],
     "_xla": XLA_SOURCES,
 }
 

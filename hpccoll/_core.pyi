@@ -129,7 +129,7 @@ def agree_on_sets(
     row: list[int],
     crowded: bool,
     digest: int,
-    exchange: Callable[[str, np.ndarray], np.ndarray],
+    exchange: Callable[[str, bytes], Any],
 ) -> tuple[int, int, tuple[int, ...], list[int]] | str: ...
 def give_set_number_back(loop: Loop, number: int) -> None: ...
 
@@ -138,12 +138,11 @@ class Segment:
     @staticmethod
     def create(name: str, nbytes: int) -> Segment: ...
     @staticmethod
-    def attach(name: str, nbytes: int) -> Segment: ...
-    @staticmethod
     def private(nbytes: int) -> Segment: ...
-    def close_file(self) -> None: ...
-    @staticmethod
-    def unlink(name: str) -> None: ...
+
+def node_control_segment(loop: Loop, gather: Callable[[str, bytes], Any]) -> Segment: ...
+def first_set_segment(loop: Loop, gather: Callable[[str, bytes], Any]) -> Segment: ...
+def members_segment(own: Set, what: str, nbytes: int) -> Segment: ...
 
 @final
 class Loop:
@@ -161,21 +160,25 @@ class Loop:
         self,
         rank: int,
         node_of: tuple[int, ...],
-        segment: Segment,
         net: object | None,
         settings: Config,
         *,
         hosts: list[str],
         host_of: np.ndarray | None,
         pids: np.ndarray,
-        background: bool,
-        one_thread: bool,
-        heartbeat: bool,
         device_number: int = -1,
         nccl_files: Sequence[str] = (),
         shares_device: bool = False,
         gpu_aware: tuple[str, Sequence[str], str] = ...,
         world: str = ...,
+    ) -> None: ...
+    def begin(
+        self,
+        segment: Segment,
+        *,
+        background: bool,
+        one_thread: bool,
+        heartbeat: bool,
         trace_folder: str = ...,
         machine_size: int = 0,
     ) -> None: ...

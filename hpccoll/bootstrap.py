@@ -7,8 +7,7 @@ import dataclasses
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report, taken_place
@@ -17,7 +16,7 @@ from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.compared import Compared
 from hpccoll.observe.timeline import Timeline, for_rank
-from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed
+from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed, gather_bytes
 from hpccoll.start_report import Ranks
 from hpccoll.text import some_ranks
 
@@ -92,30 +91,24 @@ def make(
     choice = _choose_net(rendezvous, settings, provider, ranks.machines, node_of)
     drivers = _exchange_drivers(rendezvous, choice)
     capsule = _make_net(rendezvous, choice, ranks.machines)
-    node_control = _node_control(rendezvous, node_of, ranks.nonce)
     _core.select_kernels(settings.simd)
     loop = _core.Loop(
         rendezvous.rank,
         node_of,
-        node_control,
         capsule,
         settings,
         hosts=ranks.hosts.values,
         host_of=ranks.hosts.of,
         pids=ranks.pids,
-        background=settings.background and drivers[rendezvous.rank] is net.Drivers.ANY,
-        one_thread=drivers[rendezvous.rank] is net.Drivers.MAKER,
-        heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
         device_number=gpu.get("number", -1) if gpu.get("named") else -1,
         nccl_files=nccl_files,
         shares_device=gpus.sharing(inherited.environment()),
         gpu_aware=_gpu_aware(choice, settings, ranks),
         world=ranks.nonce,
-        trace_folder=_trace_folder(settings, ranks.nonce),
-        machine_size=len(ranks.machines.like(rendezvous.rank)),
     )
     base = Base(rendezvous, settings, loop, ranks.nonce, choice)
     try:
+        _begin_loop(base, ranks, drivers)
         _order_nodes(base, ranks)
         first = _first_set(base, ranks, opens_device=bool(gpu.get("named")))
     except BaseException:
@@ -124,6 +117,34 @@ def make(
     launched.world_begins(inherited.environment(), loop.process_ended)
     taken_place.take(rendezvous.rank)
     return base, first
+
+
+def _begin_loop(base: Base, ranks: Ranks, drivers: Compared[net.Drivers]) -> None:
+    """Give the loop its shared memory, and the threads that may drive it."""
+    rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
+    control = _node_control(rendezvous, loop)
+    agreed(
+        rendezvous.compare,
+        lambda: loop.begin(
+            control,
+            background=settings.background and drivers[loop.rank] is net.Drivers.ANY,
+            one_thread=drivers[loop.rank] is net.Drivers.MAKER,
+            heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
+            trace_folder=_trace_folder(settings, ranks.nonce),
+            machine_size=len(ranks.machines.like(loop.rank)),
+        ),
+    )
+
+
+def _node_control(rendezvous: Rendezvous, loop: _core.Loop) -> _core.Segment:
+    if not isinstance(rendezvous, ThreadRendezvous):
+        return _core.node_control_segment(loop, gather_bytes(rendezvous))
+    # The record locks that detect dead ranks belong to processes: threads share plain memory.
+    leads = loop.local_rank == 0
+    segments = rendezvous.share(_core.Segment.private(_core.node_control_bytes(loop.local_size)) if leads else None)
+    shared = segments[loop.node_of.index(loop.node_of[loop.rank])]
+    assert shared is not None
+    return shared
 
 
 def _order_nodes(base: Base, ranks: Ranks) -> None:
@@ -155,8 +176,7 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
     rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
     if any(ranks.uses_gpu.values) and any(one.device != "auto" for one in ranks.settings.values):
         agreed(rendezvous.compare, lambda: loop.open_device() if opens_device else None)
-    members = tuple(range(rendezvous.size))
-    segment = set_segment(loop, 0, members, base.nonce, partial(agreed, rendezvous.compare))
+    members, segment = tuple(range(rendezvous.size)), _core.first_set_segment(loop, gather_bytes(rendezvous))
     first = agreed(rendezvous.compare, lambda: _core.Set(loop, 0, 0, members, segment))
     if rendezvous.rank == 0 and settings.verbose:
         print(_start_line(base), file=sys.stderr, flush=True)
@@ -287,62 +307,6 @@ def _gpu_aware(choice: net.Choice | None, settings: config.Config, ranks: Ranks)
     here = proofs.setup(library, launched.launcher if launched else "", env)
     found = proofs.verdict(*ranks.proofs, here, len(ranks.machines.values))
     return settings.gpu_aware_mpi, found.devices, found.why
-
-
-# ---- shared memory ---------------------------------------------------------------------------------------
-
-Agree = Callable[[Callable[[], _core.Segment | None]], _core.Segment | None]
-"""Runs a step and raises on all ranks if it failed on any rank. Ranks without a step must call it, too."""
-
-
-def _node_control(rendezvous: Rendezvous, node_of: tuple[int, ...], nonce: str) -> _core.Segment:
-    mine = node_of[rendezvous.rank]
-    here = [r for r, node in enumerate(node_of) if node == mine]
-    leads, nbytes = here[0] == rendezvous.rank, _core.node_control_bytes(len(here))
-    if isinstance(rendezvous, ThreadRendezvous):  # record locks, which detect dead ranks, belong to processes
-        segments = rendezvous.share(_core.Segment.private(nbytes) if leads else None)
-        shared = segments[here[0]]
-        assert shared is not None
-        return shared
-    name = f"/hpccoll-{nonce}-node-{mine}"
-    return shared_segment(name, nbytes, leads, partial(agreed, rendezvous.compare))
-
-
-def set_segment(
-    loop: _core.Loop, number: int | str, members: tuple[int, ...], nonce: str, agree: Agree, nbytes: int = 0
-) -> _core.Segment | None:
-    """Make the segment of a process set, or of a plan, on this node; its lowest member here creates it.
-
-    :param number: unique among the segments of this member, for the name
-    :param members: the World rank of each member; a rank that is no member only takes part in the agreement
-    :param agree: runs a step and raises on all ranks if it failed on any
-    :param nbytes: size of the segment; 0: the size for a process set
-    :returns: the segment, or None on a rank that is no member
-    """
-    mine = loop.node_of[loop.rank]
-    here = [m for m in members if loop.node_of[m] == mine]
-    if loop.rank not in here:
-        for _ in range(2):
-            agree(lambda: None)
-        return None
-    name = f"/hpccoll-{nonce}-{number}-{here[0]}"
-    segment = shared_segment(name, nbytes or _core.node_bytes(len(here)), here[0] == loop.rank, agree)
-    if nbytes:
-        segment.close_file()  # a program may have more plans than files
-    return segment
-
-
-def shared_segment(name: str, nbytes: int, leads: bool, agree: Agree) -> _core.Segment:
-    """Let the leader create a segment and the others attach to it, in two agreed steps; then unlink its name."""
-    try:
-        made = agree(lambda: _core.Segment.create(name, nbytes) if leads else None)
-        attached = agree(lambda: None if leads else _core.Segment.attach(name, nbytes))
-    finally:
-        if leads:
-            _core.Segment.unlink(name)
-    segment = made or attached
-    assert segment is not None
-    return segment
 
 
 # ---- the line at the start ----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import prod
 from operator import index
@@ -19,7 +18,6 @@ from typing import Any, Self
 import numpy as np
 
 from hpccoll import _core, arrays, bootstrap, errors, objects
-from hpccoll.rendezvous import agreed
 
 __all__ = ["PROC_NULL", "Face", "Halo", "Side", "check_array", "exchange", "faces", "sides", "tag_of", "widths_of"]
 
@@ -176,10 +174,7 @@ class Halo:
         self._places, nbytes = _pairs(core, everybody)
         self._segment = None
         if nbytes:
-            agree = partial(agreed, lambda text: objects.compare(core, text, "hpccoll.halo", None))
-            self._segment = bootstrap.set_segment(
-                base.loop, f"halo-{generation}", core.members, base.nonce, agree, nbytes
-            )
+            self._segment = _core.members_segment(core, f"halo-{generation}", nbytes)
         self._stages = [[self._transfer(core, face) for face in stage if face.peer != PROC_NULL] for stage in stages]
         self._started = False
 

@@ -90,13 +90,13 @@ def same(what: str, said: Compared[Any]) -> Any:
     return said.values[0]
 
 
-def exchange(own: _core.Set, name: str, data: np.ndarray, seconds: float | None) -> np.ndarray:
+def exchange(own: _core.Set, name: str, data: bytes, seconds: float | None) -> np.ndarray:
     """Exchange a few bytes; for ranks that make something together. See `compare`.
 
-    :param data: 1-d uint8, of the same size on all ranks
+    :param data: as many bytes on all ranks
     :returns: the bytes of all ranks, 1-d
     """
-    gathered: np.ndarray = _meet(own, "allgather", data, name, seconds).wait()
+    gathered: np.ndarray = _meet(own, "allgather", np.frombuffer(data, np.uint8), name, seconds).wait()
     return gathered
 
 

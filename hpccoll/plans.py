@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any, overload
 
 from hpccoll import _core, bootstrap, errors, objects
@@ -356,11 +355,9 @@ def _propose(world: Persistent, operation: str, x: Any, out: Any, options: dict[
 
 def _agree(world: Persistent, plan: Plan, whole: Plan) -> Plan:
     """Make a plan with all ranks, which compare `whole`: the group that it is a part of, or the plan itself."""
-    base, own = world.base, world.core
+    own = world.core
     plan.agree(whole)
-    agree = partial(agreed, lambda text: objects.compare(own, text, "hpccoll.agreed", None))
-    segment, nbytes = None, plan.segment_bytes()
-    if nbytes:
-        segment = bootstrap.set_segment(base.loop, plan.name.replace(" ", "-"), own.members, base.nonce, agree, nbytes)
-    agree(lambda: plan.build(segment))
+    nbytes = plan.segment_bytes()
+    segment = _core.members_segment(own, plan.name.replace(" ", "-"), nbytes) if nbytes else None
+    agreed(lambda text: objects.compare(own, text, "hpccoll.agreed", None), lambda: plan.build(segment))
     return plan

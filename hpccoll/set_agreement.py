@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from hpccoll import _core, objects
 from hpccoll.compared import digest
 from hpccoll.outside import check_inside
 
 __all__ = ["Agreement", "Exchange", "Made", "turn"]
 
-Exchange = Callable[[str, np.ndarray], np.ndarray]
-"""An allgather: takes a name and this rank's bytes (1-d uint8); returns those of all ranks."""
+Exchange = Callable[[str, bytes], Any]
+"""An allgather: takes a name and this rank's bytes; returns those of all ranks, one after the other, as a buffer."""
 Made = tuple[int, int, tuple[int, ...], list[int]]
 """The number and the generation of the sets, the World ranks of this rank's set (none: it is in no set), and all ranks
 that are in a set."""

@@ -471,8 +471,8 @@ def subset_among(parent: World, ranks: Iterable[int], compare: Compare) -> World
     """
     members = [int(r) for r in ranks]
 
-    def exchange(_: str, data: np.ndarray) -> np.ndarray:
-        return np.frombuffer(bytes.fromhex("".join(compare("set", data.tobytes().hex()))), np.uint8)
+    def exchange(_: str, data: bytes) -> bytes:
+        return bytes.fromhex("".join(compare("set", data.hex())))
 
     agreement = set_agreement.Agreement(parent, "subset", members, ranks=members, exchange=exchange)
     made = _make_sets(agreement, colors.place(members, parent.rank))

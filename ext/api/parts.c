@@ -10,6 +10,7 @@
 #include "api/settings.h"
 #include "api/start_steps.h"
 
+#include "world/segments.h"
 #include "world/start.h"
 
 #include <stdio.h>
@@ -19,31 +20,7 @@
 
 const hc_loop_calls hc__own_calls = HC_LOOP_CALLS;
 
-/* ---- shared memory ----------------------------------------------------------------------------------------- */
-
-int hc__segment_make(hc_segment *segment, const char *name, size_t bytes, int leads, int takes_part,
-                     hc__agreement agreement) {
-    char why[256] = "";
-    *segment = (hc_segment){.fd = -1};
-    int status = leads ? hc_segment_create(segment, name, bytes, why, sizeof why) : HC_OK;
-    status = agreement.agree(agreement.of, status, why);
-    if (status >= 0) {
-        why[0] = 0;
-        status = takes_part && !leads ? hc_segment_attach(segment, name, bytes, why, sizeof why) : HC_OK;
-        status = agreement.agree(agreement.of, status, why);
-    }
-    if (leads)
-        hc_segment_unlink(name);
-    if (status < 0)
-        hc_segment_close(segment);
-    return status;
-}
-
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
-
-static int agree_at_start(void *of, int status, const char *why) {
-    return hc__start_agree(of, status, why);
-}
 
 static void configure(const hc__base *base, const char *folder, hc_loop_config *config) {
     *config = base->settings.loop;
@@ -100,28 +77,35 @@ static int make_loop(hc__base *base) {
     return hc_job_make_loop(base->job, &words, &base->segment, &config);
 }
 
-int hc__parts_make(hc__base *base, hc_rendezvous *r) {
-    hc__agreement agreement = {agree_at_start, r};
-    hc_segment segment;
-    char name[64];
-    int32_t *members = malloc((size_t)base->job->size * sizeof *members);
-    for (int32_t rank = 0; members && rank < base->job->size; rank++)
+static int make_first_set(hc__base *base, hc_segment *segment) {
+    const int32_t size = base->job->size;
+    int32_t *members = malloc((size_t)size * sizeof *members);
+    for (int32_t rank = 0; members && rank < size; rank++)
         members[rank] = rank;
-    int status = hc__start_agree(r, members ? HC_OK : HC_NO_MEMORY, NULL);
-    snprintf(name, sizeof name, "/hpccoll-%s-node-%d", base->job->nonce, (int)base->job->node_of[base->job->rank]);
-    if (status >= 0)
-        status = hc__segment_make(&base->segment, name, hc_node_control_bytes(base->job->local_size),
-                                  base->job->local_rank == 0, 1, agreement);
+    if (!members) {
+        hc_segment_close(segment);
+        return hc__error(HC_NO_MEMORY, NULL);
+    }
+    int status = hc__set_make(base, 0, 0, members, size, segment);
+    free(members);
+    return status;
+}
+
+int hc__parts_make(hc__base *base, hc_rendezvous *r) {
+    const hc_exchange exchange = hc_rendezvous_exchange(r);
+    const hc_job *job = base->job;
+    hc_segment segment;
+    char why[HC_EXCHANGE_WHY];
+    int status = hc__start_outcome(r, hc_node_control_segment(job, &exchange, &base->segment, why), why);
     if (status >= 0) {
         int made = make_loop(base);
         status = hc__start_agree(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
     }
-    if (status >= 0)
-        status = hc__set_segment(base, 0, members, base->job->size, agreement, &segment);
-    if (status >= 0)
-        status = hc__start_agree(r, hc__set_make(base, 0, 0, members, base->job->size, &segment), hpccoll_last_error());
-    free(members);
-    return status;
+    if (status >= 0) {
+        status = hc_members_segment(job, &exchange, "0", NULL, job->size, hc_shm_bytes(job->local_size), &segment, why);
+        status = hc__start_outcome(r, status, why);
+    }
+    return status < 0 ? status : hc__start_agree(r, make_first_set(base, &segment), hpccoll_last_error());
 }
 
 void hc__parts_free(hc__base *base) {
@@ -153,28 +137,4 @@ int hc__set_make(hc__base *base, uint32_t number, uint32_t generation, const int
     if (status < 0 && segment)
         hc_segment_close(segment);
     return status < 0 ? hc__error(status, "the process set could not be made: %s", why) : HC_OK;
-}
-
-int hc__members_segment(const hc__base *base, const char *what, const int32_t *members, int32_t size, size_t bytes,
-                        hc__agreement agreement, hc_segment *segment) {
-    int32_t first = -1, is_member = 0;
-    char name[80];
-    for (int32_t i = 0; i < size; i++) {
-        if (base->job->node_of[members[i]] != base->job->node_of[base->job->rank])
-            continue;
-        first = first < 0 ? members[i] : first;
-        is_member |= members[i] == base->job->rank;
-    }
-    snprintf(name, sizeof name, "/hpccoll-%s-%s-%d", base->job->nonce, what, (int)first);
-    return hc__segment_make(segment, name, bytes, is_member && first == base->job->rank, is_member, agreement);
-}
-
-int hc__set_segment(hc__base *base, uint32_t number, const int32_t *members, int32_t size, hc__agreement agreement,
-                    hc_segment *segment) {
-    int32_t here = 0;
-    char what[16];
-    for (int32_t i = 0; i < size; i++)
-        here += base->job->node_of[members[i]] == base->job->node_of[base->job->rank];
-    snprintf(what, sizeof what, "%u", number);
-    return hc__members_segment(base, what, members, size, hc_shm_bytes(here), agreement, segment);
 }

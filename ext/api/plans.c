@@ -13,6 +13,8 @@
 #include "api/requests.h"
 #include "api/sets.h"
 
+#include "world/segments.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +56,12 @@ static int make_segment(hpccoll_world *world, const hc_plan_terms *terms, hc_seg
     if (!bytes)
         return HC_OK;
     snprintf(what, sizeof what, "plan-%u", terms->generation);
-    int status = hc__members_segment(world->base, what, world->members, world->size, bytes,
-                                     (hc__agreement){hc__agree, world}, segment);
+    char why[HC_EXCHANGE_WHY];
+    const hc_exchange exchange = hc__exchange_of(world);
+    int status = hc_members_segment(world->base->job, &exchange, what, world->members, world->size, bytes, segment,
+                                    why);
     hc_segment_close_file(segment); /* a program may have more plans than files */
-    return status;
+    return status < 0 && *why ? hc__error(status, "%s", why) : status;
 }
 
 /* Notes which memory the plan uses. */

@@ -25,30 +25,24 @@ int hc__exchange(hpccoll_world *world, const char *name, const void *mine, size_
     return hc__call_now(&call, world);
 }
 
-int hc__agree(void *of, int status, const char *why) {
-    hpccoll_world *world = of;
-    struct step {
-        int32_t status;
-        char why[252];
-    } mine = {.status = status}, *all = calloc((size_t)world->size, sizeof mine);
-    if (!all)
-        return hc__error(HC_NO_MEMORY, NULL);
-    snprintf(mine.why, sizeof mine.why, "%s", status >= 0 ? "" : why && *why ? why : hc_status_text(status));
-    int outcome = hc__exchange(world, "hpccoll.agreed", &mine, sizeof mine, all);
-    for (int32_t rank = 0; rank < world->size && outcome >= 0; rank++)
-        if (all[rank].status < 0)
-            outcome = hc__error(all[rank].status, "rank %d: %s", (int)rank, all[rank].why);
-    free(all);
-    return outcome;
-}
-
 static int allgather(void *of, const char *name, const void *mine, size_t bytes, void *all) {
     return hc__exchange(of, name, mine, bytes, all);
 }
 
+hc_exchange hc__exchange_of(hpccoll_world *world) {
+    return (hc_exchange){allgather, world, world->size};
+}
+
+int hc__agree(hpccoll_world *world, int status, const char *why) {
+    char text[HC_EXCHANGE_WHY];
+    const hc_exchange exchange = hc__exchange_of(world);
+    status = hc_exchange_agree(&exchange, status, why, text);
+    return status < 0 && *text ? hc__error(status, "%s", text) : status;
+}
+
 /* Agrees on sets. An outcome (enum hc_sets_outcome), or a status (error set). */
 static int agree(hpccoll_world *world, hc_sets_call *call, hc_sets_made *made) {
-    const hc_exchange exchange = {allgather, world};
+    const hc_exchange exchange = hc__exchange_of(world);
     char why[HC_WHY];
     call->ranks = world->members;
     call->size = world->size;

@@ -9,7 +9,8 @@
 
 /* An allgather of all ranks' values, under a name reserved for the library. */
 int hc__exchange(hpccoll_world *, const char *name, const void *mine, size_t bytes, void *all);
-/* The `agree` of an hc__agreement among all ranks of a World. */
-int hc__agree(void *world, int status, const char *why);
+hc_exchange hc__exchange_of(hpccoll_world *);
+/* As hc_exchange_agree(): OK, or the same status on all ranks (error set). */
+int hc__agree(hpccoll_world *, int status, const char *why);
 
 #endif

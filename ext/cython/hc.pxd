@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from exchange cimport HC_EXCHANGE_WHY, hc_exchange
 from net cimport HC_NET_VERSION, hc_net, hc_net_box, net_capsule
 
 
@@ -130,8 +131,6 @@ cdef extern from "transport/shm/shm.h" nogil:
         int fd
     ctypedef struct hc_node_control
     int hc_segment_create(hc_segment *, const char *, size_t, char *, size_t)
-    int hc_segment_attach(hc_segment *, const char *, size_t, char *, size_t)
-    int hc_segment_unlink(const char *)
     int hc_segment_private(hc_segment *, size_t)
     void hc_segment_close(hc_segment *)
     void hc_segment_close_file(hc_segment *)
@@ -370,10 +369,13 @@ cdef extern from "world/user_reduction.h" nogil:
     int hc_folding_take_start(hc_folding *, char *)
 
 
+cdef extern from "world/segments.h" nogil:
+    int hc_node_control_segment(const hc_job *, const hc_exchange *, hc_segment *, char *)
+    int hc_members_segment(const hc_job *, const hc_exchange *, const char *, const int32_t *, int32_t, size_t,
+                           hc_segment *, char *)
+
+
 cdef extern from "world/plan_agreement.h" nogil:
-    ctypedef struct hc_exchange:
-        int (*allgather)(void *, const char *, const void *, size_t, void *) noexcept
-        void *of
     ctypedef struct hc_plans_used:
         uint32_t generation
     int hc_plans_between_nodes(const hc_plans_used *)
@@ -389,7 +391,7 @@ cdef extern from "world/plan_agreement.h" nogil:
         uint32_t generation
         void *memory
     int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char *)
-    void hc_plan_refuse(const hc_exchange *, int32_t, uint8_t, int, const char *)
+    void hc_plan_refuse(const hc_exchange *, uint8_t, int, const char *)
 
 
 cdef extern from "world/in_flight.h" nogil:

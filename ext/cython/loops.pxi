@@ -10,65 +10,6 @@ def local_nets(int n):
     return capsules
 
 
-def node_control_bytes(int local_size):
-    """Bytes of the segment that a node of `local_size` ranks needs for its node control segment."""
-    return hc_node_control_bytes(local_size)
-
-
-def node_bytes(int local_size):
-    """Bytes of the segment that a process set needs on a node where it has `local_size` members."""
-    return hc_shm_bytes(local_size)
-
-
-@cython.final
-cdef class Segment:
-    """Shared memory of the ranks of a node."""
-    cdef hc_segment c
-
-    def __cinit__(self):
-        self.c.base = NULL
-        self.c.fd = -1
-
-    def __dealloc__(self):
-        hc_segment_close(&self.c)
-
-    @staticmethod
-    def create(str name, size_t nbytes):
-        """Create the segment `name` and reserve its memory; TransportError has the reason of a failure."""
-        cdef Segment self = Segment()
-        cdef char why[512]
-        why[0] = 0
-        status = hc_segment_create(&self.c, name.encode(), nbytes, why, sizeof(why))
-        check(status, why.decode())  # two lines: `why` is written before it is read
-        return self
-
-    @staticmethod
-    def attach(str name, size_t nbytes):
-        """Map the segment that another rank made."""
-        cdef Segment self = Segment()
-        cdef char why[512]
-        why[0] = 0
-        status = hc_segment_attach(&self.c, name.encode(), nbytes, why, sizeof(why))
-        check(status, why.decode())
-        return self
-
-    @staticmethod
-    def private(size_t nbytes):
-        """Zeroed memory for ranks that are threads of this process."""
-        cdef Segment self = Segment()
-        check(hc_segment_private(&self.c, nbytes))
-        return self
-
-    def close_file(self):
-        """Close the descriptor of a segment whose name is unlinked; the memory stays."""
-        hc_segment_close_file(&self.c)
-
-    @staticmethod
-    def unlink(str name):
-        """Unlink the name; ranks that have mapped the memory keep it."""
-        hc_segment_unlink(name.encode())
-
-
 cdef int32_t *copy_ranks(object ranks) except NULL:
     cdef int32_t *c = <int32_t *>malloc((len(ranks) + 1) * sizeof(int32_t))
     if c is NULL:
@@ -122,15 +63,13 @@ cdef class Loop:
     cdef Devices devices
     cdef set printed_devices      # texts that rank 0 has printed on device memory; None: print nothing
 
-    def __init__(self, int rank, tuple node_of, Segment segment, object net, object settings, *,
+    def __init__(self, int rank, tuple node_of, object net, object settings, *,
                  list hosts, object host_of, object pids,
-                 bint background, bint one_thread, bint heartbeat, int device_number=-1,
-                 nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), ""), str world="",
-                 str trace_folder="", int machine_size=0):
+                 int device_number=-1, nccl_files=(), bint shares_device=False, tuple gpu_aware=("no", (), ""),
+                 str world=""):
         """
         :param rank: of the World
         :param node_of: node of each rank of the World
-        :param segment: the node's node control segment, mapped by all its ranks
         :param net: capsule "hpccoll.net", or None when one node holds all ranks
         :param settings: a Config
         :param hosts: the hosts of the World
@@ -140,8 +79,6 @@ cdef class Loop:
         :param nccl_files: files where Python packages may have NCCL
         :param shares_device: the user intends several ranks on one GPU
         :param world: a text that is unique to the World
-        :param trace_folder: the folder for the trace; "": do not write it
-        :param machine_size: ranks on this machine, which may have several nodes; 0: as many as on this node
         :param gpu_aware: whether MPI may get GPU memory ("yes", "no", "auto"), of which devices, the reason for none
         """
         self.devices = Devices(settings=settings, rank=rank, number=device_number, nccl_files=nccl_files,
@@ -154,14 +91,11 @@ cdef class Loop:
         self.node_of = node_of
         self.settings = settings
         self.describe_job(world.encode())
-        self.background = background
         self.notes_sites = settings.debug
-        self.segment = segment
         self.net_capsule = net
         if net is not None:
             self.job.net = unbox(net, rank, self.size)
         self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
-        self.make(segment, background, one_thread, heartbeat, os.fsencode(trace_folder), machine_size)
 
     cdef int describe_job(self, bytes nonce) except -1:
         self.algorithm = self.settings.algorithm.encode()
@@ -175,8 +109,15 @@ cdef class Loop:
         strncpy(self.job.nonce, nonce, sizeof(self.job.nonce) - 1)
         return 0
 
-    cdef int make(self, Segment segment, bint background, bint one_thread, bint heartbeat, bytes trace_folder,
-                  int machine_size) except -1:
+    def begin(self, Segment segment, *, bint background, bint one_thread, bint heartbeat, str trace_folder="",
+              int machine_size=0):
+        """Make the loop itself, once.
+
+        :param segment: the node's node control segment, mapped by all its ranks
+        :param trace_folder: the folder for the trace; "": do not write it
+        :param machine_size: ranks on this machine, which may have several nodes; 0: as many as on this node
+        """
+        cdef bytes folder = os.fsencode(trace_folder)
         cdef bytes wire = self.settings.wire.encode()
         cdef bytes stores = self.settings.stores.encode()
         cdef bytes wait = self.settings.wait.encode()
@@ -188,12 +129,12 @@ cdef class Loop:
         config.engine.processes = &self.processes
         config.background, config.one_thread, config.heartbeat = background, one_thread, heartbeat
         config.machine_size = machine_size
-        config.trace.folder = trace_folder
+        config.trace.folder = folder
+        self.background, self.segment = background, segment
         check(hc_job_make_loop(&self.job, &words, &segment.c, &config), "no loop")
         self.c = self.job.loop
         if hc_loop_trace_at_signal(self.c):
             trace_stacks()
-        return 0
 
     def close(self):
         """Free everything. The World must be stopped, or abandoned."""
@@ -208,9 +149,10 @@ cdef class Loop:
         while self.active:
             time.sleep(0)
         self.c = NULL
-        with nogil:
-            hc_gate_close(c, -1)
-            hc_loop_free(c)
+        if c is not NULL:
+            with nogil:
+                hc_gate_close(c, -1)
+                hc_loop_free(c)
         hc_job_end_users(&self.job)
         if self.devices.accelerator is not None:
             self.let_go_of_device()

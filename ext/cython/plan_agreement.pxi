@@ -1,43 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # plan_agreement.pxi - the agreement of the ranks on a plan (world/plan_agreement.h), by exchanges of their set.
 
-@cython.final
-cdef class Exchange:
-    """The allgather of bytes that C calls for an agreement."""
-    cdef object gather  # takes a name and this rank's bytes (1-d uint8); returns those of all ranks
-    cdef int size
-    cdef object error  # exception of the last call of it, or None
-
-    cdef hc_exchange c(self):
-        cdef hc_exchange exchange
-        exchange.allgather, exchange.of = allgather_bytes, <void *>self
-        return exchange
-
-
-cdef Exchange exchange_of(gather, int size):
-    cdef Exchange exchange = Exchange.__new__(Exchange)
-    exchange.gather, exchange.size = gather, size
-    return exchange
-
-
 cdef Exchange exchange_in(Set own):
-    return exchange_of(lambda name, data: own.collective("allgather", data, name, None, True).wait(), own.size)
+    def gather(name, mine):
+        return own.collective("allgather", np.frombuffer(mine, np.uint8), name, None, True).wait()
 
-
-cdef int allgather_bytes(void *of, const char *name, const void *mine, size_t nbytes, void *everything) noexcept:
-    """The callback of hc_exchange. Its caller holds the GIL."""
-    cdef Exchange exchange = <Exchange>of
-    cdef hc_operand received
-    try:
-        data = np.frombuffer((<const char *>mine)[:nbytes], np.uint8)
-        gathered = exchange.gather(name.decode(), data)
-        if not read_plain(gathered, &received, False) or received.nbytes != nbytes * <size_t>exchange.size:
-            return HC_RESULT_SIZE
-        memcpy(everything, received.data, received.nbytes)
-    except BaseException as error:
-        exchange.error = error
-        return HC_BROKEN
-    return HC_OK
+    return exchange_of(gather, own.size)
 
 
 def refuse_plan(Set own, str operation, str why):
@@ -45,7 +13,7 @@ def refuse_plan(Set own, str operation, str why):
     cdef Exchange exchange = exchange_in(own)
     cdef hc_exchange c = exchange.c()
     cdef bytes text = why.encode("utf-8", "replace")
-    hc_plan_refuse(&c, own.size, CODES[operation], HC_INVALID, text)
+    hc_plan_refuse(&c, CODES[operation], HC_INVALID, text)
 
 
 cdef int agree_on_plan(Plan plan, Plan whole) except -1:

@@ -3,7 +3,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from hc cimport hc_exchange, hc_job
+from exchange cimport hc_exchange
+from hc cimport hc_job
 
 
 cdef extern from "world/set_agreement.h":

@@ -16,23 +16,13 @@ int hc_rendezvous_allgather(hc_rendezvous *r, const void *mine, size_t bytes, vo
     return HC_OK;
 }
 
-int hc_rendezvous_agree(hc_rendezvous *r, int status, const char *why) {
-    struct step {
-        int32_t status;
-        char why[252];
-    } mine = {.status = status}, *all = calloc((size_t)r->size, sizeof mine);
-    if (!all)
-        return HC_NO_MEMORY;
-    snprintf(mine.why, sizeof mine.why, "%s", status >= 0 ? "" : why && *why ? why : hc_status_text(status));
-    int outcome = hc_rendezvous_allgather(r, &mine, sizeof mine, all);
-    for (int32_t rank = 0; rank < r->size && outcome >= 0; rank++) {
-        if (all[rank].status < 0) {
-            outcome = all[rank].status;
-            snprintf(r->why, sizeof r->why, "rank %d: %s", (int)rank, all[rank].why);
-        }
-    }
-    free(all);
-    return outcome;
+static int allgather(void *of, const char *name, const void *mine, size_t bytes, void *all) {
+    (void)name;
+    return hc_rendezvous_allgather(of, mine, bytes, all);
+}
+
+hc_exchange hc_rendezvous_exchange(hc_rendezvous *r) {
+    return (hc_exchange){allgather, r, r->size};
 }
 
 void *hc__rendezvous_new(size_t bytes, const hc_rendezvous_ops *ops, const hc_rendezvous_terms *terms,

@@ -9,6 +9,7 @@
 #define HC_RENDEZVOUS_H
 
 #include "core/hc.h"
+#include "rendezvous/exchange.h"
 #include "transport/net/net.h"
 
 #define HC_RENDEZVOUS_WHY 512
@@ -51,8 +52,7 @@ void hc_rendezvous_free(hc_rendezvous *); /* NULL is allowed */
 
 /* An allgather of `bytes` per rank. OK, or a status and `why`. */
 int hc_rendezvous_allgather(hc_rendezvous *, const void *mine, size_t bytes, void *all);
-/* `status` below 0: this rank has failed, for the reason `why`. All ranks get the status of the lowest rank that has
- * failed. */
-int hc_rendezvous_agree(hc_rendezvous *, int status, const char *why);
+/* The same, for what ranks agree on; the rendezvous has the text of a failure. */
+hc_exchange hc_rendezvous_exchange(hc_rendezvous *);
 
 #endif

@@ -255,8 +255,8 @@ int hc_plan_agree(const hc_plan_proposal *p, const hc_exchange *exchange, hc_pla
     return status < 0 ? status : HC_OK;
 }
 
-void hc_plan_refuse(const hc_exchange *exchange, int32_t size, uint8_t operation, int status, const char *why) {
-    report *mine = calloc((size_t)size + 1, sizeof *mine);
+void hc_plan_refuse(const hc_exchange *exchange, uint8_t operation, int status, const char *why) {
+    report *mine = calloc((size_t)exchange->size + 1, sizeof *mine);
     if (!mine)
         return;
     mine->operation = operation;

@@ -9,15 +9,8 @@
 #define HC_PLAN_AGREEMENT_H
 
 #include "loop/loop.h"
+#include "rendezvous/exchange.h"
 #include "world/arguments.h"
-
-/* The caller's allgather of bytes. All ranks call it with the same name and size; `all` receives the bytes of each
- * rank, in the order of the ranks. OK; HC_RESULT_SIZE: a rank has joined; or another status, whose text the callback
- * keeps. */
-typedef struct hc_exchange {
-    int (*allgather)(void *of, const char *name, const void *mine, size_t bytes, void *all);
-    void *of;
-} hc_exchange;
 
 #define HC_PLAN_NUMBERS 2048 /* limit of a rank's plans between nodes */
 
@@ -49,6 +42,6 @@ typedef struct hc_plan_terms {
 /* All ranks of the World call it. OK; or the same status on all, and why; "": the callback has the text. */
 int hc_plan_agree(const hc_plan_proposal *, const hc_exchange *, hc_plan_terms *, char why[HC_WHY]);
 /* Call it instead after this rank has refused its call: the other ranks get an error with the reason. */
-void hc_plan_refuse(const hc_exchange *, int32_t size, uint8_t operation, int status, const char *why);
+void hc_plan_refuse(const hc_exchange *, uint8_t operation, int status, const char *why);
 
 #endif

@@ -12,7 +12,7 @@ from __future__ import annotations
 from hpccoll.rendezvous.coordinator import CoordinatedRendezvous
 from hpccoll.rendezvous.mpi import MpiRendezvous
 from hpccoll.rendezvous.pmix import PmixRendezvous
-from hpccoll.rendezvous.protocol import Machine, Rendezvous, agreed, raise_first
+from hpccoll.rendezvous.protocol import Machine, Rendezvous, agreed, gather_bytes, raise_first
 from hpccoll.rendezvous.single_process import SingleProcess
 from hpccoll.rendezvous.store import Store, StoreRendezvous
 from hpccoll.rendezvous.threads import ThreadGroup, ThreadRendezvous
@@ -29,5 +29,6 @@ __all__ = [
     "ThreadGroup",
     "ThreadRendezvous",
     "agreed",
+    "gather_bytes",
     "raise_first",
 ]

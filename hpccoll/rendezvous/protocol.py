@@ -12,7 +12,7 @@ from hpccoll import errors
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec
 
-__all__ = ["ByAllgather", "Machine", "Rendezvous", "agreed", "raise_first"]
+__all__ = ["ByAllgather", "Machine", "Rendezvous", "agreed", "gather_bytes", "raise_first"]
 
 T = TypeVar("T")
 Machine = int | str
@@ -104,6 +104,16 @@ def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> 
         text = str(error) or type(error).__name__
     raise_first(compare(text))
     return results[0]
+
+
+def gather_bytes(rendezvous: Rendezvous) -> Callable[[str, bytes], bytes]:
+    """Make an allgather of bytes, as many on all ranks, for what C agrees on (rendezvous/exchange.h)."""
+
+    def gather(_: str, mine: bytes) -> bytes:
+        seen = rendezvous.compare(mine.hex()).map(bytes.fromhex)
+        return b"".join(seen)
+
+    return gather
 
 
 def raise_first(texts: Compared[str]) -> None:
