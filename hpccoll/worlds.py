@@ -289,7 +289,8 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
 
         - `requests` (number): operations that this rank has asked for
         - `shortcuts` (number): of them small blocking calls without a name that the ranks did not agree on
-        - `batches` (number): batches that were agreed
+        - `counted` (number): of them blocking calls without a name on which the ranks agreed by their count
+        - `batches` (number): batches that have run
         - `cached_batches` (number): batches of requests that were all agreed before
         - `fused_requests` (number): requests in those batches; divided by `batches`, the mean size of a batch
         - `payload_bytes` (bytes): arrays in those batches

@@ -150,6 +150,18 @@ def objects_of() -> Callable[..., dict[str, Path]]:
 
 
 @pytest.fixture(scope="session")
+def sources_of() -> Callable[..., list[str]]:
+    """`sources_of("core", "rendezvous/exchange.c")`: C sources of these folders and files of ext, from the root."""
+
+    def sources(*parts: str) -> list[str]:
+        patterns = (f"ext/{part}" if part.endswith(".c") else f"ext/{part}/**/*.c" for part in parts)
+        found = (file for pattern in patterns for file in glob(pattern, root_dir=ROOT, recursive=True))
+        return sorted(file for file in found if not file.endswith("/mpi.c"))  # that each family of MPI includes
+
+    return sources
+
+
+@pytest.fixture(scope="session")
 def starving() -> tuple[str, ...]:
     """The flags of a program in which allocations fail (starving.h)."""
     allocators = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup")

@@ -204,9 +204,10 @@ hc_handle *hc__call_handle(const hc__call *call, const hc__read *read, const cha
     return h;
 }
 
-/* Submits a checked call, or a step of it, under a name: OK and its handle, or a status (error set). */
+/* Submits a checked call, or a step of it, under a name: OK and its handle, or a status (error set). `counts`: its
+ * ranks may agree on it by their count. */
 static int submit(const hc__call *call, hpccoll_world *world, const hc__read *read, const hc__read *step,
-                  const char *name, int length, int waits, hc_handle **out) {
+                  const char *name, int length, int waits, int counts, hc_handle **out) {
     hc_handle *h = hc__call_handle(call, step, name, length);
     if (!h)
         return HC_NO_MEMORY;
@@ -219,6 +220,8 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
         hc_handle_release(h);
         return status;
     }
+    if (counts)
+        hc__count(world, h);
     world->base->calls.submit(world->base->job->loop, h, waits);
     *out = h;
     return HC_OK;
@@ -232,12 +235,13 @@ static int begin(const hc__call *call, hpccoll_world *world, const hc__read *rea
     if (length < 0)
         return length;
     /* A step of a reduction of the program needs a handle. */
-    int taken = waits && !name && step == read ? hc__shortcut(read, world, call->counts) : 0;
+    int shortens = waits && !name && step == read, tried = 0;
+    int taken = shortens ? hc__shortcut(read, world, call->counts, &tried) : 0;
     if (taken) {
         hc_order_take_back(hc__order(world));
         return taken < 0 ? taken : HC_OK;
     }
-    status = submit(call, world, read, step, name ? name : own, length, waits, out);
+    status = submit(call, world, read, step, name ? name : own, length, waits, shortens && !tried, out);
     if (status < 0 && !name)
         hc_order_take_back(hc__order(world));
     return status;

@@ -60,10 +60,10 @@ int hpccoll_progress(hpccoll_world *world) {
     X(messages_up) X(messages_down) X(bytes_up) X(bytes_down) X(entries) X(cached_commits) X(first_commits) \
     X(mismatches) X(evictions) X(conflicts)
 #define OF_LOOP(X) \
-    X(requests) X(shortcuts) X(batches) X(cached_batches) X(fused_requests) X(payload_bytes) X(p2p_ops) X(p2p_bytes) \
-    X(control_messages_local) X(control_bytes_local) X(control_messages_net) X(control_bytes_net) X(packed_bytes) \
-    X(reduced_bytes) X(spread_bytes) X(net_sent_bytes) X(net_sent_messages) X(net_received_bytes) X(waited_ns) \
-    X(in_flight_ns) X(wakes) X(sleeps) X(plan_starts)
+    X(requests) X(shortcuts) X(counted) X(batches) X(cached_batches) X(fused_requests) X(payload_bytes) X(p2p_ops) \
+    X(p2p_bytes) X(control_messages_local) X(control_bytes_local) X(control_messages_net) X(control_bytes_net) \
+    X(packed_bytes) X(reduced_bytes) X(spread_bytes) X(net_sent_bytes) X(net_sent_messages) X(net_received_bytes) \
+    X(waited_ns) X(in_flight_ns) X(wakes) X(sleeps) X(plan_starts)
 /* clang-format on */
 
 #define LOOP(name) {#name, offsetof(hc_loop_stats, name)},

@@ -106,7 +106,9 @@ int hc__status(const hc_handle *h) {
 static void note_order(const hpccoll_world *world, const hc_handle *h) {
     if (world->base && h->kind == HC_EV_JOIN)
         hc_order_note(hc__order(world), h);
-    if (world->base && hc_order_has(h)) {
+    if (world->base && h->kind == HC_HANDLE_COUNTED && !hc_handle_position(h)) { /* no rank has numbered it */
+        hc_order_take_back(hc__order(world));
+    } else if (world->base && hc_order_has(h)) {
         hc_order_note(hc__order(world), h);
         hc_order_end(hc__order(world));
     }

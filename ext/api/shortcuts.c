@@ -30,22 +30,32 @@ static int meet(const hpccoll_world *world, const hc_order *order, const hc_shor
     return state == HC_SHORTCUT_OPEN ? hc_loop_shortcut_wait(loop, order->shortcut, call) : state;
 }
 
-int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts) {
+static int may_count(const hc__base *base, hc_order *order) {
+    return !base->python && !base->one_thread && hc_order_may_shorten(order, 1);
+}
+
+int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts, int *tried) {
     const hc__base *base = world->base;
     hc_shortcut_call call;
     hc_order *order = hc__order(world);
-    if (base->python || base->one_thread || hc_in_flight_any(&base->job->in_flight))
-        return 0;
-    if (!hc_order_may_shorten(order, 1) || (world->size > 1 && !order->shortcut))
+    *tried = 0;
+    if (!may_count(base, order) || hc_in_flight_any(&base->job->in_flight) || (world->size > 1 && !order->shortcut))
         return 0;
     size_t most = hc_order_most(order, world->size);
     if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, most, &call))
         return 0;
     int state = order->votes ? vote(read, world, &call) : meet(world, order, &call);
+    *tried = state != HC_SHORTCUT_LARGE;
     if (state != HC_SHORTCUT_TAKEN)
         return state < 0 ? state : 0;
     if (counts && hc_arguments_gets(&read->arguments, &read->place))
         hc_loop_shortcut_rows(order->shortcut, &call, counts);
     hc_loop_shortcut_end(base->job->loop, order->shortcut, &call);
     return 1;
+}
+
+void hc__count(hpccoll_world *world, hc_handle *h) {
+    hc_order *order = hc__order(world);
+    if (may_count(world->base, order))
+        hc_loop_count(world->base->job->loop, order->shortcut, order->votes, h, UINT64_MAX);
 }

@@ -304,17 +304,20 @@ cdef class Call:
         try:
             if not waits:
                 self.claim(h)
-            handle = self.set.submit(h, unnamed, waits, self.held)
+            handle = self.set.hold(h, self.held)
         except BaseException:
             if unnamed:
                 hc_order_take_back(self.set.order)
             raise
-        handle.operation = self.given.operation
+        handle.unnamed, handle.operation = unnamed, self.given.operation
         handle.group, handle.has_result = self.given.is_group, self.has_result
         handle.out = out if self.has_result else None
         handle.result = self.result if self.has_result else None
         handle.restores = self.restores
         handle.copies = self.copies
+        if unnamed and waits:
+            count_request(self.set, handle)
+        self.set.enqueue(h, unnamed, waits)
         return handle
 
     cdef hc_handle *request(self, object name, bint *unnamed) except NULL:

@@ -156,6 +156,7 @@ cdef extern from "transport/shm/cores.h" nogil:
 
 cdef extern from "transport/net/vote.h" nogil:
     enum: HC_VOTE_NODES, HC_VOTE_BYTES, HC_SHORTCUT_BYTES, HC_SHORTCUT_MOST, HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN
+    enum: HC_SHORTCUT_LARGE
     ctypedef struct hc_shortcut
     size_t hc_shortcut_bytes(int32_t)
 
@@ -194,7 +195,7 @@ cdef extern from "loop/trace.h" nogil:
 
 
 cdef extern from "loop/loop.h" nogil:
-    enum: HC_SEND, HC_RECEIVE, HC_HANDLE_PLAN, HC_HANDLE_VOTED
+    enum: HC_SEND, HC_RECEIVE, HC_HANDLE_COUNTED, HC_HANDLE_PLAN, HC_HANDLE_VOTED
     ctypedef struct hc_set_parts:
         hc_data *host
         const hc_node *node
@@ -242,6 +243,8 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, const hc_shortcut_call *)
     ctypedef struct hc_votes
     int hc_loop_vote(hc_loop *, uint32_t, hc_votes *, hc_shortcut_call *, uint64_t)
+    int hc_loop_count(hc_loop *, hc_shortcut *, hc_votes *, hc_handle *, uint64_t)
+    int hc_loop_count_wait(hc_loop *, hc_votes *, hc_handle *, uint64_t)
     int hc_loop_vote_wait(hc_loop *, hc_votes *, uint64_t)
     const char *hc_loop_vote_text(const hc_votes *)
     int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *)
@@ -293,7 +296,7 @@ cdef extern from "loop/loop.h" nogil:
         uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net
         uint64_t packed_bytes, reduced_bytes, spread_bytes
         uint64_t net_sent_bytes, net_sent_messages, net_received_bytes
-        uint64_t requests, shortcuts, batches, cached_batches, fused_requests, payload_bytes
+        uint64_t requests, shortcuts, counted, batches, cached_batches, fused_requests, payload_bytes
         uint64_t plan_starts, p2p_ops, p2p_bytes
         uint64_t waited_ns, in_flight_ns, wakes, sleeps
     void hc_loop_get_stats(hc_loop *, hc_loop_stats *)

@@ -23,6 +23,7 @@ cdef class Set:
     cdef readonly bint closed
     cdef hc_order *order      # of the calls without a name
     cdef bint shortens        # unnamed calls try the shortcut
+    cdef bint tried           # a shortcut of the present call was off
     cdef bint in_shortcut     # a thread reads the set's memory
     cdef list interrupted     # Handles of unnamed calls whose wait a signal has ended; None: there are none
     cdef void *reserve        # memory for a result of a shortcut; NULL: not yet, or it is used

@@ -51,8 +51,10 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
         state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
         if state == HC_SHORTCUT_OPEN:
             state = await_others(own, &call)
+    own.tried = state != HC_SHORTCUT_LARGE
     if state != HC_SHORTCUT_TAKEN:
         return AGREE
+    own.tried = False
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED):
         return take_rows(own, &given, &call, out if x is None else x, result)
     hc_loop_shortcut_end(own.loop.c, own.order.shortcut, &call)
@@ -200,6 +202,38 @@ cdef int await_votes(Set own, hc_shortcut_call *call, int code, object x, object
         own.loop.note_raised(state)
         raise error_of(state, hc_loop_vote_text(votes).decode("utf-8", "replace"))
     return state
+
+
+cdef int count_request(Set own, Handle handle) except -1:
+    """Let the ranks agree by their count on a blocking request without a name, if no shortcut has tried it."""
+    global failures_known
+    cdef hc_loop *c = own.loop.c
+    cdef hc_order *order = own.order
+    cdef int state
+    cdef bint tried = own.tried
+    own.tried = False
+    if tried or not own.shortens or order.shortcut is NULL or own.loop.watched or own.closed or \
+            own.loop.forked or not hc_order_may_shorten(order, 1):
+        return 0
+    own.loop.active += 1
+    try:
+        with nogil:
+            state = hc_loop_count(c, order.shortcut, order.votes, handle.c, SLICE)
+        while state == HC_SHORTCUT_OPEN:
+            PyErr_CheckSignals()
+            with nogil:
+                state = hc_loop_count_wait(c, order.votes, handle.c, SLICE)
+    except BaseException:
+        failures_known += 1  # this rank does not refuse the call
+        handle.c.kind = HC_HANDLE_VOTED
+        handle.voted = True
+        own.enqueue(handle.c, True, False)
+        own.note_interrupted(handle)
+        raise
+    finally:
+        own.loop.active -= 1
+    handle.voted = handle.c.kind == HC_HANDLE_COUNTED
+    return 0
 
 
 cdef int leave_votes(Set own, int code, object x, object out, object op, object root, object splits,

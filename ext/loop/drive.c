@@ -126,7 +126,7 @@ static enum hc__left wait_until(hc_loop *loop, awaited *all, uint64_t limit) {
 
 static void admit(hc_loop *loop, hc_handle *handle) {
     atomic_fetch_add_explicit(&handle->refs, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loop->handles.pending, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->handles.pending, 1, memory_order_seq_cst); /* see counted.c */
 }
 
 static void note_waiting(const awaited *all, uint64_t now) {

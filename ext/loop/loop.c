@@ -255,6 +255,7 @@ void hc_loop_get_stats(hc_loop *loop, hc_loop_stats *stats) {
         .spread_bytes = hc_counted(&c->spread_bytes),
         .requests = hc_counted(&c->requests) + atomic_load(&loop->calls.alone) + atomic_load(&loop->calls.shortcuts),
         .shortcuts = atomic_load(&loop->calls.shortcuts),
+        .counted = hc_counted(&c->counted),
         .batches = hc_counted(&c->batches),
         .cached_batches = hc_counted(&c->cached_batches),
         .fused_requests = hc_counted(&c->fused_requests),

@@ -27,7 +27,8 @@ typedef struct hc_plan hc_plan;
 typedef struct hc_votes hc_votes;
 
 enum {
-    HC_HANDLE_VOTED = 252,
+    HC_HANDLE_COUNTED = 251,
+    HC_HANDLE_VOTED,
     HC_HANDLE_VOTE,
     HC_HANDLE_PLAN,
     HC_HANDLE_P2P
@@ -202,16 +203,25 @@ typedef struct hc_shortcut_call {
     uint8_t is_large;                  /* this rank's part is too large, which the others do not know */
     int32_t counts[HC_SHORTCUT_RANKS]; /* HC_OP_COUNTS: rows for each rank */
     const hc_votes *votes;             /* that have taken it; NULL: the ranks of one node have. Set by the loop */
+    uint8_t is_request;                /* the ranks only count it: counted.c */
+    uint8_t shown;                     /* the operation, for texts */
 } hc_shortcut_call;
 
 /* Tries a call, for a caller that waits and has no other unnamed call in flight. `shortcut`: of the node that holds the
  * whole set; NULL: the set has only this rank. Returns enum hc_shortcut_state. OPEN: call hc_loop_shortcut_wait(),
- * which may yield. TAKEN: call hc_loop_shortcut_end() for the result. OFF: submit a request. */
+ * which may yield. TAKEN: call hc_loop_shortcut_end() for the result. OFF: submit a request. LARGE: the same, but it
+ * may be counted. */
 int hc_loop_shortcut(hc_loop *, uint32_t set, hc_shortcut *, const hc_shortcut_call *);
 int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *); /* TAKEN or OFF */
 /* TAKEN: the rows of this rank's result. `from` NULL, or room for the rows from each rank. */
 int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *from);
 void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *);
+/* Lets the ranks of a set agree on a blocking request without a name by their count, if they come at about the same
+ * time. Call it for a checked request that no shortcut has tried, and then submit the request. `votes`: of a set on
+ * several nodes, else NULL. TAKEN: its kind is HC_HANDLE_COUNTED now. OFF: it is a request as before. OPEN, after about
+ * `ns`: other nodes vote, so call hc_loop_count_wait(); a caller that waits no longer submits it as HC_HANDLE_VOTED. */
+int hc_loop_count(hc_loop *, hc_shortcut *, hc_votes *, hc_handle *, uint64_t ns);
+int hc_loop_count_wait(hc_loop *, hc_votes *, hc_handle *, uint64_t ns); /* the same */
 /* The members of a set on several nodes. */
 typedef struct hc_votes_members {
     const int32_t *ranks, *nodes; /* World rank and node of each member */
@@ -224,7 +234,7 @@ typedef struct hc_votes_members {
  * ranks; or no memory. */
 hc_votes *hc_loop_votes_new(hc_loop *, uint32_t set, hc_shortcut *count, const hc_votes_members *);
 void hc_loop_votes_free(hc_votes *); /* of a set that was not added. NULL is allowed */
-/* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN, OFF: as above; OPEN:
+/* Tries a call of a set on several nodes, and waits for the other ranks. TAKEN, OFF, LARGE: as above; OPEN:
  * after about `ns` its nodes still vote; or the status that has ended the wait and broken the World, with a text.
  *
  * OPEN: call hc_loop_vote_wait(). A caller that does not wait any longer submits the request of the call instead, as
@@ -345,7 +355,7 @@ typedef struct hc_loop_stats {
     uint64_t control_messages_local, control_bytes_local, control_messages_net, control_bytes_net;
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* inside the node */
     uint64_t net_sent_bytes, net_sent_messages, net_received_bytes;
-    uint64_t requests, shortcuts, batches, cached_batches, fused_requests, payload_bytes;
+    uint64_t requests, shortcuts, counted, batches, cached_batches, fused_requests, payload_bytes;
     uint64_t plan_starts;
     uint64_t p2p_ops, p2p_bytes; /* sends and receives of this rank */
     uint64_t waited_ns;          /* time in which callers were blocked, summed over callers */

@@ -14,7 +14,7 @@
 
 int hc__loop_idle(hc_loop *loop) {
     return hc_engine_quiet(loop->engine) && !loop->parts.control->waiting && !loop->sets.nrunning &&
-           !loop->messages.unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
+           !loop->sets.ncounted && !loop->messages.unposted && !hc_p2p_is_moving(loop->parts.p2p) &&
            !atomic_load_explicit(&loop->inbox.newest, memory_order_relaxed);
 }
 

@@ -3,6 +3,7 @@
  * progress.c - a progress iteration of the driver: moves everything that can move now, once; never waits.
  */
 #include "loop/clock.h"
+#include "loop/counted.h"
 #include "loop/failure.h"
 #include "loop/handle.h"
 #include "loop/inbox.h"
@@ -107,50 +108,77 @@ static int remove_sets(hc_loop *loop) {
     return moved;
 }
 
+/* A request that all ranks have counted. After the World's failure the engine says why it has none. */
+static void take_counted(hc_loop *loop, hc_handle *handle) {
+    if (atomic_load(&loop->failure.broken) == HC_OK && hc__set_queue_find(loop, handle->set)) {
+        hc__counted_take(loop, handle);
+        return;
+    }
+    hc__counted_off(loop, handle->set);
+    handle->kind = HC_EV_ENQUEUE;
+    take_request(loop, handle);
+}
+
+static void take(hc_loop *loop, hc_handle *handle) {
+    switch (handle->kind) {
+    case HC_EV_STOP:
+        take_stop(loop, handle);
+        break;
+    case HC_EV_PREEMPT:
+        take_preempt(loop, handle);
+        break;
+    case HC_EV_REFUSE:
+        take_refusal(loop, handle);
+        break;
+    case HC_EV_TUNE:
+        take_tune(loop, handle);
+        break;
+    case HC_EV_ADD_SET:
+        take_add_set(loop, handle);
+        break;
+    case HC_EV_REMOVE_SET:
+        take_remove_set(loop, handle);
+        break;
+    case HC_HANDLE_P2P:
+        hc__p2p_take(loop, handle);
+        break;
+    case HC_HANDLE_PLAN:
+        hc__plan_take(loop, handle);
+        break;
+    case HC_HANDLE_VOTE:
+        hc__votes_take(loop, handle, hc__loop_now());
+        break;
+    case HC_HANDLE_VOTED:
+        hc__votes_take_request(loop, handle);
+        break;
+    case HC_HANDLE_COUNTED:
+        take_counted(loop, handle);
+        break;
+    default:
+        if (!hc__counted_keeps(loop, handle))
+            take_request(loop, handle);
+        break;
+    }
+}
+
+static int take_all(hc_loop *loop, hc_handle *first) {
+    int any = first != NULL;
+    for (hc_handle *next; first; first = next) {
+        next = first->next;
+        take(loop, first);
+    }
+    return any;
+}
+
+/* First what was kept back, then the inbox, and then what its counted requests have let go. */
 static int take_inbox(hc_loop *loop) {
+    int moved = take_all(loop, hc__counted_kept(loop));
     hc_handle *handle = hc__inbox_take(loop);
     if (!handle)
-        return 0;
+        return moved;
     atomic_store_explicit(&loop->inbox.bytes, 0, memory_order_relaxed);
-    while (handle) {
-        hc_handle *next = handle->next;
-        switch (handle->kind) {
-        case HC_EV_STOP:
-            take_stop(loop, handle);
-            break;
-        case HC_EV_PREEMPT:
-            take_preempt(loop, handle);
-            break;
-        case HC_EV_REFUSE:
-            take_refusal(loop, handle);
-            break;
-        case HC_EV_TUNE:
-            take_tune(loop, handle);
-            break;
-        case HC_EV_ADD_SET:
-            take_add_set(loop, handle);
-            break;
-        case HC_EV_REMOVE_SET:
-            take_remove_set(loop, handle);
-            break;
-        case HC_HANDLE_P2P:
-            hc__p2p_take(loop, handle);
-            break;
-        case HC_HANDLE_PLAN:
-            hc__plan_take(loop, handle);
-            break;
-        case HC_HANDLE_VOTE:
-            hc__votes_take(loop, handle, hc__loop_now());
-            break;
-        case HC_HANDLE_VOTED:
-            hc__votes_take_request(loop, handle);
-            break;
-        default:
-            take_request(loop, handle);
-            break;
-        }
-        handle = next;
-    }
+    take_all(loop, handle);
+    take_all(loop, hc__counted_kept(loop));
     return 1;
 }
 

@@ -3,6 +3,7 @@
  * run_batches.c - adds process sets and runs their batches: one per set at a time, in the order of its log.
  */
 #include "loop/clock.h"
+#include "loop/counted.h"
 #include "loop/failure.h"
 #include "loop/progress.h"
 #include "loop/batch.h"
@@ -121,9 +122,12 @@ static void finish(hc_loop *loop, hc__set_queue *queue, int status) {
     hc__trace_batch(loop, HC_TRACE_END, queue->number, b);
     hc__run_deliver(loop, b);
     hc_event event = {.kind = HC_EV_BATCH_DONE, .set = queue->number, .batch = b->number, .status = status};
+    if (b->number == HC__COUNTED_BATCH)
+        hc__counted_end(loop, b, status);
+    else
+        hc__loop_step(loop, &event);
     b->next = queue->spare;
     queue->spare = b;
-    hc__loop_step(loop, &event);
     if (queue->stopped && !queue->head)
         hc__set_queue_finish_stops(loop, queue, HC_OK, NULL);
 }

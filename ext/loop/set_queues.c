@@ -93,6 +93,7 @@ void hc__set_queue_push(hc__set_queue *queue, hc__run *b) {
 }
 
 void hc__set_queues_abandon(hc_loop *loop) {
+    loop->sets.ncounted = 0;
     for (uint32_t i = 0; i < loop->sets.nqueues; i++) {
         hc__set_queue *queue = &loop->sets.queues[i];
         if (!queue->used)

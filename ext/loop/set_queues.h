@@ -19,6 +19,7 @@ struct hc__set_queue {
     uint64_t packed, reduced, spread; /* the part of the node's figures that is counted */
     hc__run *head, **tail, *spare;
     hc_handle *stops;          /* handles that wait for STOPPED */
+    hc_handle *kept;           /* handles that follow a request which the ranks count (counted.c) */
     _Atomic uint8_t stopped;   /* [any] reads the first set's */
     char shutdown_reason[320]; /* names the rank that stopped it */
 };
@@ -27,7 +28,10 @@ typedef struct hc__sets {
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
     atomic_ullong compiled[HC_MAX_SETS];  /* [any] largest position of a compiled program's request that has ended */
     hc__set_queue queues[HC_MAX_SETS];
+    atomic_uchar counting[HC_MAX_SETS];   /* [any] 1: this rank counts a request of the set (counted.c) */
     uint32_t nqueues;  /* 1 + the highest number in use */
+    uint32_t ncounted; /* batches of counted requests, queued or running */
+    uint8_t keeps;     /* a set keeps handles back */
     uint32_t nrunning; /* batches and plans that run */
     uint64_t running_since;
 } hc__sets;

@@ -9,7 +9,7 @@
  *
  * What only one rank knows may not decide alone, or some ranks would have a result and others an error. A rank
  * publishes its rows and the room of its `out`, so that all ranks see whether every result fits. A rank with too large
- * a part declines the call.
+ * a part counts its request instead (counted.c), whose words differ from those of this call.
  */
 #include "loop/clock.h"
 #include "loop/state.h"
@@ -137,11 +137,8 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
     _Static_assert(sizeof call->agreed == HC_SHORTCUT_WORDS * sizeof(uint64_t), "the ranks compare words");
     if (!may_take(loop, set))
         return HC_SHORTCUT_OFF;
-    if (call->is_large) {
-        if (shortcut)
-            hc_shortcut_decline(shortcut);
-        return HC_SHORTCUT_OFF;
-    }
+    if (call->is_large)
+        return HC_SHORTCUT_LARGE;
     if (!shortcut)
         return decide(shortcut, call, HC_SHORTCUT_TAKEN);
     offer.agreed = &call->agreed;

@@ -59,7 +59,7 @@ static void rearm(hc_votes *votes, const hc_shortcut_call *call) {
     handle->value = HC_SHORTCUT_OFF;
     handle->warnings = handle->named_silent = 0;
     handle->traced_wait = 1; /* these calls are not traced */
-    handle->request.operation = call->agreed.operation;
+    handle->request.operation = call->shown;
     atomic_store_explicit(&handle->done, 0, memory_order_relaxed);
 }
 
@@ -157,16 +157,13 @@ static int conclude(hc_votes *votes, int state) {
 
 int hc_loop_vote(hc_loop *loop, uint32_t set, hc_votes *votes, hc_shortcut_call *call, uint64_t ns) {
     uint64_t number = hc_shortcut_number(votes->count);
-    if (!number || !is_for_votes(votes, call) || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
+    if (!is_for_votes(votes, call) || (hc__gathers(call->agreed.operation) && !hc__given_fits(call)))
+        return HC_SHORTCUT_LARGE;
+    if (!number || atomic_load_explicit(&loop->forked, memory_order_relaxed) ||
         atomic_load_explicit(&loop->failure.broken, memory_order_relaxed))
         return HC_SHORTCUT_OFF;
     votes->own.number = number;
     call->votes = votes;
-    if (hc__gathers(call->agreed.operation) && !hc__given_fits(call)) {
-        hc_shortcut_decline(votes->count);
-        say_no(loop, votes, call);
-        return HC_SHORTCUT_OFF; /* no miss: the ranks have come */
-    }
     votes->call = *call;
     int state = meet(loop, set, votes, call);
     if (state != HC_SHORTCUT_TAKEN)

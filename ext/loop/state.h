@@ -36,7 +36,7 @@ typedef struct hc__calls {
 } hc__calls;
 
 typedef struct hc__counters_of_loop {
-    hc_counter requests, batches, cached_batches, fused_requests, payload_bytes, p2p_ops, p2p_bytes;
+    hc_counter requests, counted, batches, cached_batches, fused_requests, payload_bytes, p2p_ops, p2p_bytes;
     hc_counter packed_bytes, reduced_bytes, spread_bytes, in_flight_ns, sleeps;
 } hc__counters_of_loop;
 

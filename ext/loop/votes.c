@@ -9,6 +9,7 @@
  * beside their leader have such a handle, too. It is done when the leader has told them the outcome.
  */
 #include "loop/clock.h"
+#include "loop/counted.h"
 #include "loop/failure.h"
 #include "loop/handle.h"
 #include "loop/inbox.h"
@@ -110,6 +111,13 @@ static int put_result(hc_loop *loop, const hc_votes *votes, hc_handle *request) 
 static void end_request(hc_loop *loop, const hc_votes *votes, hc_handle *request) {
     const hc_handle *voted = votes->handle;
     int status = voted->status, is_taken = status == HC_OK && voted->value == HC_SHORTCUT_TAKEN;
+    if (votes->call.is_request && is_taken) {
+        request->kind = HC_HANDLE_COUNTED;
+        hc__inbox_push(loop, request);
+        return;
+    }
+    if (votes->call.is_request)
+        hc__counted_off(loop, request->set);
     if (!is_taken && (status == HC_OK || status == HC_SHUT_DOWN || status == HC_BROKEN)) {
         request->kind = HC_EV_ENQUEUE;
         hc__inbox_push(loop, request);

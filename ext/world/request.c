@@ -130,7 +130,8 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, size_t m
     call->rank = place->rank;
     call->size = place->size;
     call->traits = a->traits;
-    call->is_large = 0;
+    call->is_large = call->is_request = 0;
+    call->shown = a->operation;
     call->votes = NULL;
     call->in = in->data;
     call->out = hc_arguments_gets(a, place) ? out->data : NULL;

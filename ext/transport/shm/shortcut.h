@@ -17,7 +17,8 @@
 #define HC_SHORTCUT_RANKS 32 /* of a set whose ranks give rows */
 #define HC_SHORTCUT_MOST 256 /* of a node */
 
-enum hc_shortcut_state { HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF };
+/* LARGE: of callers, for what no shortcut holds. */
+enum hc_shortcut_state { HC_SHORTCUT_OPEN, HC_SHORTCUT_TAKEN, HC_SHORTCUT_OFF, HC_SHORTCUT_LARGE };
 
 typedef struct hc_shortcut hc_shortcut;
 

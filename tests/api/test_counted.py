@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocking calls without a name that no shortcut holds: the ranks agree by their count, or in the engine."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import hpccoll
+from hpccoll import errors, testing
+
+pytestmark = pytest.mark.timeout(200)
+MANY = 40_000
+"""float64: 320 KB."""
+
+
+def until_counted(world: hpccoll.World, check: Callable[[], None]) -> None:
+    """Repeat what makes one unnamed call until the ranks have counted it, which all see in the same turn.
+
+    Ranks that are threads of one interpreter may always come too late for each other.
+    """
+    are_processes = threading.current_thread() is threading.main_thread()
+    for _ in range(3000 if are_processes else 2):
+        before = world.stats()["counted"]
+        check()
+        if world.stats()["counted"] > before or world.size == 1:
+            return
+    assert not are_processes, "they never counted it"
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4"])
+def test_results_are_those_of_named_calls(everywhere, dtype):
+    def program(world):
+        own, root = np.random.default_rng(world.rank), world.size - 1
+        x = np.asarray(own.standard_normal((MANY // 4 * world.size, 4)) * 5).astype(dtype)
+        wanted = {
+            "allreduce": world.allreduce(x, name="sum"),
+            "broadcast": world.broadcast(x, root, name="broadcast"),
+            "allgather": world.allgather(x, name="allgather"),
+            "reducescatter": world.reducescatter(x, name="reducescatter"),
+            "scan": world.scan(x, name="scan"),
+        }
+
+        def check(name: str, *arguments: int) -> None:
+            result = getattr(world, name)(x, *arguments)
+            assert np.array_equal(result, wanted[name])
+
+        for name in wanted:
+            until_counted(world, lambda name=name: check(name, *[root] * (name == "broadcast")))
+
+    everywhere(program)
+
+
+def test_groups(everywhere):
+    """Those of one dtype are counted, those of several are not."""
+
+    def program(world):
+        alike = [np.full(MANY, k + world.rank) for k in range(3)]
+        mixed = [np.full(MANY, k + world.rank, dtype) for k, dtype in enumerate(["i4", "f8", "i4"])]
+
+        def check(xs: list[np.ndarray]) -> None:
+            for k, result in enumerate(world.allreduce(xs)):
+                assert result.dtype == xs[k].dtype
+                assert (result == world.size * k + world.size * (world.size - 1) / 2).all()
+
+        until_counted(world, lambda: check(alike))
+        check(mixed)
+
+    everywhere(program)
+
+
+def test_rows_of_any_number(everywhere):
+    """A rank with few rows tries the shortcut, and one with many counts its request: they agree in the engine."""
+
+    def program(world):
+        rows = [7, MANY, 0, MANY + 3]
+        for turn in range(8):
+            mine = rows[(turn + world.rank) % 4] if turn % 2 else MANY + world.rank
+            x = np.full(mine, world.rank)
+            result = world.allgather(x)
+            counts = [rows[(turn + r) % 4] if turn % 2 else MANY + r for r in range(world.size)]
+            assert np.array_equal(result, np.repeat(np.arange(world.size), counts))
+
+    everywhere(program)
+
+
+def test_a_difference_is_named_on_all_ranks(everywhere):
+    def program(world):
+        if world.size == 1:
+            return
+        for turn in range(6):
+            x = np.zeros(MANY + (world.rank == turn % world.size))
+            with pytest.raises(errors.MismatchError, match=rf"\({MANY}|\({MANY + 1}|{MANY}"):
+                world.allreduce(x)
+            assert (world.allreduce(np.ones(MANY)) == world.size).all()
+        with pytest.raises(errors.MismatchError, match="reduction differs"):
+            world.allreduce(np.zeros(MANY), hpccoll.MAX if world.rank else hpccoll.SUM)
+        assert (world.allreduce(np.ones(MANY)) == world.size).all()
+
+    everywhere(program)
+
+
+@pytest.mark.parametrize("nodes", ["", "2+1"])
+def test_beside_named_calls_of_other_threads(threads, nodes):
+    """The batches of both have one order on all ranks. tests/loop/counted.c has more of this."""
+
+    def program(world):
+        over = threading.Event()
+        failed = list[BaseException]()
+
+        def beside() -> None:
+            try:
+                is_over, turn = False, 0
+                while not is_over:
+                    ended = world.allreduce_async(np.array([over.is_set()], np.int64), hpccoll.MIN, name="over")
+                    result = world.allreduce(np.full(3000, turn + world.rank), name="beside")
+                    assert (result == world.size * turn + world.size * (world.size - 1) / 2).all()
+                    is_over, turn = bool(ended.wait()[0]), turn + 1
+            except BaseException as error:  # noqa: BLE001 - the other thread raises it
+                failed.append(error)
+
+        second = threading.Thread(target=beside)
+        second.start()
+        for turn in range(150):
+            result = world.allreduce(np.full(MANY, turn + world.rank))
+            assert (result == world.size * turn + world.size * (world.size - 1) / 2).all()
+        over.set()
+        second.join()
+        assert not failed, failed
+
+    testing.run(threads(3, nodes=nodes), program)

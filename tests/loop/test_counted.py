@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that ranks count in C, beside named ones; with --sanitize=thread the test of their memory orders."""
+
+import pytest
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("ranks", "nodes", "background"), [(2, 1, 0), (2, 1, 1), (3, 1, 1), (2, 2, 1), (4, 2, 1)])
+def test_batches_have_one_order(build_c, run_c, library, ranks, nodes, background):
+    program = build_c("tests/loop/counted.c", *library)
+    assert run_c(program, ranks, nodes, 300, background, timeout=200) == "fine\n"
