@@ -131,7 +131,8 @@ static void copy_name(char *to, const hc_request *request) {
 }
 
 static int is_request(const hc_handle *handle) {
-    return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_EV_JOIN || handle->kind == HC_HANDLE_P2P;
+    return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_HANDLE_COUNTED || handle->kind == HC_EV_JOIN ||
+           handle->kind == HC_HANDLE_P2P;
 }
 
 static void copy_signature(hc_trace_record *record, const hc_request *request) {
