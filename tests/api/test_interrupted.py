@@ -122,6 +122,16 @@ def right(got): return (got == rank + 1).all()
 }
 
 
+COUNTED = {
+    "allreduce": REDUCING.replace("arange(4.0)", "arange(50_000.0)"),
+    "allgather": GATHERING["allgather"]
+    .replace("rank + 1, rank", "20_000 + rank, rank")
+    .replace("size * (size + 1) // 2", "20_000 * size + size * (size - 1) // 2")
+    .replace("r + 1, r", "20_000 + r, r"),
+}
+"""Too large for a vote: the ranks count the requests."""
+
+
 def stopped(late: int, call: str, kind: str = "base") -> str:
     return calls(kind) + STOPPED.replace("LATE", str(late)).replace("CALL", call)
 
@@ -140,6 +150,14 @@ def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> Non
 def test_a_vote_that_gathers_is_interrupted(ranks: int, late: int, operation: str) -> None:
     """The result is written into `out`, if there is one, when the votes are complete."""
     status, output = job(ranks, stopped(late, GATHERING[operation]), nodes="2", stall_limit=20)
+    assert status == 0, output
+    assert output.count(f"interrupted {late}") == 1, output
+
+
+@pytest.mark.parametrize("operation", COUNTED)
+@pytest.mark.parametrize(("ranks", "late"), [(2, 0), pytest.param(4, 1, marks=pytest.mark.slow)])
+def test_a_count_of_nodes_is_interrupted(ranks: int, late: int, operation: str) -> None:
+    status, output = job(ranks, stopped(late, COUNTED[operation]), nodes="2", stall_limit=20)
     assert status == 0, output
     assert output.count(f"interrupted {late}") == 1, output
 
