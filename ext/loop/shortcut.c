@@ -33,11 +33,6 @@ static int has(const hc_shortcut_call *call, int trait) {
 
 /* ---- what the ranks give: published in the node, or gathered by votes ---------------------------------- */
 
-/* 1: the result uses this rank's values. */
-static int gives(const hc_shortcut_call *call, int32_t rank) {
-    return !has(call, HC_OP_ROOTED) || has(call, HC_OP_TO_ROOT) || call->agreed.root == rank;
-}
-
 static int32_t ncounts(const hc_shortcut_call *call) {
     return has(call, HC_OP_COUNTS) ? call->size : 0;
 }
@@ -70,7 +65,7 @@ static const char *part_of(const hc_shortcut *shortcut, const hc_shortcut_call *
 
 /* The rows that rank `from` gives to rank `to`. */
 static int32_t rows_between(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t from, int32_t to) {
-    if (!gives(call, from) || (has(call, HC_OP_TO_ROOT) && call->agreed.root != to))
+    if (!hc__shortcut_gives(call, from) || (has(call, HC_OP_TO_ROOT) && call->agreed.root != to))
         return 0;
     int32_t rows = own_of(shortcut, call, from).rows;
     const int32_t *counts = has(call, HC_OP_COUNTS) ? counts_of(shortcut, call, from) : NULL;
@@ -143,7 +138,7 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
         return decide(shortcut, call, HC_SHORTCUT_TAKEN);
     offer.agreed = &call->agreed;
     memcpy(&offer.own, &call->own, sizeof offer.own);
-    int offers = gives(call, call->rank);
+    int offers = hc__shortcut_gives(call, call->rank);
     offer.counts = call->counts;
     offer.ncounts = offers ? ncounts(call) : 0;
     offer.part = call->in;

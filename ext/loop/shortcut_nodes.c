@@ -76,7 +76,7 @@ static void give_each(hc_votes *votes, const hc_shortcut_call *call) {
     votes->own.bytes = 0;
     for (int32_t local = 0; local < votes->of.nlocals; local++) {
         int32_t rank = votes->of.locals[local];
-        int gives = !has(call, HC_OP_ROOTED) || has(call, HC_OP_TO_ROOT) || call->agreed.root == rank;
+        int gives = hc__shortcut_gives(call, rank);
         int32_t ncounts = gives && has(call, HC_OP_COUNTS) ? call->size : 0;
         hc__given given = {.rank = (uint16_t)rank, .own = hc_shortcut_own(votes->count, local)};
         hc_shortcut_rows own;

@@ -19,12 +19,8 @@ static int64_t rows_from(const hc__hierarchy *h, int32_t rank, int32_t piece) {
     return slice_of(h, rank, piece)->rows;
 }
 
-static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
-    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
-}
-
 static int64_t bytes_from(const hc__hierarchy *h, int32_t rank, int32_t piece) {
-    return rows_from(h, rank, piece) * row_bytes(h, piece);
+    return rows_from(h, rank, piece) * hc__row_bytes(h, piece);
 }
 
 static int64_t rows_in_all(const hc__hierarchy *h, int32_t piece) {
@@ -95,11 +91,11 @@ static int is_unsure(const hc__hierarchy *h, int32_t piece) {
 /* The end of the pieces from a->first that fit into one packed gather; from numbers that all ranks know. */
 static int32_t find_end(const hc__hierarchy *h, int64_t *total) {
     int32_t end = h->allgather.first;
-    *total = rows_in_all(h, end) * row_bytes(h, end);
+    *total = rows_in_all(h, end) * hc__row_bytes(h, end);
     if (is_unsure(h, end++))
         return end;
     for (; end < h->batch->npieces && !is_unsure(h, end); end++) {
-        int64_t bytes = rows_in_all(h, end) * row_bytes(h, end);
+        int64_t bytes = rows_in_all(h, end) * hc__row_bytes(h, end);
         if (*total + bytes > PACKED_BYTES)
             break;
         *total += bytes;

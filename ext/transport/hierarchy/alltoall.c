@@ -17,10 +17,6 @@
 
 enum { COUNT, CARRY, ASK, MOVE };
 
-static int is_local(const hc__hierarchy *h, int32_t r) {
-    return h->place.node_of[r] == h->place.node;
-}
-
 /* The rows of a piece that local rank j sends to set rank r. */
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
     int64_t pieces = h->batch->npieces;
@@ -84,7 +80,7 @@ static const hc__count *counts_of(const hc__hierarchy *h, int32_t r) {
 }
 
 static int64_t row_bytes(const hc__hierarchy *h) {
-    return h->batch->pieces[h->alltoall.piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+    return hc__row_bytes(h, h->alltoall.piece);
 }
 
 /* 1: a rank may lack memory for its result. All ranks compute the same answer. */
@@ -158,18 +154,18 @@ static int exchange_rows(hc__hierarchy *h) {
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */
 
 static int post_counts(hc__hierarchy *h, int32_t to, int32_t from) {
-    int status = is_local(h, from) ? HC_OK : hc__few_receive(h, from);
-    return status < 0 || is_local(h, to) ? status : hc__few_send(h, to);
+    int status = hc__is_far(&h->place, from) ? hc__few_receive(h, from) : HC_OK;
+    return status >= 0 && hc__is_far(&h->place, to) ? hc__few_send(h, to) : status;
 }
 
 static int post_rows(hc__hierarchy *h, int32_t to, int32_t from) {
     hc__alltoall *a = &h->alltoall;
     const int32_t tag = h->between.tags + HC__TAG_ALLTOALL;
     int status = HC_OK;
-    if (!is_local(h, from) && !a->few.rows[from])
+    if (hc__is_far(&h->place, from) && !a->few.rows[from])
         status = hc__bundle_receive(&a->bundle, h->place.world[from], tag, a->out + a->to_here[from],
                                     a->to_here[from + 1] - a->to_here[from]);
-    if (status >= 0 && !is_local(h, to) && !a->few.is_sent[to])
+    if (status >= 0 && hc__is_far(&h->place, to) && !a->few.is_sent[to])
         status = hc__bundle_send(&a->bundle, h->place.world[to], tag, a->in + a->from_here[to],
                                  a->from_here[to + 1] - a->from_here[to]);
     return status;

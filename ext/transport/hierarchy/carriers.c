@@ -33,10 +33,6 @@ static int32_t first_of(const hc__placement *p, int32_t j) {
     return j == p->node ? j + p->local_size : j;
 }
 
-static int64_t counts_bytes(const hc__hierarchy *h) {
-    return h->batch->npieces * (int64_t)sizeof(hc__count);
-}
-
 /* What local rank s sends to rank d of node k. */
 static const hc__count *sent_to(const hc__hierarchy *h, int32_t s, int32_t k, int32_t d) {
     int64_t cell = (int64_t)s * h->place.size + hc__set_rank(&h->place, k, d);
@@ -106,7 +102,7 @@ static int exchange(hc__hierarchy *h) {
 /* The longest message to or from node k, in whole words, so that the counts are aligned. */
 static int64_t longest_message(const hc__hierarchy *h, int32_t k) {
     int64_t pairs = (int64_t)h->place.local_size * ranks_on(&h->place, k);
-    return (pairs * (counts_bytes(h) + h->alltoall.few.limit) + 7) / 8 * 8;
+    return (pairs * (hc__counts_bytes(h) + h->alltoall.few.limit) + 7) / 8 * 8;
 }
 
 /* Writes the message to node k; cursors[s] runs through the rows of local rank s. */
@@ -115,8 +111,8 @@ static void write_message(hc__hierarchy *h, int32_t k) {
     hc__carriers *c = &h->alltoall.carriers;
     char *at = c->out + c->out_at[k];
     for (int32_t s = 0; s < p->local_size; s++)
-        for (int32_t d = 0; d < ranks_on(p, k); d++, at += counts_bytes(h))
-            memcpy(at, sent_to(h, s, k, d), (size_t)counts_bytes(h));
+        for (int32_t d = 0; d < ranks_on(p, k); d++, at += hc__counts_bytes(h))
+            memcpy(at, sent_to(h, s, k, d), (size_t)hc__counts_bytes(h));
     for (int32_t s = 0; s < p->local_size; s++) {
         int64_t bytes = leaving_bytes(h, s, k);
         memcpy(at, c->gathered + c->cursors[s], (size_t)bytes);
@@ -130,7 +126,7 @@ static int begin_cross(hc__hierarchy *h) {
     hc__carriers *c = &h->alltoall.carriers;
     for (int32_t k = 0; k < p->nodes; k++) {
         int is_mine = k != p->node && k % p->local_size == p->local_rank;
-        int64_t bytes = is_mine ? (int64_t)p->local_size * ranks_on(p, k) * counts_bytes(h) : 0;
+        int64_t bytes = is_mine ? (int64_t)p->local_size * ranks_on(p, k) * hc__counts_bytes(h) : 0;
         for (int32_t s = 0; is_mine && s < p->local_size; s++)
             bytes += leaving_bytes(h, s, k);
         c->out_at[k + 1] = c->out_at[k] + bytes;
@@ -193,19 +189,19 @@ static int cross(hc__hierarchy *h) {
 static const hc__count *come_from(const hc__hierarchy *h, int32_t k, int32_t s, int32_t d) {
     const hc__carriers *c = &h->alltoall.carriers;
     int64_t cell = (int64_t)s * h->place.local_size + d;
-    return (const hc__count *)(const void *)(c->in + c->in_at[k] + cell * counts_bytes(h));
+    return (const hc__count *)(const void *)(c->in + c->in_at[k] + cell * hc__counts_bytes(h));
 }
 
 /* Adds what node k has sent to the shares of my node's ranks. */
 static int add_shares(hc__hierarchy *h, int32_t k, int64_t *shares) {
     const hc__placement *p = &h->place;
-    int64_t length = (int64_t)ranks_on(p, k) * p->local_size * counts_bytes(h);
+    int64_t length = (int64_t)ranks_on(p, k) * p->local_size * hc__counts_bytes(h);
     if (h->alltoall.carriers.lengths[k] < length)
         return HC_TRANSPORT; /* a bug, or a foreign message */
     for (int32_t s = 0; s < ranks_on(p, k); s++)
         for (int32_t d = 0; d < p->local_size; d++) {
             int64_t rows = hc__bytes_of_few(h, come_from(h, k, s, d));
-            shares[d] += counts_bytes(h) + rows;
+            shares[d] += hc__counts_bytes(h) + rows;
             length += rows;
         }
     return h->alltoall.carriers.lengths[k] == length ? HC_OK : HC_TRANSPORT;
@@ -236,9 +232,9 @@ static void spread_message(hc__hierarchy *h, int32_t k) {
         for (int32_t d = 0; d < p->local_size; d++) {
             const hc__count *counts = come_from(h, k, s, d);
             int64_t bytes = hc__bytes_of_few(h, counts);
-            memcpy(c->stream + c->cursors[d], counts, (size_t)counts_bytes(h));
-            memcpy(c->stream + c->cursors[d] + counts_bytes(h), rows, (size_t)bytes);
-            c->cursors[d] += counts_bytes(h) + bytes;
+            memcpy(c->stream + c->cursors[d], counts, (size_t)hc__counts_bytes(h));
+            memcpy(c->stream + c->cursors[d] + hc__counts_bytes(h), rows, (size_t)bytes);
+            c->cursors[d] += hc__counts_bytes(h) + bytes;
             rows += bytes;
         }
 }
@@ -285,8 +281,8 @@ static void read_arrived(hc__hierarchy *h) {
             for (int32_t s = 0; s < ranks_on(p, k); s++) {
                 int32_t r = hc__set_rank(p, k, s);
                 hc__count *counts = h->alltoall.incoming + (int64_t)r * h->batch->npieces;
-                memcpy(counts, at, (size_t)counts_bytes(h));
-                at += counts_bytes(h);
+                memcpy(counts, at, (size_t)hc__counts_bytes(h));
+                at += hc__counts_bytes(h);
                 h->alltoall.few.rows[r] = hc__bytes_of_rows(h, counts) <= h->alltoall.few.limit ? at : NULL;
                 at += hc__bytes_of_few(h, counts);
             }

@@ -16,22 +16,10 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-static int64_t counts_bytes(const hc__hierarchy *h) {
-    return h->batch->npieces * (int64_t)sizeof(hc__count);
-}
-
-static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
-    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
-}
-
-static int is_far(const hc__hierarchy *h, int32_t r) {
-    return h->place.node_of[r] != h->place.node;
-}
-
 int64_t hc__bytes_of_rows(const hc__hierarchy *h, const hc__count *counts) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < h->batch->npieces; i++)
-        bytes += counts[i].rows * row_bytes(h, i);
+        bytes += counts[i].rows * hc__row_bytes(h, i);
     return bytes;
 }
 
@@ -45,7 +33,7 @@ int64_t hc__bytes_of_few(const hc__hierarchy *h, const hc__count *counts) {
 static int64_t limit_of(const hc__hierarchy *h, int64_t most, int64_t pairs) {
     int64_t limit = least(most, HC__WITH_COUNTS_MEMORY / h->place.size);
     if (h->net->message_bytes > 0)
-        limit = least(limit, h->net->message_bytes / pairs - counts_bytes(h));
+        limit = least(limit, h->net->message_bytes / pairs - hc__counts_bytes(h));
     return limit > 0 ? limit : 0;
 }
 
@@ -66,11 +54,11 @@ static void choose(hc__hierarchy *h) {
 /* Decides where each message begins in `sent`, and writes the counts into it. */
 static int start_messages(hc__hierarchy *h) {
     hc__few_rows *f = &h->alltoall.few;
-    const int64_t pieces = h->batch->npieces, counts = counts_bytes(h);
+    const int64_t pieces = h->batch->npieces, counts = hc__counts_bytes(h);
     int64_t end = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
         f->ends[r] = end;
-        if (is_far(h, r))
+        if (hc__is_far(&h->place, r))
             end += counts + hc__bytes_of_few(h, h->alltoall.counts + r * pieces);
     }
     f->sent = hc_malloc((size_t)end + 1);
@@ -78,7 +66,7 @@ static int start_messages(hc__hierarchy *h) {
     if (!f->sent || !f->room)
         return HC_NO_MEMORY;
     for (int32_t r = 0; r < h->place.size; r++) {
-        if (!is_far(h, r))
+        if (!hc__is_far(&h->place, r))
             continue;
         memcpy(f->sent + f->ends[r], h->alltoall.counts + r * pieces, (size_t)counts);
         f->ends[r] += counts;
@@ -94,7 +82,7 @@ void hc__few_pack(hc__hierarchy *h) {
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = 0;
         for (int32_t r = 0; r < h->place.size; r++) {
-            int64_t bytes = a->counts[r * pieces + i].rows * row_bytes(h, i);
+            int64_t bytes = a->counts[r * pieces + i].rows * hc__row_bytes(h, i);
             if (f->is_sent[r] && bytes > 0) {
                 hc_host_copy(f->sent + f->ends[r], (const char *)h->batch->pieces[i].in + from, (size_t)bytes);
                 f->ends[r] += bytes;
@@ -118,7 +106,7 @@ int hc__few_start(hc__hierarchy *h) {
     if (!f->ends || !f->is_sent || !f->lengths || !f->rows)
         return HC_NO_MEMORY;
     for (int32_t r = 0; r < h->place.size; r++)
-        f->is_sent[r] = is_far(h, r) &&
+        f->is_sent[r] = hc__is_far(&h->place, r) &&
                         hc__bytes_of_rows(h, h->alltoall.counts + (int64_t)r * h->batch->npieces) <= f->limit;
     return h->alltoall.is_carried ? HC_OK : start_messages(h);
 }
@@ -133,7 +121,7 @@ int hc__few_send(hc__hierarchy *h, int32_t to) {
 /* Where the message from set rank r comes. */
 static char *message_from(const hc__hierarchy *h, int32_t r) {
     const hc__few_rows *f = &h->alltoall.few;
-    return f->room + r * (counts_bytes(h) + f->limit);
+    return f->room + r * (hc__counts_bytes(h) + f->limit);
 }
 
 int hc__few_receive(hc__hierarchy *h, int32_t from) {
@@ -141,18 +129,18 @@ int hc__few_receive(hc__hierarchy *h, int32_t from) {
     hc__bundle *bundle = &h->alltoall.bundle;
     int32_t peer = h->place.world[from], tag = h->between.tags + HC__TAG_COUNTS;
     if (f->limit > 0)
-        return hc__bundle_receive_most(bundle, peer, tag, message_from(h, from), counts_bytes(h) + f->limit,
+        return hc__bundle_receive_most(bundle, peer, tag, message_from(h, from), hc__counts_bytes(h) + f->limit,
                                        &f->lengths[from]);
-    f->lengths[from] = counts_bytes(h);
-    return hc__bundle_receive(bundle, peer, tag, message_from(h, from), counts_bytes(h));
+    f->lengths[from] = hc__counts_bytes(h);
+    return hc__bundle_receive(bundle, peer, tag, message_from(h, from), hc__counts_bytes(h));
 }
 
 int hc__few_read(hc__hierarchy *h) {
     hc__few_rows *f = &h->alltoall.few;
-    const int64_t counts = counts_bytes(h);
+    const int64_t counts = hc__counts_bytes(h);
     for (int32_t r = 0; r < h->place.size; r++) {
         hc__count *here = h->alltoall.incoming + (int64_t)r * h->batch->npieces;
-        if (!is_far(h, r))
+        if (!hc__is_far(&h->place, r))
             continue;
         memcpy(here, message_from(h, r), (size_t)counts);
         int64_t rows = hc__bytes_of_rows(h, here);
@@ -175,7 +163,7 @@ void hc__few_pass(hc__hierarchy *h) {
     const hc__alltoall *a = &h->alltoall;
     for (int32_t r = 0; h->place.nodes > 1 && r < h->place.size; r++)
         if (a->few.rows[r])
-            a->few.rows[r] += a->incoming[(int64_t)r * h->batch->npieces + a->piece].rows * row_bytes(h, a->piece);
+            a->few.rows[r] += a->incoming[(int64_t)r * h->batch->npieces + a->piece].rows * hc__row_bytes(h, a->piece);
 }
 
 void hc__few_end(hc__hierarchy *h) {

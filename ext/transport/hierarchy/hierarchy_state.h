@@ -43,6 +43,9 @@ void hc__placement_free(hc__placement *);
 static inline int32_t hc__set_rank(const hc__placement *p, int32_t node, int32_t j) {
     return p->by_node[p->first[node] + j];
 }
+static inline int hc__is_far(const hc__placement *p, int32_t rank) { /* on another node */
+    return p->node_of[rank] != p->node;
+}
 
 /* ---- stages, each a state machine with start and test ------------------------------------------------ */
 
@@ -307,6 +310,16 @@ void hc__pipeline_free(hc__hierarchy *);
 /* gather.lengths must be set; in may be NULL if this rank's length is 0. `out` has room for all ranks. */
 int hc__gather_start(hc__hierarchy *, const void *in, void *out);
 int hc__gather_test(hc__hierarchy *);
+
+/* ---- rows --------------------------------------------------------------------------------------------------- */
+
+static inline int64_t hc__row_bytes(const hc__hierarchy *h, int32_t piece) {
+    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+}
+/* Bytes of the counts of all pieces, from one rank to another. */
+static inline int64_t hc__counts_bytes(const hc__hierarchy *h) {
+    return h->batch->npieces * (int64_t)sizeof(hc__count);
+}
 
 /* ---- rows that travel with their counts: few_rows.c, carriers.c ------------------------------------------ */
 

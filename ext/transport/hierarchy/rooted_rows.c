@@ -45,13 +45,9 @@ static int64_t *rows_of(const hc__hierarchy *h, int32_t rank) {
     return h->rooted.gathers ? counts_of(h, rank) + n : counts_of(h, h->batch->root) + (1 + rank) * n;
 }
 
-static int64_t row_bytes(const hc__hierarchy *h, int32_t piece) {
-    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
-}
-
 /* Bytes between the root and a rank, for the current piece. */
 static int64_t bytes_of(const hc__hierarchy *h, int32_t rank) {
-    return rows_of(h, rank)[h->rooted.piece] * row_bytes(h, h->rooted.piece);
+    return rows_of(h, rank)[h->rooted.piece] * hc__row_bytes(h, h->rooted.piece);
 }
 
 static int64_t result_rows(const hc__hierarchy *h, int32_t rank, int32_t piece) {
@@ -84,7 +80,7 @@ static int must_ask(const hc__hierarchy *h) {
     int asks = 0;
     for (int32_t r = 0; r < h->place.size; r++) {
         int64_t room = counts_of(h, r)[h->rooted.piece];
-        int64_t bytes = result_rows(h, r, h->rooted.piece) * row_bytes(h, h->rooted.piece);
+        int64_t bytes = result_rows(h, r, h->rooted.piece) * hc__row_bytes(h, h->rooted.piece);
         asks |= has_result(h, r) && (room == HC__ROOM_UNSURE || (room < 0 && bytes > HC__ASKED_BYTES));
     }
     return asks;
