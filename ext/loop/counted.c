@@ -46,7 +46,7 @@ hc_handle *hc__counted_kept(hc_loop *loop) {
     loop->sets.keeps = 0;
     for (uint32_t i = 0; i < loop->sets.nqueues; i++) {
         hc__set_queue *queue = &loop->sets.queues[i];
-        if (queue->kept && atomic_load(&loop->sets.counting[i])) {
+        if (queue->kept && atomic_load_explicit(&loop->sets.counting[i], memory_order_acquire)) {
             loop->sets.keeps = 1;
             continue;
         }

@@ -23,7 +23,7 @@ REAL = (
 OF_THREADS = (
     "transport/net/local",
     *(f"loop/{name}" for name in (
-        "trace", "tuning", "drive", "place", "inbox", "handle", "thread", "completion", "progress",
+        "counted", "count_request", "trace", "tuning", "drive", "place", "inbox", "handle", "thread", "completion", "progress",
     )),
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ IN_NODE = (
 )  # fmt: skip
 """Each order of the code that they run must be needed."""
 IN_LOOP = (
-    "trace", "tuning", "completions", "callers-2", "callers-3", "background-2", "background-3", "polls-2",
+    "trace", "tuning", "completions", "callers-2", "callers-3", "counting-2", "background-2", "background-3", "polls-2",
 )  # fmt: skip
 """They run a part of the loop, and need a part of its orders."""
 SCENARIOS = IN_NODE + IN_LOOP

@@ -5,10 +5,14 @@
  */
 #include "memory_model/loops.h"
 
+#include "loop/counted.h"
+
 #include "memory_model/nodes.h"
 #include "memory_model/scenarios.h"
+#include "transport/shm/shm_state.h"
 
 hc_loop *mm_loop;
+_Atomic uint32_t *mm_counting;
 static hc_control control;
 static _Atomic uint32_t *counted;
 
@@ -36,7 +40,9 @@ static void make_loop(int raises_at_once) {
     mm_loop->trace.records = mm_shared(HC_TRACE_ROOM * sizeof *mm_loop->trace.records);
     mm_loop->watch.turns = hc_node_control_turns(mm_controls[0]);
     mm_loop->wake_at = UINT64_MAX;
+    mm_loop->sets.nqueues = 1;
     counted = mm_shared(sizeof *counted);
+    mm_counting = mm_shared(sizeof *mm_counting);
 }
 
 void mm_make_loop(void) {
@@ -76,6 +82,23 @@ static void run_callers(int thread) {
     (void)thread;
     for (int i = 0; i < 2; i++)
         submit_and_wait();
+}
+
+/* Thread 0 counts a request, and then makes another one; so does each call that the ranks count, or do not. */
+static void run_counting(int thread) {
+    if (thread == 1) {
+        submit_and_wait();
+        return;
+    }
+    struct hc_shortcut shortcut = {.words = mm_shared(2 * sizeof *shortcut.words), .number = 1, .group = {.n = 2}};
+    hc_handle *handle = hc_handle_new(HC_EV_ENQUEUE, 0, 1, 0, "", 0, 0);
+    if (hc_loop_count(mm_loop, &shortcut, NULL, handle, 0) == HC_SHORTCUT_TAKEN) {
+        atomic_store_explicit(mm_counting, 1, memory_order_relaxed);
+        atomic_store_explicit(mm_counting, 0, memory_order_relaxed);
+        hc__counted_off(mm_loop, 0);
+    }
+    hc_handle_release(handle);
+    submit_and_wait();
 }
 
 static void await_done(hc_handle *handle) {
@@ -164,6 +187,7 @@ static void run_completions(int thread) {
 
 const mm_scenario mm_callers_of_two = {"callers-2", 2, mm_make_loop, run_callers, mm_free_loop, 2, 1};
 const mm_scenario mm_callers_of_three = {"callers-3", 3, mm_make_loop, run_callers, mm_free_loop, 1, 1};
+const mm_scenario mm_counting_beside = {"counting-2", 2, mm_make_loop, run_counting, mm_free_loop, 2, 1};
 const mm_scenario mm_background = {"background-2", 2, eager_loop_with_thread, run_background, mm_free_loop, 2, 1};
 const mm_scenario mm_polls = {"polls-2", 2, eager_loop_with_thread, run_polls, mm_free_loop, 2, 1};
 const mm_scenario mm_callers_and_thread = {

@@ -9,6 +9,7 @@
 #include "memory_model/explorer.h"
 
 extern hc_loop *mm_loop;
+extern _Atomic uint32_t *mm_counting; /* 1: between a count and its end */
 
 void mm_make_loop(void); /* of one rank, with a trace */
 void mm_free_loop(void);

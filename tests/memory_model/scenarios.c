@@ -52,6 +52,7 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_tuning,
     &mm_callers_of_two,
     &mm_callers_of_three,
+    &mm_counting_beside,
     &mm_background,
     &mm_polls,
     &mm_callers_and_thread,

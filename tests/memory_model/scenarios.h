@@ -24,6 +24,6 @@ extern const mm_scenario mm_rounds_of_two, mm_rounds_of_three, mm_leaving;     /
 extern const mm_scenario mm_local_net, mm_local_net_of_three, mm_local_cancel; /* nets.c */
 extern const mm_scenario mm_trace_ring, mm_tuning;                             /* traces.c */
 extern const mm_scenario mm_callers_of_two, mm_callers_of_three;               /* loops.c */
-extern const mm_scenario mm_background, mm_polls, mm_callers_and_thread, mm_completions;
+extern const mm_scenario mm_counting_beside, mm_background, mm_polls, mm_callers_and_thread, mm_completions;
 
 #endif

@@ -50,7 +50,8 @@ NEEDED_IN_LOOP = {
     "seq_cst of hc__completion_begun", "seq_cst of listen", "seq_cst of hc__driver_await",
     "seq_cst of hc__driver_vacate",
     "seq_cst of hc__inbox_push", "seq_cst of hc__look_away", "seq_cst of hc__wake_waiters",
-    "seq_cst of hc_loop_submit", "seq_cst of sleep_for_news",
+    "seq_cst of hc_loop_submit", "seq_cst of sleep_for_news", "seq_cst of admit", "seq_cst of hc_loop_count",
+    "seq_cst of hc__counted_keeps", "release of hc__counted_off",
 }  # fmt: skip
 """What the scenarios of the loop find, each within some ten thousand executions."""
 
