@@ -20,8 +20,8 @@
  *       D, this follows from (1), because spread(n - D) ends when all shares of n - D are final.
  *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
  *       before that, so no rank reads the old result.
- * When the first chunk of the next batch is packed, (2) and (3) hold for all chunks of the last batch, so each batch
- * may lay out slots and results anew. A mark is stored with release after its data, and loaded with acquire before the
+ * The first chunk of a batch is packed after (2) and (3) hold for all chunks of the last batch, so each batch may lay
+ * out slots and results anew. Exchanges that follow each other keep their layout, and (2) is enough for them. A mark is stored with release after its data, and loaded with acquire before the
  * data is read (packed, published) or overwritten (reduced).
  */
 #ifndef HC_SHM_STATE_H
@@ -101,6 +101,7 @@ typedef struct hc__range {
 typedef struct hc__rounds {
     int64_t count, packed, taken; /* count 0: no rounds are running */
     int32_t next;                 /* the next rank to read in round `taken` */
+    uint64_t since, ended;        /* `sequence` when the slots were cut, and after the last round */
     hc__mark_scan freed, arrived;
     const hc_stream_part *parts; /* of this rank's stream */
     const hc_stream_read *reads;
