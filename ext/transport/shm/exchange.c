@@ -42,8 +42,8 @@ typedef struct round_ops {
     int (*take)(hc__shm *, int64_t round, int *moved); /* 1: all taken; 0: some rank is late */
 } round_ops;
 
-/* Cuts the slots for streams of at most `longest` bytes. The first round in a new cut, or after another operation, waits
- * until the ranks have read everything before it. */
+/* Cuts the slots for streams of at most `longest` bytes. The first round in a new cut, or after another operation,
+ * waits until the ranks have read everything before it. */
 static int rounds_cut(hc__shm *shm, int64_t longest) {
     hc__rounds *rounds = &shm->rounds;
     int is_short = longest <= (int64_t)SHORT_BYTES;
