@@ -233,7 +233,7 @@ static int add_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
-/* In an exscan the result of the first rank has neutral elements. Nobody waits for them, so it fills them in while it
+/* In an exscan the result of the first rank has neutral elements. No rank waits for them, so it fills them in while it
  * has nothing else to do. The values may be in the same place, so they are passed on first. */
 static int fill_next(hc__hierarchy *h) {
     hc__scan *s = &h->scan;
