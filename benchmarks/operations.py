@@ -32,6 +32,7 @@ def calls(library: Library, x: Array) -> dict[str, tuple[Callable[[], object], A
         "alltoall": (partial(hc.alltoall, x, out=whole), whole, lambda xs: xs[:, mine].ravel()),
         "reducescatter": (partial(hc.reducescatter, x, out=share), share, lambda xs: xs.sum(0)[mine]),
         "scan": (partial(hc.scan, x, out=whole), whole, lambda xs: xs[: rank + 1].sum(0)),
+        "exscan": (partial(hc.exscan, x, out=whole), whole, lambda xs: xs[:rank].sum(0, x.dtype)),
         "sendrecv": (partial(hc.sendrecv, x, after, whole, before), whole, lambda xs: xs[before]),
     }
 

@@ -218,6 +218,19 @@ def test_parts_of_any_size(threads, large):
     testing.run(threads(3), program)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_large_parts_take_places_in_turn(threads, ranks):
+    """43,648 and 262,144 bytes are the largest parts of 3 ranks and of 2."""
+
+    def program(world):
+        for call, size in enumerate([8192, 8193, 262144, 12000, 43648, 65536, 40001, 100_000] * 6):
+            parts = [np.arange(size, dtype=np.uint8) * (2 * rank + 1) + np.uint8(call) for rank in range(ranks)]
+            check_equal(world.allgather(parts[world.rank][None]), np.stack(parts))
+            check_equal(world.broadcast(parts[world.rank], call % ranks), parts[call % ranks])
+
+    testing.run(threads(ranks), program)
+
+
 @pytest.mark.parametrize("operation", ["allgather", "gather", "scatter", "alltoall"])
 def test_an_out_of_wrong_rows_is_one_error_on_all_ranks(everywhere, operation):
     def program(world):

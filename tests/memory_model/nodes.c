@@ -236,7 +236,7 @@ static void run_broadcasts_in_turns(int rank) {
 
 /* ---- streams in rounds -------------------------------------------------------------------------------------- */
 
-enum { ROUND = 256 << 10, STREAM = 5 * ROUND }; /* bytes; three slots */
+enum { ROUND = 256 << 10, STREAM = 5 * ROUND }; /* bytes; four slots */
 
 static uint8_t streams[MM_THREADS][STREAM + 64];
 

@@ -192,6 +192,7 @@ typedef struct hc__allgather {
 typedef struct hc__scan_chunks {
     int64_t posted, received, added, sent;
     int64_t passed; /* the slot is free again */
+    int64_t filled; /* exscan, first rank: with neutral elements */
 } hc__scan_chunks;
 typedef struct hc__scan {
     int exclusive, at_once;

@@ -157,6 +157,7 @@ static int start_chain(hc__hierarchy *h) {
         return HC_NO_MEMORY;
     s->own_values = s->memory + bytes * SLOTS;
     s->done.received = p->rank == 0 ? s->nchunks : 0;
+    s->done.filled = s->exclusive && p->rank == 0 ? 0 : s->nchunks;
     return HC_OK;
 }
 
@@ -193,8 +194,6 @@ static void add_in_place(hc__hierarchy *h, int64_t chunk, const place *p) {
     char *sum = s->exclusive ? slot(s, chunk) : p->out;
     const void *operands[2] = {is_first ? p->in : prefix_of(h, chunk), p->in};
     int is_sum = s->exclusive && is_first && !hc_reduction_is_logical(h->batch->reduction); /* the values are it */
-    if (s->exclusive && is_first)
-        hc_host_neutral(p->out, s->kind, h->batch->reduction, n);
     if (!is_sum && !(s->exclusive && is_last))
         hc_host_reduce(sum, s->kind, operands, is_first ? 1 : 2, s->kind, h->batch->reduction, n, 1.0, 1.0);
     s->sums[chunk % SLOTS] = is_sum ? p->in : sum;
@@ -214,8 +213,8 @@ static void add_chunk(hc__hierarchy *h, int64_t chunk) {
     const char *result = prefix;
     int is_first = h->place.rank == 0;
     take_own_values(h, from, to, s->kind, s->own_values); /* before the result is written: out may be in */
-    if (s->exclusive)
-        put_result(h, from, to, &result, !is_first, s->kind);
+    if (s->exclusive && !is_first)
+        put_result(h, from, to, &result, 1, s->kind);
     const void *operands[2] = {is_first ? s->own_values : prefix, s->own_values};
     if (s->exclusive && h->place.rank + 1 == h->place.size)
         return; /* the last rank sends nothing */
@@ -231,6 +230,17 @@ static int add_next(hc__hierarchy *h) {
     add_chunk(h, s->done.added++);
     if (h->place.rank + 1 == h->place.size)
         s->done.passed = s->done.added;
+    return HC_MOVED;
+}
+
+/* In an exscan the result of the first rank has neutral elements. No rank waits for them, so it fills them in while it
+ * has nothing else to do. The values may be in the same place, so they are passed on first. */
+static int fill_next(hc__hierarchy *h) {
+    hc__scan *s = &h->scan;
+    if (s->done.filled >= s->done.passed)
+        return HC_IDLE;
+    int64_t chunk = s->done.filled++;
+    put_result(h, chunk * s->chunk, chunk_end(s, chunk), NULL, 0, s->kind);
     return HC_MOVED;
 }
 
@@ -319,8 +329,10 @@ static int test_chain(hc__hierarchy *h) {
                 return status;
             again |= status == HC_MOVED;
         }
+        if (!again)
+            again = fill_next(h) == HC_MOVED;
         moved |= again;
-        if (s->done.passed == s->nchunks && s->step == s->steps)
+        if (s->done.passed == s->nchunks && s->step == s->steps && s->done.filled >= s->nchunks)
             return HC_DONE;
     }
     return moved ? HC_MOVED : HC_IDLE;

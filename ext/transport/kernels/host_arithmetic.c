@@ -209,6 +209,10 @@ void hc_host_neutral(void *to, int dtype, int reduction, int64_t n) {
     size_t size = size_of[dtype], bytes = (size_t)n * size, filled = size;
     if (!bytes)
         return;
+    if (!element[0]) {
+        memset(to, 0, bytes);
+        return;
+    }
     memcpy(to, element, size); /* little-endian: the low bytes come first */
     for (; filled < bytes; filled *= 2)
         memcpy((char *)to + filled, to, filled < bytes - filled ? filled : bytes - filled);

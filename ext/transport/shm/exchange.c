@@ -4,13 +4,19 @@
  *
  * In a round a rank packs bytes for the others into its slot (mark packed), and copies the bytes that it needs from
  * their slots (mark reduced: it has finished reading). It packs a slot again when every rank's `reduced` has reached
- * the round that the slot held before.
+ * the round that the slot held before. The rounds of exchanges that follow each other count on, so a rank that reads
+ * nothing packs for the next exchanges while the others read.
  */
 #include "transport/shm/shm_state.h"
 
 #include <string.h>
 
+/* The slots take more than a reader's second-level cache, about 1 MiB: a line that this cache still holds is written at
+ * a third of the rate. */
 #define SLOT_BYTES ((size_t)256 << 10)
+#define SLOTS ((size_t)4)
+#define SHORT_BYTES ((size_t)64 << 10) /* of a stream that has one round */
+#define SHORT_SLOTS ((size_t)24)
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -24,6 +30,11 @@ static uint64_t sequence_of(const hc__shm *shm, int64_t round) {
     return shm->sequence + (uint64_t)round + 1;
 }
 
+/* The rounds of all exchanges in one cut take the slots in turn. */
+static uint8_t *slot_of(const hc__shm *shm, int32_t rank, int64_t round) {
+    return hc__shm_slot(shm, rank, (int64_t)(shm->sequence + (uint64_t)round));
+}
+
 /* ---- rounds -------------------------------------------------------------------------------------- */
 
 typedef struct round_ops {
@@ -31,18 +42,33 @@ typedef struct round_ops {
     int (*take)(hc__shm *, int64_t round, int *moved); /* 1: all taken; 0: some rank is late */
 } round_ops;
 
+/* Cuts the slots for streams of at most `longest` bytes. The first round in a new cut, or after another operation,
+ * waits until the ranks have read everything before it. */
+static int rounds_cut(hc__shm *shm, int64_t longest) {
+    hc__rounds *rounds = &shm->rounds;
+    int is_short = longest <= (int64_t)SHORT_BYTES;
+    int64_t wanted = (int64_t)(is_short ? SHORT_BYTES : SLOT_BYTES);
+    size_t bytes = (size_t)least(wanted, hc_node_chunk_bytes(shm->base.local_size)), stride = hc_node_stride(bytes);
+    size_t most = is_short ? SHORT_SLOTS : SLOTS, fit = HC_NODE_SLOTS * shm->places.chunk / stride;
+    if (rounds->ended != shm->sequence || shm->chunks.slot_stride != stride)
+        rounds->since = shm->sequence;
+    return hc__cut_regions(shm, bytes, 0, (int)(fit < most ? fit : most));
+}
+
 static void rounds_begin(hc__shm *shm, int64_t count) {
-    shm->rounds.count = count;
-    shm->rounds.packed = shm->rounds.taken = 0;
-    shm->rounds.next = 0;
+    hc__rounds *rounds = &shm->rounds;
+    rounds->count = count;
+    rounds->packed = rounds->taken = 0;
+    rounds->next = 0;
 }
 
 static int pack_next(hc__shm *shm, const round_ops *ops) {
     hc__rounds *rounds = &shm->rounds;
     int64_t round = rounds->packed;
-    if (round >= rounds->count || round >= rounds->taken + shm->chunks.depth)
+    if (round >= rounds->count || round >= rounds->taken + shm->chunks.slots)
         return 0;
-    uint64_t before = shm->sequence + (uint64_t)most(0, round + 1 - shm->chunks.depth);
+    uint64_t next = sequence_of(shm, round), slots = (uint64_t)shm->chunks.slots;
+    uint64_t before = next > rounds->since + slots ? next - slots : rounds->since;
     if (!hc__marks_reached(shm, &rounds->freed, 0, 1, HC__REDUCED, before))
         return 0;
     ops->pack(shm, round);
@@ -63,6 +89,7 @@ static int rounds_go_on(hc__shm *shm, const round_ops *ops) {
     if (rounds->taken < rounds->count)
         return moved ? HC_MOVED : HC_IDLE;
     shm->sequence += (uint64_t)rounds->count;
+    rounds->ended = shm->sequence;
     rounds->count = 0;
     return HC_DONE;
 }
@@ -92,7 +119,7 @@ static const uint8_t *own_bytes(const hc__rounds *rounds, int64_t at, int64_t en
 
 static void exchange_pack(hc__shm *shm, int64_t round) {
     hc__range range = passing(shm, shm->base.local_rank, round);
-    uint8_t *slot = hc__shm_slot(shm, shm->base.local_rank, round);
+    uint8_t *slot = slot_of(shm, shm->base.local_rank, round);
     size_t n;
     if (shm->base.local_size == 1)
         return;
@@ -131,7 +158,7 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        hc_host_copy(out, hc__shm_slot(shm, q, round) + (from - passes.from), bytes);
+        hc_host_copy(out, slot_of(shm, q, round) + (from - passes.from), bytes);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }
@@ -162,8 +189,7 @@ int hc__shm_exchange(hc_node *node, const hc_stream_part *parts, int32_t n, cons
             longest = most(longest, lengths[q]);
         if (longest == 0)
             return HC_DONE;
-        size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(node->local_size));
-        int status = hc__cut_regions(shm, slot, slot, HC__DEPTH_IN_NODE);
+        int status = rounds_cut(shm, longest);
         if (status != HC_OK)
             return status;
         rounds_begin(shm, (longest + (int64_t)shm->chunks.slot_stride - 1) / (int64_t)shm->chunks.slot_stride);
@@ -180,7 +206,7 @@ static hc__range passing_to(const hc__shm *shm, int32_t q, int64_t round) {
 }
 
 static void scatter_pack(hc__shm *shm, int64_t round) {
-    uint8_t *slot = hc__shm_slot(shm, shm->base.local_rank, round);
+    uint8_t *slot = slot_of(shm, shm->base.local_rank, round);
     for (int32_t q = 0; q < shm->base.local_size; q++)
         if (q != shm->base.local_rank)
             hc__pack(shm, passing_to(shm, q, round), slot + (size_t)(q * shm->chunks.scattered) * shm->open.size);
@@ -195,7 +221,7 @@ static int scatter_take(hc__shm *shm, int64_t round, int *moved) {
         return 0;
     size_t place = (size_t)(shm->base.local_rank * shm->chunks.scattered) * shm->open.size;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shm->operands.inputs[q] = hc__shm_slot(shm, q, round) + place;
+        shm->operands.inputs[q] = slot_of(shm, q, round) + place;
     hc__reduce(shm, mine, NULL, HC__TO_OUT);
     return 1;
 }
@@ -209,11 +235,10 @@ static int scatter_begin(hc__shm *shm, const hc_batch *batch, const int64_t *bou
         return status;
     if (shm->open.starts[batch->npieces] < bounds[size])
         return HC_INVALID;
-    size_t slot = (size_t)least((int64_t)SLOT_BYTES, hc_node_chunk_bytes(size));
-    status = hc__cut_regions(shm, slot, slot, HC__DEPTH_IN_NODE);
+    status = rounds_cut(shm, INT64_MAX);
     if (status != HC_OK)
         return status;
-    shm->chunks.scattered = (int64_t)(slot / (size_t)size / 64 * 64 / shm->open.size);
+    shm->chunks.scattered = (int64_t)(shm->chunks.slot_stride / (size_t)size / 64 * 64 / shm->open.size);
     shm->open.out_from = bounds[shm->base.local_rank];
     int64_t longest = 0;
     for (int32_t q = 0; q < size; q++)

@@ -46,7 +46,7 @@ static size_t shortcut_bytes(int32_t local_size) {
     if (local_size > HC_SHORTCUT_MOST)
         return 0;
     size_t slots = 2 * ((size_t)local_size * sizeof(hc__shortcut_slot) + HC_SHORTCUT_RESULT);
-    size_t far = local_size > 1 ? 2 * (size_t)local_size * hc_shortcut_bytes(local_size) : 0;
+    size_t far = local_size > 1 ? 2 * (size_t)local_size * hc__shortcut_area(local_size) : 0;
     return hc_node_stride(words_of(local_size) * sizeof(hc__shortcut_word) + slots + far);
 }
 
@@ -101,6 +101,8 @@ void hc__shm_lay_out(hc__shm *shm) {
         shm->shortcut.results = (uint8_t *)(shm->shortcut.slots + 2 * size);
         shm->shortcut.far = shm->shortcut.results + 2 * HC_SHORTCUT_RESULT;
         shm->shortcut.largest = hc_shortcut_bytes(size);
+        shm->shortcut.area = hc__shortcut_area(size);
+        hc__choice_begin(&shm->shortcut.choice, HC_STORES_STREAM);
     }
     size_t most = (size_t)hc_node_chunk_bytes(size);
     shm->places.chunk = (shm->segment.bytes - head_bytes(size)) / longest_chunks(size) / HC_NODE_PAGE * HC_NODE_PAGE;

@@ -5,7 +5,7 @@
  * The segment has, in this order: the number of ranks that have left, marks (three counters per rank), small slots (two
  * per rank), slots (each rank's input of the newest chunks), results (of all chunks in flight), and,
  * but for a plan's, the shortcut (two words for the count and two for an outcome, two slots per rank and two for a
- * result, two large parts per rank).
+ * result, two areas for large parts per rank).
  *
  * Chunks have sequence numbers over all batches of the node, from 1, the same on all ranks. Only its owner writes a
  * mark. It holds the newest sequence number for which this is true of the owner:
@@ -20,9 +20,10 @@
  *       D, this follows from (1), because spread(n - D) ends when all shares of n - D are final.
  *   (3) I write my share of result n after every rank's `packed` is at least n; by (1) every rank has spread n - D
  *       before that, so no rank reads the old result.
- * When the first chunk of the next batch is packed, (2) and (3) hold for all chunks of the last batch, so each batch
- * may lay out slots and results anew. A mark is stored with release after its data, and loaded with acquire before the
- * data is read (packed, published) or overwritten (reduced).
+ * The first chunk of a batch is packed after (2) and (3) hold for all chunks of the last batch, so each batch may lay
+ * out slots and results anew. Exchanges that follow each other keep their layout, and (2) is enough for them. A mark
+ * is stored with release after its data, and loaded with acquire before the data is read (packed, published) or
+ * overwritten (reduced).
  */
 #ifndef HC_SHM_STATE_H
 #define HC_SHM_STATE_H
@@ -74,6 +75,7 @@ typedef struct hc__shortcut_group {
     int32_t own, ranks; /* this rank's group, and its ranks */
     int32_t n;          /* groups of the node; as many as ranks: each rank counts itself */
 } hc__shortcut_group;
+size_t hc__shortcut_area(int32_t local_size);
 struct hc_shortcut {
     uint64_t number; /* of the next call */
     int32_t rank, size, misses;
@@ -82,8 +84,9 @@ struct hc_shortcut {
     hc__shortcut_word *words; /* the count of two calls in turn, the outcomes of votes on them, the counts of groups */
     hc__shortcut_slot *slots;
     uint8_t *results; /* of votes, HC_SHORTCUT_RESULT bytes each, of two calls in turn */
-    uint8_t *far;     /* two large parts per rank */
-    size_t largest;
+    uint8_t *far;     /* two areas for large parts per rank */
+    size_t largest, area;
+    hc__choice choice; /* of the stores of large parts */
 };
 
 /* The progress of a scan of all ranks' marks, so that a repeated scan costs one load and not one per rank. */
@@ -101,6 +104,7 @@ typedef struct hc__range {
 typedef struct hc__rounds {
     int64_t count, packed, taken; /* count 0: no rounds are running */
     int32_t next;                 /* the next rank to read in round `taken` */
+    uint64_t since, ended;        /* `sequence` when the slots were cut, and after the last round */
     hc__mark_scan freed, arrived;
     const hc_stream_part *parts; /* of this rank's stream */
     const hc_stream_read *reads;

@@ -21,11 +21,13 @@
 #include "transport/shm/shm_state.h"
 
 #include <string.h>
+#include <time.h>
 
 #define OFF UINT64_C(255)
 #define DECLINED UINT64_C(254)
 #define COUNT UINT64_C(255) /* the bits of the word below the number */
 #define UNSTREAMED (8u << 10)
+#define AREA ((size_t)1 << 20) /* of two ranks; a rank's two areas are larger than a second-level cache */
 #define ALL_PARTS (128u << 10) /* of three ranks or more: each reads all of them, in the time of an agreement */
 
 static _Atomic uint64_t *word_of(const hc_shortcut *shortcut) {
@@ -40,16 +42,24 @@ static uint8_t *place_of_result(const hc_shortcut *shortcut, uint64_t number) {
     return shortcut->results + number % 2 * HC_SHORTCUT_RESULT;
 }
 
+/* A rank has two areas for large parts, which two calls use in turn. Within an area the parts of calls take places in
+ * turn, if there are some. */
 static uint8_t *place_of_part(const hc_shortcut *shortcut, int32_t rank, uint64_t number, int32_t ncounts,
                               size_t bytes) {
-    if (bytes > HC__SHORTCUT_NEAR)
-        return shortcut->far + (2 * (size_t)rank + number % 2) * shortcut->largest;
-    return slot_of(shortcut, rank, number)->data + (size_t)ncounts * sizeof(int32_t);
+    if (bytes <= HC__SHORTCUT_NEAR)
+        return slot_of(shortcut, rank, number)->data + (size_t)ncounts * sizeof(int32_t);
+    uint8_t *area = shortcut->far + (2 * (size_t)rank + number % 2) * shortcut->area;
+    size_t stride = hc_node_stride(bytes), places = shortcut->area / stride;
+    return bytes > UNSTREAMED && places > 1 ? area + number / 2 % places * stride : area;
 }
 
 /* Each of two ranks reads one part, as with an agreement, where the ranks share the work. */
 size_t hc_shortcut_bytes(int32_t local_size) {
     return local_size <= 2 ? HC_SHORTCUT_BYTES : ALL_PARTS / (uint32_t)local_size / 64 * 64;
+}
+
+size_t hc__shortcut_area(int32_t local_size) {
+    return local_size <= 2 ? AREA : hc_shortcut_bytes(local_size);
 }
 
 /* Only a rank that waited in vain counts it as a miss. */
@@ -85,17 +95,46 @@ static int state_of(hc_shortcut *shortcut, uint64_t word) {
     return is_open(shortcut, word) ? HC_SHORTCUT_OPEN : off(shortcut, word);
 }
 
-/* Streaming stores leave the part in no cache. A reader on another core takes it from memory in less time than from the
- * writer's cache, unless it is small: in one L3 16 to 64 KiB take 0.5 to 1.1 of the time, on two L3s 0.1 to 0.3. Ranks
- * that take turns on a core find it in that core's cache. */
-static int is_streamed(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
+static uint64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Copies what other ranks read of the part. */
+static void copy_shown(uint8_t *to, const hc_shortcut_offer *offer, enum hc_stores stores) {
+    const uint8_t *from = offer->part;
+    size_t behind = offer->own_from + offer->own_bytes;
+    hc_shared_copy(to, from, offer->own_from, stores);
+    hc_shared_copy(to + behind, from + behind, offer->bytes - behind, stores);
+}
+
+/* The same for many bytes. Streaming stores leave them in no cache; a reader on another core takes them from memory in
+ * less time than from the writer's cache, if that is in another L3. Ordinary stores are better in one L3, but slow to
+ * lines that the reader's second-level cache still holds: so only ranks with many places choose (stores.c). */
+static void show(hc_shortcut *shortcut, uint8_t *to, const hc_shortcut_offer *offer) {
+    int is_forced = hc_node_control_stores(shortcut->node_control) != HC_STORES_AUTO;
+    if (is_forced || shortcut->area == shortcut->largest) {
+        copy_shown(to, offer, HC_STORES_STREAM);
+    } else if (hc__choice_looks(&shortcut->choice)) {
+        uint64_t started = clock_ns();
+        int stores = hc__choice_next(&shortcut->choice, started);
+        copy_shown(to, offer, (enum hc_stores)stores);
+        hc__choice_note(&shortcut->choice, stores, offer->bytes - offer->own_bytes, started, clock_ns());
+    } else {
+        copy_shown(to, offer, (enum hc_stores)shortcut->choice.stores);
+    }
+}
+
+/* 0: few bytes, or ranks that take turns on a core and find the part in its cache. */
+static int is_far(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     int stores = hc_node_control_stores(shortcut->node_control);
     if (offer->bytes - offer->own_bytes <= UNSTREAMED)
         return 0;
     return stores == HC_STORES_AUTO ? offer->has_core : stores == HC_STORES_STREAM;
 }
 
-static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
+static void publish(hc_shortcut *shortcut, const hc_shortcut_offer *offer) {
     hc__shortcut_slot *mine = slot_of(shortcut, shortcut->rank, shortcut->number);
     size_t counts = (size_t)offer->ncounts * sizeof *offer->counts;
     memcpy(mine->agreed, offer->agreed, sizeof mine->agreed);
@@ -105,14 +144,10 @@ static void publish(const hc_shortcut *shortcut, const hc_shortcut_offer *offer)
     if (offer->bytes == 0)
         return;
     uint8_t *to = place_of_part(shortcut, shortcut->rank, shortcut->number, offer->ncounts, offer->bytes);
-    const uint8_t *from = offer->part;
-    size_t behind = offer->own_from + offer->own_bytes;
-    if (!is_streamed(shortcut, offer)) {
-        memcpy(to, from, offer->bytes);
-        return;
-    }
-    hc_shared_copy(to, from, offer->own_from, HC_STORES_STREAM);
-    hc_shared_copy(to + behind, from + behind, offer->bytes - behind, HC_STORES_STREAM);
+    if (is_far(shortcut, offer))
+        show(shortcut, to, offer);
+    else
+        memcpy(to, offer->part, offer->bytes);
 }
 
 enum arrival { LATE, BEFORE_OTHERS, LAST };

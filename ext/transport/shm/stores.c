@@ -6,8 +6,9 @@
  * machine: a virtual machine shows invented caches, and its host moves its processors between L3s every few seconds.
  * But the writer can measure it: ordinary stores to lines in another L3 take two to seven times as long as streaming
  * stores, because each line is fetched first. So now and then a rank makes some copies with ordinary stores, then as
- * many with streaming stores, and compares the fastest of each, because disturbances only slow a copy down. The rule
- * compares rates and has no nanoseconds in it, so it holds on any processor.
+ * many with streaming stores, and compares their times. The slowest copy of each kind does not count, for other work
+ * may have interrupted it; the fastest alone would mislead, because lines that no cache holds are written fast at any
+ * distance. The rule compares rates and has no nanoseconds in it, so it holds on any processor.
  *
  * The choice changes no result, so each rank makes it alone, at any time.
  */
@@ -16,9 +17,11 @@
 #include "transport/arithmetic.h"
 
 /* The copies of one kind in a trial, and the time between two trials, in which a busy program makes a hundred copies or
- * more. Three equal trials in a row change any choice, so it follows a change within a tenth of a second. */
+ * more. Three equal trials in a row change any choice, so it follows a change within a tenth of a second, or, of copies
+ * of 256 KiB and more, a few tenths: trials take one hundredth of the time. */
 #define COPIES 4
 #define EVERY_NS UINT64_C(10000000)
+#define TIMES 100 /* and at least so many times the copies' own time */
 #define VOTES_MOST 2
 /* Copies between two readings of the clock, each of which costs a tenth of the smallest copy. */
 #define UNSEEN 15
@@ -39,13 +42,19 @@ int hc__choice_next(hc__choice *choice, uint64_t now) {
     }
     if (!choice->left) {
         choice->left = 2 * COPIES;
-        choice->best[HC_STORES_PLAIN] = choice->best[HC_STORES_STREAM] = 0;
+        for (int kind = HC_STORES_PLAIN; kind <= HC_STORES_STREAM; kind++)
+            choice->spent[kind] = choice->slowest[kind] = 0;
     }
     return choice->left > COPIES ? HC_STORES_PLAIN : HC_STORES_STREAM;
 }
 
+/* The time of the copies per byte, without the slowest one, which other work may have interrupted. */
+static double time_of(const hc__choice *choice, int stores) {
+    return choice->spent[stores] - choice->slowest[stores];
+}
+
 static void decide(hc__choice *choice) {
-    double plain = choice->best[HC_STORES_PLAIN], stream = choice->best[HC_STORES_STREAM];
+    double plain = 1 / time_of(choice, HC_STORES_PLAIN), stream = 1 / time_of(choice, HC_STORES_STREAM);
     if (plain < IS_APART * stream && choice->votes < VOTES_MOST)
         choice->votes++;
     else if (plain > IS_NEAR * stream && choice->votes > -VOTES_MOST)
@@ -57,13 +66,16 @@ static void decide(hc__choice *choice) {
 int hc__choice_note(hc__choice *choice, int stores, size_t bytes, uint64_t started, uint64_t ended) {
     if (!choice->left)
         return 0;
-    double rate = (double)bytes / (double)(ended > started ? ended - started : 1);
-    if (rate > choice->best[stores])
-        choice->best[stores] = rate;
+    double time = (double)(ended > started ? ended - started : 1) / (double)bytes;
+    choice->spent[stores] += time;
+    if (time > choice->slowest[stores])
+        choice->slowest[stores] = time;
     if (--choice->left)
         return 0;
     decide(choice);
-    choice->due = ended + EVERY_NS;
+    double copies = (time_of(choice, HC_STORES_PLAIN) + time_of(choice, HC_STORES_STREAM)) * (double)bytes;
+    uint64_t pause = (uint64_t)(copies * TIMES);
+    choice->due = ended + (pause > EVERY_NS ? pause : EVERY_NS);
     choice->unseen = UNSEEN;
     return 1;
 }

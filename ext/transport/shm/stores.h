@@ -18,7 +18,7 @@ typedef struct hc__choice {
     int left;       /* remaining copies of the running trial; 0: no trial */
     int unseen;     /* remaining copies before the next reading of the clock */
     uint64_t due;   /* ns: the next trial */
-    double best[2]; /* bytes per ns in this trial, by enum hc_stores */
+    double spent[2], slowest[2]; /* in this trial: ns per byte of all copies, and of the slowest; by enum hc_stores */
 } hc__choice;
 
 void hc__choice_begin(hc__choice *, int stores); /* `stores`: used until it has tried both */

@@ -19,6 +19,7 @@ typedef struct tester {
     rank_place *place;
     hc_node *node;
     uint64_t shared, own; /* random states: equal on all ranks; this rank's */
+    uint64_t aheads;      /* the number of test_ahead */
 } tester;
 
 static uint64_t draw(uint64_t *state, uint64_t n) {
@@ -328,6 +329,30 @@ static void test_exchange(tester *t) {
     free(mine);
 }
 
+/* A rank that only gives runs ahead: it ends some exchanges before the others begin the first of them. */
+static void test_ahead(tester *t) {
+    uint64_t s = all_draw(t, UINT64_MAX), words[HC_NODE_WORDS] = {++t->aheads}, seen[HC_NODE_WORDS];
+    int size = t->place->size, me = t->place->rank, root = (int)all_draw(t, (uint64_t)size);
+    int64_t lengths[RANKS_MAX] = {0}, length = lengths[root] = 1 + (int64_t)all_draw(t, 70000);
+    uint8_t *bytes = malloc((size_t)length);
+    for (int begun = me == root; !begun; sched_yield())
+        begun = hc_node_control_published(t->place->node_control, seen) && seen[0] >= words[0];
+    for (int turn = 0; turn < 3; turn++) {
+        hc_stream_read want[RANKS_MAX] = {0};
+        for (int64_t i = 0; i < length; i++)
+            bytes[i] = me == root ? stream_byte(s, turn, i) : 0;
+        if (me != root)
+            want[root] = (hc_stream_read){bytes, 0, length};
+        hc_stream_part mine = {bytes, lengths[me]};
+        UNTIL_DONE(t, t->node->ops->exchange(t->node, &mine, 1, want, lengths));
+        for (int64_t i = 0; i < length; i++)
+            CHECK(bytes[i] == stream_byte(s, turn, i), "rank %d: byte %lld of exchange %d", me, (long long)i, turn);
+    }
+    if (me == root)
+        hc_node_control_publish(t->place->node_control, words, 1);
+    free(bytes);
+}
+
 /* ---- the program --------------------------------------------------------------------------------- */
 
 static void body(rank_place *place) {
@@ -338,7 +363,8 @@ static void body(rank_place *place) {
     int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &t.node);
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
-        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce, test_scatter, test_exchange};
+        void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
+                                                 test_scatter,   test_exchange,  test_ahead};
         hc_node_control_set_stores(place->node_control, (int)draw(&t.own, 2)); /* changes no result */
         tests[all_draw(&t, sizeof tests / sizeof *tests)](&t);
     }
