@@ -236,18 +236,19 @@ static void run_broadcasts_in_turns(int rank) {
 
 /* ---- streams in rounds -------------------------------------------------------------------------------------- */
 
-enum { ROUND = 256 << 10, STREAM = 5 * ROUND }; /* bytes; four slots */
+enum { ROUND = 256 << 10, STREAM = 3 * ROUND, STREAMS = 2 }; /* bytes; four slots, which the two exchanges share */
 
-static uint8_t streams[MM_THREADS][STREAM + 64];
+static uint8_t streams[MM_THREADS][STREAMS][STREAM + 64];
 
-/* Rank q's stream begins elsewhere in each call; its ends and those of each round have values. */
-static uint8_t streamed(int rank, int64_t at) {
-    return (uint8_t)(1 + rank * 50 + at / ROUND * 7 + at % 5);
+/* The ends of a stream and those of each round have values. */
+static uint8_t streamed(int rank, int number, int64_t at) {
+    return (uint8_t)(1 + rank * 50 + number * 23 + at / ROUND * 7 + at % 5);
 }
 
-static void fill_stream(int rank) {
-    for (int64_t at = 0; streams[rank][0] == 0 && at < STREAM; at++)
-        streams[rank][STREAM - 1 - at] = streamed(rank, STREAM - 1 - at);
+static void fill_streams(int rank) {
+    for (int number = 0; streams[rank][STREAMS - 1][0] == 0 && number < STREAMS; number++)
+        for (int64_t at = STREAM - 1; at >= 0; at--)
+            streams[rank][number][at] = streamed(rank, number, at);
 }
 
 static void full_node_of_two(void) {
@@ -258,19 +259,22 @@ static void full_node_of_three(void) {
     make_nodes(3, hc_shm_bytes(3));
 }
 
-/* Each rank reads all of the next rank's stream. */
+/* Each rank reads all of the next rank's stream; then only the first one's is read, which runs ahead. */
 static void run_rounds(int rank) {
     static uint8_t taken[MM_THREADS][STREAM];
-    int from = (rank + 1) % size;
-    hc_stream_part stream = {streams[rank], STREAM};
-    hc_stream_read reads[MM_THREADS] = {{NULL, 0, 0}, {NULL, 0, 0}, {NULL, 0, 0}};
-    int64_t lengths[MM_THREADS] = {STREAM, STREAM, STREAM};
-    reads[from] = (hc_stream_read){taken[rank], 0, STREAM};
-    fill_stream(rank);
-    MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, 1, reads, lengths));
-    for (int64_t at = 0; at < STREAM; at += ROUND) {
-        mm_check(taken[rank][at] == streamed(from, at), "the first byte of a round");
-        mm_check(taken[rank][at + ROUND - 1] == streamed(from, at + ROUND - 1), "the last byte of a round");
+    fill_streams(rank);
+    for (int number = 0; number < STREAMS; number++) {
+        int from = number ? 0 : (rank + 1) % size, reads_it = from != rank;
+        hc_stream_part stream = {streams[rank][number], STREAM};
+        hc_stream_read reads[MM_THREADS] = {{NULL, 0, 0}, {NULL, 0, 0}, {NULL, 0, 0}};
+        int64_t lengths[MM_THREADS] = {STREAM, number ? 0 : STREAM, number ? 0 : STREAM};
+        if (reads_it)
+            reads[from] = (hc_stream_read){taken[rank], 0, STREAM};
+        MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, lengths[rank] > 0, reads, lengths));
+        for (int64_t at = 0; reads_it && at < STREAM; at += ROUND) {
+            mm_check(taken[rank][at] == streamed(from, number, at), "the first byte of a round");
+            mm_check(taken[rank][at + ROUND - 1] == streamed(from, number, at + ROUND - 1), "the last byte of a round");
+        }
     }
 }
 

@@ -13,11 +13,11 @@
 
 /* The state of a rank's choice for one set. One thread at a time. */
 typedef struct hc__choice {
-    int stores;     /* enum hc_stores: PLAIN or STREAM, in use */
-    int votes;      /* of the last trials: those for streaming minus those against */
-    int left;       /* remaining copies of the running trial; 0: no trial */
-    int unseen;     /* remaining copies before the next reading of the clock */
-    uint64_t due;   /* ns: the next trial */
+    int stores;                  /* enum hc_stores: PLAIN or STREAM, in use */
+    int votes;                   /* of the last trials: those for streaming minus those against */
+    int left;                    /* remaining copies of the running trial; 0: no trial */
+    int unseen;                  /* remaining copies before the next reading of the clock */
+    uint64_t due;                /* ns: the next trial */
     double spent[2], slowest[2]; /* in this trial: ns per byte of all copies, and of the slowest; by enum hc_stores */
 } hc__choice;
 

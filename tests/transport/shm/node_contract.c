@@ -364,7 +364,7 @@ static void body(rank_place *place) {
     CHECK(status == 0, "node: %d", status);
     for (int round = 0; round < rounds_to_run; round++) {
         void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
-                                                 test_scatter,   test_exchange,  test_ahead};
+                                           test_scatter,   test_exchange,  test_ahead};
         hc_node_control_set_stores(place->node_control, (int)draw(&t.own, 2)); /* changes no result */
         tests[all_draw(&t, sizeof tests / sizeof *tests)](&t);
     }
