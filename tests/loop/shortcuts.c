@@ -24,11 +24,11 @@ static uint64_t next_random(uint64_t *seed) {
     return *seed;
 }
 
-/* Between nodes a rank that has too much asks for a request at once. OPEN: the caller waits no longer. */
+/* OPEN: the caller waits no longer. */
 static int vote(worlds *w, int32_t rank, hc_shortcut_call *call, int leaves) {
     hc_votes *votes = w->votes_of[rank];
     if (call->is_large)
-        return HC_SHORTCUT_OFF;
+        return HC_SHORTCUT_LARGE;
     int state = hc_loop_vote(w->loops[rank], 0, votes, call, leaves ? 0 : 20000);
     while (state == HC_SHORTCUT_OPEN && !leaves)
         state = hc_loop_vote_wait(w->loops[rank], votes, 20000);
@@ -53,9 +53,21 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
     return state;
 }
 
-/* `is_voted`: this rank has left a vote on it, so it may also end with the votes. */
-static int agree(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int is_voted) {
+/* A rank that has too much counts its request; the others try the call, so the count is off. */
+static void count(worlds *w, int32_t rank, hc_shortcut *shortcut, hc_handle *handle) {
+    hc_votes *votes = w->votes_of[rank];
+    int state = hc_loop_count(w->loops[rank], shortcut, votes, handle, 20000);
+    while (state == HC_SHORTCUT_OPEN)
+        state = hc_loop_count_wait(w->loops[rank], votes, handle, 20000);
+    CHECK(state == HC_SHORTCUT_OFF);
+}
+
+/* After the call was not taken. OPEN: this rank has left a vote on it, so it may also end with the votes. */
+static int agree(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values, int64_t n, int state) {
     hc_handle *handle = sum_of("unnamed", values, n);
+    int is_voted = state == HC_SHORTCUT_OPEN;
+    if (state == HC_SHORTCUT_LARGE)
+        count(w, rank, shortcut, handle);
     if (is_voted)
         handle->kind = HC_HANDLE_VOTED;
     hc_handle_retain(handle);
@@ -86,7 +98,7 @@ static void one_round(worlds *w, int32_t rank, hc_shortcut *shortcut, int round,
     int state = away ? HC_SHORTCUT_OFF : come(w, rank, shortcut, values, n, is_odd && kind == ONE_DECLINES, leaves);
     taken += state == HC_SHORTCUT_TAKEN;
     if (state != HC_SHORTCUT_TAKEN)
-        status = agree(w, rank, shortcut, values, n, state == HC_SHORTCUT_OPEN);
+        status = agree(w, rank, shortcut, values, n, state);
     if (kind == ONE_DIFFERS && size > 1) {
         CHECK(status == HC_MISMATCH);
         return;
