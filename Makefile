@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 SOURCES := $(wildcard ext/*/*.[ch] ext/*/*/*.[ch] ext/cython/*.p* bindings/cpp/* bindings/fortran/*)
 
 comma := ,
-.PHONY: build demo stemdl gpt weather test test-all soak check bench docs bindings wheel install-c clean
+.PHONY: build demo stemdl gpt weather test test-all soak check bench docs bindings wheel image install-c clean
 build: $(VENV)/.built
 
 $(VENV)/.python: pyproject.toml
@@ -132,6 +132,11 @@ wheel: build
 	rm -rf build/lib* build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/hpccoll-*.whl
+
+# build/images/hpccoll-openmpi.oci.tar. MPI=mpich: with that MPI; CUDA=12: for GPUs; PACKAGES=torch: with more packages.
+image: $(VENV)/.python
+	$(BIN)/python -m pip install --quiet --group image
+	BIN=$(BIN) MPI=$(MPI) images/build.sh
 
 # The library of C alone, by a C compiler alone: make install-c PREFIX=/opt/hpccoll
 PREFIX    ?= /usr/local

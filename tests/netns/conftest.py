@@ -5,3 +5,5 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "images"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "install"))
