@@ -28,11 +28,11 @@ typedef struct hc__sets {
     atomic_ullong preempted[HC_MAX_SETS]; /* [any] position of PREEMPT in the set's log; 0: none */
     atomic_ullong compiled[HC_MAX_SETS];  /* [any] largest position of a compiled program's request that has ended */
     hc__set_queue queues[HC_MAX_SETS];
-    atomic_uchar counting[HC_MAX_SETS];   /* [any] 1: this rank counts a request of the set (counted.c) */
-    uint32_t nqueues;  /* 1 + the highest number in use */
-    uint32_t ncounted; /* batches of counted requests, queued or running */
-    uint8_t keeps;     /* a set keeps handles back */
-    uint32_t nrunning; /* batches and plans that run */
+    atomic_uchar counting[HC_MAX_SETS]; /* [any] 1: this rank counts a request of the set (counted.c) */
+    uint32_t nqueues;                   /* 1 + the highest number in use */
+    uint32_t ncounted;                  /* batches of counted requests, queued or running */
+    uint8_t keeps;                      /* a set keeps handles back */
+    uint32_t nrunning;                  /* batches and plans that run */
     uint64_t running_since;
 } hc__sets;
 

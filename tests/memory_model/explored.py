@@ -23,7 +23,8 @@ REAL = (
 OF_THREADS = (
     "transport/net/local",
     *(f"loop/{name}" for name in (
-        "counted", "count_request", "trace", "tuning", "drive", "place", "inbox", "handle", "thread", "completion", "progress",
+        "counted", "count_request", "trace", "tuning", "drive", "place", "inbox", "handle", "thread", "completion",
+        "progress",
     )),
 )  # fmt: skip
 
