@@ -149,6 +149,13 @@ int hc_vote_lacks(const hc_vote *vote, int32_t partner) {
 
 /* ---- stages -------------------------------------------------------------------------------------------------- */
 
+/* 1: the partner has voted on a later call, so it never votes on this one. Behind a call that one rank has refused the
+ * ranks may count differently, until they agree on the next call. */
+static int has_gone_on(const hc_vote *vote, int32_t partner) {
+    const hc_ballots *heard = &vote->heard[partner];
+    return heard->of[heard->newest].number > vote->ballot.number;
+}
+
 enum hc_shortcut_state hc_vote_look(const hc_vote *vote) {
     const hc_ballot *own = &vote->ballot;
     enum hc_shortcut_state state = HC_SHORTCUT_TAKEN;
@@ -156,8 +163,11 @@ enum hc_shortcut_state hc_vote_look(const hc_vote *vote) {
         const hc_ballot *theirs = hc_vote_of(vote, i, own->number);
         if (theirs && (theirs->kind == HC_VOTE_NO || memcmp(theirs->agreed, own->agreed, sizeof own->agreed) != 0))
             return HC_SHORTCUT_OFF;
-        if (!theirs && vote->partners[i].awaits_in == vote->at)
+        if (!theirs && vote->partners[i].awaits_in == vote->at) {
+            if (has_gone_on(vote, i))
+                return HC_SHORTCUT_OFF;
             state = HC_SHORTCUT_OPEN;
+        }
     }
     return state;
 }
