@@ -25,6 +25,7 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     cdef char why[HC_WHY]
     cdef int state
     cdef bytearray counts
+    own.tried = False
     if own.closed or own.loop.closed or own.loop.forked or own.loop.watched:
         return AGREE
     if not hc_order_may_shorten(own.order, 0) or hc_in_flight_any(&own.loop.job.in_flight):
@@ -51,10 +52,9 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
         state = hc_loop_shortcut(own.loop.c, own.number, own.order.shortcut, &call)
         if state == HC_SHORTCUT_OPEN:
             state = await_others(own, &call)
-    own.tried = state != HC_SHORTCUT_LARGE
+    own.tried = state != HC_SHORTCUT_TAKEN and state != HC_SHORTCUT_LARGE
     if state != HC_SHORTCUT_TAKEN:
         return AGREE
-    own.tried = False
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED):
         return take_rows(own, &given, &call, out if x is None else x, result)
     hc_loop_shortcut_end(own.loop.c, own.order.shortcut, &call)

@@ -58,8 +58,7 @@ hc_handle *hc__counted_kept(hc_loop *loop) {
     return first;
 }
 
-void hc__counted_take(hc_loop *loop, hc_handle *handle) {
-    hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
+void hc__counted_take(hc_loop *loop, hc__set_queue *queue, hc_handle *handle) {
     const hc_item item = {
         .agreed = &handle->request, .ticket = handle->request.ticket, .count = handle->request.ntensors};
     const hc_action run = {

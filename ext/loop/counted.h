@@ -9,8 +9,8 @@
 
 #define HC__COUNTED_BATCH UINT64_MAX /* the number of such a request's batch, which is in no log */
 
-/* Takes a request that all ranks have counted: its batch follows those that have started. */
-void hc__counted_take(hc_loop *, hc_handle *);
+/* Takes a request of this set that all ranks have counted: its batch follows those that have started. */
+void hc__counted_take(hc_loop *, hc__set_queue *, hc_handle *);
 /* Ends it with its batch. */
 void hc__counted_end(hc_loop *, const hc__run *, int status);
 /* 1: keeps back a handle of a set that counts a request on this rank. */

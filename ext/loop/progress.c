@@ -110,8 +110,9 @@ static int remove_sets(hc_loop *loop) {
 
 /* A request that all ranks have counted. After the World's failure the engine says why it has none. */
 static void take_counted(hc_loop *loop, hc_handle *handle) {
-    if (atomic_load(&loop->failure.broken) == HC_OK && hc__set_queue_find(loop, handle->set)) {
-        hc__counted_take(loop, handle);
+    hc__set_queue *queue = hc__set_queue_find(loop, handle->set);
+    if (queue && atomic_load(&loop->failure.broken) == HC_OK) {
+        hc__counted_take(loop, queue, handle);
         return;
     }
     hc__counted_off(loop, handle->set);

@@ -130,12 +130,18 @@ def test_one_trial_alone_changes_nothing(library: ctypes.CDLL, stores: int, rate
     choice, decided = Choice(), []
     library.hc__choice_begin(choice, stores)
     for fastest in [rates] * 2 + [rates] * 3 + [rates[::-1]] * 3:
-        now, done = len(decided) * 100 * MS, 0
-        while not done:
-            kind = library.hc__choice_next(choice, now)
-            done = library.hc__choice_note(choice, kind, fastest[kind] * 1000, now, now + 1000)
+        trial(library, choice, len(decided), 100_000, lambda kind, _, fastest=fastest: 100_000 / fastest[kind])
         decided.append(choice.stores)
     assert decided == [stores] + [1 - stores] * 6 + [stores]
+
+
+def trial(library: ctypes.CDLL, choice: Choice, number: int, size: int, took: Callable[[int, int], float]) -> None:
+    """Make a trial. `took`: ns of a copy, by its stores and its place among the copies with them, from 1."""
+    now, decided, copies = number * 100 * MS, 0, [0, 0]
+    while not decided:
+        kind = library.hc__choice_next(choice, now)
+        copies[kind] += 1
+        decided = library.hc__choice_note(choice, kind, size, now, now + int(took(kind, copies[kind])))
 
 
 def test_a_slow_copy_does_not_count(library: ctypes.CDLL) -> None:
@@ -143,13 +149,8 @@ def test_a_slow_copy_does_not_count(library: ctypes.CDLL) -> None:
     choice = Choice()
     for slow in (PLAIN, STREAM):
         library.hc__choice_begin(choice, PLAIN)
-        for trial in range(2):
-            now, decided, copies = trial * 100 * MS, 0, [0, 0]
-            while not decided:
-                kind = library.hc__choice_next(choice, now)
-                copies[kind] += 1
-                ns = 4 * MS if kind == slow and copies[kind] == 3 else 1000
-                decided = library.hc__choice_note(choice, kind, 16384, now, now + ns)
+        for number in range(2):
+            trial(library, choice, number, 16384, lambda kind, n, slow=slow: 4 * MS if (kind, n) == (slow, 3) else 1000)
         assert choice.stores == PLAIN
 
 
@@ -157,11 +158,9 @@ def test_a_fast_copy_does_not_count(library: ctypes.CDLL) -> None:
     """Between two L3s, a store is fast to lines that no cache holds: 45 bytes per ns, where the others take 2.5."""
     choice = Choice()
     library.hc__choice_begin(choice, STREAM)
-    for trial in range(5):
-        now, decided, copies = trial * 100 * MS, 0, [0, 0]
-        while not decided:
-            kind = library.hc__choice_next(choice, now)
-            copies[kind] += 1
-            rate = 29 if kind == STREAM else 45 if copies[kind] == 2 else 2.5
-            decided = library.hc__choice_note(choice, kind, 262144, now, now + int(262144 / rate))
+    for number in range(5):
+        trial(
+            library, choice, number, 262144,
+            lambda kind, n: 262144 / (29 if kind == STREAM else 45 if n == 2 else 2.5),
+        )  # fmt: skip
     assert choice.stores == STREAM
