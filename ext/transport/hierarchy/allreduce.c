@@ -21,8 +21,8 @@
 /* All nodes compute the cut from the same numbers, and it fits the largest node.
  *
  * Among more than FEW_NODES a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as
- * a shard is not too small for its messages. An allreduce or a broadcast takes so many messages there that they keep a
- * rank's processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a
+ * a shard is not too small for its messages. An allreduce, and others in stages, take so many messages there that they
+ * keep a rank's processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a
  * whole chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
 #ifndef FEW_NODES
 #define FEW_NODES 8
@@ -46,7 +46,7 @@ static int64_t divide_up(int64_t n, int64_t by) {
 static int take_turns(const hc__hierarchy *h, const hc_batch *b) {
     int64_t bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
     int fit = h->place.nodes > FEW_NODES && h->between.rails > 1;
-    int has_many_messages = b->operation == HC_ALLREDUCE || b->operation == HC_BROADCAST;
+    int has_many_messages = b->operation == HC_ALLREDUCE || h->pipeline.stages;
     return has_many_messages && h->node->ops->takes_turns && fit && bytes >= LEAST_SHARD_BYTES * h->between.rails;
 }
 
@@ -109,10 +109,11 @@ static int64_t first_driven(const hc__hierarchy *h) {
 }
 
 int hc__pipeline_start(hc__hierarchy *h, const hc_batch *batch, const hc_parts *parts, hc__launch *launch,
-                       int64_t shard_bytes) {
+                       int64_t shard_bytes, const hc__stages *stages) {
     hc__pipeline *p = &h->pipeline;
     p->batch = batch;
     p->launch = launch;
+    p->stages = stages;
     p->rails = (hc_rails){.count = h->between.rails, .takes_turns = take_turns(h, batch)};
     p->reduced = p->spread = 0;
     if (!p->bounds)
@@ -249,7 +250,7 @@ static int launch_allreduce(hc__hierarchy *h, hc__channel *channel, void *data) 
 }
 
 static int allreduce_start(hc__hierarchy *h) {
-    return hc__pipeline_start(h, h->batch, NULL, launch_allreduce, HC__SHARD_BYTES);
+    return hc__pipeline_start(h, h->batch, NULL, launch_allreduce, HC__SHARD_BYTES, NULL);
 }
 
 const hc__operation hc__op_ALLREDUCE = {allreduce_start, hc__pipeline_test, NULL};

@@ -216,8 +216,8 @@ static int has_no_exchange(const hc__hierarchy *h) {
 
 static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
     const hc__pipeline *p = &h->pipeline;
-    return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, root_node(h), p->nchunks,
-                                   h->broadcast.stages);
+    hc__way way = {root_node(h), p->nchunks, p->stages};
+    return hc__net_broadcast_start(channel, data, p->bounds[1], p->batch->dtype, way);
 }
 
 /* Chooses the way between nodes, from numbers that are equal on all ranks. The rails of a node may share a link, so all
@@ -230,10 +230,10 @@ static const hc__stages *choose_stages(const hc__hierarchy *h) {
 
 static int broadcast_start(hc__hierarchy *h) {
     hc__broadcast *b = &h->broadcast;
-    b->stages = choose_stages(h);
-    b->in_chunks = b->stages || has_no_exchange(h);
+    const hc__stages *stages = choose_stages(h);
+    b->in_chunks = stages || has_no_exchange(h);
     if (b->in_chunks)
-        return hc__pipeline_start(h, h->batch, NULL, launch, HC__SHARD_BYTES);
+        return hc__pipeline_start(h, h->batch, NULL, launch, HC__SHARD_BYTES, stages);
     int status = find_places(h);
     if (status < 0)
         return status;

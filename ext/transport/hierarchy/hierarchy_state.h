@@ -56,7 +56,8 @@ typedef int hc__launch(hc__hierarchy *, hc__channel *, void *data);
 typedef struct hc__pipeline {
     const hc_batch *batch;
     hc__launch *launch;
-    int64_t *bounds; /* of the parts of a shard; set size + 1 entries */
+    const hc__stages *stages; /* of a broadcast or a reduce between nodes; NULL: a tree */
+    int64_t *bounds;          /* of the parts of a shard; set size + 1 entries */
     hc_rails rails;
     int64_t nchunks, depth;
     int64_t reduced, spread;           /* chunks that have passed these stages here */
@@ -87,10 +88,9 @@ typedef struct hc__cursor {
 } hc__cursor;
 
 typedef struct hc__broadcast {
-    int in_chunks;            /* the pipeline carries it */
-    const hc__stages *stages; /* between nodes; NULL: down a tree */
-    char **at;                /* the memory of each piece on this rank; NULL: not wanted */
-    void *spare;              /* for a representative that needs no result */
+    int in_chunks; /* the pipeline carries it */
+    char **at;     /* the memory of each piece on this rank; NULL: not wanted */
+    void *spare;   /* for a representative that needs no result */
     int64_t bytes;
     hc__cursor posted, arrived, forwarded, exchanged;
     int32_t parent, nchildren, children[32]; /* World ranks */
@@ -301,7 +301,8 @@ HC_OPERATIONS(X)
  * enough for several in flight; the benchmark net_chunks.py shows both limits. */
 #define HC__SHARD_BYTES ((int64_t)256 << 10)
 /* `shard_bytes`: HC__SHARD_BYTES or fewer. parts NULL: one part. The bounds are borrowed until the end. */
-int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *, int64_t shard_bytes);
+int hc__pipeline_start(hc__hierarchy *, const hc_batch *, const hc_parts *parts, hc__launch *, int64_t shard_bytes,
+                       const hc__stages *);
 hc__means hc__net_means(const hc__hierarchy *); /* of the batch's reduction between nodes */
 hc__reduction hc__net_reduction(const hc_batch *);
 int hc__pipeline_test(hc__hierarchy *);

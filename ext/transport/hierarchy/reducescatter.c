@@ -138,7 +138,7 @@ static int start_between_nodes(hc__hierarchy *h) {
         return status;
     p->cut.pieces = p->cut_pieces;
     hc_parts parts = cut_batch(h, &p->cut, h->streams.lengths);
-    return hc__pipeline_start(h, &p->cut, &parts, launch, HC__SHARD_BYTES);
+    return hc__pipeline_start(h, &p->cut, &parts, launch, HC__SHARD_BYTES, NULL);
 }
 
 /* A node without scatter() cuts the batch itself: local rank j has the sums for the j-th ranks of all nodes, which are
@@ -146,7 +146,7 @@ static int start_between_nodes(hc__hierarchy *h) {
 static int start_rails(hc__hierarchy *h) {
     hc_parts parts = {.n = h->place.nodes, .own = h->place.node, .own_end = h->place.node + 1};
     int status = place_results(h);
-    return status < 0 ? status : hc__pipeline_start(h, h->batch, &parts, launch, HC__SHARD_BYTES);
+    return status < 0 ? status : hc__pipeline_start(h, h->batch, &parts, launch, HC__SHARD_BYTES, NULL);
 }
 
 /* ---- inside a node --------------------------------------------------------------------------------------- */

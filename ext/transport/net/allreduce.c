@@ -18,6 +18,12 @@ static int divides(const hc__channel *channel, int dtype, int kind, hc__reductio
     return dtype == HC_FLOAT16 ? kind == HC_FLOAT16 : channel->team->arithmetic->keeps_range;
 }
 
+void hc__take_stages(hc__channel *channel, const hc__stages *stages, int dtype, int kind, hc__reduction reduction) {
+    channel->stages = stages;
+    channel->form.partial = (uint8_t)hc__sends_partials(stages, channel->form.scatters);
+    channel->form.divides = (uint8_t)divides(channel, dtype, kind, reduction);
+}
+
 static int64_t ring_scratch(const hc__channel *channel) {
     int64_t largest = 0;
     for (int32_t i = 0; i < channel->team->n; i++) {
@@ -33,10 +39,8 @@ static int start(hc__channel *channel, void *data, int64_t count, int dtype, hc_
     hc__choice choice = hc__net_choose(&channel->model, channel->team->splits, means.algorithm, &sum);
     channel->count = count;
     channel->root = -1;
-    channel->stages = choice.stages;
     channel->form.whole = (uint8_t)choice.whole;
-    channel->form.partial = (uint8_t)hc__sends_partials(choice.stages, channel->form.scatters);
-    channel->form.divides = (uint8_t)divides(channel, dtype, choice.kind, reduction);
+    hc__take_stages(channel, choice.stages, dtype, choice.kind, reduction);
     hc__round_fn *rounds = choice.stages ? hc__round_stages : hc__round_ring;
     int64_t scratch = choice.stages ? hc__stages_scratch(channel) : ring_scratch(channel);
     return hc__rounds_start(channel, rounds, data, count, dtype, choice.kind, reduction, scratch);

@@ -117,15 +117,23 @@ static double ring_cost(const hc__net_model *m, int32_t n, double bytes, int sca
 
 /* ---- the choice --------------------------------------------------------------------------------------------- */
 
+int hc__kind_in_stages(const hc__stages *stages, const hc__sum *sum) {
+    return hc__sends_partials(stages, sum->scatters) ? kind_of_partials(sum, sum->exact) : sum->dtype;
+}
+
+/* Parts are scattered and added up, and come together. */
+static double both_ways(const hc__net_model *m, const hc__stages *stages, double bytes) {
+    return parts_cost(m, stages, stages->near, bytes, m->gamma) + parts_cost(m, stages, stages->near, bytes, 0.0);
+}
+
 static hc__choice in_stages(const hc__net_model *m, const hc__stages *stages, int algorithm, const hc__sum *sum) {
-    int kind = hc__sends_partials(stages, sum->scatters) ? kind_of_partials(sum, sum->exact) : sum->dtype;
+    int kind = hc__kind_in_stages(stages, sum);
     double bytes = bytes_of(sum, kind);
     hc__choice found = {algorithm, 0, kind, stages, scatter_cost(m, stages, bytes)};
     if (sum->scatters)
         return found;
     double whole = whole_cost(m, stages, bytes);
-    int32_t near = stages->near;
-    found.seconds = parts_cost(m, stages, near, bytes, m->gamma) + parts_cost(m, stages, near, bytes, 0.0);
+    found.seconds = both_ways(m, stages, bytes);
     if (whole <= found.seconds) {
         found.whole = 1;
         found.seconds = whole;
@@ -166,17 +174,25 @@ hc__choice hc__net_choose(const hc__net_model *m, const hc__splits *splits, int 
     return algorithm == HC__AUTO && ring.seconds < best.seconds ? ring : best;
 }
 
-/* The scatter and the gather take equally long. With a root without a position, or to a member without one, the whole
- * data moves in the first stage, as in an allreduce. */
-hc__choice hc__choose_broadcast(const hc__net_model *m, const hc__splits *splits, int64_t bytes) {
+/* With a root without a position, or a member without one, the whole data moves in the first stage, as in an allreduce.
+ */
+hc__choice hc__choose_reduce(const hc__net_model *m, const hc__splits *splits, const hc__sum *sum) {
     hc__choice best = {.algorithm = HC__STAGES};
     for (int32_t i = 0; i < splits->count; i++) {
         const hc__stages *stages = &splits->stages[i];
-        double seconds = 2 * parts_cost(m, stages, stages->near, (double)bytes, 0.0);
+        int kind = hc__kind_in_stages(stages, sum);
+        double seconds = both_ways(m, stages, bytes_of(sum, kind));
         if (!best.stages || seconds < best.seconds) {
             best.stages = stages;
+            best.kind = kind;
             best.seconds = seconds;
         }
     }
     return best;
+}
+
+hc__choice hc__choose_broadcast(const hc__net_model *m, const hc__splits *splits, int64_t bytes) {
+    hc__net_model moves = {m->alpha, m->beta, 0.0}; /* it adds nothing up */
+    hc__sum bytes_alone = {.count = bytes, .dtype = HC_UINT8};
+    return hc__choose_reduce(&moves, splits, &bytes_alone);
 }

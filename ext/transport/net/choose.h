@@ -50,11 +50,15 @@ typedef struct hc__choice {
  * choose the same. If the members are too few for several stages, "stages" is "direct". */
 hc__choice hc__net_choose(const hc__net_model *, const hc__splits *, int algorithm, const hc__sum *);
 
-/* The stages in which a broadcast takes the least time, if it scatters parts of its bytes and then gathers them. */
+/* The stages in which a broadcast takes the least time, if it scatters parts of its bytes and then gathers them; and
+ * those of a reduce, which adds up parts and then gathers them on its root. */
 hc__choice hc__choose_broadcast(const hc__net_model *, const hc__splits *, int64_t bytes);
+hc__choice hc__choose_reduce(const hc__net_model *, const hc__splits *, const hc__sum *);
 
 /* Members send sums of some operands; otherwise only their own operands, and results. */
 int hc__sends_partials(const hc__stages *, int scatters);
+/* The dtype that travels in stages. */
+int hc__kind_in_stages(const hc__stages *, const hc__sum *);
 /* float16, bfloat16 -> float32; others themselves. */
 int hc__accumulation_dtype(int dtype);
 /* First element of part i of n (i == n: count). Parts of 1024 elements and more begin at multiples of 64. */

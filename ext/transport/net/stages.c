@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stages.c - allreduce, reduce-scatter and broadcast in stages of few members each; "direct" is the one stage of all.
+ * stages.c - allreduce, reduce-scatter, broadcast and reduce in stages of few members; "direct" is the one stage of all.
  *
  *     parts   In each stage the members of a group scatter what they work on: each adds up one part of it, in the order
  *             of the members. The results come back the other way, unless the operation is a reduce-scatter.
@@ -19,7 +19,8 @@
  * A broadcast (van de Geijn's: Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC
  * 1994) scatters parts down the same groups: in each stage the members that hold their group's block, the root first,
  * give the others theirs. The parts come together as the results of an allreduce do. A member receives each element
- * once, the root none.
+ * once, the root none. A reduce is the mirror image: it adds up as an allreduce does, and then the parts go to the root
+ * as they would come from it.
  */
 #include "transport/net/algorithms.h"
 
@@ -122,8 +123,8 @@ static int add_step(hc__channel *channel, const hc__stage_place *p, int32_t step
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* 1: this position has its group's block before the step's scatter of a broadcast. The root's position has all; if the
- * root has no position, the members of its group get the first parts. */
+/* 1: this position has its group's block before the step's scatter of a broadcast, or after the step's gather of a
+ * reduce. The root's position has all; if the root has no position, the members of its group have the first parts. */
 static int holds(const hc__channel *channel, int32_t position, int32_t step) {
     if (channel->root < 0)
         return 0;
@@ -142,7 +143,7 @@ static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step
     int32_t stage = stage_of(channel, step), radix = s->radix[stage], digit = hc__stage_digit(s, stage, p->position);
     block all = {0, channel->count}, mine = channel->form.whole ? all : block_after(channel, p->position, step + 1);
     int takes_extra = step == 0 && p->extra >= 0 && !channel->form.scatters, status = HC_OK;
-    int receives = !holds(channel, p->position, step);
+    int receives = outward || !holds(channel, p->position, step);
     for (int32_t q = 0, slot = 0; q < radix && status >= 0 && receives; q++) {
         int32_t position = hc__stage_neighbour(s, stage, p->position, q);
         block theirs = outward || q == digit ? mine : block_after(channel, position, step + 1);
@@ -156,7 +157,7 @@ static int exchange(hc__channel *channel, const hc__stage_place *p, int32_t step
     for (int32_t i = 1; i < radix && status >= 0; i++) { /* each member begins with another one */
         int32_t position = hc__stage_neighbour(s, stage, p->position, (digit + i) % radix);
         block given = !outward ? mine : channel->form.whole ? all : block_after(channel, position, step + 1);
-        if (!holds(channel, position, step))
+        if (outward || !holds(channel, position, step))
             status = hc__send_part(channel, hc__stage_member(s, position), given.at, given.n);
     }
     if (takes_extra && !outward && p->extra != channel->root && status >= 0)
@@ -246,28 +247,39 @@ int hc__round_stages(hc__channel *channel, int32_t round) {
     return step == 2 * depth ? HC_DONE : exchange(channel, &p, 2 * depth - 1 - step, 0);
 }
 
-/* ---- broadcast --------------------------------------------------------------------------------------------------- */
+/* ---- broadcast, reduce ------------------------------------------------------------------------------------------- */
 
-/* A member that holds its group's block gives each of the others its part. */
-static int scatter(hc__channel *channel, const hc__stage_place *p, int32_t step) {
+/* The member that holds the block of my group in this step; -1: no member of the group does. */
+static int32_t holder(const hc__channel *channel, const hc__stage_place *p, int32_t step) {
     const hc__stages *s = channel->stages;
     hc__stage_place root = hc__stage_place_of(s, channel->root);
-    int32_t from = root.position < 0 ? root.first : root.position, radix = s->radix[step];
-    int32_t digit = hc__stage_digit(s, step, p->position), positions = hc__stage_distance(s, step + 1);
+    int32_t at = root.position < 0 ? root.first : root.position, positions = hc__stage_distance(s, step + 1);
+    if (p->position / positions != at / positions)
+        return -1;
+    if (root.position < 0 && step == 0)
+        return channel->root;
+    return hc__stage_member(s, hc__stage_neighbour(s, step, p->position, hc__stage_digit(s, step, at)));
+}
+
+/* A step of a broadcast's scatter: the member that holds its group's block gives each of the others its part. Or of a
+ * reduce's gather: it gets their parts. */
+static int share(hc__channel *channel, const hc__stage_place *p, int32_t step, int gathers) {
+    const hc__stages *s = channel->stages;
+    int32_t radix = s->radix[step], digit = hc__stage_digit(s, step, p->position), held_by = holder(channel, p, step);
+    int (*const give)(hc__channel *, int32_t, int64_t, int64_t) = gathers ? hc__receive_part : hc__send_part;
+    int (*const get)(hc__channel *, int32_t, int64_t, int64_t) = gathers ? hc__send_part : hc__receive_part;
     int status = HC_OK;
-    if (p->position / positions != from / positions)
-        return HC_MOVED; /* its group gets its blocks in a later step */
+    if (held_by < 0)
+        return HC_MOVED;
     if (!holds(channel, p->position, step)) {
-        int32_t giver = hc__stage_neighbour(s, step, p->position, hc__stage_digit(s, step, from));
         block mine = block_after(channel, p->position, step + 1);
-        int is_first = root.position < 0 && step == 0;
-        status = hc__receive_part(channel, is_first ? channel->root : hc__stage_member(s, giver), mine.at, mine.n);
+        status = get(channel, held_by, mine.at, mine.n);
         return status < 0 ? status : HC_MOVED;
     }
     for (int32_t i = 1; i < radix && status >= 0; i++) {
         int32_t position = hc__stage_neighbour(s, step, p->position, (digit + i) % radix);
         block theirs = block_after(channel, position, step + 1);
-        status = hc__send_part(channel, hc__stage_member(s, position), theirs.at, theirs.n);
+        status = give(channel, hc__stage_member(s, position), theirs.at, theirs.n);
     }
     return status < 0 ? status : HC_MOVED;
 }
@@ -280,6 +292,19 @@ int hc__round_broadcast_stages(hc__channel *channel, int32_t round) {
         return round == 1 ? HC_DONE : extra_round(channel, &p, gives ? 0 : 1);
     }
     if (round < depth)
-        return scatter(channel, &p, round);
+        return share(channel, &p, round, 0);
     return round == 2 * depth ? HC_DONE : exchange(channel, &p, 2 * depth - 1 - round, 0);
+}
+
+int hc__round_reduce_stages(hc__channel *channel, int32_t round) {
+    hc__stage_place p = place_of(channel);
+    int32_t depth = channel->stages->depth;
+    int status = HC_MOVED;
+    if (p.position < 0)
+        return round == 1 && channel->team->me != channel->root ? HC_DONE : extra_round(channel, &p, round);
+    if (round > 0 && round <= depth)
+        status = add_step(channel, &p, round - 1);
+    if (status < 0 || round == 2 * depth)
+        return status < 0 ? status : HC_DONE;
+    return round < depth ? exchange(channel, &p, round, 1) : share(channel, &p, 2 * depth - 1 - round, 1);
 }

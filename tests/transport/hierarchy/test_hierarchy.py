@@ -106,10 +106,14 @@ def test_ranks_take_turns(build_c: Callable[..., Path], run_c: Run, layout: str,
 
 @pytest.fixture(scope="module")
 def scattering(build_c: Callable[..., Path]) -> Callable[[str], Path]:
-    """A driver whose broadcasts are scattered and gathered between nodes, however few; with more flags for the cut."""
+    """A driver whose broadcasts and reduces go in stages between nodes, however few; with more flags for the cut."""
 
     def build(flags: str = "") -> Path:
-        options = {"broadcast.c": "-Dhc__broadcast_stages=any_stages", "allreduce.c": flags}
+        options = {
+            "broadcast.c": "-Dhc__broadcast_stages=any_stages",
+            "reduce.c": "-Dhc__reduce_stages=any_reduce_stages",
+            "allreduce.c": flags,
+        }
         sources = [
             f"{source} {options.get(Path(source).name, '')}" if "/hierarchy/" in source else source
             for source in SOURCES
@@ -119,41 +123,47 @@ def scattering(build_c: Callable[..., Path]) -> Callable[[str], Path]:
     return build
 
 
+STAGED = ["broadcast", "reduce"]
+
+
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("operation", STAGED)
 @pytest.mark.parametrize(("chunk_bytes", "seed"), [(0, 1), (3000, 2)])
 @pytest.mark.parametrize(
     "layout",
     ["0,1", "0,0,1,1", "0,1,2", "0,1,2,2", "2,0,1,1", "0,0,0,1,1", "0,1,2,3,4", "0,0,1,1,2,2,3,3", "0,1,2,0,1,3,2"],
 )
-def test_scattered_broadcasts(
-    scattering: Callable[[str], Path], run_c: Run, layout: str, chunk_bytes: int, seed: int
+def test_broadcasts_and_reduces_in_stages(
+    scattering: Callable[[str], Path], run_c: Run, layout: str, chunk_bytes: int, seed: int, operation: str
 ) -> None:
     """Any root, joined ranks, several tensors, in place and not, in one chunk and in many."""
-    assert "100 cases" in run_c(scattering(""), layout, seed, 100, "auto", chunk_bytes, 0, "broadcast", timeout=100)
+    assert "100 cases" in run_c(scattering(""), layout, seed, 100, "auto", chunk_bytes, 0, operation, timeout=100)
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("operation", STAGED)
 @pytest.mark.parametrize("chunk_bytes", [0, 3000])
 @pytest.mark.parametrize("layout", ["0,0,1,1,2,2", "0,0,0,1,1", "1,0,2,1,0,2,3,3,3"])
-def test_broadcasts_in_turns(scattering: Callable[[str], Path], run_c: Run, layout: str, chunk_bytes: int) -> None:
+def test_stages_in_turns(
+    scattering: Callable[[str], Path], run_c: Run, layout: str, chunk_bytes: int, operation: str
+) -> None:
     """As among many nodes."""
     driver = scattering("-DFEW_NODES=1 -DLEAST_SHARD_BYTES=16")
-    assert "100 cases" in run_c(driver, layout, 6, 100, "auto", chunk_bytes, 0, "broadcast", timeout=100)
+    assert "100 cases" in run_c(driver, layout, 6, 100, "auto", chunk_bytes, 0, operation, timeout=100)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,2,2"])
-def test_scattered_broadcasts_among_other_operations(
-    scattering: Callable[[str], Path], run_c: Run, layout: str
-) -> None:
+def test_stages_among_other_operations(scattering: Callable[[str], Path], run_c: Run, layout: str) -> None:
     """The slots of the node and the channels of the net are used in turn."""
     assert "150 cases" in run_c(scattering(""), layout, 4, 150, timeout=100)
 
 
+@pytest.mark.parametrize("operation", STAGED)
 @pytest.mark.parametrize("layout", ["0,1", "0,0,1,1", "0,1,2,2"])
-def test_a_scattered_broadcast_is_abandoned(scattering: Callable[[str], Path], run_c: Run, layout: str) -> None:
+def test_stages_are_abandoned(scattering: Callable[[str], Path], run_c: Run, layout: str, operation: str) -> None:
     """A rank that never comes: the others give up, and nothing is left in flight."""
-    run_c(scattering(""), layout, 1, "abandon", "broadcast")
+    run_c(scattering(""), layout, 1, "abandon", operation)
 
 
 @pytest.mark.timeout(120)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real jobs on many nodes: ranks take turns, broadcasts are scattered, and alltoalls have carriers."""
+"""Real jobs on many nodes: ranks take turns, broadcasts and reduces go in stages, and alltoalls have carriers."""
 
 import subprocess
 import sys
@@ -113,6 +113,61 @@ hpccoll.shutdown()
 """
 
 
+REDUCES = """
+import numpy as np
+import hpccoll
+
+hpccoll.init()
+rank, size = hpccoll.rank(), hpccoll.size()
+draw = np.random.default_rng(7)
+
+
+def check(world, root, n, dtype, op):
+    \"\"\"Against NumPy's float64; integers below 100 and their means, which each of these types holds.\"\"\"
+    inputs = draw.integers(0, 100 // world.size, (world.size, n), dtype=np.uint8)
+    mine = inputs[world.rank].astype(dtype)
+    kept = mine.copy()
+    found = world.reduce(mine, op=op, root=root)
+    assert np.array_equal(mine, kept), "the input was written"
+    assert (found is None) == (world.rank != root)
+    if world.rank == root:
+        wide = inputs.astype(np.float64)
+        expected = {hpccoll.SUM: wide.sum, hpccoll.MAX: wide.max, hpccoll.AVERAGE: wide.mean}[op](axis=0)
+        error = np.abs(found.astype(np.float64) - expected).max()
+        assert error <= 8 * np.finfo(dtype).eps * expected.max(), (n, root, dtype, op, error)
+        assert op == hpccoll.AVERAGE or error == 0, (n, root, dtype, op, error)
+
+
+for n in (1, 5_000, 30_011, 100_003, 400_000, 1_500_007):  # up the tree; in one chunk; in turns; up the tree again
+    for root in (0, 1, size // 2, size - 1) if n < 100_000 else (1, size - 1):
+        for op in (hpccoll.SUM, hpccoll.AVERAGE, hpccoll.MAX) if n < 100_000 else (hpccoll.AVERAGE,):
+            check(hpccoll.world(), root, n, np.float16 if n % 2 else np.float32, op)
+
+# many at once, and each to another root, out of order
+arrays = [np.full(20_000 + i, i, np.int32) for i in range(size)]
+order = np.random.default_rng(rank).permutation(size)
+handles = {i: hpccoll.reduce_async(arrays[i], root=i, op=hpccoll.SUM, name=f"to {i}") for i in order}
+for i, handle in handles.items():
+    found = handle.wait()
+    assert found is None if i != rank else (found == i * size).all()
+
+# a set of every rank but some, whose nodes are uneven
+part = hpccoll.world().split(int(rank % 5 == 1))
+for root in (0, part.size - 1):
+    check(part, root, 60_001, np.float64, hpccoll.SUM)
+
+# the last ranks have joined
+if rank < size - 3:
+    for root in (0, 2):
+        found = hpccoll.reduce(np.arange(50_000), root=root, op=hpccoll.SUM)
+        assert found is None if rank != root else np.array_equal(found, np.arange(50_000) * (size - 3))
+hpccoll.join()
+if rank == 0:
+    print("every root has the sum")
+hpccoll.shutdown()
+"""
+
+
 def run_job(job: str, *options: str) -> str:
     """Run a program on all ranks; return its output, and that of a failure."""
     command = [sys.executable, "-P", "-m", "hpccoll", "run", *options, "--timeout", "100"]
@@ -150,6 +205,31 @@ def test_broadcasts_over_the_net_of_threads(nodes: str) -> None:
             given = np.arange(n, dtype=np.int32) * (root + 1)
             found = world.broadcast(given if world.rank == root else np.zeros(n, np.int32), root)
             assert np.array_equal(found, given), (root, world.rank)
+
+    testing.run(worlds, program)
+    testing.run(worlds, hpccoll.World.shutdown)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (22, 9), (10, 10)])
+def test_reduces_give_the_root_the_sum(ranks: int, nodes: int) -> None:
+    """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
+    assert "every root has the sum" in run_job(REDUCES, "-np", str(ranks), "--nodes", str(nodes))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("nodes", ["2+1+1+3+1+1+2+1+1", "+".join("1" * 11)])
+def test_reduces_over_the_net_of_threads(nodes: str) -> None:
+    """Uneven nodes, of which nine is no power of two, and eleven of one rank, a prime; any root."""
+    ranks = sum(map(int, nodes.split("+")))
+    worlds = testing.threads(ranks, nodes=nodes)
+
+    def program(world: hpccoll.World) -> None:
+        for root in range(ranks):
+            n = 20_000 + 9_001 * root
+            found = world.reduce(np.arange(n, dtype=np.int32) + world.rank, op=hpccoll.SUM, root=root)
+            expected = np.arange(n, dtype=np.int32) * ranks + ranks * (ranks - 1) // 2
+            assert found is None if world.rank != root else np.array_equal(found, expected), (root, world.rank)
 
     testing.run(worlds, program)
     testing.run(worlds, hpccoll.World.shutdown)

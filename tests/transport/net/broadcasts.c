@@ -5,82 +5,7 @@
  *     broadcasts          1 to 40 members, all roots, lengths, types, splits into stages, and the tree
  *     broadcasts choices  the form that the model chooses, against formulae of the textbooks
  */
-#include "transport/net/algorithms.h"
-#include "transport/net_threads.h"
-
-#define MEMBERS 40
-#define CHANNELS 2
-
-static hc_net *nets[MEMBERS];
-static int32_t peers[MEMBERS];
-static hc__team teams[MEMBERS];
-static hc__channel channels[MEMBERS][CHANNELS];
-static hc__splits splits;
-static const hc__net_model model = {2e-5, 1e-9, 1e-10};
-
-/* What each member has sent and asked for. */
-static int64_t sent_bytes[MEMBERS], received_bytes[MEMBERS];
-static int sent[MEMBERS], received[MEMBERS];
-static struct hc_net_ops counting;
-static const struct hc_net_ops *real;
-
-static int32_t member_of(const hc_net *net) {
-    int32_t q = 0;
-    while (nets[q] != net)
-        q++;
-    return q;
-}
-
-static int count_send(hc_net *net, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **r) {
-    sent_bytes[member_of(net)] += (int64_t)bytes;
-    sent[member_of(net)]++;
-    return real->isend(net, peer, tag, data, bytes, r);
-}
-
-static int count_receive(hc_net *net, int32_t peer, int32_t tag, void *data, size_t bytes, hc_net_request **r) {
-    received_bytes[member_of(net)] += (int64_t)bytes;
-    received[member_of(net)]++;
-    return real->irecv(net, peer, tag, data, bytes, r);
-}
-
-static void make_nets(int32_t n) {
-    CHECK(hc_local_net_new(n, nets) == HC_OK, "net");
-    real = nets[0]->ops;
-    counting = *real;
-    counting.isend = count_send;
-    counting.irecv = count_receive;
-    for (int32_t q = 0; q < n; q++) {
-        nets[q]->ops = &counting;
-        peers[q] = q;
-        teams[q] = (hc__team){nets[q], &hc_host_arithmetic, peers, n, q, &splits};
-        for (int i = 0; i < CHANNELS; i++)
-            hc__channel_init(&channels[q][i], &teams[q], &model, i);
-    }
-    hc__splits_of(n, 0, &splits);
-}
-
-static void drop_nets(int32_t n) {
-    for (int32_t q = 0; q < n; q++)
-        for (int i = 0; i < CHANNELS; i++)
-            hc__channel_free(&channels[q][i]);
-    for (int32_t q = 0; q < n; q++)
-        nets[q]->ops->free(nets[q]);
-}
-
-/* Each member goes on when the random numbers say so. */
-static void drive(int32_t n, uint64_t random) {
-    int left = n * CHANNELS, idle = 0;
-    uint8_t done[MEMBERS][CHANNELS] = {{0}};
-    while (left > 0) {
-        int32_t q = (int32_t)below(&random, n), i = (int32_t)below(&random, CHANNELS);
-        int status = done[q][i] ? HC_IDLE : hc__channel_test(&channels[q][i]);
-        CHECK(status >= 0, "test: %s", hc_status_name(status));
-        idle = status == HC_IDLE ? idle + 1 : 0;
-        CHECK(idle < 100000, "%d operations of %d members do not end", left, n);
-        left -= status == HC_DONE;
-        done[q][i] |= status == HC_DONE;
-    }
-}
+#include "transport/net/members.h"
 
 typedef struct test_case {
     int32_t n, root;
@@ -102,7 +27,8 @@ static void run_case(const test_case *c) {
             if (q == c->root)
                 fill_random(data[q][i], c->dtype, c->count, seed + (uint64_t)i);
             hc__channel *channel = &channels[q][i];
-            int status = hc__net_broadcast_start(channel, data[q][i], c->count, c->dtype, c->root, 1, c->stages);
+            int status = hc__net_broadcast_start(channel, data[q][i], c->count, c->dtype,
+                                                 (hc__way){c->root, 1, c->stages});
             CHECK(status == HC_OK, "start: %s", hc_status_name(status));
         }
     }
@@ -120,21 +46,6 @@ static void run_case(const test_case *c) {
         CHECK(received_bytes[q] == (q == c->root || c->n == 1 ? 0 : CHANNELS * (int64_t)bytes),
               "%d members, root %d: member %d received %lld bytes", c->n, c->root, q, (long long)received_bytes[q]);
     free(expected);
-}
-
-/* Digits of a member's position, the nearest first, counted here from the radices; 0: it has none. */
-static int digits_of(const hc__stages *s, int32_t member, int32_t *digits) {
-    int32_t position = 0, at = 0, group = 0;
-    for (; group < s->extra && at + s->radix[0] < member; group++) { /* groups of one member more */
-        at += s->radix[0] + 1;
-        position += s->radix[0];
-    }
-    if (group < s->extra && member == at + s->radix[0])
-        return 0;
-    position += member - at;
-    for (int32_t k = 0; k < s->depth; position /= s->radix[k++])
-        digits[k] = position % s->radix[k];
-    return 1;
 }
 
 /* Messages that a member receives. It gets its first part in the last stage in which it differs from the root, and then
@@ -195,29 +106,13 @@ static int run_all(void) {
 
 /* ---- choices ------------------------------------------------------------------------------------------------- */
 
-static double chain(const hc__net_model *m, int32_t n, double bytes, double segment) {
-    double s = bytes > segment ? bytes / segment : 1;
-    return (n - 2 + s) * (m->alpha + bytes / s * m->beta);
-}
-
-static double binomial(const hc__net_model *m, int32_t n, double bytes) {
-    return ceil(log2(n)) * (m->alpha + bytes * m->beta);
-}
-
-/* Van de Geijn's, with a binomial tree and recursive doubling; n is a power of two. */
-static double scattered(const hc__net_model *m, int32_t n, double bytes) {
-    return 2 * log2(n) * m->alpha + 2.0 * (n - 1) / n * bytes * m->beta;
-}
-
 /* Where the formulae say that one form takes half of the other's time, it must be chosen; but up to 8 members never
  * scatter. (Ours allow for contention, and stages of more than two members take fewer messages in succession.) */
 static void check_choice(const hc__net_model *m, int32_t n, int64_t bytes) {
     hc__splits of;
     hc__splits_of(n, 0, &of);
     const hc__stages *stages = hc__broadcast_stages(m, &of, bytes, 512 << 10);
-    double best = binomial(m, n, (double)bytes), ours = scattered(m, n, (double)bytes);
-    for (double s = 512 << 10; s >= 16 << 10; s /= 2)
-        best = fmin(best, chain(m, n, (double)bytes, s));
+    double best = best_tree(m, n, (double)bytes), ours = scattered(m, n, (double)bytes);
     CHECK(stages || ours > 0.5 * best, "%d members, %lld bytes: down the tree, in %g us; scattered %g us", n,
           (long long)bytes, 1e6 * best, 1e6 * ours);
     CHECK(!stages || (n > 8 && best > 0.65 * ours), "%d members, %lld bytes: scattered, in %g us; down the tree %g us",

@@ -81,6 +81,28 @@ def test_a_broadcast_takes_the_faster_form(broadcasts: Path, run_c: Callable[...
     assert {form[1024, 4**k] for k in range(7, 13)} == {"scattered"}
 
 
+@pytest.fixture(scope="module")
+def reduces(build_c: Callable[..., Path]) -> Path:
+    return build_c("tests/transport/net/reduces.c", *TRANSPORT)
+
+
+@pytest.mark.timeout(120)
+def test_every_reduce_between_nodes(reduces: Path, run_c: Callable[..., str]) -> None:
+    """1 to 40 members, all roots, splits, types and reductions against float64; bytes and number of messages."""
+    assert "cases" in run_c(reduces, timeout=100)
+
+
+def test_a_reduce_takes_the_faster_form(reduces: Path, run_c: Callable[..., str]) -> None:
+    """By the textbooks' times for 2 to 4,096 members; float16, which a tree sends as float32, is in stages earlier."""
+    lines = [line.split() for line in run_c(reduces, "choices").splitlines()]
+    form = {(int(n), int(nbytes), dtype): way for n, nbytes, dtype, way, *_ in lines[: len(lines) // 3]}
+    assert {way for (members, _, _), way in form.items() if members <= 8} == {"tree"}
+    assert {form[1024, 4**k, "float32"] for k in range(3, 6)} == {"tree"}
+    assert {form[1024, 4**k, dtype] for k in range(7, 12) for dtype in ("float32", "float16")} == {"stages"}
+    in_stages = {dtype: {size for size in form if size[2] == dtype and form[size] == "stages"} for *_, dtype in form}
+    assert {size[:2] for size in in_stages["float32"]} < {size[:2] for size in in_stages["float16"]}
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("runs", [1000, pytest.param(4000, marks=pytest.mark.slow)])
 def test_votes_have_one_outcome_and_every_call_ends(
