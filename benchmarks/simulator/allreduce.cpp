@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// allreduce.cpp - an allreduce or a broadcast: the real hierarchy and the real algorithms of every node, over the
-// simulated network. In a broadcast a node is one rank, whose array the net reads and writes.
+// allreduce.cpp - an allreduce, a reduce or a broadcast: the real hierarchy and the real algorithms of every node, over
+// the simulated network. In a broadcast a node is one rank, whose array the net reads and writes.
 //
 // If a chunk is cut into rails, an actor is a node: all rails do the same at the same time, so one rail represents
 // them, and its messages have the bytes of all rails. If ranks take turns, an actor is a rank. The C code of
@@ -44,7 +44,8 @@ void __wrap_hc__splits_of(int32_t n, int32_t group, hc__splits *splits) {
     splits->count = 2;
 }
 
-// form=tree and form=scattered are the ways of a broadcast between nodes; otherwise the model chooses.
+// form=tree, and form=scattered of a broadcast or form=stages of a reduce, are the ways between nodes; otherwise the
+// model chooses.
 static std::string asked_form;
 const hc__stages *__real_hc__broadcast_stages(const hc__net_model *, const hc__splits *, int64_t, int64_t);
 const hc__stages *__wrap_hc__broadcast_stages(const hc__net_model *model, const hc__splits *splits, int64_t bytes,
@@ -53,6 +54,15 @@ const hc__stages *__wrap_hc__broadcast_stages(const hc__net_model *model, const 
         return nullptr;
     return asked_form == "scattered" ? hc__choose_broadcast(model, splits, bytes).stages
                                      : __real_hc__broadcast_stages(model, splits, bytes, most);
+}
+
+const hc__stages *__real_hc__reduce_stages(const hc__net_model *, const hc__splits *, const hc__sum *, int64_t, int64_t);
+const hc__stages *__wrap_hc__reduce_stages(const hc__net_model *model, const hc__splits *splits, const hc__sum *sum,
+                                           int64_t segment, int64_t most) {
+    if (asked_form == "tree")
+        return nullptr;
+    return asked_form == "stages" ? hc__choose_reduce(model, splits, sum).stages
+                                  : __real_hc__reduce_stages(model, splits, sum, segment, most);
 }
 
 // All ranks share the arrays of one placement: those of 27,648 ranks would take 10 GB.
@@ -85,7 +95,8 @@ struct Shape { // equal on all nodes
     int size, wire_size;
     int64_t count, shard, chunks;
     int slots, depth, group;
-    int root; // of a broadcast; -1: an allreduce
+    hc_operation operation;
+    int root; // the actor that is the root, or -1
 };
 
 struct Node {
@@ -233,7 +244,7 @@ bool pack_next(Node *n, int64_t spread) {
 // late.
 int node_reduce(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
-    if (n->shape->root >= 0)
+    if (n->shape->operation == HC_BROADCAST)
         return HC_DONE;
     if (n->near.size() == 1) {
         touch(n, chunk, 2 - 1.0 / n->machine->per_node);
@@ -274,7 +285,7 @@ int node_spread(hc_node *node, int64_t chunk) {
     Node *n = of_node(node);
     if (n->near[chunk % n->shape->actors]->published <= chunk)
         return HC_IDLE;
-    if (n->machine->per_node > 1)
+    if (n->machine->per_node > 1 && (n->shape->operation == HC_ALLREDUCE || n->me == n->shape->root))
         touch(n, chunk, 1);
     n->spread = chunk + 1;
     return HC_DONE;
@@ -388,7 +399,7 @@ void live(Node *n, const Places *places, int dtype, int wire, const char *algori
     piece.scale = 1;
     piece.row = 1;
     hc_batch batch{};
-    batch.operation = n->shape->root < 0 ? HC_ALLREDUCE : HC_BROADCAST;
+    batch.operation = static_cast<uint8_t>(n->shape->operation);
     batch.reduction = HC_SUM;
     batch.dtype = static_cast<uint8_t>(dtype);
     batch.wire_dtype = static_cast<uint8_t>(wire);
@@ -430,8 +441,9 @@ void simulate_allreduce(Machine &machine, const Settings &s) {
     shape.slots = static_cast<int>(s.number("slots", shape.depth));
     shape.group = static_cast<int>(s.number("group", 0));
     const std::string what = s.text("what", "allreduce");
-    shape.root = what == "broadcast" ? static_cast<int>(s.number("root", 0)) : -1;
-    if (shape.root >= 0 && machine.per_node > 1)
+    shape.operation = what == "broadcast" ? HC_BROADCAST : what == "reduce" ? HC_REDUCE : HC_ALLREDUCE;
+    shape.root = shape.operation == HC_ALLREDUCE ? -1 : static_cast<int>(s.number("root", 0));
+    if (shape.operation == HC_BROADCAST && machine.per_node > 1)
         throw std::invalid_argument("broadcast: per_node=1");
     asked_form = s.text("form", "auto");
     std::istringstream words(s.text("stages", ""));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main.cpp - one simulated run: simulate what=agreement|allreduce|broadcast|vote machine=summit nodes=64 ... One line
-// of JSON.
+// main.cpp - one simulated run: simulate what=agreement|allreduce|broadcast|reduce|vote machine=summit nodes=64 ... One
+// line of JSON.
 #include "machine.hpp"
 
 #include <cstdio>

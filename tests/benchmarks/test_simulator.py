@@ -120,6 +120,21 @@ def test_a_broadcast(program: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_reduce(program: Path) -> None:
+    """In stages of 4 each node exchanges its parts, and only the root's groups gather them; the model chooses that."""
+    plain = {"what": "reduce", "nodes": 64, "per_node": 1, "rails": 1, "bytes": 256 << 10, "shard": 65536, "depth": 8}
+    found = {form: simulate(program, **plain | {"form": form}) for form in ("tree", "stages", "auto")}
+    assert found["tree"]["messages"] == 63
+    gathered = [16, 4, 1]  # groups whose blocks go towards the root in a stage, the farthest stage first
+    assert found["stages"]["messages"] == 64 * 3 * 3 + sum(3 * n for n in gathered)
+    link = plain["bytes"] / 11.5e9  # a root receives the data twice, but for its own part
+    assert 2 * 63 / 64 * link < found["stages"]["seconds"] < 0.5 * found["tree"]["seconds"]
+    assert found["auto"] == found["stages"]
+    one = plain | {"per_node": 6, "rails": 6, "bytes": 512 << 10, "shard": 21856, "depth": 16, "slots": 16, "turns": 1}
+    assert simulate(program, **one)["seconds"] > 2 * (512 << 10) / 23e9  # of the ranks of a node, in turns
+
+
+@pytest.mark.slow
 def test_what_the_page_shows(program: Path) -> None:
     """Simulations that take little time give what is recorded, and the tables are those of the records.
 
