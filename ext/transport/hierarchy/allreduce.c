@@ -21,9 +21,9 @@
 /* All nodes compute the cut from the same numbers, and it fits the largest node.
  *
  * Among more than FEW_NODES a chunk waits for several rounds, so twice as many chunks of half the size gain, as long as
- * a shard is not too small for its messages. An allreduce, and others in stages, take so many messages there that they
- * keep a rank's processor busy. So its ranks take turns: each has a part of the messages, and each message the bytes of a
- * whole chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
+ * a shard is not too small for its messages. An allreduce, and others in stages, have so many messages there that they
+ * keep a rank's processor busy. So the ranks of a node take turns: each has a part of the messages, and each message
+ * has the bytes of a whole chunk. The simulator shows both gains (docs/scaling-to-summit.md). */
 #ifndef FEW_NODES
 #define FEW_NODES 8
 #endif

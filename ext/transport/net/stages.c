@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stages.c - allreduce, reduce-scatter, broadcast and reduce in stages of few members; "direct" is the one stage of all.
+ * stages.c - allreduce, reduce-scatter, broadcast, reduce in stages of few members; "direct" is the one stage of all.
  *
  *     parts   In each stage the members of a group scatter what they work on: each adds up one part of it, in the order
  *             of the members. The results come back the other way, unless the operation is a reduce-scatter.

@@ -12,23 +12,10 @@
  *
  * Every rank draws the same cases from the seed, makes everybody's input again, and checks its own results.
  */
+#include "transport/any_stages.h"
 #include "transport/emulated.h"
-#include "transport/net/algorithms.h"
 
 #define MAX_PIECES 5
-
-/* A test may put these in the place of the model, whose choice depends on the number of nodes: always one of the splits,
- * the same on all ranks. */
-const hc__stages *any_stages(const hc__net_model *model, const hc__splits *splits, int64_t bytes, int64_t most) {
-    (void)model, (void)most;
-    return bytes > 0 ? &splits->stages[bytes % splits->count] : NULL;
-}
-
-const hc__stages *any_reduce_stages(const hc__net_model *model, const hc__splits *splits, const hc__sum *sum,
-                                    int64_t segment, int64_t most) {
-    (void)segment;
-    return any_stages(model, splits, sum->count, most);
-}
 
 typedef struct shape {
     int64_t row, rows; /* elementwise operations: row 1; rows are agreed, or those of rank r below */

@@ -2,7 +2,7 @@
  *
  * reduces.c - reduces between nodes over the local net, all members in one thread, against sums in float64.
  *
- *     reduces          1 to 40 members, all roots, splits into stages, the tree and in order; types, reductions, lengths
+ *     reduces          1 to 40 members, all roots, splits into stages, the tree, in order; types, reductions, lengths
  *     reduces choices  the form that the model chooses, against formulae of the textbooks
  */
 #include "transport/net/members.h"
