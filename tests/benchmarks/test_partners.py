@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The count of bytes between groups, against what can be counted by hand, and the textbook's facts about each form."""
+
+import random
+import runpy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "simulator" / "partners.py"
+POWERS = [2**k for k in range(1, 10)]
+
+
+@pytest.fixture(scope="module")
+def partners() -> dict[str, Any]:
+    return runpy.run_path(str(FILE))
+
+
+def test_bine_partners_are_mutual_and_every_pair_meets(partners: dict[str, Any]) -> None:
+    """Distances 1, 1, 3, 5, 11 (Jacobsthal's numbers); each step doubles what a member has heard of, up to all."""
+    assert [abs(partners["distance_of"](step)) for step in range(7)] == [1, 1, 3, 5, 11, 21, 43]
+    for n in POWERS:
+        heard = [{member} for member in range(n)]
+        for step in range(n.bit_length() - 1):
+            partner = [partners["partner"](n, member, step) for member in range(n)]
+            assert all(partner[partner[member]] == member for member in range(n))
+            assert all(heard[member].isdisjoint(heard[partner[member]]) for member in range(n))
+            heard = [heard[member] | heard[partner[member]] for member in range(n)]
+        assert all(len(each) == n for each in heard)
+
+
+@pytest.mark.parametrize("n", POWERS)
+def test_bytes_of_all_messages(partners: dict[str, Any], n: int) -> None:
+    """2 (n - 1)/n per member of an allreduce; each member of a broadcast but the root receives the array once."""
+    for operation, forms in partners["forms"](n, 0).items():
+        for sent in forms:
+            received, given = Counter[int](), Counter[int]()
+            for sender, receiver, nbytes in sent:
+                given[sender] += nbytes
+                received[receiver] += nbytes
+            if operation == "allreduce":
+                assert all(given[m] == received[m] == pytest.approx(2 * (n - 1) / n) for m in range(n))
+            else:
+                assert [received[m] for m in range(n)] == pytest.approx([0.0] + [1.0] * (n - 1)), operation
+
+
+def test_eight_nodes_in_two_groups(partners: dict[str, Any]) -> None:
+    """Counted by hand. Recursive doubling: only the last step, an eighth each way. Bine: 2 pairs in each of 2 steps."""
+    dragonfly, tree = (partners["Network"]("x", 4, pairs=pairs) for pairs in (True, False))
+    (_, ours, bine), slots = partners["forms"](8, 0)["allreduce"], list(range(8))
+    sent = {"ours": list(ours), "bine": list(bine)}
+    assert dragonfly.load(sent["ours"], slots) == (2 * 8 / 8, 1.0)
+    assert dragonfly.load(sent["bine"], slots) == (2 * (4 / 4 + 4 / 8), 1.5)
+    assert tree.load(sent["bine"], slots) == dragonfly.load(sent["bine"], slots)
+    assert dragonfly.load(sent["ours"], [2 * slot for slot in slots])[0] == 2 * 8 * (1 / 4 + 1 / 8)
+
+
+def test_allocations(partners: dict[str, Any]) -> None:
+    """As many different nodes as asked; whole groups come first where that is wanted."""
+    for allocate in partners["ALLOCATIONS"]:
+        for n in (64, 512):
+            slots = allocate(n, 32, random.Random(n))
+            assert len(set(slots)) == n
+            assert slots == sorted(slots) or allocate.__name__ in ("unordered", "largest_first")
+    slots = partners["largest_first"](512, 32, random.Random(1))
+    size = Counter(slot // 32 for slot in slots)
+    assert [size[slot // 32] for slot in slots] == sorted((size[slot // 32] for slot in slots), reverse=True)
