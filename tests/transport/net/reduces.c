@@ -171,6 +171,31 @@ static void check_messages(const test_case *c) {
     CHECK(s->extra || all <= CHANNELS * once * (c->n + s->depth), "all of %d sent %lld bytes", c->n, (long long)all);
 }
 
+/* A mean of values near the end of the type's range is in range, although their sum is not. */
+static void check_range(const test_case *c) {
+    static const double most[] = {
+        [HC_FLOAT16] = 6e4, [HC_BFLOAT16] = 3e38, [HC_FLOAT32] = 3e38, [HC_FLOAT64] = 1.7e308};
+    double values[MEMBERS], found[MEMBERS];
+    char *data[MEMBERS][CHANNELS];
+    for (int64_t k = 0; k < c->count; k++)
+        values[k] = most[c->dtype];
+    for (int32_t q = 0; q < c->n; q++)
+        for (int i = 0; i < CHANNELS; i++) {
+            data[q][i] = malloc((size_t)c->count * 8);
+            hc_host_convert(data[q][i], c->dtype, values, HC_FLOAT64, c->count, 1.0);
+            start(c, &channels[q][i], data[q][i]);
+        }
+    drive(c->n, c->seed);
+    hc_host_convert(found, HC_FLOAT64, data[c->root][0], c->dtype, c->count, 1.0);
+    for (int64_t k = 0; k < c->count; k++)
+        CHECK(fabs(found[k] - values[k]) <= (c->n + 2 * roundings(c)) * half_ulp(c->dtype) * values[k],
+              "a mean of %s, %d members, form %d: %g, not %g", hc_dtype_name(c->dtype), c->n, c->form, found[k],
+              values[k]);
+    for (int32_t q = 0; q < c->n; q++)
+        for (int i = 0; i < CHANNELS; i++)
+            free(data[q][i]);
+}
+
 /* Every type and reduction in turn. */
 static void choose_types(test_case *c, uint64_t *random) {
     do {
@@ -203,6 +228,12 @@ static int run_all(void) {
                 c = (test_case){n, root, form, 64 * n, HC_FLOAT32, 0, {HC_SUM, 1.0}, c.seed};
                 run_case(&c);
                 check_messages(&c);
+            }
+        for (int32_t form = TREE; form < splits.count && n > 1; form++)
+            for (int dtype = HC_FLOAT16; dtype <= HC_FLOAT64; dtype++) {
+                test_case c = {
+                    n, (int32_t)below(&random, n), form, n, dtype, (int)below(&random, 2), {HC_AVERAGE, n}, random};
+                check_range(&c);
             }
         drop_nets(n);
     }
