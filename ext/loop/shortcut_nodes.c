@@ -20,7 +20,8 @@ static int has(const hc_shortcut_call *call, int trait) {
     return (call->traits & trait) != 0;
 }
 
-/* 1: the votes' result has the bits of a request's. A request reduces to a root by a tree, and not in stages. */
+/* 1: the votes' result has the bits of a request's. A request that reduces to a root does it by a tree or in stages, by
+ * the bytes of its batch, which the votes do not know. */
 static int adds_as_a_request(const hc__electorate *of, const hc_shortcut_call *call) {
     const hc_shortcut_agreed *agreed = &call->agreed;
     int is_wide = of->adds_wide || agreed->reduction == HC_PRODUCT;
