@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes cross the links between groups of nodes: our order of partners beside Bine trees (decision 123).
+"""How many bytes cross the links between groups of nodes (decisions 123 and 125).
 
-    python benchmarks/simulator/partners.py
+    python benchmarks/simulator/partners.py [NODES ...]
+
+The order of partners is ours or that of Bine trees; the order of the nodes is that of the allocation, or that of
+`ext/world/node_order.c`, in which whole groups come first.
 
 Messages are counted, no time is simulated. A job's nodes lie in groups: those of a dragonfly, where two groups share
 one link, or those below a leaf switch of a fat tree, whose links up carry all that leaves the leaf. Bytes are in units
@@ -9,16 +12,18 @@ of the array. A reduce sends what a broadcast sends, the other way.
 
 Bine trees: De Sensi et al., "Bine Trees: Enhancing Collective Operations by Optimizing Communication Locality" (SC '25,
 doi 10.1145/3712285.3759835). The partners of the steps are 1, 1, 3, 5, 11, 21, ... apart, where those of recursive
-doubling are 1, 2, 4, 8, ... apart. They need a power of two.
+doubling are 1, 2, 4, 8, ... apart. They need a power of two; for other numbers of nodes only ours are counted.
 """
 
 import math
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import mean
 
+from hpccoll import _core
 from hpccoll.tools.model import messages
 
 Message = tuple[int, int, float]
@@ -155,13 +160,6 @@ def contiguous(n: int, _group: int, draw: random.Random) -> list[int]:
     return list(range(first, first + n))
 
 
-def largest_first(n: int, group: int, draw: random.Random) -> list[int]:
-    """Return the nodes of `contiguous`, those of whole groups before those of its two ends."""
-    slots = contiguous(n, group, draw)
-    size = Counter(slot // group for slot in slots)
-    return sorted(slots, key=lambda slot: (-size[slot // group], slot))
-
-
 def fragmented(n: int, _group: int, draw: random.Random) -> list[int]:
     """Return runs of 1 to 31 free nodes, with as many busy ones between them, ordered along the network."""
     slots: list[int] = []
@@ -173,6 +171,12 @@ def fragmented(n: int, _group: int, draw: random.Random) -> list[int]:
     return slots[:n]
 
 
+def scattered(n: int, _group: int, draw: random.Random) -> list[int]:
+    """Return every second one of twice as many nodes on average, ordered along the network."""
+    first = draw.randrange(1000)
+    return sorted(draw.sample(range(first, first + 2 * n), n))
+
+
 def unordered(n: int, group: int, draw: random.Random) -> list[int]:
     """Return the nodes of `fragmented` in an order that has nothing to do with the network."""
     slots = fragmented(n, group, draw)
@@ -181,49 +185,81 @@ def unordered(n: int, group: int, draw: random.Random) -> list[int]:
 
 
 ALLOCATIONS: tuple[Callable[[int, int, random.Random], list[int]], ...] = (
-    aligned, contiguous, largest_first, fragmented, unordered
+    aligned, contiguous, fragmented, scattered, unordered
 )  # fmt: skip
+
+
+def as_given(slots: list[int], _group: int) -> list[int]:
+    """Return the nodes in the order of the allocation."""
+    return slots
+
+
+def whole_first(slots: list[int], group: int) -> list[int]:
+    """Return the nodes in the order that the library gives them."""
+    positions, _ = _core.nodes_order([f"g{slot // group}/n{slot}" for slot in slots])
+    return [slot for _, slot in sorted(zip(positions, slots, strict=True))]
+
+
+def by_divisor(slots: list[int], group: int) -> list[int]:
+    """Return the nodes such that groups whose sizes share a large divisor with the number of nodes come first.
+
+    Decision 125 has not taken this order.
+    """
+    size = Counter(slot // group for slot in slots)
+    return sorted(slots, key=lambda slot: (-math.gcd(size[slot // group], len(slots)), slot))
+
+
+ORDERS = (as_given, whole_first, by_divisor)
 
 
 # ---- the table ----------------------------------------------------------------------------------------------------
 
 
-def forms(n: int, known: int) -> dict[str, tuple[Iterator[Message], Iterator[Message], Iterator[Message]]]:
-    """Return by operation our messages, ours in stages of two members, and Bine's.
+def forms(n: int, known: int) -> dict[str, list[Iterator[Message]]]:
+    """Return by operation our messages; for a power of two also ours in stages of two members, and Bine's.
 
     :param known: nodes of a group, if all groups are whole; or 0
     """
+    if n & (n - 1):
+        choice = messages.choose(n, CHUNK // 4, "float32")
+        assert choice.extra == 0, f"{n} nodes have a large prime factor"
+        return {"allreduce": [stages_allreduce(n, choice.radices)], "tree": [binomial(n)]}
     stages, pairs = radices(n, known), (2,) * int(math.log2(n))
     return {
-        "allreduce": (stages_allreduce(n, stages), stages_allreduce(n, pairs), bine_allreduce(n)),
-        "broadcast": (stages_broadcast(n, stages), stages_broadcast(n, pairs), bine_broadcast(n)),
-        "tree": (binomial(n), binomial(n), bine_tree(n)),
+        "allreduce": [stages_allreduce(n, stages), stages_allreduce(n, pairs), bine_allreduce(n)],
+        "broadcast": [stages_broadcast(n, stages), stages_broadcast(n, pairs), bine_broadcast(n)],
+        "tree": [binomial(n), binomial(n), bine_tree(n)],
     }
 
 
 def loads(network: Network, allocate: Callable[[int, int, random.Random], list[int]], n: int) -> Iterator[str]:
-    """Yield lines of the table: means of 20 allocations."""
+    """Yield lines of the table: means of 20 allocations, with the nodes in each order."""
     whole = allocate is aligned and n > network.group and n % network.group == 0
     draws = range(1 if allocate is aligned else 20)
     slots = [allocate(n, network.group, random.Random(seed)) for seed in draws]
     for operation, sent in forms(n, network.group if whole else 0).items():
-        counted = [[network.load(its, each) for each in slots] for its in map(list, sent)]
-        means = [[mean(each) for each in zip(*its, strict=True)] for its in counted]
-        (total, hot), (_, hot_pairs), (bine, hot_bine) = means
-        ratio = f"{hot_bine / hot:.2f}" if hot else "-"
-        words = (network.name, allocate.__name__, n, operation, f"{total:.1f}", f"{bine:.1f}", f"{hot:.2f}",
-                 f"{hot_pairs:.2f}", f"{hot_bine:.2f}", ratio)  # fmt: skip
-        yield f"| {' | '.join(map(str, words))} |"
+        forms_sent = list(map(list, sent))
+        for order in ORDERS:
+            ordered = [order(each, network.group) for each in slots]
+            counted = [[network.load(its, each) for each in ordered] for its in forms_sent]
+            totals, hot = zip(*[[mean(each) for each in zip(*its, strict=True)] for its in counted], strict=True)
+            figures = [f"{totals[0]:.1f}", "-", f"{hot[0]:.2f}", "-", "-", "-"]
+            if len(hot) > 1:
+                figures[1::2] = f"{totals[2]:.1f}", f"{hot[1]:.2f}", f"{hot[2] / hot[0]:.2f}" if hot[0] else "-"
+                figures[4] = f"{hot[2]:.2f}"
+            words = (network.name, allocate.__name__, order.__name__, str(n), operation, *figures)
+            yield f"| {' | '.join(words)} |"
 
 
 def main() -> None:
     print(
-        "| network | nodes are | nodes | operation | all links | Bine | busiest link | in pairs | Bine | Bine / ours |"
+        "| network | nodes are | ordered | nodes | operation | all links | Bine | busiest link | in pairs | Bine "
+        "| Bine / ours |"
     )
-    print("|---|---|---:|---|---:|---:|---:|---:|---:|---:|")
+    print("|---|---|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for network in NETWORKS:
         for allocate in ALLOCATIONS:
-            for n in (64, 512, 1024):
+            for n in map(int, sys.argv[1:] or ("64", "512", "1024")):
                 print(*loads(network, allocate, n), sep="\n", flush=True)
 
 

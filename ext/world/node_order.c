@@ -169,14 +169,53 @@ static int same_group(const char *a, const char *b) {
     return n == (end_b ? (size_t)(end_b - b) : 0) && strncmp(a, b, n) == 0;
 }
 
+/* The bytes of the first level and of the "/" after it; 0: the text is only the node. */
+static size_t level_bytes(const char *text) {
+    const char *end = strchr(text, '/');
+    return end ? (size_t)(end - text) + 1 : 0;
+}
+
+/* The end of the run of nodes from `first` on that are in one group, whose name begins at byte `at`. Nodes that no
+ * group holds make a run, too. */
+static int32_t end_of_group(const node *nodes, int32_t n, int32_t first, size_t at) {
+    const char *group = nodes[first].text + at;
+    size_t bytes = level_bytes(group);
+    int32_t end = first + 1;
+    while (end < n && level_bytes(nodes[end].text + at) == bytes && strncmp(group, nodes[end].text + at, bytes) == 0)
+        end++;
+    return end;
+}
+
+/* Moves the groups that have fewer nodes than the largest one behind the others, at each level. Without that, a group
+ * that the allocation has cut shifts all nodes after it against the blocks of the stages. `nodes`: sorted; the texts
+ * are equal before byte `at`. `cut`: scratch for n nodes. A text bounds the depth of the recursion. */
+static void put_whole_groups_first(node *nodes, int32_t n, size_t at, node *cut) {
+    int32_t largest = 0, whole = 0, behind = 0;
+    for (int32_t first = 0, end; first < n; first = end) {
+        size_t bytes = level_bytes(nodes[first].text + at);
+        end = end_of_group(nodes, n, first, at);
+        largest = end - first > largest ? end - first : largest;
+        if (bytes)
+            put_whole_groups_first(nodes + first, end - first, at + bytes, cut);
+    }
+    for (int32_t first = 0, end; first < n; first = end) {
+        end = end_of_group(nodes, n, first, at);
+        int is_whole = end - first == largest;
+        memmove(is_whole ? nodes + whole : cut + behind, nodes + first, (size_t)(end - first) * sizeof *nodes);
+        *(is_whole ? &whole : &behind) += end - first;
+    }
+    memcpy(nodes + whole, cut, (size_t)behind * sizeof *nodes);
+}
+
 int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *places) {
-    node *nodes = malloc((size_t)n * sizeof *nodes + 1);
+    node *nodes = malloc(2 * (size_t)n * sizeof *nodes + 1);
     int32_t group = 0;
     if (!nodes)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < n; i++)
         nodes[i] = (node){texts[i], i};
     qsort(nodes, (size_t)n, sizeof *nodes, compare);
+    put_whole_groups_first(nodes, n, 0, nodes + n);
     for (int32_t i = 0; i < n; i++) {
         group += i > 0 && !same_group(nodes[i - 1].text, nodes[i].text);
         places[nodes[i].number] = (hc_node_place){i, group};

@@ -55,8 +55,9 @@ typedef struct hc_node_place {
     int32_t group;    /* from 0, along the network */
 } hc_node_place;
 
-/* The places of n nodes by the texts of their addresses, with numbers in natural order ("n2" before "n10"). Equal texts
- * keep the order of the nodes. Returns the number of groups, or NO_MEMORY. */
+/* The places of n nodes by the texts of their addresses, with numbers in natural order ("n2" before "n10"). At each
+ * level the groups with the most nodes, which are whole, come before the others, which the allocation has cut. Equal
+ * texts keep the order of the nodes. Returns the number of groups, or NO_MEMORY. */
 int32_t hc_nodes_order(const char *const *texts, int32_t n, hc_node_place *places);
 
 /* What the ranks of a job have reported about its nodes. */

@@ -5,10 +5,13 @@ The addresses are those of real jobs and manuals: Sherlock and a cluster of thre
 topology/block, HPE Cray EX, Summit.
 """
 
+import itertools
 import math
 import random
 import subprocess
 import sys
+import time
+from collections import Counter
 
 import pytest
 
@@ -67,7 +70,8 @@ def test_a_file_goes_before_the_scheduler(tmp_path):
         (["a01n05", "a01n17", "a02n01", "a10n01", "b01n02", "h36n08"], 1),
         (["frontier00009", "frontier00010", "frontier10001"], 1),
         (["n1", "n2", "n009", "n10", "n100"], 1),
-        (["x999/c0s0b0n0", "x1000/c0s0b0n0", "x1000/c0s2b0n0", "x1000/c0s10b0n0", "x1000/c1s0b0n0"], 2),
+        (["x999/c0s0b0n0", "x999/c1s0b0n0", "x1000/c0s2b0n0", "x1000/c0s10b0n0"], 2),
+        (["x1000/c0s0b0n0", "x1000/c0s2b0n0", "x1000/c0s10b0n0", "x1000/c1s0b0n0", "x999/c0s0b0n0"], 2),
         (["s1/n9", "s1/n10", "s1-a/n0", "s2/n3", "s10/n1"], 4),
         (["s1/l1/n3", "s1/l2/n1", "s2/l1/n2"], 3),
     ],
@@ -79,6 +83,74 @@ def test_natural_order(along, groups):
         assert [mixed[positions.index(i)] for i in range(len(along))] == along
         assert len(set(group)) == groups
         assert [group[mixed.index(text)] for text in along] == sorted(group)
+
+
+@pytest.mark.parametrize(
+    "along",
+    [
+        # one run of nodes that begins and ends within a leaf of 4
+        ["s2/n5", "s2/n6", "s2/n7", "s2/n8", "s3/n9", "s3/n10", "s3/n11", "s3/n12", "s1/n4", "s4/n13", "s4/n14"],
+        # the cut leaves stay in the order of the network, whatever their sizes
+        ["s3/n7", "s3/n8", "s3/n9", "s1/n1", "s2/n4", "s2/n5", "s4/n10", "s5/n13", "s5/n14"],
+        # pods of 4, 4 and 3 nodes: in each the whole leaves come first, and no leaf leaves its pod
+        ["p2/l1/n1", "p2/l1/n2", "p2/l2/n3", "p2/l2/n4", "p3/l2/n2", "p3/l2/n3", "p3/l2/n4", "p3/l1/n1",
+         "p1/l2/n2", "p1/l2/n3", "p1/l1/n1"],
+        # a file that gives some hosts no group
+        ["s1/n1", "s1/n2", "n3"],
+        ["n2", "n3", "s1/n1"],
+        # levels without a name
+        ["/b/n2", "/b/n3", "/a/n1"],
+        ["s1/n1"],
+        [],
+    ],
+)  # fmt: skip
+def test_whole_groups_come_first(along):
+    for seed in range(5):
+        mixed = random.Random(seed).sample(along, len(along))
+        positions = _core.nodes_order(mixed)[0]
+        assert [mixed[positions.index(i)] for i in range(len(along))] == along
+
+
+def ordered_by_the_rule(nodes):
+    """Sort nodes, lists of numbers with as many levels, so that at each level the groups of most nodes come first."""
+    if len(nodes[0]) == 1:
+        return sorted(nodes)
+    size = Counter(node[0] for node in nodes)
+    groups = sorted(size, key=lambda group: (size[group] != max(size.values()), group))
+    return [[group, *rest] for group in groups for rest in ordered_by_the_rule([n[1:] for n in nodes if n[0] == group])]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 4])
+def test_random_allocations(levels):
+    """A permutation, in which all whole groups stand before the cut ones; both keep the order of the network."""
+    draw = random.Random(levels)
+    for _ in range(100):
+        widths = [draw.randrange(2, 12) for _ in range(levels)]
+        machine = list(itertools.product(*map(range, widths)))
+        nodes = [list(node) for node in draw.sample(machine, draw.randrange(1, min(len(machine), 2000) + 1))]
+        texts = ["/".join(f"l{level}" for level in node) for node in nodes]
+        positions, group = _core.nodes_order(texts)
+        assert sorted(positions) == list(range(len(nodes)))
+        along = [nodes[positions.index(i)] for i in range(len(nodes))]
+        assert along == ordered_by_the_rule(nodes)
+        size = Counter(group)
+        if levels == 2:
+            sizes = [size[group[positions.index(i)]] for i in range(len(nodes))]
+            whole = [each == max(size.values()) for each in sizes]
+            assert whole == sorted(whole, reverse=True)
+        assert len({(g, *node[:-1]) for g, node in zip(group, nodes, strict=True)}) == len(size)
+
+
+def test_many_nodes_are_ordered_in_no_time():
+    """A run of 50,000 nodes from the middle of a group of 128, which the ranks report in any order."""
+    slots = random.Random(0).sample(range(100, 50_100), 50_000)
+    began = time.perf_counter()
+    positions = _core.nodes_order([f"g{slot // 128}/n{slot}" for slot in slots])[0]
+    assert time.perf_counter() - began < 10
+    along = [0] * len(slots)
+    for slot, position in zip(slots, positions, strict=True):
+        along[position] = slot
+    assert along == [*range(128, 50_048), *range(100, 128), *range(50_048, 50_100)]
 
 
 def test_equal_addresses_keep_the_order_of_ranks():
@@ -160,6 +232,12 @@ along_the_network = (1e16 + -1e16) + (1.0 + 1.0), (1e16 + -1e16) + (1.0 + 1.0), 
 by_rank = (1.0 + 1e16) + (1.0 + -1e16), (1.0 + -1e16) + (1e16 + 1.0), ((-1e16 + 1e16) + 1.0) + 1.0
 assert along_the_network == (2.0, 2.0, 1.0) and by_rank == (0.0, 0.0, 2.0)
 checks(*along_the_network)
+os.environ["SLURM_TOPOLOGY_ADDR"] = f"s{(place + 1) // 2}.n{place}"  # s1 is whole: places 1, 2, then 0, 3
+whole_first = hpccoll.World(algorithm="stages")
+assert (1e16 + -1e16) + (1.0 + 1.0) == 2.0 and (1.0 + 1e16) + (-1e16 + 1.0) == 0.0
+assert total([1.0, 1e16, -1e16, 1.0], whole_first) == 2.0
+whole_first.shutdown()
+os.environ["SLURM_TOPOLOGY_ADDR"] = f"s{place // 2}.n{place}"
 deterministic = hpccoll.World(deterministic=True, verbose=0)
 assert total([1e16, 1.0, -1e16, 1.0], deterministic) == by_rank[2]
 deterministic.shutdown()

@@ -58,12 +58,45 @@ def test_eight_nodes_in_two_groups(partners: dict[str, Any]) -> None:
 
 
 def test_allocations(partners: dict[str, Any]) -> None:
-    """As many different nodes as asked; whole groups come first where that is wanted."""
+    """As many different nodes as asked, along the network."""
     for allocate in partners["ALLOCATIONS"]:
         for n in (64, 512):
             slots = allocate(n, 32, random.Random(n))
             assert len(set(slots)) == n
-            assert slots == sorted(slots) or allocate.__name__ in ("unordered", "largest_first")
-    slots = partners["largest_first"](512, 32, random.Random(1))
-    size = Counter(slot // 32 for slot in slots)
-    assert [size[slot // 32] for slot in slots] == sorted((size[slot // 32] for slot in slots), reverse=True)
+            assert slots == sorted(slots) or allocate.__name__ == "unordered"
+
+
+def test_whole_groups_come_first(partners: dict[str, Any]) -> None:
+    """The library's order: the groups of most nodes, then the others, both along the network."""
+    for allocate in partners["ALLOCATIONS"]:
+        slots = allocate(512, 32, random.Random(1))
+        size = Counter(slot // 32 for slot in slots)
+        most = max(size.values())
+        expected = sorted(slots, key=lambda slot: (size[slot // 32] != most, slot))
+        assert partners["whole_first"](slots, 32) == expected
+
+
+def test_a_run_that_begins_within_a_group(partners: dict[str, Any]) -> None:
+    """16 nodes in groups of 4 from slot 2 on. Whole groups first: 12 nodes, and 4 in two groups.
+
+    As given: each stage of 2 after the first crosses for all 16 nodes, 1/4, 1/8 and 1/16 each way. Whole groups first:
+    the second one crosses for the last 4 nodes alone.
+    """
+    sent = list(partners["stages_allreduce"](16, (2, 2, 2, 2)))
+    tree, slots = partners["Network"]("x", 4, pairs=False), list(range(2, 18))
+    assert tree.load(sent, slots)[0] == 2 * 16 * (1 / 4 + 1 / 8 + 1 / 16)
+    assert tree.load(sent, partners["whole_first"](slots, 4))[0] == 2 * (4 / 4 + 16 / 8 + 16 / 16)
+
+
+def test_numbers_without_bine(partners: dict[str, Any]) -> None:
+    """Bine trees need a power of two; an allreduce of 60 nodes sends 2 (n - 1)/n per member."""
+    forms = partners["forms"](60, 0)
+    assert all(len(sent) == 1 for sent in forms.values())
+    assert sum(nbytes for _, _, nbytes in forms["allreduce"][0]) == pytest.approx(2 * 59, rel=1e-3)
+    lines = list(partners["loads"](partners["NETWORKS"][1], partners["ALLOCATIONS"][1], 60))
+    assert [line.split(" | ")[2] for line in lines] == ["as_given", "whole_first", "by_divisor"] * 2
+
+
+def test_groups_by_divisors(partners: dict[str, Any]) -> None:
+    """8 nodes in groups of 3, 4 and 1: 4 divides 8."""
+    assert partners["by_divisor"]([1, 2, 3, 4, 5, 6, 7, 8], 4) == [4, 5, 6, 7, 1, 2, 3, 8]

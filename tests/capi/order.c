@@ -5,8 +5,8 @@
 #include "ranks.h"
 
 /* Each rank's value is that of its place in the network. The stages add the first two and the last two nodes. */
-static double total(const char *options, int place) {
-    const double values[] = {1e16, -1e16, 1, 1};
+static double total(const double *values, int place) {
+    const char *options = "algorithm=stages";
     double mine = values[place], sum = 0;
     hpccoll_world *world = NULL;
     CHECK(hpccoll_world_from_mpi(MPI_COMM_WORLD, options, &world) == HPCCOLL_OK);
@@ -18,6 +18,7 @@ static double total(const char *options, int place) {
 
 int main(int argc, char **argv) {
     const int along[] = {2, 0, 3, 1};
+    const double values[] = {1e16, -1e16, 1, 1}, others[] = {1, 1e16, -1e16, 1};
     char address[32];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -27,10 +28,15 @@ int main(int argc, char **argv) {
     snprintf(address, sizeof address, "s%d.n%d", place / 2, place);
     setenv("SLURM_TOPOLOGY_ADDR", address, 1);
     setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.node", 1);
-    CHECK(total("algorithm=stages", place) == (1e16 + -1e16) + (1.0 + 1.0));
+    CHECK(total(values, place) == (1e16 + -1e16) + (1.0 + 1.0));
+    snprintf(address, sizeof address, "s%d.n%d", (place + 1) / 2, place); /* s1 is whole: places 1, 2, then 0, 3 */
+    setenv("SLURM_TOPOLOGY_ADDR", address, 1);
+    CHECK(total(others, place) == (1e16 + -1e16) + (1.0 + 1.0));
+    snprintf(address, sizeof address, "s%d.n%d", place / 2, place);
+    setenv("SLURM_TOPOLOGY_ADDR", address, 1);
     if (rank == 2)
         unsetenv("SLURM_TOPOLOGY_ADDR");
-    CHECK(total("algorithm=stages", place) == (1.0 + 1e16) + (1.0 + -1e16)); /* one host: by the ranks */
+    CHECK(total(values, place) == (1.0 + 1e16) + (1.0 + -1e16)); /* one host: by the ranks */
     if (rank == 0)
         printf("fine\n");
     MPI_Finalize();

@@ -16,7 +16,9 @@ ADDRESSES = "s2/n4,s1/n1,s2/n3,s1/n2,s3/n6,s3/n5"
         (ADDRESSES, "0,2", "1 0 group 0"),  # one switch
         (ADDRESSES, "3", "0 group 0"),
         ("a/1,a/2,a/3,a/4,b/1,b/2,c/1,c/2,c/3,c/4,c/5,c/6", "0,1,2,3,4,5,6,7,8,9,10,11",
-         "0 1 2 3 4 5 6 7 8 9 10 11 group 2"),
+         "6 7 8 9 10 11 0 1 2 3 4 5 group 2"),  # the largest switch first
+        ("a/1,b/1,b/2,c/1,c/2,d/1", "0,1,2,3,4,5", "4 0 1 2 3 5 group 1"),
+        ("a/1,b/1,b/2,c/1,c/2,d/1", "5,4,0,2,3", "4 2 3 0 1 group 1"),  # a set keeps the order of the job
         ("-,-,-", "2,0,1", "0 1 2 group 0"),  # by first appearance
     ],
 )  # fmt: skip
