@@ -41,8 +41,7 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts, in
     *tried = 0;
     if (!may_count(base, order) || hc_in_flight_any(&base->job->in_flight) || (world->size > 1 && !order->shortcut))
         return 0;
-    size_t most = hc_order_most(order, world->size);
-    if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, most, &call))
+    if (must_allocate(read) || !hc_arguments_shortcut(&read->arguments, &read->place, order, &call))
         return 0;
     int state = order->votes ? vote(read, world, &call) : meet(world, order, &call);
     *tried = state != HC_SHORTCUT_LARGE;
@@ -56,6 +55,7 @@ int hc__shortcut(const hc__read *read, hpccoll_world *world, int64_t *counts, in
 
 void hc__count(hpccoll_world *world, hc_handle *h) {
     hc_order *order = hc__order(world);
+    const hc_counting by = {order->shortcut, order->votes, world->rank, world->size};
     if (may_count(world->base, order))
-        hc_loop_count(world->base->job->loop, order->shortcut, order->votes, h, UINT64_MAX);
+        hc_loop_count(world->base->job->loop, &by, h, UINT64_MAX);
 }

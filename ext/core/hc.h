@@ -187,6 +187,8 @@ typedef struct hc_request {
 #define HC_REQUEST_REFUSED 4  /* internal: not a request; its rank has refused the call (HC_EV_REFUSE) */
 #define HC_REQUEST_COUNTED 8  /* internal: `calls` is more than 1 */
 #define HC_REQUEST_DERIVED 16 /* the compiled program of this call has derivatives of it */
+/* Internal, without the engine: all ranks give equally many rows to each rank, and have memory for their results. */
+#define HC_REQUEST_EQUAL_ROWS 32
 
 /* ---- a process set, as the engine of one member sees it ------------------------------------------- */
 

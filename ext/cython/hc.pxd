@@ -243,8 +243,12 @@ cdef extern from "loop/loop.h" nogil:
     int hc_loop_shortcut(hc_loop *, uint32_t, hc_shortcut *, const hc_shortcut_call *)
     ctypedef struct hc_votes
     int hc_loop_vote(hc_loop *, uint32_t, hc_votes *, hc_shortcut_call *, uint64_t)
-    int hc_loop_count(hc_loop *, hc_shortcut *, hc_votes *, hc_handle *, uint64_t)
-    int hc_loop_count_wait(hc_loop *, hc_votes *, hc_handle *, uint64_t)
+    ctypedef struct hc_counting:
+        hc_shortcut *shortcut
+        hc_votes *votes
+        int32_t rank, size
+    int hc_loop_count(hc_loop *, const hc_counting *, hc_handle *, uint64_t)
+    int hc_loop_count_wait(hc_loop *, const hc_counting *, hc_handle *, uint64_t)
     int hc_loop_vote_wait(hc_loop *, hc_votes *, uint64_t)
     const char *hc_loop_vote_text(const hc_votes *)
     int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *)
@@ -310,6 +314,23 @@ cdef extern from "world/user_reduction.h" nogil:
     ctypedef struct hc_user_reduction
 
 
+cdef extern from "world/order.h" nogil:
+    enum: HC_ORDER_NAME
+    const char *HC_ORDER_PREFIX
+    const char *HC_ORDER_REFUSAL
+    ctypedef struct hc_order:
+        hc_shortcut *shortcut
+        hc_votes *votes
+    int hc_order_begin(hc_order *, char *)
+    void hc_order_take_back(hc_order *)
+    int hc_order_hold(hc_order *)
+    void hc_order_end(hc_order *)
+    int hc_order_refuse(hc_order *, char *)
+    void hc_order_note(hc_order *, const hc_handle *)
+    int hc_order_may_shorten(hc_order *, int)
+    uint64_t hc_order_count(const hc_order *)
+
+
 cdef extern from "world/arguments.h" nogil:
     enum: HC_WHY
     ctypedef struct hc_operand:
@@ -341,7 +362,7 @@ cdef extern from "world/arguments.h" nogil:
     int hc_arguments_check(hc_arguments *, const hc_place *, char *)
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
     size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
-    bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, size_t, hc_shortcut_call *)
+    bint hc_arguments_shortcut(const hc_arguments *, const hc_place *, const hc_order *, hc_shortcut_call *)
 
 
 cdef extern from "world/user_reduction.h" nogil:
@@ -417,24 +438,6 @@ cdef extern from "world/in_flight.h" nogil:
     void hc_in_flight_free(hc_in_flight *)
     int hc_in_flight_any(hc_in_flight *)
     int hc_in_flight_none(hc_in_flight *, hc_loop *, int (*pending)(hc_loop *) noexcept nogil)
-
-
-cdef extern from "world/order.h" nogil:
-    enum: HC_ORDER_NAME
-    const char *HC_ORDER_PREFIX
-    const char *HC_ORDER_REFUSAL
-    ctypedef struct hc_order:
-        hc_shortcut *shortcut
-        hc_votes *votes
-    int hc_order_begin(hc_order *, char *)
-    void hc_order_take_back(hc_order *)
-    int hc_order_hold(hc_order *)
-    void hc_order_end(hc_order *)
-    int hc_order_refuse(hc_order *, char *)
-    void hc_order_note(hc_order *, const hc_handle *)
-    int hc_order_may_shorten(hc_order *, int)
-    size_t hc_order_most(const hc_order *, int32_t)
-    uint64_t hc_order_count(const hc_order *)
 
 
 cdef extern from "world/node_order.h" nogil:

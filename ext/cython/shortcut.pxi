@@ -42,7 +42,7 @@ cdef object take_shortcut(Set own, int code, object x, object out, object op, ob
     result = read_shortcut(own, &given, x, out, op, prescale, postscale)
     if result is AGREE or hc_arguments_check(&given, &own.place, why) < 0:
         return AGREE
-    if not hc_arguments_shortcut(&given, &own.place, hc_order_most(own.order, own.size), &call):
+    if not hc_arguments_shortcut(&given, &own.place, own.order, &call):
         return AGREE
     if hc_arguments_has(&given, HC_OP_RESULT_ALLOCATED) and not call.is_large and not has_reserve(own):
         return AGREE
@@ -209,20 +209,22 @@ cdef int count_request(Set own, Handle handle) except -1:
     global failures_known
     cdef hc_loop *c = own.loop.c
     cdef hc_order *order = own.order
+    cdef hc_counting by
     cdef int state
     cdef bint tried = own.tried
     own.tried = False
     if tried or not own.shortens or order.shortcut is NULL or own.loop.watched or own.closed or \
             own.loop.forked or not hc_order_may_shorten(order, 1):
         return 0
+    by.shortcut, by.votes, by.rank, by.size = order.shortcut, order.votes, own.rank, own.size
     own.loop.active += 1
     try:
         with nogil:
-            state = hc_loop_count(c, order.shortcut, order.votes, handle.c, SLICE)
+            state = hc_loop_count(c, &by, handle.c, SLICE)
         while state == HC_SHORTCUT_OPEN:
             PyErr_CheckSignals()
             with nogil:
-                state = hc_loop_count_wait(c, order.votes, handle.c, SLICE)
+                state = hc_loop_count_wait(c, &by, handle.c, SLICE)
     except BaseException:
         failures_known += 1  # this rank does not refuse the call
         handle.c.kind = HC_HANDLE_VOTED

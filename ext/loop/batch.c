@@ -40,6 +40,7 @@ static void set_up(const hc_loop *loop, const hc__set_queue *queue, hc__run *b, 
         .wire_dtype = (uint8_t)wire_of(loop, agreed, dtype),
         .memory = agreed->memory,
         .deterministic = loop->config.deterministic,
+        .equal_rows = (agreed->flags & HC_REQUEST_EQUAL_ROWS) != 0,
         .root = agreed->root,
         .divisor = agreed->reduction == HC_AVERAGE ? queue->size : 1,
         .pieces = b->batch.pieces,
@@ -179,6 +180,16 @@ static void name_refuser(const hc_loop *loop, hc_piece *piece) {
         return;
     hc_free(piece->why);
     piece->why = named;
+}
+
+void hc__run_take_results(hc__run *b) {
+    for (int32_t i = 0; i < b->batch.npieces; i++) {
+        hc_piece *from = b->origin[i];
+        if (!from || !from->out_owned)
+            continue;
+        from->out = NULL;
+        from->out_owned = 0;
+    }
 }
 
 void hc__run_deliver(const hc_loop *loop, hc__run *b) {

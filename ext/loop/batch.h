@@ -28,6 +28,8 @@ typedef struct hc__set_queue hc__set_queue;
 double hc__factor_of(const hc_request *, int dtype); /* prescale times postscale */
 hc__run *hc__run_build(hc_loop *, hc__set_queue *, const hc_action *run);
 hc__run *hc__run_compose(const hc_loop *, hc__set_queue *, const hc_action *run); /* not counted or traced */
+/* When it starts: the results that a counted request has allocated are the batch's until it delivers them. */
+void hc__run_take_results(hc__run *);
 void hc__run_deliver(const hc_loop *, hc__run *); /* results back into the handles' pieces */
 void hc__run_free(hc__run *);
 

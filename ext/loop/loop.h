@@ -203,7 +203,7 @@ typedef struct hc_shortcut_call {
     uint8_t is_large;                  /* this rank's part is too large, which the others do not know */
     int32_t counts[HC_SHORTCUT_RANKS]; /* HC_OP_COUNTS: rows for each rank */
     const hc_votes *votes;             /* that have taken it; NULL: the ranks of one node have. Set by the loop */
-    uint8_t is_request;                /* the ranks only count it: counted.c */
+    uint8_t is_request;                /* the ranks only count it: count_request.c */
     uint8_t shown;                     /* the operation, for texts */
 } hc_shortcut_call;
 
@@ -216,12 +216,18 @@ int hc_loop_shortcut_wait(hc_loop *, hc_shortcut *, const hc_shortcut_call *); /
 /* TAKEN: the rows of this rank's result. `from` NULL, or room for the rows from each rank. */
 int64_t hc_loop_shortcut_rows(const hc_shortcut *, const hc_shortcut_call *, int64_t *from);
 void hc_loop_shortcut_end(hc_loop *, const hc_shortcut *, const hc_shortcut_call *);
+/* How the ranks of a set count. */
+typedef struct hc_counting {
+    hc_shortcut *shortcut; /* of the set's ranks on this node; NULL: they do not count */
+    hc_votes *votes;       /* of a set on several nodes; else NULL */
+    int32_t rank, size;    /* of this rank in the set, of the set */
+} hc_counting;
 /* Lets the ranks of a set agree on a blocking request without a name by their count, if they come at about the same
- * time. Call it for a checked request that no shortcut has tried, and then submit the request. `votes`: of a set on
- * several nodes, else NULL. TAKEN: its kind is HC_HANDLE_COUNTED now. OFF: it is a request as before. OPEN, after about
- * `ns`: other nodes vote, so call hc_loop_count_wait(); a caller that waits no longer submits it as HC_HANDLE_VOTED. */
-int hc_loop_count(hc_loop *, hc_shortcut *, hc_votes *, hc_handle *, uint64_t ns);
-int hc_loop_count_wait(hc_loop *, hc_votes *, hc_handle *, uint64_t ns); /* the same */
+ * time. Call it for a checked request that no shortcut has tried, and then submit the request. TAKEN: its kind is
+ * HC_HANDLE_COUNTED now. OFF: it is a request as before. OPEN, after about `ns`: other nodes vote, so call
+ * hc_loop_count_wait(); a caller that waits no longer submits it as HC_HANDLE_VOTED. */
+int hc_loop_count(hc_loop *, const hc_counting *, hc_handle *, uint64_t ns);
+int hc_loop_count_wait(hc_loop *, const hc_counting *, hc_handle *, uint64_t ns); /* the same */
 /* The members of a set on several nodes. */
 typedef struct hc_votes_members {
     const int32_t *ranks, *nodes; /* World rank and node of each member */

@@ -106,6 +106,7 @@ static int start(hc_loop *loop, hc__set_queue *queue) {
     hc_count(&loop->counters.fused_requests, b->nitems);
     hc_count(&loop->counters.payload_bytes, b->bytes);
     hc__trace_batch(loop, HC_TRACE_START, queue->number, b);
+    hc__run_take_results(b);
     return data->ops->start(data, &b->batch);
 }
 

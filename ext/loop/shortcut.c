@@ -235,7 +235,8 @@ static void take_rows(const hc_shortcut *shortcut, const hc_shortcut_call *call)
 }
 
 void hc_loop_shortcut_end(hc_loop *loop, const hc_shortcut *shortcut, const hc_shortcut_call *call) {
-    atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
+    if (!call->is_request)
+        atomic_fetch_add_explicit(&loop->calls.shortcuts, 1, memory_order_relaxed);
     if (!call->out)
         return;
     if (call->votes && !hc__gathers(call->agreed.operation)) {

@@ -111,6 +111,8 @@ static int put_result(hc_loop *loop, const hc_votes *votes, hc_handle *request) 
 static void end_request(hc_loop *loop, const hc_votes *votes, hc_handle *request) {
     const hc_handle *voted = votes->handle;
     int status = voted->status, is_taken = status == HC_OK && voted->value == HC_SHORTCUT_TAKEN;
+    if (votes->call.is_request)
+        hc__equal_settle(request, votes->call.rank, is_taken ? hc__votes_extremes(votes) : NULL);
     if (votes->call.is_request && is_taken) {
         request->kind = HC_HANDLE_COUNTED;
         hc__inbox_push(loop, request);

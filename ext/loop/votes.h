@@ -57,6 +57,11 @@ int hc__votes_progress(hc_loop *); /* 1: something moved */
 void hc__votes_break(hc_loop *, int status, const char *text);
 void hc__votes_watch(hc_loop *, uint64_t now, void (*watch)(hc_loop *, int32_t peer, uint64_t now));
 
+/* The result of the votes on a request, if it has rows (equal_rows.c). */
+static inline const int64_t *hc__votes_extremes(const hc_votes *votes) {
+    return (const int64_t *)(const void *)votes->result;
+}
+
 /* ---- what all ranks give: gathered.c ---- */
 
 /* What a rank gives to a call that gathers: this head, its part, and then its counts. */

@@ -50,6 +50,7 @@ typedef struct hc_batch {
     uint8_t wire_dtype; /* allreduce: between nodes; dtype, or the compression's */
     uint8_t memory;
     uint8_t deterministic; /* equal bits whatever the fusion: sums in rank order everywhere */
+    uint8_t equal_rows;    /* all ranks know: each gives equally many rows to each, and has memory at `out` for them */
     int32_t root;          /* set rank, or -1 */
     int32_t local_root;    /* set by the data plane: local rank of the root in this node, or -1 */
     int64_t divisor;       /* AVERAGE: divides the sum of all ranks; else 1 */

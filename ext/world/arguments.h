@@ -11,6 +11,7 @@
 #include "core/hc.h"
 #include "loop/loop.h"
 #include "world/in_flight.h"
+#include "world/order.h"
 #include "world/why.h"
 #include "world/words.h"
 
@@ -95,7 +96,7 @@ size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
 int hc_arguments_check(hc_arguments *, const hc_place *, char why[HC_WHY]);
 /* Writes checked arguments into a request, with a copy of the name; NULL: no memory. [any thread] */
 hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *name, size_t name_len);
-/* The same for a shortcut (loop/shortcut.c) of `most` bytes (hc_order_most). 0: it needs a request. [any thread] */
-int hc_arguments_shortcut(const hc_arguments *, const hc_place *, size_t most, hc_shortcut_call *);
+/* The same for a shortcut (loop/shortcut.c). 0: it needs a request. [any thread] */
+int hc_arguments_shortcut(const hc_arguments *, const hc_place *, const hc_order *, hc_shortcut_call *);
 
 #endif

@@ -8,13 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-void hc_order_reset(hc_order *order, hc_shortcut *shortcut, hc_votes *votes) {
+void hc_order_reset(hc_order *order, int32_t size, hc_shortcut *shortcut, hc_votes *votes) {
     atomic_store(&order->open, 0);
     atomic_store(&order->next, 0);
     atomic_store(&order->odd, 0);
     atomic_store(&order->count, 0);
     atomic_store(&order->failed, -1);
     atomic_store(&order->refused, 0);
+    atomic_store(&order->many, 0);
+    order->size = size;
     order->shortcut = shortcut;
     order->votes = votes;
 }
@@ -92,6 +94,16 @@ static int number_of(const hc_request *request) {
     return number;
 }
 
+/* Only the root of a scatter knows its bytes. The others expect as many as last time; if they are wrong, the ranks
+ * agree in the engine. */
+static void note_bytes(hc_order *order, const hc_handle *h) {
+    if (!hc_operation_has(h->request.operation, HC_OP_COUNTS) || h->request.root < 0 || h->status < 0)
+        return;
+    const hc_piece *piece = &h->pieces[0];
+    int64_t bytes = piece->out_rows * piece->row * (int64_t)hc_dtype_size(h->tensors[0].dtype) * order->size;
+    atomic_store_explicit(&order->many, bytes > (int64_t)hc_order_most(order), memory_order_relaxed);
+}
+
 void hc_order_note(hc_order *order, const hc_handle *h) {
     if (!hc_handle_position(h))
         return;
@@ -106,5 +118,6 @@ void hc_order_note(hc_order *order, const hc_handle *h) {
     if (!order->shortcut)
         return;
     atomic_store_explicit(&order->refused, 0, memory_order_relaxed);
+    note_bytes(order, h);
     hc_shortcut_renumber(order->shortcut, h->position);
 }

@@ -31,12 +31,14 @@ typedef struct hc_order {
     _Atomic uint64_t count;    /* calls with a number since the set was made */
     atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
     atomic_int refused;        /* this rank refused a call, and the ranks have agreed on none since */
+    atomic_int many;           /* 1: the newest scatter on which the ranks have agreed was too large for a shortcut */
+    int32_t size;              /* of the set */
     hc_shortcut *shortcut;     /* of the node; NULL: the set's calls take none */
     hc_votes *votes;           /* of a set on several nodes; else NULL */
 } hc_order;
 
 /* `shortcut` NULL: none, or the set has ended. */
-void hc_order_reset(hc_order *, hc_shortcut *shortcut, hc_votes *);
+void hc_order_reset(hc_order *, int32_t size, hc_shortcut *shortcut, hc_votes *);
 /* Counts a call, and writes its name. Returns the length; -1: calls of another thread are open (HC_ORDER_REFUSAL). */
 int hc_order_begin(hc_order *, char name[HC_ORDER_NAME]);
 void hc_order_take_back(hc_order *); /* the call was not submitted: the next call has its number */
@@ -57,9 +59,9 @@ static inline uint64_t hc_order_count(const hc_order *order) {
     return atomic_load_explicit(&order->count, memory_order_relaxed);
 }
 
-/* The most bytes of a call of this set, of so many ranks, that may try the shortcut. */
-static inline size_t hc_order_most(const hc_order *order, int32_t size) {
-    return order->votes ? HC_SHORTCUT_SMALL : hc_shortcut_bytes(size);
+/* The most bytes of a call of this set that may try the shortcut. */
+static inline size_t hc_order_most(const hc_order *order) {
+    return order->votes ? HC_SHORTCUT_SMALL : hc_shortcut_bytes(order->size);
 }
 
 /* 1: the next call may try the shortcut. `own`: the number of open calls that the caller knows about. */

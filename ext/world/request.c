@@ -80,13 +80,15 @@ hc_handle *hc_arguments_request(const hc_arguments *a, const hc_place *place, co
 }
 
 /* The facts about this rank's rows that other ranks do not know. */
-static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, size_t most, hc_shortcut_call *call) {
+static void put_shortcut_rows(const hc_arguments *a, const hc_place *place, const hc_order *order,
+                              hc_shortcut_call *call) {
     const hc_operand *in = &a->operands[0], *out = in + 1;
     int gives = hc_arguments_gives(a, place);
     int64_t rows = gives ? in->dims[0] : 0;
     call->row = hc_operand_row(in);
     call->bytes = gives ? (size_t)in->bytes : 0;
-    call->is_large = call->bytes > most;
+    call->is_large = gives ? call->bytes > hc_order_most(order)
+                           : (uint8_t)atomic_load_explicit(&order->many, memory_order_relaxed);
     if (call->is_large)
         return;
     call->own.rows = (int32_t)rows;
@@ -109,12 +111,12 @@ static int array_shortens(const hc_arguments *a, size_t most) {
 }
 
 /* Members are written one by one: gcc clears a struct of this size by `rep stos`, which takes as long as the rest. */
-int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, size_t most, hc_shortcut_call *call) {
+int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, const hc_order *order, hc_shortcut_call *call) {
     static const hc_operand none[2];
     const hc_operand *in = a->n ? a->operands : none, *out = in + 1;
     int reduces = has(a, HC_OP_REDUCES);
     if (has(a, HC_OP_ONLY_EVENT) || a->is_group || a->is_last || a->wire != HC_WIRE_SAME ||
-        a->reduction == HC_REDUCTION_COUNT || (a->n && !array_shortens(a, most)) ||
+        a->reduction == HC_REDUCTION_COUNT || (a->n && !array_shortens(a, hc_order_most(order))) ||
         (place->size > HC_SHORTCUT_RANKS && hc_arguments_by_rows(a)))
         return 0;
     call->agreed.operation = a->operation;
@@ -138,6 +140,6 @@ int hc_arguments_shortcut(const hc_arguments *a, const hc_place *place, size_t m
     call->count = call->row = in->count;
     call->bytes = (size_t)in->bytes;
     if (hc_arguments_by_rows(a))
-        put_shortcut_rows(a, place, most, call);
+        put_shortcut_rows(a, place, order, call);
     return 1;
 }

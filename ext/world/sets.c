@@ -103,7 +103,7 @@ int hc_set_add(hc_job *job, hc_set_draft *draft) {
     draft->parts.place = &draft->place;
     if (add)
         add->parts = &draft->parts;
-    hc_order_reset(&job->orders[draft->place.set], draft->shortcut, draft->votes);
+    hc_order_reset(&job->orders[draft->place.set], draft->place.set_size, draft->shortcut, draft->votes);
     int status = command(job, add);
     if (status >= 0)
         draft->parts = (hc_set_parts){0};
@@ -153,7 +153,7 @@ void hc_sets_fail(hc_job *job, uint32_t number, int status, const char *why) {
 }
 
 int hc_set_remove(hc_job *job, uint32_t number) {
-    hc_order_reset(&job->orders[number], NULL, NULL);
+    hc_order_reset(&job->orders[number], 0, NULL, NULL);
     return command(job, hc_handle_new(HC_EV_REMOVE_SET, number, 0, 0, NULL, 0, 0));
 }
 

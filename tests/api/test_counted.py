@@ -11,8 +11,8 @@ import hpccoll
 from hpccoll import errors, testing
 
 pytestmark = pytest.mark.timeout(200)
-MANY = 40_000
-"""float64: 320 KB."""
+MANY = 80_000
+"""float64: 640 KB; per rank, so that two ranks have too much for a shortcut in float16, too."""
 
 
 def until_counted(world: hpccoll.World, check: Callable[[], None]) -> None:
@@ -22,6 +22,7 @@ def until_counted(world: hpccoll.World, check: Callable[[], None]) -> None:
     """
     are_processes = threading.current_thread() is threading.main_thread()
     for _ in range(3000 if are_processes else 2):
+        world.barrier()  # the ranks of a scan end one after the other, and so begin the next one
         before = world.stats()["counted"]
         check()
         if world.stats()["counted"] > before or world.size == 1:
@@ -81,6 +82,75 @@ def test_rows_of_any_number(everywhere):
             result = world.allgather(x)
             counts = [rows[(turn + r) % 4] if turn % 2 else MANY + r for r in range(world.size)]
             assert np.array_equal(result, np.repeat(np.arange(world.size), counts))
+
+    everywhere(program)
+
+
+def equal_rows(world: hpccoll.World) -> dict[str, tuple[Callable[[], object], Callable[[object], bool]]]:
+    """What gives equally many rows to all, and a check of this rank's result."""
+    rank, size, root, n = world.rank, world.size, world.size - 1, MANY // 2
+    block, mine = np.arange(n * size).reshape(size, n), np.arange(n * rank, n * (rank + 1)) * 3
+    few = n // 2  # a rank that learns from the root how many rows it gets has 256 KiB ready
+    given, part, out = np.arange(few * size), np.arange(few * rank, few * (rank + 1)), np.empty(few, np.int64)
+    return {
+        "allgather": (lambda: world.allgather(mine), lambda y: np.array_equal(y, np.arange(n * size) * 3)),
+        "gather": (
+            lambda: world.gather(mine, root),
+            lambda y: y is None if rank < root else np.array_equal(y, np.arange(n * size) * 3),
+        ),
+        "scatter": (
+            lambda: world.scatter(given if rank == root else given[:0], root),
+            lambda y: np.array_equal(y, part),
+        ),
+        "scatter to out": (lambda: world.scatter(given, root, out=out), lambda y: y is out and (y == part).all()),
+        "alltoall": (
+            lambda: world.alltoall(np.ravel(block + rank)),
+            lambda y: np.array_equal(y[0], np.ravel([block[rank] + r for r in range(size)])),
+        ),
+    }
+
+
+def test_equal_rows(everywhere):
+    def program(world):
+        for make, is_right in equal_rows(world).values():
+
+            def check(make=make, is_right=is_right) -> None:
+                assert is_right(make())
+
+            check()
+            check()
+            until_counted(world, check)
+
+    everywhere(program)
+
+
+def messages_of(name: str, nodes: list[int]) -> int:
+    """The messages of data between nodes for equal rows, if no count travels: leaders gather, others send directly."""
+    places = range(len(nodes))
+    far = [(a, b) for a in places for b in places if nodes[a] != nodes[b]]
+    if name == "allgather":
+        return len(set(nodes)) * (len(set(nodes)) - 1)
+    return len(far) if name == "alltoall" else sum(b == places[-1] for _, b in far)
+
+
+@pytest.mark.parametrize("everywhere", [pytest.param("mpi", marks=pytest.mark.mpi(min_size=1))], indirect=True)
+def test_equal_rows_need_no_counts(everywhere):
+    def program(world):
+        nodes = world.allgather_object(world.cross_rank)
+        for name, (make, _) in equal_rows(world).items():
+            sent = list[int]()
+
+            def check(make=make, sent=sent) -> None:
+                before = world.stats()
+                make()
+                after = world.stats()
+                sent[:] = [after[k] - before[k] for k in ("net_sent_messages", "control_messages_net")]
+
+            check()
+            check()
+            until_counted(world, check)
+            data = sum(world.allgather_object(sent[0] - sent[1]))
+            assert data == messages_of(name, nodes), name
 
     everywhere(program)
 

@@ -72,6 +72,37 @@ def test_no_memory_for_a_result_is_one_error_on_all_ranks_and_the_world_goes_on(
     assert status == 0, output
 
 
+@pytest.mark.parametrize(
+    ("operation", "nodes"),
+    [
+        ("allgather", "2"),
+        *(pytest.param(name, "2", marks=pytest.mark.slow) for name in ("alltoall", "gather")),
+        pytest.param("allgather", "", marks=pytest.mark.slow),
+    ],
+)
+def test_no_memory_for_equal_rows_is_one_error_on_all_ranks(operation, nodes):
+    """A rank that finds none before it counts a call without a name does not take the rows for equal."""
+    script = LIMITED + (
+        f"arguments = {{'gather': (1,)}}.get('{operation}', ())\n"
+        f"call = lambda: hpccoll.{operation}(x, *arguments)\n"
+        "for _ in range(3):\n"
+        "    assert isinstance(caught(call), hpccoll.OutOfMemoryError)\n"
+        "    assert hpccoll.allreduce(1.0) == size\n"
+        "limit(None)\n"
+        "for _ in range(3):\n"
+        "    got = call()\n"
+        f"    got = got[0] if '{operation}' == 'alltoall' else got\n"
+        "    assert got is None or (got[0], got[-1]) == (0, 1)\n"
+        "hpccoll.shutdown()\n"
+        "print('fine', flush=True)\n"
+    )
+    status, output = job(2, script.replace("limit(96)", "limit(40)"), nodes=nodes)
+    said = rf"OutOfMemoryError: {operation} '[^']+': rank 1 \([^)]*\) has no memory for its result of \d+ bytes"
+    assert len(re.findall(said, output)) == 6, output
+    assert output.count("fine") == 2, output
+    assert status == 0, output
+
+
 @pytest.mark.parametrize("nodes", ["", pytest.param("2", marks=pytest.mark.slow)])
 def test_no_memory_for_a_small_result_is_an_error_that_the_world_survives(nodes):
     """One result finds its memory in the reserve; from then on all ranks are asked."""

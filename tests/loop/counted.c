@@ -39,11 +39,11 @@ static void check(const rank *me, const int64_t *values, int64_t n, int round) {
 }
 
 static int count(const rank *me, hc_shortcut *shortcut, hc_handle *handle) {
-    hc_votes *votes = me->w->votes_of[me->number];
+    const hc_counting by = {shortcut, me->w->votes_of[me->number], me->number, me->w->size};
     hc_loop *loop = me->w->loops[me->number];
-    int state = hc_loop_count(loop, shortcut, votes, handle, 20000);
+    int state = hc_loop_count(loop, &by, handle, 20000);
     while (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_count_wait(loop, votes, handle, 20000);
+        state = hc_loop_count_wait(loop, &by, handle, 20000);
     return state;
 }
 

@@ -55,10 +55,10 @@ static int come(worlds *w, int32_t rank, hc_shortcut *shortcut, int64_t *values,
 
 /* A rank that has too much counts its request; the others try the call, so the count is off. */
 static void count(worlds *w, int32_t rank, hc_shortcut *shortcut, hc_handle *handle) {
-    hc_votes *votes = w->votes_of[rank];
-    int state = hc_loop_count(w->loops[rank], shortcut, votes, handle, 20000);
+    const hc_counting by = {shortcut, w->votes_of[rank], rank, w->size};
+    int state = hc_loop_count(w->loops[rank], &by, handle, 20000);
     while (state == HC_SHORTCUT_OPEN)
-        state = hc_loop_count_wait(w->loops[rank], votes, handle, 20000);
+        state = hc_loop_count_wait(w->loops[rank], &by, handle, 20000);
     CHECK(state == HC_SHORTCUT_OFF);
 }
 

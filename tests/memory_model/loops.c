@@ -92,7 +92,8 @@ static void run_counting(int thread) {
     }
     struct hc_shortcut shortcut = {.words = mm_shared(2 * sizeof *shortcut.words), .number = 1, .group = {.n = 2}};
     hc_handle *handle = hc_handle_new(HC_EV_ENQUEUE, 0, 1, 0, "", 0, 0);
-    if (hc_loop_count(mm_loop, &shortcut, NULL, handle, 0) == HC_SHORTCUT_TAKEN) {
+    const hc_counting by = {.shortcut = &shortcut, .size = 2};
+    if (hc_loop_count(mm_loop, &by, handle, 0) == HC_SHORTCUT_TAKEN) {
         atomic_store_explicit(mm_counting, 1, memory_order_relaxed);
         atomic_store_explicit(mm_counting, 0, memory_order_relaxed);
         hc__counted_off(mm_loop, 0);

@@ -10,6 +10,7 @@
         mm_check(0, #name " was called"); \
     }
 
+NEVER(hc__equal_say)
 NEVER(hc__loop_fail)
 NEVER(hc__loop_fail_of_memory)
 NEVER(hc__loop_fail_to_move)
@@ -23,6 +24,7 @@ NEVER(hc__set_queue_remove)
 NEVER(hc__votes_message)
 NEVER(hc__votes_take)
 NEVER(hc__votes_take_request)
+NEVER(hc_loop_shortcut_end)
 NEVER(hc_loop_shortcut_wait)
 NEVER(hc_loop_vote)
 NEVER(hc_loop_vote_wait)

@@ -5,7 +5,6 @@
  *     shortened BYTES RANKS VOTES     VOTES: 1: the set is on several nodes
  */
 #include "world/arguments.h"
-#include "world/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,8 @@ int main(int argc, char **argv) {
     hc_operand_measure(&two[1]);
     given.operands = two;
     given.n = 1;
+    order.size = place.size;
     order.votes = atoi(argv[3]) ? (hc_votes *)(void *)array : NULL;
-    printf("%d\n", hc_arguments_shortcut(&given, &place, hc_order_most(&order, place.size), &call));
+    printf("%d\n", hc_arguments_shortcut(&given, &place, &order, &call));
     return 0;
 }

@@ -15,6 +15,10 @@ static hc__slice *slice_of(const hc__hierarchy *h, int32_t rank, int32_t piece) 
     return &h->allgather.slices[(int64_t)rank * h->batch->npieces + piece];
 }
 
+static int64_t rows_here(const hc_piece *piece) {
+    return piece->in ? piece->rows : 0;
+}
+
 static int64_t rows_from(const hc__hierarchy *h, int32_t rank, int32_t piece) {
     return slice_of(h, rank, piece)->rows;
 }
@@ -32,19 +36,21 @@ static int64_t rows_in_all(const hc__hierarchy *h, int32_t piece) {
 
 static int begin_counts(hc__hierarchy *h) {
     hc__allgather *a = &h->allgather;
-    const hc_batch *b = h->batch;
-    size_t n = (size_t)b->npieces;
-    a->own_slices = hc_malloc(n * sizeof *a->own_slices + 1);
-    a->slices = hc_malloc(n * (size_t)h->place.size * sizeof *a->slices + 1);
-    if (!a->own_slices || !a->slices)
-        return HC_NO_MEMORY;
-    for (int32_t i = 0; i < b->npieces; i++) {
-        const hc_piece *piece = &b->pieces[i];
-        a->own_slices[i] = (hc__slice){piece->in ? piece->rows : 0, hc__room_of(h, piece)};
+    const size_t bytes = (size_t)h->batch->npieces * sizeof *a->own_slices;
+    for (int32_t i = 0; i < h->batch->npieces; i++) {
+        const hc_piece *piece = &h->batch->pieces[i];
+        a->own_slices[i] = (hc__slice){rows_here(piece), hc__room_of(h, piece)};
     }
     for (int32_t r = 0; r < h->place.size; r++)
-        h->gather.lengths[r] = (int64_t)(n * sizeof *a->own_slices);
+        h->gather.lengths[r] = (int64_t)bytes;
     return hc__gather_start(h, a->own_slices, a->slices);
+}
+
+/* The same counts on all ranks, which know them. */
+static void take_equal_counts(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        for (int32_t r = 0; r < h->place.size; r++)
+            *slice_of(h, r, i) = (hc__slice){rows_here(&h->batch->pieces[i]), HC__ROOM_LATER};
 }
 
 /* Sets all row counts of a refused piece to 0, so that no rows move. */
@@ -165,7 +171,7 @@ static int begin_pieces(hc__hierarchy *h) {
         return status < 0 ? status : hc__gather_start(h, a->packed_in, a->packed_out);
     }
     int status = place_piece(h, a->first, &a->spare, &a->out);
-    a->asks = total > HC__ASKED_BYTES || is_unsure(h, a->first);
+    a->asks = !h->batch->equal_rows && (total > HC__ASKED_BYTES || is_unsure(h, a->first));
     if (a->asks)
         return hc__verdict_start(h, &h->batch->pieces[a->first], status, -1);
     return status < 0 ? status : move_piece(h);
@@ -182,8 +188,17 @@ static int move_if_agreed(hc__hierarchy *h) {
 }
 
 static int allgather_start(hc__hierarchy *h) {
-    h->allgather = (hc__allgather){0};
-    return begin_counts(h);
+    hc__allgather *a = &h->allgather;
+    const size_t n = (size_t)h->batch->npieces;
+    *a = (hc__allgather){0};
+    a->own_slices = hc_malloc(n * sizeof *a->own_slices + 1);
+    a->slices = hc_malloc(n * (size_t)h->place.size * sizeof *a->slices + 1);
+    if (!a->own_slices || !a->slices)
+        return HC_NO_MEMORY;
+    if (!h->batch->equal_rows)
+        return begin_counts(h);
+    take_equal_counts(h);
+    return begin_pieces(h);
 }
 
 /* Ends a stage and starts the next. DONE: it was the last. */

@@ -2,11 +2,11 @@
  *
  * alltoall.c - alltoall whose splits only the senders know.
  *
- * First the row counts: the ranks of a node exchange all their counts, because an exchange reads ranges of a
- * neighbour's stream and must know where they begin; ranks of other nodes get only their own counts, and with them few
- * rows (few_rows.c), among many ranks through carriers (carriers.c). Then, tensor by tensor, an exchange inside the
- * node, and messages to and from the ranks of other nodes for which the rows were too many. Each rank starts with its
- * next neighbour, so that not all ranks send to the same one.
+ * First the row counts, unless all ranks know that they are equal: the ranks of a node exchange all their counts,
+ * because an exchange reads ranges of a neighbour's stream and must know where they begin; ranks of other nodes get
+ * only their own counts, and with them few rows (few_rows.c), among many ranks through carriers (carriers.c). Then,
+ * tensor by tensor, an exchange inside the node, and messages to and from the ranks of other nodes for which the rows
+ * were too many. Each rank starts with its next neighbour, so that not all ranks send to the same one.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -34,7 +34,7 @@ static int begin_counts(hc__hierarchy *h) {
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
         const hc_piece *piece = &b->pieces[i];
-        int64_t total = 0, room = hc__room_of(h, piece);
+        int64_t total = 0, room = b->equal_rows ? HC__ROOM_LATER : hc__room_of(h, piece);
         for (int32_t r = 0; piece->in && piece->send_rows && r < h->place.size; r++)
             total += piece->send_rows[r];
         for (int32_t r = 0; r < h->place.size; r++)
@@ -42,6 +42,15 @@ static int begin_counts(hc__hierarchy *h) {
     }
     memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
     return hc__few_start(h);
+}
+
+/* The counts of all ranks are mine. */
+static void take_equal_counts(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    size_t cells = (size_t)h->place.size * (size_t)h->batch->npieces;
+    for (int32_t j = 0; j < h->place.local_size; j++)
+        memcpy(a->table + cells * (size_t)j, a->counts, cells * sizeof *a->counts);
+    memcpy(a->incoming, a->counts, cells * sizeof *a->counts);
 }
 
 /* Exchanges the counts of the node's ranks. */
@@ -91,7 +100,7 @@ static int must_ask(const hc__hierarchy *h) {
         rows += counts_of(h, r)->total;
         asks |= counts_of(h, r)->room != HC__ROOM_LATER;
     }
-    return asks || rows * row_bytes(h) > HC__ASKED_BYTES;
+    return !h->batch->equal_rows && (asks || rows * row_bytes(h) > HC__ASKED_BYTES);
 }
 
 static void move_piece(hc__hierarchy *h) {
@@ -203,7 +212,11 @@ static int alltoall_start(hc__hierarchy *h) {
     a->locally_done = 0;
     a->from_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->from_here);
     a->to_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->to_here);
-    return a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
+    int status = a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
+    if (status < 0 || !h->batch->equal_rows || a->is_carried)
+        return status;
+    take_equal_counts(h);
+    return begin_piece(h);
 }
 
 /* Tests both halves of a stage, the node's and the net's. */

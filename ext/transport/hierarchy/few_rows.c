@@ -105,6 +105,8 @@ int hc__few_start(hc__hierarchy *h) {
     f->rows = hc_calloc(size, sizeof *f->rows);
     if (!f->ends || !f->is_sent || !f->lengths || !f->rows)
         return HC_NO_MEMORY;
+    if (h->batch->equal_rows && !h->alltoall.is_carried)
+        return HC_OK; /* no counts travel */
     for (int32_t r = 0; r < h->place.size; r++)
         f->is_sent[r] = hc__is_far(&h->place, r) &&
                         hc__bytes_of_rows(h, h->alltoall.counts + (int64_t)r * h->batch->npieces) <= f->limit;

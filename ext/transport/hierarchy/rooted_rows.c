@@ -2,10 +2,11 @@
  *
  * rooted_rows.c - gather and scatter: rows between the root and every rank; only the sender knows their number.
  *
- * First all ranks exchange their counts of rows and the room of their results; if one rank lacks memory for a result,
- * all ranks refuse the tensor. Then, tensor by tensor, an exchange moves the rows inside the root's node, and each rank
- * of another node exchanges one message with the root, directly from the caller's memory to the result. So every byte
- * crosses the network once and needs no intermediate memory. The root has a window of messages in flight.
+ * First all ranks exchange their counts of rows and the room of their results, unless they know that these are equal;
+ * if one rank lacks memory for a result, all ranks refuse the tensor. Then, tensor by tensor, an exchange moves the
+ * rows inside the root's node, and each rank of another node exchanges one message with the root, directly from the
+ * caller's memory to the result. So every byte crosses the network once and needs no intermediate memory. The root has
+ * a window of messages in flight.
  */
 #include "transport/hierarchy/hierarchy_state.h"
 
@@ -83,7 +84,7 @@ static int must_ask(const hc__hierarchy *h) {
         int64_t bytes = result_rows(h, r, h->rooted.piece) * hc__row_bytes(h, h->rooted.piece);
         asks |= has_result(h, r) && (room == HC__ROOM_UNSURE || (room < 0 && bytes > HC__ASKED_BYTES));
     }
-    return asks;
+    return asks && !h->batch->equal_rows;
 }
 
 /* ---- inside the root's node ------------------------------------------------------------------------------- */
@@ -221,7 +222,7 @@ static int begin_piece(hc__hierarchy *h) {
     return status;
 }
 
-/* Fills in the rooms; the caller adds the rows, then calls exchange_counts(). */
+/* Allocates the table; the caller fills it. */
 static int start(hc__hierarchy *h, int gathers) {
     hc__rooted *g = &h->rooted;
     size_t entries = 2 * (size_t)h->place.size * (size_t)h->batch->npieces;
@@ -233,25 +234,43 @@ static int start(hc__hierarchy *h, int gathers) {
     g->bundle.net = h->net;
     g->counts = hc_calloc(entries + 1, sizeof *g->counts);
     g->offsets = hc_malloc(((size_t)h->place.size + 1) * sizeof *g->offsets);
-    if (!g->counts || !g->offsets)
-        return HC_NO_MEMORY;
+    return g->counts && g->offsets ? HC_OK : HC_NO_MEMORY;
+}
+
+/* Sends this rank's rows, and the rooms of its results. */
+static int exchange_counts(hc__hierarchy *h) {
     for (int32_t i = 0; i < h->batch->npieces; i++) {
         int wanted = has_result(h, h->place.rank);
         counts_of(h, h->place.rank)[i] = wanted ? hc__room_of(h, &h->batch->pieces[i]) : HC__ROOM_LATER;
     }
-    return HC_OK;
-}
-
-static int exchange_counts(hc__hierarchy *h) {
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = counts_length(h, r) * (int64_t)sizeof *h->rooted.counts;
     return hc__gather_start(h, counts_of(h, h->place.rank), h->rooted.counts);
 }
 
+/* The rows between the root and each rank, which all ranks know. */
+static int64_t equal_rows(const hc__hierarchy *h, const hc_piece *piece) {
+    if (h->rooted.gathers)
+        return piece->in ? piece->rows : 0;
+    if (!is_root(h))
+        return piece->out_rows;
+    return piece->send_rows ? piece->send_rows[0] : piece->rows / h->place.size;
+}
+
+static int take_equal_counts(hc__hierarchy *h) {
+    for (int32_t i = 0; i < h->batch->npieces; i++)
+        for (int32_t r = 0; r < h->place.size; r++) {
+            counts_of(h, r)[i] = HC__ROOM_LATER;
+            rows_of(h, r)[i] = equal_rows(h, &h->batch->pieces[i]);
+        }
+    h->rooted.piece = 0;
+    return begin_piece(h);
+}
+
 static int gather_start(hc__hierarchy *h) {
     int status = start(h, 1);
-    if (status < 0)
-        return status;
+    if (status < 0 || h->batch->equal_rows)
+        return status < 0 ? status : take_equal_counts(h);
     for (int32_t i = 0; i < h->batch->npieces; i++)
         rows_of(h, h->place.rank)[i] = h->batch->pieces[i].in ? h->batch->pieces[i].rows : 0;
     return exchange_counts(h);
@@ -259,8 +278,8 @@ static int gather_start(hc__hierarchy *h) {
 
 static int scatter_start(hc__hierarchy *h) {
     int status = start(h, 0);
-    if (status < 0)
-        return status;
+    if (status < 0 || h->batch->equal_rows)
+        return status < 0 ? status : take_equal_counts(h);
     for (int32_t i = 0; is_root(h) && i < h->batch->npieces; i++) {
         const hc_piece *piece = &h->batch->pieces[i];
         for (int32_t r = 0; r < h->place.size; r++)
