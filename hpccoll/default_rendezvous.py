@@ -28,7 +28,7 @@ from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.rendezvous.pmix import serves
 
-__all__ = ["apart", "choose"]
+__all__ = ["apart", "choose", "through_launcher"]
 
 
 def choose(comm: Any, settings: config.Config) -> Rendezvous:
@@ -45,7 +45,7 @@ def choose(comm: Any, settings: config.Config) -> Rendezvous:
     if elastic := coordinator.of_process(inherited.environment()):
         return CoordinatedRendezvous(elastic, settings.start_timeout)
     if store := launcher_store.of_process(inherited.environment()):
-        return _through_launcher(store, settings)
+        return through_launcher(store, settings)
     _check_slurm_pmix(settings)
     try:
         started = "mpi4py.MPI" in sys.modules
@@ -92,14 +92,21 @@ def _without_mpi(settings: config.Config, why: str) -> Rendezvous:
     return SingleProcess()
 
 
-def _through_launcher(store: launcher_store.LauncherStore, settings: config.Config) -> Rendezvous:
-    """Use the store of the launcher, which has set the rank of each process."""
+def through_launcher(
+    store: launcher_store.LauncherStore, settings: config.Config, prefix: str = "hpccoll"
+) -> StoreRendezvous:
+    """Use the store of the launcher, which has set the rank of each process.
+
+    :param prefix: see StoreRendezvous
+    """
     place = detect.place(inherited.environment())
     if place is None or place.rank is None or place.size is None:
         raise errors.StartError(
             f"{STORE} is set, and no variable says which rank this is: start the job by `hpccoll run`, or unset it"
         )
-    return StoreRendezvous(place.rank, place.size, store, host=machine_name(), timeout=settings.start_timeout)
+    return StoreRendezvous(
+        place.rank, place.size, store, prefix=prefix, host=machine_name(), timeout=settings.start_timeout
+    )
 
 
 def _notice_of_a_hang(settings: config.Config, what: str) -> contextlib.AbstractContextManager[object]:

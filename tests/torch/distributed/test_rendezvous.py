@@ -25,7 +25,7 @@ def test_a_store_is_not_dropped_while_others_look_for_it(monkeypatch: pytest.Mon
         return connect(*place, **options)
 
     monkeypatch.setattr(rendezvous, "TCPStore", connect_late)
-    generator = rendezvous._through_mpi("hpccoll://", timedelta(seconds=60))
+    generator = rendezvous._through_launcher("hpccoll://", timedelta(seconds=60))
     store, rank, size = next(generator)
     assert (rank, size) == (MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size())
     generator.close()

@@ -51,6 +51,7 @@ def run(command: list[str], path: str) -> tuple[int, str]:
 
 
 HPCCOLL_RUN = ("-m", "hpccoll", "run", "-np", "2", "--timeout", "100", "python")
+WITHOUT_MPI = ("-m", "hpccoll", "run", "--launcher", "ssh", "-np", "2", "--timeout", "100", "python")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
@@ -59,6 +60,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     "launcher",
     [
         pytest.param(HPCCOLL_RUN, id="hpccoll run"),
+        pytest.param(WITHOUT_MPI, id="hpccoll run without MPI", marks=pytest.mark.slow),
         pytest.param(TORCHRUN, id="torchrun", marks=pytest.mark.slow),
     ],
 )
