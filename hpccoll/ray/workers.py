@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -40,8 +41,8 @@ class Workers:
         self.broken = ""
         """The reason for which calls are refused; "" before a failure."""
         try:
-            actors = _actors(layout, self._group)
-            places: list[Where] = ray.get([actor.where.remote() for actor in actors])
+            self.actors = actors = _actors(layout, self._group, self._owns_group)
+            places = _places(actors, settings, layout, None if self._owns_group else self._group)
             first = {place.machine: at for at, place in reversed(list(enumerate(places)))}
             order = sorted(range(len(actors)), key=lambda at: (first[places[at].machine], at))
             self.actors, self.places = [actors[at] for at in order], [places[at] for at in order]
@@ -145,10 +146,13 @@ def _group(settings: Settings, layout: Layout) -> tuple[PlacementGroup, bool]:
     """The placement group of the workers, and whether it was made here."""
     current = ray.util.get_current_placement_group() if layout.use_current_placement_group else None
     if current is not None and layout.num_workers:
-        if current.bundle_count < layout.num_workers:
+        needs = {name: count for name, count in layout.resources.items() if count}
+        bundles = current.bundle_specs
+        fits = (min((one.get(name, 0) // count for name, count in needs.items()), default=math.inf) for one in bundles)
+        if sum(fits) < layout.num_workers:
             raise errors.InvalidArgumentError(
-                f"RayExecutor: the current placement group has {current.bundle_count} bundles, num_workers is "
-                f"{layout.num_workers}; give use_current_placement_group=False for one of its own"
+                f"RayExecutor: the current placement group has the bundles {bundles}, and num_workers is "
+                f"{layout.num_workers} ({needs} each); give use_current_placement_group=False for one of its own"
             )
         return current, False
     group = placement_group(layout.bundles, strategy="PACK" if layout.num_workers else "STRICT_SPREAD")
@@ -164,7 +168,8 @@ def _group(settings: Settings, layout: Layout) -> tuple[PlacementGroup, bool]:
     return group, True
 
 
-def _actors(layout: Layout, group: PlacementGroup) -> list[Any]:
+def _actors(layout: Layout, group: PlacementGroup, owned: bool) -> list[Any]:
+    """Start the actors. In a group of the program's own they take any bundle: a trial of Ray Tune is in the first."""
     per_bundle = 1 if layout.num_workers else layout.num_workers_per_host
     remote: Callable[..., Any] = ray.remote(Worker).options
     return [
@@ -172,8 +177,26 @@ def _actors(layout: Layout, group: PlacementGroup) -> list[Any]:
             num_cpus=layout.cpus_per_worker,
             num_gpus=layout.gpus_per_worker,
             scheduling_strategy=PlacementGroupSchedulingStrategy(
-                placement_group=group, placement_group_bundle_index=at // per_bundle
+                placement_group=group, placement_group_bundle_index=at // per_bundle if owned else -1
             ),
         ).remote()
         for at in range(layout.size)
     ]
+
+
+def _places(actors: Sequence[Any], settings: Settings, layout: Layout, current: PlacementGroup | None) -> list[Where]:
+    """Wait for the actors, and ask where they are.
+
+    :param current: the program's own placement group, in which something else may occupy the resources
+    :raises LaunchError: it does
+    """
+    references = [actor.where.remote() for actor in actors]
+    try:
+        return list(ray.get(references, timeout=settings.placement_group_timeout_s if current else None))
+    except exceptions.GetTimeoutError:
+        assert current is not None
+        raise LaunchError(
+            f"RayExecutor: the current placement group has not had {layout.size} times {layout.resources} free within "
+            f"{settings.placement_group_timeout_s:g} s (placement_group_timeout_s); its bundles are "
+            f"{current.bundle_specs}, and a trial of Ray Tune itself is in the first one"
+        ) from None
