@@ -117,7 +117,11 @@ def names_not_there() -> str:
 
 def estimators() -> str:
     """One row per parameter of the estimators for Spark."""
-    tables = (("", parameters.SHARED), ("TorchEstimator: ", parameters.TORCH), ("KerasEstimator: ", parameters.KERAS))
+    of_lightning = tuple(one for one in parameters.LIGHTNING if one not in parameters.SHARED)
+    tables = (
+        *(("", parameters.SHARED), ("torch: ", parameters.TORCH), ("Keras: ", parameters.KERAS)),
+        ("Lightning: ", of_lightning),
+    )
     rows = [
         (f"`{one.name}`", f"{whose}{one.doc}", f"`{one.default}`") for whose, table_of in tables for one in table_of
     ]
@@ -126,7 +130,9 @@ def estimators() -> str:
 
 def estimators_refused() -> str:
     """Horovod's parameters that the estimators for Spark refuse."""
-    return table(("parameter", "why"), merged((f"`{name}`", why) for name, why in parameters.REFUSED.items()))
+    of_lightning = ((name, f"Lightning: {why}") for name, why in parameters.OF_THE_MODULE.items())
+    rows = (*parameters.REFUSED.items(), *of_lightning)
+    return table(("parameter", "why"), merged((f"`{name}`", why) for name, why in rows))
 
 
 def bound(reduction: str, dtype: str) -> str:

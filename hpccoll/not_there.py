@@ -23,10 +23,6 @@ INSTEAD = {
     "hpccoll.mxnet.mpi_ops": "the functions are in hpccoll.mxnet",
     "hpccoll.mxnet.functions": "the functions are in hpccoll.mxnet",
     "hpccoll.mxnet.compression": "Compression is in hpccoll.mxnet",
-    "hpccoll.spark.lightning": (
-        "there is no estimator for Lightning: use TorchEstimator of hpccoll.spark.torch, or a Trainer in a function "
-        "that hpccoll.spark.run_on_dataframe() calls on all ranks"
-    ),
     "hpccoll.spark.data_loaders": (
         "there is no Petastorm: derive a class from hpccoll.data.BaseDataLoader, or use torch.utils.data.DataLoader"
     ),

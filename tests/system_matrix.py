@@ -12,7 +12,7 @@ import matrix
 
 PACKAGES = {
     "ray": ("ray[data,train,tune]", "torch==2.13.0"),
-    "spark": ("pyspark", "pandas<3", "pyarrow", "torch==2.13.0", "keras==3.15.1", "scikit-learn"),
+    "spark": ("pyspark", "pandas<3", "pyarrow", "torch==2.13.0", "keras==3.15.1", "lightning==2.6.6", "scikit-learn"),
     "tensorflow": ("tensorflow-cpu==2.16.2", "keras==3.15.1", "scikit-learn"),  # the oldest
     "jax": ("jax==0.5.3", "jaxlib==0.5.3", "optax==0.2.8", "scikit-learn"),  # the oldest
     "mxnet": ("mxnet==1.9.1", "numpy<2"),  # has no wheel for other Pythons

@@ -11,7 +11,7 @@ first task serves the store, and a secret from the driver authenticates its reco
     spool.py        the task's rows in files, which its rank maps into memory
     columns.py      columns of a DataFrame that Arrow and NumPy have
     elastic_*.py    run_elastic
-    estimators      what the estimators share; torch, keras: those of a framework
+    estimators      what the estimators share; torch, lightning, keras: those of a framework
     common          SparkBackend and Store, under Horovod's names
 """
 

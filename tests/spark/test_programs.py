@@ -18,9 +18,9 @@ PAGE = HERE.parents[1] / "docs" / "spark.md"
 
 @pytest.fixture(autouse=True)
 def needs() -> None:
-    for module in ("pyspark", "torch", "keras", "sklearn"):
+    for module in ("pyspark", "torch", "keras", "lightning", "sklearn"):
         if importlib.util.find_spec(module) is None:
-            pytest.skip(f"no {module}: pip install 'hpccoll[spark,torch,keras]' scikit-learn")
+            pytest.skip(f"no {module}: pip install 'hpccoll[spark,torch,keras]' lightning scikit-learn")
     if not shutil.which("java"):
         pytest.skip("no java on PATH: apt-get install default-jre-headless")
 
@@ -45,6 +45,6 @@ def test_a_program_in_the_shape_of_horovods(framework: str, tmp_path: Path) -> N
 
 def test_the_page(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     (tmp_path / "page.py").write_text("\n".join(blocks))
     output(tmp_path / "page.py")

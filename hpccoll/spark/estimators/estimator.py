@@ -37,6 +37,8 @@ class FrameEstimator(Estimator, Saved):
 
     table: ClassVar[tuple[Parameter, ...]]
     required: ClassVar[tuple[str, ...]] = ("model", "loss", "feature_cols", "label_cols")
+    refused: ClassVar[dict[str, str]] = {}
+    """Parameters that only other estimators have, and the sentences of their errors."""
 
     def __init__(self, **parameters: Any) -> None:
         """Set parameters by their names; None: the default.
@@ -44,7 +46,7 @@ class FrameEstimator(Estimator, Saved):
         :raises InvalidArgumentError: (a ValueError) there is no such parameter, with what to use instead
         """
         super().__init__()
-        check_names(type(self).__name__, parameters, self.table)
+        check_names(type(self).__name__, parameters, self.table, self.refused)
         self._setDefault(**{one.name: one.default for one in self.table})
         self._set(**{name: value for name, value in parameters.items() if value is not None})
 

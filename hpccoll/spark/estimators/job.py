@@ -18,7 +18,7 @@ from hpccoll.spark.common.store import Store
 from hpccoll.spark.estimators.rows import WINDOW, Arrays, Batch, Chunk, Cut, Order, batches
 from hpccoll.spark.spool import TRAINING, VALIDATION, here
 
-__all__ = ["Feed", "Job", "LocalRows", "Source", "floats", "inputs_of", "labels_of"]
+__all__ = ["Feed", "Job", "LocalRows", "Source", "floats", "inputs_of", "labels_of", "shaped"]
 
 EXACT = 1 << 24
 """The largest integer up to which float32 has all integers."""
@@ -124,6 +124,20 @@ class Feed:
         steps = cut.steps if cut else 0
         return steps if most is None else min(most, steps)
 
+    def common_validation_steps(self) -> int:
+        """Count the batches for validation of each rank where all ranks make as many, each with rows of its own."""
+        most, steps = self._job["validation_steps_per_epoch"], self._common_cut().steps
+        return steps if most is None else min(most, steps)
+
+    def common_validation(self) -> Iterator[Batch]:
+        """Yield this rank's batches for validation, which are as many as those of the others; see check_validation."""
+        cut, count = self._common_cut(), self.common_validation_steps()
+        return batches(self._validation, cut, self.rank, [Order(None)], count, self._job["transformation_fn"])
+
+    def _common_cut(self) -> Cut:
+        cut = Cut.of(self._held, self._job["val_batch_size"] or self._job["batch_size"])
+        return Cut(self._held, min(cut.steps, *self._held))
+
     def _validated(self) -> Cut | None:
         rows = sum(chunk.rows for chunk in self._validation)
         return Cut.of([rows], self._job["val_batch_size"] or self._job["batch_size"]) if rows else None
@@ -151,7 +165,7 @@ def inputs_of(
         parts = [np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)]
     if len(parts) != inputs:
         raise InvalidArgumentError(f"the model has {inputs} inputs, and there are {len(parts)} columns of features")
-    return _shaped(parts, shapes)
+    return shaped(parts, shapes)
 
 
 def labels_of(
@@ -161,10 +175,11 @@ def labels_of(
     convert: Callable[[NDArray[Any], str], NDArray[Any]],
 ) -> list[NDArray[Any]]:
     """Make the labels, one array per column; see inputs_of."""
-    return _shaped([convert(columns[name], name) for name in labels], shapes)
+    return shaped([convert(columns[name], name) for name in labels], shapes)
 
 
-def _shaped(parts: list[NDArray[Any]], shapes: Sequence[Sequence[int]] | None) -> list[NDArray[Any]]:
+def shaped(parts: list[NDArray[Any]], shapes: Sequence[Sequence[int]] | None) -> list[NDArray[Any]]:
+    """Give arrays the shapes, with -1 for the rows; None: those that they have."""
     return [part.reshape(list(shape)) for part, shape in zip(parts, shapes, strict=True)] if shapes else parts
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hpccoll.errors import InvalidArgumentError
 
-__all__ = ["KERAS", "REFUSED", "SHARED", "TORCH", "Parameter", "accessor", "check_names"]
+__all__ = ["KERAS", "LIGHTNING", "OF_THE_MODULE", "REFUSED", "SHARED", "TORCH", "Parameter", "accessor", "check_names"]
 
 
 class Parameter(NamedTuple):
@@ -66,6 +66,27 @@ KERAS = (
     Parameter("custom_objects", {}, "classes and functions that Keras does not know, by name"),
     Parameter("backend_env", None, "variables to set in the ranks"),
 )
+OF_THE_MODULE = {
+    "optimizer": "the LightningModule makes it in configure_optimizers()",
+    "loss": "the LightningModule computes it in training_step()",
+    "loss_weights": "the LightningModule weighs its losses in training_step()",
+    "loss_constructors": "the LightningModule makes its losses",
+    "metrics": "the LightningModule logs them, as self.log(name, value)",
+    "train_minibatch_fn": "the LightningModule has training_step()",
+    "gradient_compression": "DDP reduces the gradients in their own type",
+    "num_gpus": "each rank has one GPU, if use_gpu is true and there is one",
+    "profiler": "give it in trainer_args",
+    "log_every_n_steps": "give it in trainer_args",
+    "terminate_on_nan": "give detect_anomaly in trainer_args",
+}
+"""Each parameter of other estimators, or of Horovod's, that the estimator for Lightning has not; as REFUSED."""
+LIGHTNING = (
+    *(one for one in SHARED if one.name not in OF_THE_MODULE),
+    Parameter("input_shapes", None, "the shapes of the columns of features, as [[-1, 1, 28, 28]]; as they are"),
+    Parameter("callbacks", [], "callbacks of Lightning; they are copied to all ranks"),
+    Parameter("logger", None, "a logger of Lightning; none"),
+    Parameter("trainer_args", {}, "further arguments of Lightning's Trainer"),
+)
 
 _READERS = "there is no Petastorm: a rank maps its rows into memory, and needs no readers"
 _PLAIN = (
@@ -76,6 +97,10 @@ REFUSED = {
     "val_reader_num_workers": _READERS,
     "reader_pool_type": _READERS,
     "tensorflow_dataset_prefetch_buffer_size": _READERS,
+    "train_async_data_loader_queue_size": _READERS,
+    "val_async_data_loader_queue_size": _READERS,
+    "loader_num_epochs": _READERS,
+    "debug_data_loader": _READERS,
     "partitions_per_process": "rows are dealt out by their number, so partitions need no choice",
     "compress_sparse_cols": "sparse vectors become dense where Spark hands them to Arrow",
     "transformation_edit_fields": "the arrays that transformation_fn returns have their own types and shapes",
@@ -96,13 +121,15 @@ def accessor(name: str) -> str:
     return _ACCESSORS.get(name) or name.title().replace("_", "")
 
 
-def check_names(what: str, given: dict[str, Any], known: tuple[Parameter, ...]) -> None:
+def check_names(what: str, given: dict[str, Any], known: tuple[Parameter, ...], refused: dict[str, str]) -> None:
     """Check the names of an estimator's arguments.
 
+    :param refused: names that this estimator refuses beside REFUSED
     :raises InvalidArgumentError: (a ValueError) one is not there, or only Horovod has it
     """
+    refused = REFUSED | refused
     for name in given:
-        if name in REFUSED and given[name] is not None:
-            raise InvalidArgumentError(f"{what}({name}=): {REFUSED[name]}")
-        if name not in REFUSED and name not in {parameter.name for parameter in known}:
+        if name in refused and given[name] is not None:
+            raise InvalidArgumentError(f"{what}({name}=): {refused[name]}")
+        if name not in refused and name not in {parameter.name for parameter in known}:
             raise InvalidArgumentError(f"{what} has no parameter {name}")

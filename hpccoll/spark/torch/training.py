@@ -17,7 +17,7 @@ from hpccoll.errors import InvalidArgumentError
 from hpccoll.spark.estimators.job import Feed, Job, Source, floats, inputs_of, labels_of
 from hpccoll.spark.estimators.rows import Arrays, Batch
 
-__all__ = ["check_inputs", "inputs", "outputs", "train"]
+__all__ = ["check_inputs", "inputs", "on_host", "outputs", "train"]
 
 
 def train(source: Source, job: Job) -> Any:
@@ -131,7 +131,7 @@ class _Trainer:
         optimizer = copy.deepcopy(self._optimizer.state_dict())
         for group in optimizer["param_groups"]:
             group["lr"] = group["lr"] / self._scale
-        return {"model": _on_host(self._model.state_dict()), "optimizer": _on_host(optimizer)}
+        return {"model": on_host(self._model.state_dict()), "optimizer": on_host(optimizer)}
 
     def run(self) -> list[Any]:
         """Train all epochs, and return the history."""
@@ -261,9 +261,10 @@ def _one_each(values: Sequence[Any], labels: int, name: str) -> list[Any]:
     return list(values) * (labels if len(values) == 1 else 1)
 
 
-def _on_host(value: Any) -> Any:
+def on_host(value: Any) -> Any:
+    """Copy the tensors of a state into host memory."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if isinstance(value, dict):
-        return {key: _on_host(each) for key, each in value.items()}
-    return [_on_host(each) for each in value] if isinstance(value, list) else value
+        return {key: on_host(each) for key, each in value.items()}
+    return [on_host(each) for each in value] if isinstance(value, list) else value
