@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """KerasEstimator and KerasModel on a real cluster, beside one process."""
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.filterwarn
 def _with_torch() -> None:
     """Import Keras with the backend torch, not before these tests run."""
     global keras
+    found = importlib.util.find_spec("tensorflow")
+    if found and found.origin is None:  # the folder tests/tensorflow, which Keras would take for TensorFlow
+        sys.modules["tensorflow"] = None  # type: ignore[assignment]
     os.environ.setdefault("KERAS_BACKEND", "torch")
     keras = pytest.importorskip("keras", reason="no Keras: pip install 'hpccoll[keras]'")
 
