@@ -191,7 +191,7 @@ def test_shards_of_unequal_lengths(executor: Any, tmp_path: Path) -> None:
 
 
 def test_the_page(cluster: Any) -> None:
-    section = PAGE.read_text().partition("### Rows of Ray Data")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition("### Rows of Ray Data")[2].partition("\n##")[0]
     blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     assert len(blocks) == 2
     exec("\n".join(blocks), {"__name__": "page"})
