@@ -13,7 +13,7 @@ import pytest
 from blocks import ROOT
 
 import hpccoll
-from hpccoll import testing
+from hpccoll import horovod, testing
 from hpccoll.horovod.operations import Operations
 
 PROGRAM = Path(__file__).with_name("docstrings.py")
@@ -99,9 +99,9 @@ def on(page: str) -> set[str]:
     return shown.union(*(thing.__all__ for thing in found if inspect.ismodule(thing)))
 
 
-@pytest.mark.parametrize("page", ["api.md", "api-torch.md"])
+@pytest.mark.parametrize("page", ["api.md", "api-torch.md", "api-jax.md", "api-tensorflow.md", "api-keras.md"])
 def test_the_reference_shows_what_there_is(page: str) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip({"api.md": "torch"}.get(page, page.removeprefix("api-").removesuffix(".md")))
     for name in re.findall(r"^::: (\S+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE):
         assert pkgutil.resolve_name(name), name
 
@@ -110,6 +110,15 @@ def test_the_reference_has_every_function_and_class() -> None:
     constants = {name for name in hpccoll.__all__ if isinstance(getattr(hpccoll, name), int)}
     errors = {name for name in hpccoll.__all__ if name in hpccoll.errors.__all__}  # docs/errors.md has these
     assert set(hpccoll.__all__) - constants - errors - {"errors"} <= on("api.md")
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow", "keras"])
+def test_the_reference_has_every_function_of(framework: str) -> None:
+    """But those of the job and the reductions, which the page of PyTorch has."""
+    pytest.importorskip(framework)
+    module = pkgutil.resolve_name(f"hpccoll.{framework}")
+    own = {name for name in module.__all__ if not inspect.ismodule(getattr(module, name))}
+    assert own - {*horovod.__all__} - {"Compression"} <= on(f"api-{framework}.md")
 
 
 def test_the_reference_has_every_function_of_torch() -> None:
