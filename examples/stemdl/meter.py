@@ -15,6 +15,11 @@ from dataclasses import dataclass, field
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from hpccoll import study
+
+PARTS = {"input": "input", "alone": "compute", "last": "compute", "wait": "update", "update": "update"}
+"""The parts of a step in a scaling study, which finds out by itself how long each was blocked in communication."""
+
 
 def flops_of(work: Callable[[], object]) -> int:
     """Count the floating-point operations of `work` from the shapes; a multiply-add is two."""
@@ -38,9 +43,10 @@ class Meter:
     def timing(self, what: str, device: torch.device) -> Iterator[None]:
         """Add the time of this block to `what` of the present step."""
         began = time.perf_counter()
-        yield
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        with study.part(PARTS[what]):
+            yield
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         if what == "alone":
             self.alone.append(seconds)

@@ -28,7 +28,10 @@ from tqdm import tqdm
 
 import hpccoll
 import hpccoll.torch as hvd
+from hpccoll import study
 
+WARM_UP = 5
+"""Steps that a scaling study leaves out."""
 TOLERANCE = 0.25
 """The allowed relative difference of the validation error from that of a run in one process. Both runs round to 16
 bits, in different places, and training amplifies that; runs with another seed differ by more."""
@@ -42,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--validation", type=int, default=96, help="crystals to validate on")
     parser.add_argument("--epochs", type=int, default=16)
     parser.add_argument("--batch", type=int, default=24, help="samples per step, of all ranks together")
+    parser.add_argument("--local-batch", type=int, help="samples per step of each rank, in place of --batch")
     parser.add_argument("--passes", type=int, default=2, help="backward passes a step (local aggregation)")
     parser.add_argument("--rate", type=float, default=6e-3, help="highest learning rate")
     parser.add_argument("--growth", type=int, default=12, help="channels that a dense layer adds")
@@ -125,7 +129,8 @@ class Training:
 
     def run_epoch(self, parts: Iterator[Batch], bar: tqdm) -> None:
         for _ in range(self.steps_an_epoch):
-            self.losses.append(self.step(parts))
+            with study.step(items=self.options.batch // self.size):
+                self.losses.append(self.step(parts))
             bar.set_postfix(loss=f"{self.losses[-1]:.4f}", refresh=False)
             bar.update()
         self.epoch += 1
@@ -195,6 +200,7 @@ def main() -> None:
     options = arguments()
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
+    options.batch = options.local_batch * size if options.local_batch else options.batch
     if options.batch % (size * options.passes):
         raise SystemExit(f"--batch {options.batch} cannot be shared by {size} ranks in {options.passes} passes")
     for kind in ("samples", "validation"):
@@ -219,6 +225,8 @@ def main() -> None:
     losses = hpccoll.allreduce(np.array(training.losses), hpccoll.AVERAGE)
     nodes = hpccoll.cross_size()
     training.averaging.close()
+    if len(losses) > WARM_UP:
+        study.finish(WARM_UP)
     hvd.shutdown()
     if rank != 0:
         return

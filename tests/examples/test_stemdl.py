@@ -2,12 +2,16 @@
 """The diffraction example: its physics, and its training whoever averages the gradients."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
+
+from hpccoll.tools.bench import files
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "stemdl"
 SMALL = ("--samples", 12, "--validation", 8, "--batch", 12, "--growth", 4, "--layers", 1, "--epochs", 6)
@@ -128,6 +132,26 @@ def test_resumed_training_is_the_uninterrupted_one(job, two_ranks: str, folder: 
     output = job(2, *parts)
     assert f": {STEPS} steps" in output
     assert error_of(output) == pytest.approx(error_of(two_ranks), rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_study_of_the_example(tmp_path: Path) -> None:
+    """Its file, with one launch per point: every launch has steps with parts, and the work of weak scaling doubles."""
+    text = (FOLDER / "study.toml").read_text().replace("repetitions = 5", "repetitions = 1")
+    text = text.replace('"python", "train.py"', f'"{sys.executable}", "{FOLDER}/train.py"')
+    small = '"--growth", "4", "--layers", "1", "--levels", "1"'
+    text = re.sub(r'"--growth", "\d+", "--layers", "\d+", "--levels", "\d+"', small, text)
+    (tmp_path / "study.toml").write_text(text)
+    for command in (["run"], ["collect"]):
+        subprocess.run([sys.executable, "-m", "hpccoll", "study", *command, tmp_path / "study.toml"], check=True)
+    samples = dict[str, float]()
+    for file in (tmp_path / "stemdl.study" / "runs").glob("*.h5"):
+        (case,) = files.read(file).cases.values()
+        assert {"input", "compute", "update", "exposed communication"} <= set(case.parts), file
+        samples[file.stem] = case.facts["items"]
+    for wire in ("fp32", "fp16"):
+        assert (samples[f"weak-2-nodes-{wire}-1"], samples[f"strong-2-nodes-{wire}-1"]) == (48, 24)
 
 
 @pytest.mark.slow

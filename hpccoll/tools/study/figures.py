@@ -98,9 +98,9 @@ def _legend(figure: Figure, several: Iterable[Any]) -> None:
 
 
 def save(figure: Figure, file: Path) -> str:
-    """Save as PDF.
+    """Save as PDF, and as SVG beside it.
 
-    :returns: the same as SVG, to stand in a page
+    :returns: the SVG, to stand in a page
     """
     import matplotlib as mpl
 
@@ -109,6 +109,7 @@ def save(figure: Figure, file: Path) -> str:
         with durable.replacing(file) as fresh:
             figure.savefig(fresh, format="pdf", metadata={"CreationDate": None})
         figure.savefig(text, format="svg", metadata={"Date": None})
+    durable.write_text(file.with_suffix(".svg"), text.getvalue())
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 

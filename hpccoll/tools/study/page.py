@@ -50,7 +50,7 @@ def check_packages() -> None:
 
 
 def write(results: Results, name: str, folder: Path, more_warnings: Sequence[str] = (), serif: bool = False) -> Path:
-    """Write report.html, figures/*.pdf and tables/*.tex.
+    """Write report.html, figures/*.pdf, figures/*.svg and tables/*.tex.
 
     :param more_warnings: further warnings beside those of the runs, such as missing runs
     :param serif: draw the figures in a font with serifs
