@@ -9,3 +9,10 @@ import pytest
 def test_batches_have_one_order(build_c, run_c, library, ranks, nodes, background):
     program = build_c("tests/loop/counted.c", *library)
     assert run_c(program, ranks, nodes, 300, background, timeout=200) == "fine\n"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("how", ["ends", "breaks", "differs"])
+def test_results_of_equal_rows_have_one_owner(build_c, run_c, library, how):
+    """Under --sanitize=address the memory is freed once."""
+    assert run_c(build_c("tests/loop/equal_rows.c", *library), how, timeout=50) == "fine\n"
