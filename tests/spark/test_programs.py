@@ -43,6 +43,14 @@ def test_a_program_in_the_shape_of_horovods(framework: str, tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "runs").rglob("*.pickle")] == ["checkpoint.pickle"]
 
 
+def test_a_program_with_an_input_per_column(tmp_path: Path) -> None:
+    """Sales differ by a factor of 2.7 between the shops alone."""
+    said = output(HERE / "programs" / "keras_spark_sales.py", "--master", "local[2]", "--num-proc", "2",
+                  "--work-dir", tmp_path)  # fmt: skip
+    best, error = re.search(r"Best RMSPE: ([\d.]+)", said), re.search(r"Test error: ([\d.]+)", said)
+    assert best and float(best[1]) < 0.2 and error and float(error[1]) < 0.15, said
+
+
 def test_the_page(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == 3
