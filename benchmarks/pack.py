@@ -34,6 +34,8 @@ SETS = {
     "resnet50": RESNET,
     "2000 small": [1024] * 2000,
     "gigabytes": RESNET * 40,  # 4.1 GB of float32
+    "1 MiB": [1 << 18],
+    "16 MiB": [1 << 22],
     "tiny": [5, 20000, 0, 7],
 }
 
@@ -175,7 +177,9 @@ def torch_calls(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", default=["resnet50", "2000 small", "gigabytes"], help=", ".join(SETS))
+    parser.add_argument(
+        "sets", nargs="*", default=["1 MiB", "16 MiB", "resnet50", "2000 small", "gigabytes"], help=", ".join(SETS)
+    )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="a line of JSON per result")
     arguments = parser.parse_args()

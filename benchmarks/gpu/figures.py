@@ -62,6 +62,28 @@ def rates(name: str, lines: list[Result]) -> Iterator[Figure]:
             yield figure(f"staging {nbytes >> 20} MiB: share of the link's rate", share, ">= 0.85")
 
 
+def sums(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """Compare the kernels that add up arrays with one copy that reads and writes as many bytes per array."""
+    rates = {
+        key: key[3] / seconds for key, seconds in _by(lines, "what", "inputs", "dtype", "bytes").items()
+    }  # bytes per second
+    copies = {nbytes // 2: rate for (what, _, _, nbytes), rate in rates.items() if what == "one copy"}
+    for (what, inputs, dtype, nbytes), rate in rates.items():
+        each = nbytes // (inputs + 1)
+        if what == "sum" and each >= LARGE:
+            case = f"sum of {inputs} {dtype} arrays of {each >> 20} MiB"
+            yield figure(f"{case}: share of a copy's rate", rate / copies[each], ">= 0.9")
+
+
+def peers(name: str, lines: list[Result]) -> Iterator[Figure]:
+    """Compare PyTorch's calls over hpccoll with those over its own backends."""
+    times = _by(lines, "what", "bytes", "dtype", "ranks", "backend")
+    for (what, nbytes, dtype, ranks, backend), seconds in times.items():
+        if backend != "hpccoll":
+            ours = times[what, nbytes, dtype, ranks, "hpccoll"]
+            yield figure(f"{what} of {nbytes} bytes, {dtype}, {ranks} ranks: times {backend}", ours / seconds, "<= 1")
+
+
 def staging(name: str, lines: list[Result]) -> Iterator[Figure]:
     """Compare two ranks with the slower of the link to the GPU and MPI."""
     times = _by(lines, "what", "bytes")
@@ -90,4 +112,7 @@ def small(name: str, lines: list[Result]) -> Iterator[Figure]:
             yield figure(f"{case}: us from the call to the values, 8 elements", line["seconds"][0] * 1e6, "< 30")
 
 
-MAKERS = {"pack": packing, "rates": rates, "staging": staging, "beside": beside, "arrays": small}
+MAKERS = {
+    "pack": packing, "rates": rates, "sums": sums, "staging": staging, "beside": beside, "peers": peers,
+    "arrays": small,
+}  # fmt: skip

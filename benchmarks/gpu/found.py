@@ -9,12 +9,18 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 IS_BUILT = "import hpccoll._core, hpccoll._mpi, importlib.metadata as m; m.version('hpccoll')"
 SEES_A_GPU = "import {0}; assert {1}, 'it sees no GPU'; print({0}.__version__)"
+FRAMEWORKS = {
+    "torch": "torch.cuda.is_available()",
+    "cupy": "cupy.cuda.is_available()",
+    "jax": "jax.default_backend() == 'gpu'",
+}
 KNOWS_SHARING = (2, 30)
 """The first NCCL that accepts several ranks of one process on one GPU."""
 
@@ -39,14 +45,16 @@ class Found:
         self.nccl_library = os.environ.get("HPCCOLL_NCCL_LIBRARY") or _nccl_package() or "libnccl.so.2"
         os.environ["HPCCOLL_CUDA_LIBRARY"] = self.cuda_library
         os.environ["HPCCOLL_NCCL_LIBRARY"] = self.nccl_library
+        with ThreadPoolExecutor() as threads:
+            gpu, nccl, mpi = threads.submit(self.gpu), threads.submit(self.nccl), threads.submit(_mpi)
+            sees = {name: threads.submit(self.framework, name, check) for name, check in FRAMEWORKS.items()}
         self.things = {
             "cc": "" if shutil.which("cc") else "no C compiler (cc) on PATH",
             "python": "" if self.hpccoll else _cannot_build(),
-            "mpi": _mpi(),
-            "gpu": self.gpu(),
-            "nccl": self.nccl(),
-            "torch": self.framework("torch", "torch.cuda.is_available()"),
-            "cupy": self.framework("cupy", "cupy.cuda.is_available()"),
+            "mpi": mpi.result(),
+            "gpu": gpu.result(),
+            "nccl": nccl.result(),
+            **{name: why.result() for name, why in sees.items()},
             "demo": ", ".join(f"no {name}" for name in ("h5py", "tqdm") if not importlib.util.find_spec(name)),
             "compute-sanitizer": "" if shutil.which("compute-sanitizer") else "not on PATH",
         }

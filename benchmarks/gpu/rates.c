@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rates.c - measures how fast one rank moves batches on its device, beside raw copies: rates MODE REPEATS MEBIBYTES
+ * rates.c - measures how fast one rank moves batches on its device, beside raw copies:
+ *
+ *     rates MODE REPEATS MEBIBYTES [KIBIBYTES of a chunk; 0: by the size of a batch]
  *
  * It prints lines of JSON: what, bytes, seconds (of every repeat, sorted). "launched" ends when the data plane has
  * launched its work, "finished" when the device has done it. One rank does not show links between devices, other ranks
@@ -143,7 +145,7 @@ static void make_device(size_t bytes) {
     CHECK(driver->host_new(&pinned2, bytes, HC_HOST_MEMORY_PORTABLE) == 0);
 }
 
-static void make_data(const char *mode) {
+static void make_data(const char *mode, int64_t chunk_bytes) {
     static const int32_t zero[] = {0};
     static const char *const no_files[] = {NULL};
     hc_segment control_segment, node_segment;
@@ -154,7 +156,7 @@ static void make_data(const char *mode) {
     CHECK(hc_node_control_new(&control_segment, 0, 1, zero, &node_control) == HC_OK);
     CHECK(hc_shm_node_new(node_segment, node_control, zero, 0, 1, &node) == HC_OK);
     hc_plane_parts parts = {.version = HC_PLANE_VERSION,
-                            .place = {.set_size = 1, .members = zero, .node_of = zero},
+                            .place = {.set_size = 1, .members = zero, .node_of = zero, .chunk_bytes = chunk_bytes},
                             .neutral = hc_host_neutral,
                             .new_hierarchy = hc_hierarchy_new};
     hc_device_data_config config = {.device = &device,
@@ -169,7 +171,7 @@ static void make_data(const char *mode) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 4 && hc_device_mode_named(argv[1]) >= 0);
+    CHECK(argc >= 4 && hc_device_mode_named(argv[1]) >= 0);
     files = (hc_device_files){getenv("HPCCOLL_CUDA_LIBRARY"),
                               "hpccoll/_kernels"}; /* relative to the repository's root */
     repeats = atoi(argv[2]);
@@ -177,10 +179,10 @@ int main(int argc, char **argv) {
     CHECK(repeats > 0 && most > 0);
     took = calloc((size_t)repeats, sizeof *took);
     make_device(most);
-    make_data(argv[1]);
+    make_data(argv[1], argc > 4 ? (int64_t)atoi(argv[4]) << 10 : 0);
     verify(most);
     fprintf(stderr, "%s\n", hc_device_data_facts(data));
-    for (size_t bytes = 4; bytes <= most; bytes *= bytes < 65536 ? 16384 : 16) {
+    for (size_t bytes = 4; bytes <= most; bytes *= bytes < 65536 ? 16384 : 4) {
         measure_copy("down", copy_down, bytes);
         measure_copy("up", copy_up, bytes);
         measure_copy("down and up", copy_both, bytes);

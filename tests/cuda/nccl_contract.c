@@ -61,6 +61,11 @@ static const float *get(hc_gpu_address from, size_t count) {
     return values;
 }
 
+/* A call with a non-blocking communicator is done, or goes on; group_end says the latter. */
+static int is_begun(int status) {
+    return status == 0 || status == HC_NCCL_IN_PROGRESS;
+}
+
 static float mine[8 * N];
 static hc_gpu_address in, out;
 
@@ -79,7 +84,8 @@ static void reductions(void) {
         {HC_NCCL_SUM, ranks}, {HC_NCCL_MAX, (float)size}, {HC_NCCL_MIN, 1}, {HC_NCCL_AVERAGE, ranks / (float)size}};
     fill(N);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        CHECK(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, cases[k].op, comm, stream) == 0);
+        CHECK(is_begun(n.all_reduce(at(in), at(out), N, HC_NCCL_FLOAT32, cases[k].op, comm, stream)));
+        CHECK(settled(comm) == 0);
         const float *got = get(out, N);
         for (int i = 0; i < N; i++)
             CHECK(got[i] == cases[k].times * (float)(i % 100));
@@ -88,19 +94,21 @@ static void reductions(void) {
 
 static void pieces(void) {
     fill((size_t)size * N);
-    CHECK(n.reduce_scatter(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comm, stream) == 0);
+    CHECK(is_begun(n.reduce_scatter(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, comm, stream)) &&
+          settled(comm) == 0);
     const float *got = get(out, N);
     for (int i = 0; i < N; i++)
         CHECK(got[i] == (float)(size * (size + 1) / 2) * (float)((rank * N + i) % 100));
-    CHECK(n.reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, size - 1, comm, stream) == 0);
+    CHECK(is_begun(n.reduce(at(in), at(out), N, HC_NCCL_FLOAT32, HC_NCCL_SUM, size - 1, comm, stream)) &&
+          settled(comm) == 0);
     got = get(out, N);
     for (int i = 0; i < N && rank == size - 1; i++)
         CHECK(got[i] == (float)(size * (size + 1) / 2) * (float)(i % 100));
-    CHECK(n.all_gather(at(in), at(out), N, HC_NCCL_FLOAT32, comm, stream) == 0);
+    CHECK(is_begun(n.all_gather(at(in), at(out), N, HC_NCCL_FLOAT32, comm, stream)) && settled(comm) == 0);
     got = get(out, (size_t)size * N);
     for (int i = 0; i < size * N; i++)
         CHECK(got[i] == (float)(i / N + 1) * (float)(i % N % 100));
-    CHECK(n.broadcast(at(in), at(out), N, HC_NCCL_FLOAT32, size - 1, comm, stream) == 0);
+    CHECK(is_begun(n.broadcast(at(in), at(out), N, HC_NCCL_FLOAT32, size - 1, comm, stream)) && settled(comm) == 0);
     got = get(out, N);
     for (int i = 0; i < N; i++)
         CHECK(got[i] == (float)size * (float)(i % 100));
@@ -112,7 +120,7 @@ static void p2p_ops(void) {
     CHECK(n.group_start() == 0);
     CHECK(n.send(at(in), N, HC_NCCL_FLOAT32, (rank + 1) % size, comm, stream) == 0);
     CHECK(n.recv(at(out), N, HC_NCCL_FLOAT32, (rank + size - 1) % size, comm, stream) == 0);
-    CHECK(n.group_end() == 0);
+    CHECK(is_begun(n.group_end()) && settled(comm) == 0);
     const float *got = get(out, N);
     for (int i = 0; i < N; i++)
         CHECK(got[i] == (float)((rank + size - 1) % size + 1) * (float)(i % 100));
@@ -124,7 +132,7 @@ static void groups(void) {
     for (int k = 0; k < 5; k++)
         CHECK(n.all_reduce((char *)at(in) + 4 * k, (char *)at(out) + 400 * k, 100, HC_NCCL_FLOAT32, HC_NCCL_MAX, comm,
                            stream) == 0);
-    CHECK(n.group_end() == 0);
+    CHECK(is_begun(n.group_end()) && settled(comm) == 0);
     const float *got = get(out, 500);
     for (int i = 0; i < 500; i++)
         CHECK(got[i] == (float)size * (float)((i % 100 + i / 100) % 100));
@@ -170,7 +178,7 @@ static void two(const hc_nccl_id *id, int crossed) {
     hc_gpu_event called;
     config.blocking = 0;
     int status = n.init(&comms[1], size, *id, rank, &config), first = crossed && rank % 2;
-    CHECK((status == 0 || status == HC_NCCL_IN_PROGRESS) && settled(comms[1]) == 0);
+    CHECK(is_begun(status) && settled(comms[1]) == 0);
     CHECK(d.stream_new(&streams[1], HC_STREAM_NON_BLOCKING, 0) == 0);
     CHECK(d.event_new(&called, HC_EVENT_DISABLE_TIMING) == 0);
     for (int k = 0; k < 20; k++)
@@ -201,7 +209,7 @@ static void run(char **argv, const hc_nccl_id *id) {
         failing(status);
         return;
     }
-    CHECK(status == 0 || status == HC_NCCL_IN_PROGRESS);
+    CHECK(is_begun(status));
     CHECK(settled(comm) == 0);
     if (strcmp(argv[4], "all") == 0) {
         reductions();

@@ -48,7 +48,7 @@ def test_all_steps(script: Script, tmp_path: Path) -> None:
     steps = record["steps"]
     assert {s["status"] for s in steps.values()} <= {"passed", "there", "not run"}, said
     lacking = {why for s in steps.values() if s["status"] == "not run" for why in s["why"]}
-    assert lacking <= {f"no {thing}" for thing in ("torch", "cupy", "compute-sanitizer")}, said
+    assert lacking <= {f"no {thing}" for thing in ("torch", "cupy", "jax", "compute-sanitizer")}, said
     assert record["machine"]["gpu"] == "fake device 0"
     kinds = {figure["what"].split()[0].rstrip(":,") for figure in record["figures"]}
     assert kinds >= {"pack", "unpack", "rates-staged", "rates-nccl", "staging-staged", "beside-staged"}
@@ -142,9 +142,21 @@ def test_figures() -> None:
                 line("allreduce", large, 4.0),
             ]
         },
+        "sums": {
+            "results": [
+                line("one copy", 2 * large, 1.0, inputs=1, dtype="float32"),
+                line("sum", 3 * large, 2.0, inputs=2, dtype="float32"),
+            ]
+        },
+        "peers-2": {
+            "results": [
+                line("allreduce", 8, took, dtype="float32", ranks=2, backend=name)
+                for name, took in (("hpccoll", 1.0), ("gloo", 4.0))
+            ]
+        },
         "beside-auto": {"results": [{"alone": 1.0, "beside": 1.5, "price": 0.25}]},
         "arrays-torch-1": {"results": [line("small", 0, 25e-6, library="torch", mode="auto", ranks=1)]},
         "kernels": {"status": "not run"},
     }
     values = [figure["value"] for figure in figures(steps)]
-    assert values == pytest.approx([0.9, 1.5, 20, 0.8, 0.75, 2, 0.5, 25])
+    assert values == pytest.approx([0.9, 1.5, 20, 0.8, 0.75, 0.75, 0.25, 2, 0.5, 25])
