@@ -4,8 +4,9 @@
  *
  * The work is cut into chunks of equal size whatever the tensors' sizes, and every block takes an equal run of them:
  * one search for the first, the next ones follow. (The common choice, a fixed number of blocks per tensor, leaves most
- * of the device idle while one large tensor runs.) Where both sides are aligned a thread moves 16 bytes at a time and
- * loads several before it stores any; else it moves elements, neighbouring threads neighbouring elements.
+ * of the device idle while one large tensor runs.) Where both sides are aligned a thread moves vectors of 16 bytes of
+ * the wider type, and loads several before it stores any; else it moves elements, neighbouring threads neighbouring
+ * elements.
  *
  * ptx.py makes hpccoll/_kernels/pack.ptx from this file; a test compares them.
  *     hc_pack_FROM_TO     f16 bf16 f32 f64: to = scale * from, in float32 (in float64 if either type is

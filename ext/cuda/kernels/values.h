@@ -35,11 +35,23 @@ INLINE float as_float(unsigned x) {
 INLINE unsigned as_bits(float x) {
     return __float_as_uint(x);
 }
-/* 16 bytes in one access. */
+/* 4, 8 or 16 bytes in one access. */
+INLINE void load4(unsigned *to, unsigned long long from) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(to[0]) : "l"(from));
+}
+INLINE void load_pair(unsigned *to, unsigned long long from) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+}
 INLINE void load16(unsigned *to, unsigned long long from) {
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from));
+}
+INLINE void store4(unsigned long long to, const unsigned *from) {
+    asm volatile("st.global.u32 [%0], %1;" : : "l"(to), "r"(from[0]) : "memory");
+}
+INLINE void store_pair(unsigned long long to, const unsigned *from) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" : : "l"(to), "r"(from[0]), "r"(from[1]) : "memory");
 }
 INLINE void store16(unsigned long long to, const unsigned *from) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
@@ -57,6 +69,24 @@ INLINE unsigned long long load8(unsigned long long from) {
 #endif
 
 /* ---- values ----------------------------------------------------------------------------------------- */
+
+/* `bytes` is a constant: 4, 8 or 16. */
+INLINE void load_words(unsigned *to, unsigned long long from, int bytes) {
+    if (bytes == 16)
+        load16(to, from);
+    else if (bytes == 8)
+        load_pair(to, from);
+    else
+        load4(to, from);
+}
+INLINE void store_words(unsigned long long to, const unsigned *from, int bytes) {
+    if (bytes == 16)
+        store16(to, from);
+    else if (bytes == 8)
+        store_pair(to, from);
+    else
+        store4(to, from);
+}
 
 typedef unsigned short f16, bf16;
 typedef float f32;

@@ -49,6 +49,22 @@ INLINE unsigned as_bits(float x) {
     return y;
 }
 /* A device faults on what is not aligned; so does this. */
+INLINE void load4(unsigned *to, unsigned long long from) {
+    assert(from % 4 == 0);
+    memcpy(to, (const void *)(uintptr_t)from, 4);
+}
+INLINE void load_pair(unsigned *to, unsigned long long from) {
+    assert(from % 8 == 0);
+    memcpy(to, (const void *)(uintptr_t)from, 8);
+}
+INLINE void store4(unsigned long long to, const unsigned *from) {
+    assert(to % 4 == 0);
+    memcpy((void *)(uintptr_t)to, from, 4);
+}
+INLINE void store_pair(unsigned long long to, const unsigned *from) {
+    assert(to % 8 == 0);
+    memcpy((void *)(uintptr_t)to, from, 8);
+}
 INLINE void load16(unsigned *to, unsigned long long from) {
     assert(from % 16 == 0);
     memcpy(to, (const void *)(uintptr_t)from, 16);
