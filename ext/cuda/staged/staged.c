@@ -10,9 +10,6 @@
 
 #include <stdlib.h>
 
-/* Large enough that the cost of a launch is small, small enough for several chunks in flight. An estimate. */
-#define CHUNK_BYTES ((int64_t)8 << 20)
-
 static const struct {
     int (*begin)(hc__staged *);
     int (*count)(hc__staged *); /* NULL: all ranks know all sizes */
@@ -38,8 +35,6 @@ static int failed(hc__staged *s, int status, const char *what) {
 
 int hc__staged_open(hc__staged *s) {
     const hc_driver *d = &s->device->driver;
-    if (s->chunk_bytes <= 0)
-        s->chunk_bytes = CHUNK_BYTES;
     s->chunk_bytes = hc__aligned(s->chunk_bytes);
     int status = d->stream_new(&s->down, HC_STREAM_NON_BLOCKING, 0);
     if (!status)

@@ -32,6 +32,7 @@ typedef struct hc__staged_slot {
 typedef struct hc__staged_even {
     int64_t *starts; /* npieces + 1: bytes before each tensor, at multiples of 16 */
     int32_t room;
+    int64_t chunk; /* bytes */
 } hc__staged_even;
 
 /* A reducescatter: windows of all ranks' shares. */
@@ -53,7 +54,7 @@ typedef struct hc__staged {
     hc_data *host;
     int32_t rank, size;   /* in the set */
     const int32_t *world; /* the World's rank of each */
-    int64_t chunk_bytes;
+    int64_t chunk_bytes;  /* as configured; 0: by the size of a batch */
     hc_gpu_stream down, up;
     hc__staged_slot slots[HC__SLOTS];
 
@@ -71,6 +72,9 @@ typedef struct hc__staged {
 /* Streams and events; slots get their memory as batches need it. */
 int hc__staged_open(hc__staged *);
 void hc__staged_close(hc__staged *); /* waits a little for running copies; memory still in use after that is lost */
+
+/* The bytes of a chunk of a batch that has so many on this rank. */
+int64_t hc__staged_chunk_of(const hc__staged *, int64_t bytes);
 
 int hc__staged_start(hc__staged *, hc_batch *);
 int hc__staged_test(hc__staged *);

@@ -17,7 +17,8 @@ int hc__staged_even_begin(hc__staged *s) {
     e->starts[0] = 0;
     for (int32_t i = 0; i < b->npieces; i++)
         e->starts[i + 1] = e->starts[i] + hc__aligned(bytes_of(b, i));
-    s->chunks = (e->starts[b->npieces] + s->chunk_bytes - 1) / s->chunk_bytes;
+    e->chunk = hc__staged_chunk_of(s, e->starts[b->npieces]);
+    s->chunks = (e->starts[b->npieces] + e->chunk - 1) / e->chunk;
     return HC_OK;
 }
 
@@ -68,8 +69,8 @@ static void cut_piece(const hc__staged *s, hc__staged_slot *slot, const span *at
 
 int hc__staged_even_cut(hc__staged *s, int64_t chunk, hc__staged_slot *slot) {
     const int64_t *starts = s->even.starts;
-    int64_t begin = chunk * s->chunk_bytes, total = starts[s->batch->npieces];
-    int64_t end = begin + s->chunk_bytes < total ? begin + s->chunk_bytes : total;
+    int64_t begin = chunk * s->even.chunk, total = starts[s->batch->npieces];
+    int64_t end = begin + s->even.chunk < total ? begin + s->even.chunk : total;
     int32_t pieces = s->batch->npieces, n = 0;
     int32_t first = hc_piece_at(starts, pieces, begin), last = hc_piece_at(starts, pieces, end - 1);
     hc_piece *cut = hc__staged_pieces(slot, last - first + 1);

@@ -19,10 +19,13 @@ int hc__staged_scatter_begin(hc__staged *s) {
     for (int32_t i = 0; i < b->npieces && status >= 0; i++)
         status = hc__place_on_device(s->device, b, &b->pieces[i], hc_share(b->pieces[i].rows, s->size, s->rank),
                                      &s->late, s->text);
-    t->each = s->chunk_bytes / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
+    if (status < 0)
+        return status;
+    int64_t share = t->shares.starts[b->npieces];
+    t->each = hc__staged_chunk_of(s, share * s->size) / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
     t->each = t->each < LEAST_BYTES ? LEAST_BYTES : t->each;
-    s->chunks = status < 0 ? 0 : (t->shares.starts[b->npieces] + t->each - 1) / t->each;
-    return status;
+    s->chunks = (share + t->each - 1) / t->each;
+    return HC_OK;
 }
 
 /* Bytes [from, to) of tensor i in the shares of the first `ranks` ranks: their rows at `place`, my result at `out`. */

@@ -28,7 +28,7 @@ int hc__staged_uneven_count(hc__staged *s) {
     int status = hc__rows_test(&u->rows);
     if (status != HC_DONE)
         return status;
-    u->each = s->chunk_bytes / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
+    u->each = hc__staged_chunk_of(s, u->rows.longest * s->size) / s->size / HC_PACK_UNIT * HC_PACK_UNIT;
     u->each = u->each < LEAST_BYTES ? LEAST_BYTES : u->each;
     u->each = u->each < u->rows.longest ? u->each : u->rows.longest;
     s->chunks = u->rows.longest ? (u->rows.longest + u->each - 1) / u->each : 0;
