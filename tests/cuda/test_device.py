@@ -356,6 +356,12 @@ def test_small_batches_between_nodes_are_staged(fail: Run, mode: str, layout: st
     assert said == [f"{rank} staged {staged}, fast {4 - staged}" for rank in range(len(layout.split(",")))]
 
 
+def test_nccl_takes_one_tensor_of_any_size_in_place(fail: Run) -> None:
+    """Also where the buffer of several tensors would have padding (65,540 bytes): no kernel is launched."""
+    said = fail("0,0", "sizes", mode="nccl", FAKE_CUDA_FAIL="cuLaunchKernel:700:1")
+    assert said == [f"{rank} staged 0, fast 4" for rank in range(2)]
+
+
 def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail: Run) -> None:
     """Beside small ones that are staged, and others over the NCCL of a node, in one set."""
     said = fail("0,0,1,1", "sizes", mode="auto", TEST_SMALL="4000", TEST_FLAT="65540")

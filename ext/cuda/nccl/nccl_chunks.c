@@ -80,10 +80,12 @@ int hc__nccl_cut(hc__nccl_node *n, int64_t chunk, hc__nccl_slot *slot) {
     int64_t begin = chunk * n->chunk, total = n->starts[n->batch->npieces];
     int64_t end = begin + n->chunk < total ? begin + n->chunk : total;
     int32_t first = piece_at(n, begin), last = piece_at(n, end - 1);
-    int64_t rails = n->rails > 0 ? n->rails : 1;
+    int64_t rails = n->rails > 0 ? n->rails : 1, end_of_last = n->starts[last] + n->batch->pieces[last].count;
     int status = HC_OK;
     slot->in.n = slot->out.n = 0;
     slot->complete = 1;
+    if (first == last && end > end_of_last)
+        end = end_of_last; /* without padding NCCL can use the tensor in place */
     slot->n = end - begin;
     slot->part = (slot->n + rails * HC__NCCL_PART - 1) / (rails * HC__NCCL_PART) * HC__NCCL_PART;
     for (int32_t i = first; i <= last && status >= 0; i++) {
