@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS 2048u /* per launch at most: several waves on any GPU, and enough work for each block. An estimate */
+#define BLOCKS 2048u /* per launch at most: several waves on any GPU, and enough work for each block (docs/gpu.md) */
 
 int hc_module_failed(hc_module *m, const char *what, int status) {
     snprintf(m->text, sizeof m->text, "%s: %s (%d)", what, hc_driver_text(m->driver, status), status);
