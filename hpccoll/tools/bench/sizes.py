@@ -26,7 +26,10 @@ def sizes(text: str) -> list[int]:
     :raises ArgumentTypeError: the text is no range and no list
     """
     if ":" not in text:
-        return sorted({number(word) for word in text.split(",")})
+        found = sorted({number(word) for word in text.split(",")})
+        if found[0] < 1:
+            raise argparse.ArgumentTypeError(f"{text!r}: a size is 1 byte at least")
+        return found
     first, last, *more = text.split(":")
     factor = int(more[0]) if len(more) == 1 and more[0].isdecimal() else 2 if not more else 0
     size, end = number(first), number(last)

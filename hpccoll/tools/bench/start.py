@@ -77,7 +77,7 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
     :raises ResultsError: another process measures into this file now, or the folder cannot be written
     """
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
+        with _exit_by_sigterm(), tempfile.TemporaryDirectory(prefix="hpccoll-bench-") as made:
             yield Path(made)
         return
     folder = out.with_name(f"{out.name}.launches")
@@ -102,6 +102,20 @@ def folder_of(out: Path | None, asked: Any) -> Iterator[Path]:
         yield folder
         request.unlink()  # first: without it the rest is never reused
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _exit_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end this process as `sys.exit` does, so that a temporary folder is removed."""
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
@@ -167,9 +181,14 @@ def one(words: Sequence[str], launch: Launch, environment: Environment, number: 
         variables["PATH"] = f"{programs}:{variables.get('PATH', '')}"
         variables["PYTHONPATH"] = str(only_hpccoll(file.parent))
     end_too = partial(end_with_parent, signal.SIGTERM)  # else the ranks would compute on beside what comes next
-    done = subprocess.run(command, env=variables, check=False, preexec_fn=end_too)
-    if done.returncode or not file.exists():
-        raise ResultsError(f"launch {number} on {launch.ranks} ranks failed with status {done.returncode}, see above")
+    with subprocess.Popen(command, env=variables, preexec_fn=end_too) as job:
+        try:
+            status = job.wait()
+        except BaseException:
+            job.terminate()  # it ends the ranks and removes its own files; the end of the block waits for it
+            raise
+    if status or not file.exists():
+        raise ResultsError(f"launch {number} on {launch.ranks} ranks failed with status {status}, see above")
 
 
 def only_hpccoll(folder: Path) -> Path:

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
@@ -274,6 +275,16 @@ def test_no_rank_outlives_the_command(number: int, tmp_path: Path) -> None:
             time.sleep(0.05)
     finally:
         started.kill()
+
+
+def test_a_temporary_folder_ends_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by SIGTERM, as a scheduler sends it: before, the folder stayed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SystemExit) as ended, start.folder_of(None, "one"):
+        assert len(list(tmp_path.iterdir())) == 1
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM and not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_two_that_measure_into_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

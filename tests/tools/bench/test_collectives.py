@@ -59,7 +59,7 @@ def test_sizes(text: str, found: list[int]) -> None:
     assert sizes.sizes(text) == found
 
 
-@pytest.mark.parametrize("text", ["x", "8:4", "8:64:1", "0:8", "8:64:2:2", ""])
+@pytest.mark.parametrize("text", ["x", "8:4", "8:64:1", "0:8", "8:64:2:2", "", "0", "0,8"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(sizes.argparse.ArgumentTypeError):
         sizes.sizes(text)
