@@ -34,7 +34,7 @@ static int refuse(const hc__call *call, const char *what) {
 
 /* Checks that must come before the arguments are read. */
 static int check_array(const hc__call *call, const hpccoll_array *a, const hpccoll_world *world) {
-    int gets = !has(call, HC_OP_TO_ROOT) || call->root == world->rank;
+    int gets = hc_operation_gets(call->operation, call->root, world->rank);
     if ((unsigned)a->dtype >= HC_DTYPE_COUNT)
         return refuse(call, "dtype is no hpccoll_dtype");
     if (has(call, HC_OP_RESULT_ALLOCATED) && a->in == HPCCOLL_IN_PLACE)

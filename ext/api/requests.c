@@ -117,7 +117,7 @@ static void note_order(const hpccoll_world *world, const hc_handle *h) {
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
     int status = hc__status(h);
     note_order(world, h);
-    int gets = !hc_operation_has(h->request.operation, HC_OP_TO_ROOT) || h->request.root == world->rank;
+    int gets = hc_operation_gets(h->request.operation, h->request.root, world->rank);
     if (status >= 0 && counts && gets && h->rows && h->pieces[0].recv_rows)
         memcpy(counts, h->pieces[0].recv_rows, (size_t)world->size * sizeof *counts);
     hc_handle_release(h);

@@ -139,6 +139,14 @@ extern const uint16_t hc_operation_traits[HC_OPERATION_COUNT];
 static inline int hc_operation_has(int operation, int trait) {
     return operation >= 0 && operation < HC_OPERATION_COUNT && (hc_operation_traits[operation] & trait) != 0;
 }
+/* 1: the result uses values of this rank of the set. */
+static inline int hc_operation_gives(int operation, int32_t root, int32_t rank) {
+    return !hc_operation_has(operation, HC_OP_ROOTED) || hc_operation_has(operation, HC_OP_TO_ROOT) || rank == root;
+}
+/* 1: this rank of the set gets the result. */
+static inline int hc_operation_gets(int operation, int32_t root, int32_t rank) {
+    return !hc_operation_has(operation, HC_OP_TO_ROOT) || rank == root;
+}
 const char *hc_reduction_name(int reduction);
 const char *hc_status_name(int status);      /* "MISMATCH" */
 const char *hc_status_text(int status);      /* one sentence */

@@ -17,16 +17,8 @@ static int has(const hc_handle *handle, int trait) {
     return hc_operation_has(handle->request.operation, trait);
 }
 
-static int is_root(const hc_handle *handle, int32_t rank) {
-    return handle->request.root == rank;
-}
-
 static int gives(const hc_handle *handle, int32_t rank) {
-    return !has(handle, HC_OP_ROOTED) || has(handle, HC_OP_TO_ROOT) || is_root(handle, rank);
-}
-
-static int gets(const hc_handle *handle, int32_t rank) {
-    return !has(handle, HC_OP_TO_ROOT) || is_root(handle, rank);
+    return hc_operation_gives(handle->request.operation, handle->request.root, rank);
 }
 
 static int64_t row_bytes(const hc_handle *handle) {
@@ -75,7 +67,7 @@ static int allocate(hc_piece *piece, int64_t rows, int64_t bytes) {
 static int has_memory(const hc_handle *handle, int32_t rank, int32_t size, int64_t rows) {
     hc_piece *piece = &handle->pieces[0];
     int64_t of_row = row_bytes(handle), all = has(handle, HC_OP_ROOTED) && !has(handle, HC_OP_TO_ROOT) ? 1 : size;
-    if (!gets(handle, rank))
+    if (!hc_operation_gets(handle->request.operation, handle->request.root, rank))
         return 1;
     if (rows == ANY)
         return of_row <= RESERVE && allocate(piece, 0, RESERVE);

@@ -12,12 +12,8 @@ static int has(const hc_plan_agreed *a, int trait) {
     return hc_operation_has(a->operation, trait);
 }
 
-static int is_gather(const hc_plan_agreed *a) {
-    return has(a, HC_OP_TO_ROOT) && has(a, HC_OP_ROWS_DIFFER);
-}
-
 int64_t hc_plan_rows_from(const hc_plan_agreed *a, int32_t from, int32_t to) {
-    if (is_gather(a) && to != a->root)
+    if (!hc_operation_gets(a->operation, a->root, to))
         return 0;
     return has(a, HC_OP_COUNTS) ? a->splits[(size_t)from * (size_t)a->size + (size_t)to] : a->parts[from].rows;
 }

@@ -65,7 +65,9 @@ static const char *part_of(const hc_shortcut *shortcut, const hc_shortcut_call *
 
 /* The rows that rank `from` gives to rank `to`. */
 static int32_t rows_between(const hc_shortcut *shortcut, const hc_shortcut_call *call, int32_t from, int32_t to) {
-    if (!hc__shortcut_gives(call, from) || (has(call, HC_OP_TO_ROOT) && call->agreed.root != to))
+    const hc_shortcut_agreed *agreed = &call->agreed;
+    if (!hc_operation_gives(agreed->operation, agreed->root, from) ||
+        !hc_operation_gets(agreed->operation, agreed->root, to))
         return 0;
     int32_t rows = own_of(shortcut, call, from).rows;
     const int32_t *counts = has(call, HC_OP_COUNTS) ? counts_of(shortcut, call, from) : NULL;
@@ -138,7 +140,7 @@ int hc_loop_shortcut(hc_loop *loop, uint32_t set, hc_shortcut *shortcut, const h
         return decide(shortcut, call, HC_SHORTCUT_TAKEN);
     offer.agreed = &call->agreed;
     memcpy(&offer.own, &call->own, sizeof offer.own);
-    int offers = hc__shortcut_gives(call, call->rank);
+    int offers = hc_operation_gives(call->agreed.operation, call->agreed.root, call->rank);
     offer.counts = call->counts;
     offer.ncounts = offers ? ncounts(call) : 0;
     offer.part = call->in;

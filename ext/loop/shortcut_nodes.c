@@ -77,7 +77,7 @@ static void give_each(hc_votes *votes, const hc_shortcut_call *call) {
     votes->own.bytes = 0;
     for (int32_t local = 0; local < votes->of.nlocals; local++) {
         int32_t rank = votes->of.locals[local];
-        int gives = hc__shortcut_gives(call, rank);
+        int gives = hc_operation_gives(call->agreed.operation, call->agreed.root, rank);
         int32_t ncounts = gives && has(call, HC_OP_COUNTS) ? call->size : 0;
         hc__given given = {.rank = (uint16_t)rank, .own = hc_shortcut_own(votes->count, local)};
         hc_shortcut_rows own;

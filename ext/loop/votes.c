@@ -82,16 +82,11 @@ static void tell(hc_loop *loop, const hc_votes *votes, enum hc_shortcut_state st
     hc_doorbell_ring_all(loop->parts.node_control);
 }
 
-/* 1: this rank has a result. */
-static int gets(const hc_shortcut_call *call) {
-    return !(call->traits & HC_OP_NO_TENSORS) && (!(call->traits & HC_OP_TO_ROOT) || call->agreed.root == call->rank);
-}
-
 /* Writes the result into the request's array, or a new one. OK or NO_MEMORY. */
 static int put_result(hc_loop *loop, const hc_votes *votes, hc_handle *request) {
     hc_shortcut_call call = votes->call;
     call.out = NULL;
-    if (gets(&call)) {
+    if (request->request.ntensors && hc_operation_gets(call.agreed.operation, call.agreed.root, call.rank)) {
         hc_piece *piece = &request->pieces[0];
         if (call.traits & HC_OP_RESULT_ALLOCATED)
             piece->out_rows = hc_loop_shortcut_rows(NULL, &call, piece->recv_rows);

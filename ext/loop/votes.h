@@ -87,11 +87,6 @@ int hc__given_take(hc_votes *, const unsigned char *value);
 const void *hc__given_part(const hc__given *);
 const int32_t *hc__given_counts(const hc__given *); /* NULL: ncounts is 0 */
 
-/* 1: the result uses this rank's values. */
-static inline int hc__shortcut_gives(const hc_shortcut_call *call, int32_t rank) {
-    return (call->traits & (HC_OP_ROOTED | HC_OP_TO_ROOT)) != HC_OP_ROOTED || call->agreed.root == rank;
-}
-
 /* shortcut.c */
 /* 1: the call's `out` has the rows of the result on each rank. All ranks have the same answer. */
 int hc__shortcut_fits(const hc_shortcut *, const hc_shortcut_call *);

@@ -54,14 +54,14 @@ static inline int hc_arguments_has(const hc_arguments *a, int trait) {
     return (a->traits & trait) != 0;
 }
 
-/* 1: the operation reads this rank's values. 0: it uses only dtype and row shape of the inputs. */
+/* 1: it needs the whole shape of this rank's inputs. 0: it uses only their dtype and row shape. */
 static inline int hc_arguments_gives(const hc_arguments *a, const hc_place *place) {
-    return !hc_arguments_has(a, HC_OP_ROOTED) || !hc_arguments_has(a, HC_OP_COUNTS) || a->root == place->rank;
+    return !hc_arguments_has(a, HC_OP_COUNTS) || hc_operation_gives(a->operation, a->root, place->rank);
 }
 
 /* 1: this rank gets a result. */
 static inline int hc_arguments_gets(const hc_arguments *a, const hc_place *place) {
-    return !hc_arguments_has(a, HC_OP_TO_ROOT) || a->root == place->rank;
+    return hc_operation_gets(a->operation, a->root, place->rank);
 }
 
 /* 1: the operation cuts, counts or concatenates rows of the first dimension. */

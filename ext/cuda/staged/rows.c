@@ -14,13 +14,12 @@ static int is_gather(const hc__rows *w) {
     return !hc_operation_has(w->batch->operation, HC_OP_COUNTS);
 }
 
-static int is_root(const hc__rows *w) {
-    return w->rank == w->batch->root;
+static int gives(const hc__rows *w) {
+    return hc_operation_gives(w->batch->operation, w->batch->root, w->rank);
 }
 
-/* 1: a gather, and this rank is not the root. */
-static int gets_nothing(const hc__rows *w) {
-    return hc_operation_has(w->batch->operation, HC_OP_TO_ROOT) && !is_root(w);
+static int gets(const hc__rows *w) {
+    return hc_operation_gets(w->batch->operation, w->batch->root, w->rank);
 }
 
 /* 1: a scatter; all rows come from the root. */
@@ -99,7 +98,7 @@ static int64_t line_length(const hc__rows *w) {
 
 /* In a scatter the root sends a line per rank; each other rank sends one. */
 static int32_t own_lines(const hc__rows *w) {
-    return root_gives(w) && !is_root(w) ? 1 : hc__rows_streams(w, HC__LEAVING);
+    return gives(w) ? hc__rows_streams(w, HC__LEAVING) : 1;
 }
 
 static int32_t gathered_lines(const hc__rows *w) {
@@ -118,7 +117,7 @@ static int64_t room_of(const hc__rows *w, int32_t r, int32_t i) {
 
 /* Rows of my tensor that rank r gets. */
 static int64_t rows_for(const hc__rows *w, const hc_piece *piece, int32_t r) {
-    if (!piece->in || (root_gives(w) && !is_root(w)))
+    if (!piece->in || !gives(w))
         return 0;
     if (piece->send_rows)
         return piece->send_rows[r];
@@ -227,7 +226,7 @@ static void read_counts(hc__rows *w) {
         w->longest = line[n] > w->longest ? line[n] : w->longest;
         if (root_gives(w) && r == w->batch->root)
             line += w->rank * line_length(w);
-        if (!gets_nothing(w))
+        if (gets(w))
             memcpy(w->received + (int64_t)r * n, line, (size_t)n * sizeof *line);
     }
 }
@@ -294,7 +293,7 @@ static int place_results(hc__rows *w) {
     for (int32_t i = 0; i < n && status >= 0; i++) {
         hc_piece *piece = &w->batch->pieces[i];
         piece->out_rows = 0;
-        if (gets_nothing(w) || piece->status != HC_OK)
+        if (!gets(w) || piece->status != HC_OK)
             continue;
         for (int32_t r = 0; piece->recv_rows && r < w->size; r++)
             piece->recv_rows[r] = w->received[(int64_t)r * n + i];

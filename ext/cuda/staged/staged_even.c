@@ -34,7 +34,7 @@ static int root_gives(const hc_batch *b) {
 }
 
 static int reads(const hc__staged *s, const hc_piece *piece) {
-    return piece->in && (!root_gives(s->batch) || s->rank == s->batch->root);
+    return piece->in && hc_operation_gives(s->batch->operation, s->batch->root, s->rank);
 }
 
 static int writes(const hc__staged *s, const hc_piece *piece) {
