@@ -41,7 +41,7 @@ static int place_shares(hc__plane *p, hc_batch *b) {
         int64_t rows = hc_share(piece->rows, p->parts.place.set_size, p->parts.place.set_rank);
         status = hc__place_on_device(p->device, b, piece, rows, &late, p->node->text);
         if (piece->out_owned)
-            piece->out_capacity = rows * piece->row * (int64_t)hc_dtype_size(b->dtype);
+            piece->out_capacity = rows * hc_piece_row_bytes(piece, b->dtype);
     }
     return status;
 }

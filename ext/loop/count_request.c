@@ -79,7 +79,7 @@ static int conclude(hc_loop *loop, hc_handle *handle, int32_t rank, int state, c
     return state < 0 ? HC_SHORTCUT_OFF : state; /* a request says why */
 }
 
-static void add_rows(const hc_counting *by, const hc_handle *handle, hc_shortcut_call *call, hc__extremes extremes) {
+static void add_rows(const hc_counting *by, hc_handle *handle, hc_shortcut_call *call, hc__extremes extremes) {
     call->rank = by->rank;
     call->size = by->size;
     if (!hc_operation_has(handle->request.operation, HC_OP_ROWS_DIFFER))

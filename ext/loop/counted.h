@@ -24,7 +24,7 @@ void hc__counted_off(hc_loop *, uint32_t set);
 
 typedef int64_t hc__extremes[2]; /* the count has their minimum over all ranks */
 /* What this rank says of its rows; allocates its results. */
-void hc__equal_say(const hc_handle *, int32_t rank, int32_t size, hc__extremes);
+void hc__equal_say(hc_handle *, int32_t rank, int32_t size, hc__extremes);
 /* What all ranks have said; NULL: the count is off. Marks a request with equal rows, or frees the results. */
 void hc__equal_settle(hc_handle *, int32_t rank, const int64_t *);
 

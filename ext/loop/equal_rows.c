@@ -22,7 +22,7 @@ static int gives(const hc_handle *handle, int32_t rank) {
 }
 
 static int64_t row_bytes(const hc_handle *handle) {
-    return handle->pieces[0].row * (int64_t)hc_dtype_size(handle->tensors[0].dtype);
+    return hc_piece_row_bytes(&handle->pieces[0], handle->tensors[0].dtype);
 }
 
 /* ---- what a rank says ---------------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static int allocate(hc_piece *piece, int64_t rows, int64_t bytes) {
 }
 
 /* 1: there is memory for the result of the rows that this rank expects. */
-static int has_memory(const hc_handle *handle, int32_t rank, int32_t size, int64_t rows) {
+static int has_memory(hc_handle *handle, int32_t rank, int32_t size, int64_t rows) {
     hc_piece *piece = &handle->pieces[0];
     int64_t of_row = row_bytes(handle), all = has(handle, HC_OP_ROOTED) && !has(handle, HC_OP_TO_ROOT) ? 1 : size;
     if (!hc_operation_gets(handle->request.operation, handle->request.root, rank))
@@ -78,7 +78,7 @@ static int has_memory(const hc_handle *handle, int32_t rank, int32_t size, int64
     return allocate(piece, rows * all, rows * all * of_row);
 }
 
-void hc__equal_say(const hc_handle *handle, int32_t rank, int32_t size, hc__extremes own) {
+void hc__equal_say(hc_handle *handle, int32_t rank, int32_t size, hc__extremes own) {
     int64_t rows = handle->request.ntensors == 1 ? rows_of(handle, rank, size) : DIFFER;
     if (rows != DIFFER && !has_memory(handle, rank, size, rows))
         rows = DIFFER;

@@ -102,7 +102,7 @@ static void take_sum(const hc_plan_agreed *a, const hc_handle *handle, hc_flat_c
 /* Sets the bytes that this rank takes from each rank's array, and their destinations. */
 static void take_rows(const hc_plan_agreed *a, const hc_handle *handle, hc_stream_read *reads) {
     const hc_piece *piece = &handle->pieces[0];
-    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(handle->tensors[0].dtype), place = 0;
+    int64_t row_bytes = hc_piece_row_bytes(piece, handle->tensors[0].dtype), place = 0;
     if (has(a, HC_OP_ROOTED) && !has(a, HC_OP_ROWS_DIFFER)) {
         reads[a->root] = (hc_stream_read){.out = piece->out, .bytes = largest_part(a)};
         return;

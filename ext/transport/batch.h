@@ -80,6 +80,9 @@ static inline void hc_piece_refuse_rows(hc_piece *piece, int32_t rank, int32_t w
     hc_piece_refuse(piece, HC_RESULT_SIZE, rank, world_rank, why);
 }
 
+static inline int64_t hc_piece_row_bytes(const hc_piece *piece, int dtype) {
+    return piece->row * (int64_t)hc_dtype_size(dtype);
+}
 /* The number of rows, and the first row, of rank r's share of `rows` rows among p ranks: the first rows % p ranks have
  * one row more. */
 static inline int64_t hc_share(int64_t rows, int32_t p, int32_t r) {

@@ -100,7 +100,7 @@ static void note_bytes(hc_order *order, const hc_handle *h) {
     if (!hc_operation_has(h->request.operation, HC_OP_COUNTS) || h->request.root < 0 || h->status < 0)
         return;
     const hc_piece *piece = &h->pieces[0];
-    int64_t bytes = piece->out_rows * piece->row * (int64_t)hc_dtype_size(h->tensors[0].dtype) * order->size;
+    int64_t bytes = piece->out_rows * hc_piece_row_bytes(piece, h->tensors[0].dtype) * order->size;
     atomic_store_explicit(&order->many, bytes > (int64_t)hc_order_most(order), memory_order_relaxed);
 }
 

@@ -28,14 +28,14 @@ static int root_gives(const hc__rows *w) {
 }
 
 static int64_t row_bytes(const hc__rows *w, int32_t i) {
-    return w->batch->pieces[i].row * (int64_t)hc_dtype_size(w->batch->dtype);
+    return hc_piece_row_bytes(&w->batch->pieces[i], w->batch->dtype);
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------- */
 
 int hc__place_on_device(hc_device *device, const hc_batch *batch, hc_piece *piece, int64_t rows, int *late,
                         char *text) {
-    int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(batch->dtype);
+    int64_t bytes = rows * hc_piece_row_bytes(piece, batch->dtype);
     piece->out_rows = rows;
     if (piece->out && piece->out_capacity != bytes)
         *late = HC_RESULT_SIZE;

@@ -18,7 +18,7 @@ typedef struct hc__shares {
 } hc__shares;
 
 static inline int64_t hc__share_row(const hc__shares *s, int32_t i) {
-    return s->batch->pieces[i].row * (int64_t)hc_dtype_size(s->batch->dtype);
+    return hc_piece_row_bytes(&s->batch->pieces[i], s->batch->dtype);
 }
 /* Bytes that rank r gets of tensor i, and the bytes of the tensor before them. */
 static inline int64_t hc__share_bytes(const hc__shares *s, int32_t i, int32_t r) {

@@ -316,7 +316,7 @@ int hc__gather_test(hc__hierarchy *);
 /* ---- rows --------------------------------------------------------------------------------------------------- */
 
 static inline int64_t hc__row_bytes(const hc__hierarchy *h, int32_t piece) {
-    return h->batch->pieces[piece].row * (int64_t)hc_dtype_size(h->batch->dtype);
+    return hc_piece_row_bytes(&h->batch->pieces[piece], h->batch->dtype);
 }
 /* Bytes of the counts of all pieces, from one rank to another. */
 static inline int64_t hc__counts_bytes(const hc__hierarchy *h) {

@@ -27,7 +27,7 @@ static int allocate(hc__hierarchy *h, int64_t bytes, void **memory) {
 }
 
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
-    int64_t bytes = rows * piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    int64_t bytes = rows * hc_piece_row_bytes(piece, h->batch->dtype);
     piece->out_rows = rows;
     *out = NULL;
     if (piece->out && piece->out_capacity == bytes) {

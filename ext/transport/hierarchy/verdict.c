@@ -39,7 +39,7 @@ static int has_reserve(hc__hierarchy *h, const hc_piece *piece) {
 }
 
 int64_t hc__room_of(hc__hierarchy *h, const hc_piece *piece) {
-    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
+    int64_t row_bytes = hc_piece_row_bytes(piece, h->batch->dtype);
     if (!piece->out)
         return has_reserve(h, piece) ? HC__ROOM_LATER : HC__ROOM_UNSURE;
     return row_bytes ? piece->out_capacity / row_bytes : piece->out_rows; /* rows without bytes count as well */
@@ -62,7 +62,6 @@ void hc__refuse_piece(const hc__hierarchy *h, hc_piece *piece, int32_t rank, con
 }
 
 int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64_t has) {
-    int64_t row_bytes = piece->row * (int64_t)hc_dtype_size(h->batch->dtype);
     hc__vote vote = {.status = status, .has = has, .needs = piece->out_rows};
     h->results.votes = hc_calloc((size_t)h->place.size, sizeof *h->results.votes);
     if (!h->results.votes)
@@ -71,7 +70,7 @@ int hc__verdict_start(hc__hierarchy *h, const hc_piece *piece, int status, int64
         vote.status = HC_RESULT_SIZE;
     if (status == HC_NO_MEMORY) {
         h->base.text = NULL; /* not a failure of the World */
-        vote.needs *= row_bytes;
+        vote.needs *= hc_piece_row_bytes(piece, h->batch->dtype);
     }
     for (int32_t r = 0; r < h->place.size; r++)
         h->gather.lengths[r] = sizeof vote;
