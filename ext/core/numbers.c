@@ -22,8 +22,8 @@ void hc__numbers_join(hc__set *s) {
     s->pending.unnamed.joins++;
 }
 
-void hc__numbers_raised(hc__set *s) {
-    if (s->pending.unnamed.ordered || s->pending.unnamed.due != HC__NEVER)
+void hc__numbers_raised(hc__set *s, int is_unnamed) {
+    if (!is_unnamed || s->pending.unnamed.ordered || s->pending.unnamed.due != HC__NEVER)
         return;
     s->pending.unnamed.due = hc__later(s->engine->now, HC__NUMBERS_WAIT);
     s->engine->retime = 1;

@@ -29,8 +29,8 @@ typedef struct hc__numbers {
 
 /* Notes that this rank makes the call. Returns a number for its position among the set's calls; 0: it has a name. */
 uint64_t hc__numbers_count(hc__set *, const hc_request *);
-void hc__numbers_join(hc__set *);   /* this rank joins */
-void hc__numbers_raised(hc__set *); /* this rank has raised a call without a name */
+void hc__numbers_join(hc__set *);                   /* this rank joins */
+void hc__numbers_raised(hc__set *, int is_unnamed); /* this rank has raised a call */
 
 typedef struct hc__renamed {
     hc_request request;

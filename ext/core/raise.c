@@ -22,8 +22,7 @@ static void raise_first(hc__set *s, uint32_t name) {
 
 static void raise_one(hc__set *s, uint32_t name) {
     hc__name *record = &s->names.at[name];
-    if (record->order)
-        hc__numbers_raised(s);
+    hc__numbers_raised(s, record->order != 0);
     if (record->refused) {
         record->phase = HC__BEHIND;
         s->pending.nbehind++;

@@ -20,8 +20,7 @@
 #include "core/tree.h"
 
 static void raise_refusal(hc__set *s, uint32_t name) {
-    if (s->names.at[name].refused->request.order)
-        hc__numbers_raised(s);
+    hc__numbers_raised(s, s->names.at[name].refused->request.order != 0);
     hc__tree_have_first(s, name, 0, s->names.at[name].refused, s->set_rank, 0);
 }
 

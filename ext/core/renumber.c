@@ -73,8 +73,7 @@ void hc__renumber_void(hc__set *s) {
     s->tree.flags_sent &= (uint8_t)~HC__F_RENUMBER;
     s->tree.flags_out &= (uint8_t)~HC__F_RENUMBER;
     s->pending.unnamed.since = s->engine->now;
-    if (s->pending.unnamed.requests || s->pending.unnamed.refusals)
-        hc__numbers_raised(s);
+    hc__numbers_raised(s, s->pending.unnamed.requests || s->pending.unnamed.refusals);
 }
 
 /* ---- L0 -------------------------------------------------------------------------------------------- */
