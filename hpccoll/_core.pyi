@@ -21,7 +21,6 @@ TRACE_KINDS: tuple[str, ...]
 TRACE_MAGIC: bytes
 TRACE_VERSION: int
 TRACE_MEMFD: str
-TRACE_FOLDER: int
 TRACE_KEPT: int
 TRACE_SITE: int
 KNOBS: tuple[dict[str, Any], ...]
@@ -179,7 +178,7 @@ class Loop:
         background: bool,
         one_thread: bool,
         heartbeat: bool,
-        trace_folder: str = ...,
+        job: str = ...,
         machine_size: int = 0,
     ) -> None: ...
     def open_device(self) -> None: ...

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -130,7 +129,7 @@ def _begin_loop(base: Base, ranks: Ranks, drivers: Compared[net.Drivers]) -> Non
             background=settings.background and drivers[loop.rank] is net.Drivers.ANY,
             one_thread=drivers[loop.rank] is net.Drivers.MAKER,
             heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
-            trace_folder=_trace_folder(settings, ranks.nonce),
+            job=allocation.job if (allocation := detect.allocation(inherited.environment())) else "",
             machine_size=len(ranks.machines.like(loop.rank)),
         ),
     )
@@ -158,17 +157,6 @@ def _order_nodes(base: Base, ranks: Ranks) -> None:
     if found.warning and rendezvous.rank == 0 and settings.verbose:
         print(f"hpccoll: {found.warning}", file=sys.stderr, flush=True)
     base.ordered = found.said
-
-
-def _trace_folder(settings: config.Config, nonce: str) -> str:
-    """The folder for the trace of each rank after a failure; "": no traces."""
-    if settings.trace_dir == "none":
-        return ""
-    allocation = detect.allocation(inherited.environment())
-    path = os.path.abspath(settings.trace_dir or f"hpccoll-trace-{allocation.job if allocation else nonce[:8]}")
-    if len(os.fsencode(path)) > _core.TRACE_FOLDER:
-        raise errors.InvalidArgumentError(f"HPCCOLL_TRACE_DIR is {path!r}: at most {_core.TRACE_FOLDER} bytes")
-    return path
 
 
 def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:

@@ -13,16 +13,13 @@
 #include "world/segments.h"
 #include "world/start.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 const hc_loop_calls hc__own_calls = HC_LOOP_CALLS;
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
-static void configure(const hc__base *base, const char *folder, hc_loop_config *config) {
+static void configure(const hc__base *base, hc_loop_config *config) {
     *config = base->settings.loop;
     config->engine = base->settings.engine;
     config->engine.processes = &base->processes;
@@ -30,51 +27,20 @@ static void configure(const hc__base *base, const char *folder, hc_loop_config *
     config->one_thread = base->one_thread;
     config->heartbeat = base->heartbeat;
     config->machine_size = base->machine_size;
-    config->trace.folder = folder;
 }
 
-#define FOLDER_BYTES (2 * HC__TEXT_KNOB)
-#define FOLDER_MOST 640 /* the trace's limit in bytes */
-
-/* Names the folder hpccoll-trace-JOB: JOB is the scheduler's number of the job, or a word of this World. */
-static void name_folder(const hc__base *base, char name[HC__TEXT_KNOB]) {
+static int make_loop(hc__base *base, char why[HC_WHY]) {
     static const char *const jobs[] = {"SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID"};
-    const char *job = NULL;
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !job; i++)
-        job = hc__settings_variable(jobs[i]);
-    if (job)
-        snprintf(name, HC__TEXT_KNOB, "hpccoll-trace-%.100s", job);
-    else
-        snprintf(name, HC__TEXT_KNOB, "hpccoll-trace-%.8s", base->job->nonce);
-}
-
-/* Writes the folder of the trace: HPCCOLL_TRACE_DIR, or one in the working folder. */
-static int trace_folder(const hc__base *base, char folder[FOLDER_BYTES + 1]) {
-    char here[HC__TEXT_KNOB] = "", named[HC__TEXT_KNOB];
-    const char *given = base->settings.trace_dir;
-    folder[0] = 0;
-    if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
-        return HC_OK;
-    name_folder(base, named);
-    snprintf(folder, FOLDER_BYTES + 1, "%s%s%s", here, *here ? "/" : "", *given ? given : named);
-    return strlen(folder) <= FOLDER_MOST
-               ? HC_OK
-               : hc__error(HC_INVALID, "HPCCOLL_TRACE_DIR is %s: at most %d bytes", folder, FOLDER_MOST);
-}
-
-static int make_loop(hc__base *base) {
     const hc__settings *settings = &base->settings;
-    const hc_loop_words words = {settings->wire, settings->stores, settings->wait};
+    hc_loop_words words = {settings->wire, settings->stores, settings->wait, settings->trace_dir, NULL};
     hc_loop_config config;
-    char folder[FOLDER_BYTES + 1];
-    int status = trace_folder(base, folder);
-    if (status < 0)
-        return status;
-    configure(base, folder, &config);
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !words.job; i++)
+        words.job = hc__settings_variable(jobs[i]);
+    configure(base, &config);
     base->job->fanout = (int32_t)settings->fanout;
     base->job->hierarchy = settings->hierarchy;
     base->job->hierarchy.algorithm = settings->algorithm;
-    return hc_job_make_loop(base->job, &words, &base->segment, &config);
+    return hc_job_make_loop(base->job, &words, &base->segment, &config, why);
 }
 
 static int make_first_set(hc__base *base, hc_segment *segment) {
@@ -95,12 +61,10 @@ int hc__parts_make(hc__base *base, hc_rendezvous *r) {
     const hc_exchange exchange = hc_rendezvous_exchange(r);
     const hc_job *job = base->job;
     hc_segment segment;
-    char why[HC_EXCHANGE_WHY];
+    char why[HC_WHY];
     int status = hc__start_outcome(r, hc_node_control_segment(job, &exchange, &base->segment, why), why);
-    if (status >= 0) {
-        int made = make_loop(base);
-        status = hc__start_agree(r, made, made == HC_INVALID ? hpccoll_last_error() : NULL);
-    }
+    if (status >= 0)
+        status = hc__start_agree(r, make_loop(base, why), why);
     if (status >= 0) {
         status = hc_members_segment(job, &exchange, "0", NULL, job->size, hc_shm_bytes(job->local_size), &segment, why);
         status = hc__start_outcome(r, status, why);

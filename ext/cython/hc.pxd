@@ -179,9 +179,6 @@ cdef extern from "loop/trace.h" nogil:
     void hc_trace_no_stacks()
     const char *HC_TRACE_MAGIC
     const char *HC_TRACE_MEMFD
-    ctypedef struct hc_trace_config:
-        const char *world
-        const char *folder
     ctypedef struct hc_trace_record:
         uint64_t time, bytes, ticket, batch
         int32_t peer
@@ -229,7 +226,6 @@ cdef extern from "loop/loop.h" nogil:
         hc_engine_config engine
         uint8_t background, one_thread, heartbeat
         int32_t machine_size
-        hc_trace_config trace
     void hc_loop_describe_waiting(hc_loop *, char *, size_t)
     void hc_loop_describe_stores(hc_loop *, char *, size_t)
     void hc_loop_free(hc_loop *)
@@ -495,5 +491,7 @@ cdef extern from "world/start.h" nogil:
         const char *wire
         const char *stores
         const char *wait
+        const char *trace_dir
+        const char *job
     void hc_job_find_locals(hc_job *)
-    int hc_job_make_loop(hc_job *, const hc_loop_words *, hc_segment *, hc_loop_config *)
+    int hc_job_make_loop(hc_job *, const hc_loop_words *, hc_segment *, hc_loop_config *, char *)

@@ -109,29 +109,31 @@ cdef class Loop:
         strncpy(self.job.nonce, nonce, sizeof(self.job.nonce) - 1)
         return 0
 
-    def begin(self, Segment segment, *, bint background, bint one_thread, bint heartbeat, str trace_folder="",
+    def begin(self, Segment segment, *, bint background, bint one_thread, bint heartbeat, str job="",
               int machine_size=0):
         """Make the loop itself, once.
 
         :param segment: the node's node control segment, mapped by all its ranks
-        :param trace_folder: the folder for the trace; "": do not write it
+        :param job: its number, from the scheduler; "": not known
         :param machine_size: ranks on this machine, which may have several nodes; 0: as many as on this node
         """
-        cdef bytes folder = os.fsencode(trace_folder)
         cdef bytes wire = self.settings.wire.encode()
         cdef bytes stores = self.settings.stores.encode()
         cdef bytes wait = self.settings.wait.encode()
-        cdef hc_loop_words words = hc_loop_words(wire, stores, wait)
+        cdef bytes trace_dir = os.fsencode(self.settings.trace_dir)
+        cdef bytes number = os.fsencode(job)
+        cdef hc_loop_words words = hc_loop_words(wire, stores, wait, trace_dir, number)
         cdef hc_loop_config config
+        cdef char why[HC_WHY]
         memset(&config, 0, sizeof(config))
         fill_knobs(hc__engine_knobs, &config.engine, self.settings)
         fill_knobs(hc__loop_knobs, &config, self.settings)
         config.engine.processes = &self.processes
         config.background, config.one_thread, config.heartbeat = background, one_thread, heartbeat
         config.machine_size = machine_size
-        config.trace.folder = folder
         self.background, self.segment = background, segment
-        check(hc_job_make_loop(&self.job, &words, &segment.c, &config), "no loop")
+        cdef int status = hc_job_make_loop(&self.job, &words, &segment.c, &config, why)
+        check(status, os.fsdecode(why) or "no loop")
         self.c = self.job.loop
         if hc_loop_trace_at_signal(self.c):
             trace_stacks()

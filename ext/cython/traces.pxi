@@ -31,4 +31,4 @@ def no_trace_stacks():
 
 TRACE_KINDS = ("enqueue", "send", "receive", "fuse", "start", "end", "complete", "wait", "break")
 TRACE_MAGIC, TRACE_VERSION, TRACE_MEMFD = HC_TRACE_MAGIC, HC_TRACE_VERSION, HC_TRACE_MEMFD.decode()
-TRACE_KEPT, TRACE_SITE, TRACE_FOLDER = HC_TRACE_KEPT, HC_TRACE_SITE, 640  # records, bytes, bytes
+TRACE_KEPT, TRACE_SITE = HC_TRACE_KEPT, HC_TRACE_SITE  # records, bytes

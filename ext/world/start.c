@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void hc_job_find_locals(hc_job *job) {
     job->local_rank = job->local_size = 0;
@@ -25,6 +26,25 @@ static void list_locals(const hc_job *job, int32_t *locals, int32_t *local_of) {
         if (here)
             locals[n++] = rank;
     }
+}
+
+#define PATH_BYTES 4096
+#define FOLDER_MOST 640 /* the trace's limit in bytes */
+
+/* Writes the folder of the trace: HPCCOLL_TRACE_DIR, or hpccoll-trace-JOB in the working folder; "": there is none. JOB
+ * is the scheduler's number of the job, or a word of this World. */
+static int find_folder(const hc_job *job, const hc_loop_words *words, char folder[PATH_BYTES], char why[HC_WHY]) {
+    char here[PATH_BYTES] = "", named[128];
+    const char *given = words->trace_dir;
+    int is_known = words->job && *words->job;
+    folder[0] = 0;
+    if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
+        return HC_OK;
+    snprintf(named, sizeof named, "hpccoll-trace-%.*s", is_known ? 100 : 8, is_known ? words->job : job->nonce);
+    int bytes = snprintf(folder, PATH_BYTES, "%s%s%s", here, here[1] ? "/" : "", *given ? given : named);
+    return bytes <= FOLDER_MOST
+               ? HC_OK
+               : hc__refuse(why, HC_INVALID, "HPCCOLL_TRACE_DIR is %.400s: at most %d bytes", folder, FOLDER_MOST);
 }
 
 static void fill_in(const hc_job *job, const hc_loop_words *words, const int32_t *locals, hc_loop_config *config) {
@@ -53,14 +73,21 @@ static int make_parts(hc_job *job, hc_segment *memory, const int32_t *locals, co
     return status < 0 ? status : hc_loop_new(config, parts, &job->loop);
 }
 
-int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory, hc_loop_config *config) {
+int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory, hc_loop_config *config,
+                     char why[HC_WHY]) {
+    char folder[PATH_BYTES];
     hc_loop_parts parts = {.net = job->net};
+    why[0] = 0;
+    int status = find_folder(job, words, folder, why);
+    if (status < 0)
+        return status;
+    config->trace.folder = folder;
     int32_t *locals = malloc(2 * (size_t)job->size * sizeof *locals), *local_of = locals + job->size;
     if (!locals)
         return HC_NO_MEMORY;
     list_locals(job, locals, local_of);
     fill_in(job, words, locals, config);
-    int status = make_parts(job, memory, locals, local_of, config, &parts);
+    status = make_parts(job, memory, locals, local_of, config, &parts);
     if (status < 0)
         hc_loop_parts_free(&parts);
     else
