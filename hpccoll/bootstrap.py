@@ -149,11 +149,10 @@ def _node_control(rendezvous: Rendezvous, loop: _core.Loop) -> _core.Segment:
 def _order_nodes(base: Base, ranks: Ranks) -> None:
     """Order the nodes along the network; a deterministic sum is added in the order of the ranks, on any nodes."""
     rendezvous, settings, loop = base.rendezvous, base.settings, base.loop
-    found = node_order.order(ranks.addresses, ranks.hosts, loop.node_of, settings.node_file)
+    ordered = None if settings.deterministic else loop
+    found = node_order.order(ranks.addresses, ranks.hosts, loop.node_of, settings.node_file, ordered)
     if settings.deterministic:
         found = node_order.NodeOrder(None, "ranks (HPCCOLL_DETERMINISTIC)" if found.said else "")
-    if found.addresses is not None:
-        _core.order_nodes(loop, found.addresses)
     if found.warning and rendezvous.rank == 0 and settings.verbose:
         print(f"hpccoll: {found.warning}", file=sys.stderr, flush=True)
     base.ordered = found.said

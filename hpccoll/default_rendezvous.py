@@ -24,7 +24,6 @@ from hpccoll.rendezvous import (
     coordinator,
     launcher_store,
 )
-from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.newcomer import Apart
 from hpccoll.rendezvous.pmix import serves
 
@@ -104,9 +103,7 @@ def through_launcher(
         raise errors.StartError(
             f"{STORE} is set, and no variable says which rank this is: start the job by `hpccoll run`, or unset it"
         )
-    return StoreRendezvous(
-        place.rank, place.size, store, prefix=prefix, host=machine_name(), timeout=settings.start_timeout
-    )
+    return StoreRendezvous(place.rank, place.size, store, prefix=prefix, timeout=settings.start_timeout)
 
 
 def _notice_of_a_hang(settings: config.Config, what: str) -> contextlib.AbstractContextManager[object]:

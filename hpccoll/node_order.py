@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,12 +38,8 @@ class NodeOrder(NamedTuple):
 
 def address_here(settings: config.Config, env: Mapping[str, str]) -> Address:
     """Find where this node stands in the network, by the best that this process can know."""
-    try:
-        xname = Path(_core.XNAME_FILE).read_text()
-    except (OSError, UnicodeDecodeError):
-        xname = ""
     slurm, pattern = (env.get(f"SLURM_TOPOLOGY_ADDR{part}", "") for part in ("", "_PATTERN"))
-    return _core.node_address(platform.node(), settings.node_file, slurm, pattern, xname)
+    return _core.node_address(platform.node(), settings.node_file, slurm, pattern, None)
 
 
 def read(sent: Any) -> Address:
@@ -58,19 +53,26 @@ def read(sent: Any) -> Address:
     return kind, text
 
 
-def order(addresses: Compared[Address], hosts: Compared[str], node_of: tuple[int, ...], node_file: str) -> NodeOrder:
-    """Choose what orders the nodes of a World: the addresses, if all ranks have one of one kind, else the hosts.
+def order(
+    addresses: Compared[Address],
+    hosts: Compared[str],
+    node_of: tuple[int, ...],
+    node_file: str,
+    loop: _core.Loop | None = None,
+) -> NodeOrder:
+    """Order the nodes of a World by their addresses, if all ranks have one of one kind, else by the hosts' names.
 
     :param addresses: of the ranks
     :param node_of: node of each rank; a node stands where its lowest rank says
     :param node_file: HPCCOLL_NODE_FILE
+    :param loop: takes the order
     """
     if max(node_of) == 0:
         return NodeOrder(None, "")
     kinds = addresses.map(lambda address: address[0])
     firsts = np.unique(node_of, return_index=True)[1].tolist()
     texts, names = [addresses[rank][1] for rank in firsts], [hosts[rank] for rank in firsts]
-    return NodeOrder(*_core.choose_node_order(names, texts, kinds[0], _differing(kinds), node_file))
+    return NodeOrder(*_core.order_nodes(names, texts, kinds[0], _differing(kinds), node_file, loop))
 
 
 def called(kind: int) -> str:

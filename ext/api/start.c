@@ -15,12 +15,10 @@
 #include "world/machines.h"
 #include "world/start.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- the report of a rank ----------------------------------------------------------------------------------- */
@@ -28,22 +26,13 @@
 /* It has a fixed size, so that rank 0 knows it. Every rank gets the reports of all others, so it is small: it has only
  * a hash of the settings that must be equal. If the hashes differ, the ranks exchange the texts. */
 typedef struct hello {
-    char host[64], boot[40], nonce[17];
-    uint64_t agreed;        /* the hash */
-    uint64_t shared_memory; /* device of /dev/shm; containers on one host may have different ones */
+    char host[64], nonce[17];
+    uint64_t agreed;  /* the hash */
+    uint64_t machine; /* the same of its name, which is equal on ranks that can share memory */
     int32_t pid, thread_level;
     uint8_t background, is_wrong; /* this rank's settings are */
     hc_address address;
 } hello;
-
-static void read_line(const char *file, char *text, size_t room) {
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, room - 1);
-    text[n > 0 ? n : 0] = 0;
-    text[strcspn(text, "\n")] = 0;
-    if (fd >= 0)
-        close(fd);
-}
 
 static void draw_nonce(char nonce[17]) {
     uint64_t number;
@@ -53,23 +42,18 @@ static void draw_nonce(char nonce[17]) {
 }
 
 static hc_address find_address(const hc__base *base, const char *host) {
-    char xname[64];
-    read_line(HC_XNAME_FILE, xname, sizeof xname);
     return hc_address_of(&(hc_address_facts){.host = host,
                                              .file = base->settings.node_file,
                                              .slurm = hc__settings_variable("SLURM_TOPOLOGY_ADDR"),
-                                             .slurm_pattern = hc__settings_variable("SLURM_TOPOLOGY_ADDR_PATTERN"),
-                                             .xname = xname});
+                                             .slurm_pattern = hc__settings_variable("SLURM_TOPOLOGY_ADDR_PATTERN")});
 }
 
 static void fill_in_hello(const hc__base *base, int wrong, hello *h) {
-    struct stat shm = {0};
-    char agreed[HC__AGREED_BYTES];
+    char agreed[HC__AGREED_BYTES], machine[HC_MACHINE_BYTES];
     memset(h, 0, sizeof *h);
     gethostname(h->host, sizeof h->host - 1);
-    read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
-    stat("/dev/shm", &shm);
-    h->shared_memory = (uint64_t)shm.st_dev;
+    hc_machine_name(machine);
+    h->machine = hc_fnv(machine, strlen(machine));
     h->pid = (int32_t)getpid();
     h->thread_level = base->mpi && hc__net_is_mpi(base) ? base->mpi->thread_level() : 3;
     h->background = base->settings.background;
@@ -80,31 +64,25 @@ static void fill_in_hello(const hc__base *base, int wrong, hello *h) {
     h->agreed = hc_fnv(agreed, strlen(agreed));
 }
 
-static int same_machine(const hello *a, const hello *b) {
-    return strcmp(a->host, b->host) == 0 && strcmp(a->boot, b->boot) == 0 && a->shared_memory == b->shared_memory;
-}
-
 /* ---- nodes -------------------------------------------------------------------------------------------------- */
 
 typedef struct located {
-    const hello *hello;
+    uint64_t machine;
     int32_t rank;
 } located;
 
 static int by_machine(const void *left, const void *right) {
     const located *a = left, *b = right;
-    int order = strcmp(a->hello->host, b->hello->host);
-    order = order ? order : strcmp(a->hello->boot, b->hello->boot);
-    if (!order && a->hello->shared_memory != b->hello->shared_memory)
-        order = a->hello->shared_memory < b->hello->shared_memory ? -1 : 1;
-    return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
+    if (a->machine != b->machine)
+        return a->machine < b->machine ? -1 : 1;
+    return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
 /* Numbers the machines, and counts the ranks on this one. `order`: the ranks sorted by machine. */
 static void number_machines(hc__base *base, const located *order, int32_t *machine_of) {
     const int32_t size = base->job->size;
     for (int32_t i = 0, first = 0; i < size; i++) {
-        first = same_machine(order[first].hello, order[i].hello) ? first : i;
+        first = order[first].machine == order[i].machine ? first : i;
         machine_of[order[i].rank] = first;
     }
     for (int32_t rank = 0; rank < size; rank++)
@@ -120,7 +98,7 @@ static int place(hc__base *base, const hello *hellos) {
     int nodes = order && machine_of ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (nodes >= 0) {
         for (int32_t r = 0; r < base->job->size; r++)
-            order[r] = (located){&hellos[r], r};
+            order[r] = (located){hellos[r].machine, r};
         qsort(order, size, sizeof *order, by_machine);
         number_machines(base, order, machine_of);
         nodes = hc_machines_to_nodes(machine_of, base->job->size, base->settings.nodes, base->job->node_of, why);
@@ -134,15 +112,18 @@ static int place(hc__base *base, const hello *hellos) {
     return nodes;
 }
 
-/* ---- the order of the nodes ---------------------------------------------------------------------------------- */
+/* ---- processes, the order of the nodes ---------------------------------------------------------------------- */
 
-/* The hosts and the addresses of the nodes, those of the lowest rank on each. */
-static void collect_nodes(const hc__base *base, const hello *hellos, const char **hosts, const char **addresses) {
-    for (int32_t r = 0, nodes = 0; r < base->job->size; r++)
+/* The hosts and the addresses of the nodes, those of the lowest rank on each, and the process of each rank. */
+static void collect_nodes(const hc__base *base, const hello *hellos, const char **hosts, const char **addresses,
+                          int32_t *pids) {
+    for (int32_t r = 0, nodes = 0; r < base->job->size; r++) {
+        pids[r] = hellos[r].pid;
         if (base->job->node_of[r] == nodes) {
             hosts[nodes] = hellos[r].host;
             addresses[nodes++] = hellos[r].address.text;
         }
+    }
 }
 
 /* Writes which kinds of addresses two ranks have; "": all ranks have those of one kind. */
@@ -161,48 +142,33 @@ static int order_by(hc__base *base, const hc_node_reports *reports) {
         return status;
     if (*found.why && base->job->rank == 0 && base->settings.verbose)
         fprintf(stderr, "hpccoll (C): %s\n", found.why);
-    if (!*found.said)
-        return HC_OK;
-    snprintf(base->nodes.order, sizeof base->nodes.order, ", ordered by %s", found.said);
-    base->job->places = malloc((size_t)reports->n * sizeof *base->job->places);
-    return base->job->places ? hc_nodes_order(found.kind == HC_ADDRESS_HOST ? reports->hosts : reports->addresses,
-                                              reports->n, base->job->places)
-                             : HC_NO_MEMORY;
+    if (*found.said)
+        snprintf(base->nodes.order, sizeof base->nodes.order, ", ordered by %s", found.said);
+    base->job->places = found.places;
+    return HC_OK;
 }
 
-/* Orders the nodes along the network. A deterministic sum is added in the order of the ranks, on any nodes. */
-static int order_nodes(hc__base *base, const hello *hellos, int32_t nodes) {
+/* Stores the process of each rank, for texts, and orders the nodes along the network. A deterministic sum is added in
+ * the order of the ranks, on any nodes. */
+static int describe_nodes(hc__base *base, const hello *hellos, int32_t nodes) {
+    const int32_t size = base->job->size;
     char differing[256];
-    const char **texts = malloc(2 * (size_t)nodes * sizeof *texts);
+    const char **texts = malloc(2 * (size_t)nodes * sizeof *texts + (size_t)size * sizeof(int32_t));
+    int32_t *pids = (int32_t *)(void *)(texts + 2 * (size_t)nodes);
+    const hc_processes processes = {texts, base->job->node_of, pids};
     hc_node_reports reports = {texts,     texts + nodes,           nodes, hellos[0].address.kind,
                                differing, base->settings.node_file};
     int status = HC_NO_MEMORY;
     if (texts) {
-        collect_nodes(base, hellos, texts, texts + nodes);
+        collect_nodes(base, hellos, texts, texts + nodes, pids);
+        status = hc_processes_copy(&processes, nodes, size, &base->processes);
+    }
+    if (status >= 0 && nodes > 1 && !base->settings.loop.deterministic) {
         compare_kinds(base, hellos, differing, sizeof differing);
         status = order_by(base, &reports);
     }
     free(texts);
     return status < 0 ? hc__error(status, NULL) : HC_OK;
-}
-
-/* Stores the process of each rank, for texts. All in one allocation. */
-static int note_processes(hc__base *base, const hello *hellos) {
-    size_t n = (size_t)base->job->size;
-    base->process_memory = calloc(n, sizeof(char *) + 2 * sizeof(int32_t) + sizeof hellos->host);
-    if (!base->process_memory)
-        return HC_NO_MEMORY;
-    const char **hosts = (const char **)(void *)base->process_memory;
-    int32_t *host_of = (int32_t *)(void *)(base->process_memory + n * sizeof(char *)), *pids = host_of + n;
-    char *text = (char *)(pids + n);
-    for (size_t r = 0; r < n; r++) {
-        memcpy(text + r * sizeof hellos->host, hellos[r].host, sizeof hellos->host);
-        hosts[r] = text + r * sizeof hellos->host;
-        host_of[r] = (int32_t)r;
-        pids[r] = hellos[r].pid;
-    }
-    base->processes = (hc_processes){.hosts = hosts, .host_of = host_of, .pids = pids};
-    return HC_OK;
 }
 
 /* Call it on all ranks if settings differ: the ranks exchange them, and the error names the difference. */
@@ -233,13 +199,6 @@ static int compare_settings(const hc__base *base, hc_rendezvous *r, const hello 
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------- */
-
-static int on_one_machine(const hc__base *base, const hello *hellos) {
-    int one_machine = 1;
-    for (int32_t rank = 1; rank < base->job->size; rank++)
-        one_machine &= same_machine(&hellos[0], &hellos[rank]);
-    return one_machine;
-}
 
 /* Chooses the driving threads from the MPI thread levels of all ranks. Without a net any thread may drive. */
 static void choose_driver(hc__base *base, const hello *hellos, int has_net) {
@@ -273,17 +232,16 @@ static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, 
     hello mine;
     fill_in_hello(base, wrong, &mine);
     int status = hc__start_exchange(r, &mine, sizeof mine, hellos);
-    if (status < 0 || (status = compare_settings(base, r, hellos, wrong)) < 0 ||
-        (status = note_processes(base, hellos)) < 0)
+    if (status < 0 || (status = compare_settings(base, r, hellos, wrong)) < 0)
         return status;
-    r->processes = &base->processes;
     memcpy(base->job->nonce, hellos[0].nonce, sizeof base->job->nonce);
     int32_t nodes = place(base, hellos);
     if (nodes < 0)
         return nodes;
-    if (nodes > 1 && !base->settings.loop.deterministic && (status = order_nodes(base, hellos, nodes)) < 0)
+    if ((status = describe_nodes(base, hellos, nodes)) < 0)
         return status;
-    if (nodes > 1 && (status = hc__net_make(base, r, comm, on_one_machine(base, hellos))) < 0)
+    r->processes = &base->processes;
+    if (nodes > 1 && (status = hc__net_make(base, r, comm, base->machine_size == base->job->size)) < 0)
         return status;
     choose_driver(base, hellos, nodes > 1);
     if ((status = hc__parts_make(base, r)) < 0)

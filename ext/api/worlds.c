@@ -27,7 +27,7 @@ static void free_base(hc__base *base) {
     hc__parts_free(base);
     pthread_mutex_destroy(&base->lock);
     pthread_mutex_destroy(&base->own.lock);
-    free(base->process_memory);
+    free((void *)(uintptr_t)base->processes.hosts);
     free(base->own.node_of);
     free(base->own.places);
     free(base);

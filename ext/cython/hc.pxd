@@ -483,6 +483,8 @@ cdef extern from "world/job.h" nogil:
 
 
 cdef extern from "world/machines.h" nogil:
+    enum: HC_MACHINE_BYTES
+    void hc_machine_name(char *)
     int32_t hc_machines_to_nodes(const int32_t *, int32_t, const char *, int32_t *, char *)
 
 
@@ -493,5 +495,6 @@ cdef extern from "world/start.h" nogil:
         const char *wait
         const char *trace_dir
         const char *job
+    int hc_processes_copy(const hc_processes *, int32_t, int32_t, hc_processes *)
     void hc_job_find_locals(hc_job *)
     int hc_job_make_loop(hc_job *, const hc_loop_words *, hc_segment *, hc_loop_config *, char *)

@@ -21,6 +21,13 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
     return c
 
 
+def machine_name():
+    """Name this host, its boot and its /dev/shm, of which containers on one host may have several."""
+    cdef char name[HC_MACHINE_BYTES]
+    hc_machine_name(name)
+    return os.fsdecode(name)
+
+
 def nodes_of_machines(object machine_of, int size, str nodes):
     """The node of each rank, numbered by first appearance: one per machine, or as many as the knob `nodes` asks for.
 
@@ -44,7 +51,6 @@ cdef class Loop:
     cdef bytes algorithm      # between nodes; `job` borrows its text
     cdef object segment, net_capsule
     cdef hc_processes processes
-    cdef char *process_memory
     cdef list orphans        # handles that were dropped in flight
     cdef list shared         # (set, capsule) of Worlds that C code uses
     cdef list started_plans  # plans that were dropped after a start
@@ -95,7 +101,20 @@ cdef class Loop:
         self.net_capsule = net
         if net is not None:
             self.job.net = unbox(net, rank, self.size)
-        self.process_memory = copy_processes(hosts, host_of, pids, &self.processes)
+        self.note_processes(hosts, host_of, pids)
+
+    cdef int note_processes(self, list hosts, object host_of, object pids) except -1:
+        cdef list names = [host.encode("utf-8", "replace") for host in hosts]
+        cdef const int32_t[::1] of = np.zeros(self.size, np.int32) if host_of is None else \
+            np.ascontiguousarray(host_of, np.int32)
+        cdef const int32_t[::1] numbers = np.ascontiguousarray(pids, np.int32)
+        if len(of) != self.size or len(numbers) != self.size:
+            raise ValueError(f"{len(of)} hosts and {len(numbers)} processes of {self.size} ranks")
+        cdef const char **texts = texts_of(names)
+        cdef hc_processes lent = hc_processes(texts, &of[0], &numbers[0])
+        cdef int status = hc_processes_copy(&lent, len(names), self.size, &self.processes)
+        free(texts)
+        return check(status, "no memory for the processes of the ranks")
 
     cdef int describe_job(self, bytes nonce) except -1:
         self.algorithm = self.settings.algorithm.encode()
@@ -178,7 +197,7 @@ cdef class Loop:
             hc_job_end_users(&self.job)
         if not self.forked:
             self.free_slices()
-        free(self.process_memory)
+        free(<void *>self.processes.hosts)
         free(self.job.node_of)
         free(self.job.places)
 

@@ -8,6 +8,21 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void hc_machine_name(char name[HC_MACHINE_BYTES]) {
+    char host[65] = "", boot[40] = "";
+    struct stat shm = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    gethostname(host, sizeof host - 1);
+    if (file && fscanf(file, "%39s", boot) != 1)
+        boot[0] = 0;
+    if (file)
+        fclose(file);
+    stat("/dev/shm", &shm);
+    snprintf(name, HC_MACHINE_BYTES, "%s (boot %s, /dev/shm %llx)", host, boot, (unsigned long long)shm.st_dev);
+}
 
 typedef struct machine {
     int32_t ranks, seen;

@@ -60,11 +60,19 @@ static int from_slurm(const hc_address_facts *facts, hc_address *to) {
     return 1;
 }
 
+static int read_xname(const hc_address_facts *facts, char word[64]) {
+    FILE *file = facts->xname ? NULL : fopen(HC_XNAME_FILE, "re");
+    int found = facts->xname ? sscanf(facts->xname, "%63s", word) : file ? fscanf(file, "%63s", word) : 0;
+    if (file)
+        fclose(file);
+    return found == 1;
+}
+
 /* x1000c0s3b0n1 -> x1000/c0s3b0n1 */
 static int from_xname(const hc_address_facts *facts, hc_address *to) {
     char form[6] = "", word[64] = "", text[80];
     int cabinet = 0;
-    if (!facts->xname || sscanf(facts->xname, "%63s", word) != 1)
+    if (!read_xname(facts, word))
         return 0;
     size_t parts = 0;
     for (const char *at = word; *at; parts++) {
@@ -247,41 +255,41 @@ static void find_twins(const hc_node_reports *reports, const hc_node_place *plac
     }
 }
 
-/* Why the addresses cannot order the nodes; "": they can. Returns the number of their groups, or NO_MEMORY. */
-static int32_t try_addresses(const hc_node_reports *reports, char *why, size_t room) {
-    *why = 0;
+/* Orders the nodes by their addresses, or says why that cannot be. Returns the number of groups, or NO_MEMORY. */
+static int32_t try_addresses(const hc_node_reports *reports, hc_node_place *places, char *why, size_t room) {
     if (reports->differing && *reports->differing)
         snprintf(why, room, "%s", reports->differing);
     else if (reports->kind == HC_ADDRESS_HOST && reports->file && *reports->file)
         snprintf(why, room, "HPCCOLL_NODE_FILE=%s cannot be read or has no line for these hosts", reports->file);
     if (*why || reports->kind == HC_ADDRESS_HOST)
         return 0;
-    size_t n = (size_t)reports->n;
-    hc_node_place *places = malloc(n * sizeof *places + 1);
-    int32_t *along = malloc(n * sizeof *along + 1);
-    int32_t groups = places && along ? hc_nodes_order(reports->addresses, reports->n, places) : HC_NO_MEMORY;
+    int32_t *along = malloc((size_t)reports->n * sizeof *along + 1);
+    int32_t groups = along ? hc_nodes_order(reports->addresses, reports->n, places) : HC_NO_MEMORY;
     if (groups >= 0)
         find_twins(reports, places, along, why, room);
-    free(places);
     free(along);
     return groups;
 }
 
 int hc_nodes_choose(const hc_node_reports *reports, hc_node_order *found) {
     static const char prefix[] = "the nodes are ordered by host names: ";
-    char why[sizeof found->why - sizeof prefix];
-    *found = (hc_node_order){.kind = reports->kind};
-    int32_t groups = try_addresses(reports, why, sizeof why);
-    if (groups < 0)
-        return groups;
-    if (*why) {
-        found->kind = HC_ADDRESS_HOST;
+    char why[sizeof found->why - sizeof prefix] = "";
+    hc_node_place *places = malloc((size_t)reports->n * sizeof *places + 1);
+    int32_t groups = places ? try_addresses(reports, places, why, sizeof why) : HC_NO_MEMORY;
+    int by_host = *why || reports->kind == HC_ADDRESS_HOST;
+    const char *const *texts = by_host ? reports->hosts : reports->addresses;
+    *found = (hc_node_order){.kind = by_host ? HC_ADDRESS_HOST : reports->kind};
+    if (groups >= 0 && by_host)
+        groups = hc_nodes_order(texts, reports->n, places);
+    if (*why)
         snprintf(found->why, sizeof found->why, "%s%s", prefix, why);
+    if (groups < 0 || all_equal(texts, reports->n)) {
+        free(places);
+        return groups < 0 ? groups : HC_OK;
     }
+    found->places = places;
     const char *called = hc_address_called(found->kind);
-    if (all_equal(found->kind == HC_ADDRESS_HOST ? reports->hosts : reports->addresses, reports->n))
-        return HC_OK;
-    if (found->kind == HC_ADDRESS_HOST)
+    if (by_host)
         snprintf(found->said, sizeof found->said, "%s", called);
     else
         snprintf(found->said, sizeof found->said, "%s (%d %s)", called, (int)groups,

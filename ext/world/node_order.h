@@ -34,12 +34,12 @@ typedef struct hc_address {
     char text[HC_ADDRESS_BYTES];
 } hc_address;
 
-/* The facts that a process has about its node; each may be NULL or empty. */
+/* The facts that a process has about its node; each may be NULL or empty, which says: not known. */
 typedef struct hc_address_facts {
     const char *host;                  /* never NULL */
     const char *file;                  /* lines of a host and its levels from the top down; "#" begins a comment */
     const char *slurm, *slurm_pattern; /* SLURM_TOPOLOGY_ADDR, SLURM_TOPOLOGY_ADDR_PATTERN */
-    const char *xname;                 /* the contents of HC_XNAME_FILE */
+    const char *xname;                 /* the contents of HC_XNAME_FILE; NULL: it is read */
 } hc_address_facts;
 #define HC_XNAME_FILE "/etc/cray/xname"
 
@@ -71,12 +71,14 @@ typedef struct hc_node_reports {
 
 /* What orders the nodes. */
 typedef struct hc_node_order {
-    int32_t kind;   /* HC_ADDRESS_HOST: the hosts' names, not the addresses */
-    char said[96];  /* in words; "": all texts are equal, so that the lowest ranks on the nodes order them */
-    char why[1024]; /* why host names do, although some rank knows more; "": it is not so */
+    int32_t kind;          /* HC_ADDRESS_HOST: the hosts' names, not the addresses */
+    hc_node_place *places; /* from malloc(); NULL: all texts are equal, so that the lowest ranks order the nodes */
+    char said[96];         /* in words; "": no places */
+    char why[1024];        /* why host names do, although some rank knows more; "": it is not so */
 } hc_node_order;
 
-/* Chooses the addresses, if all ranks have one of one kind and no two hosts have the same; else the hosts' names. */
+/* Orders the nodes by their addresses, if all ranks have one of one kind and no two hosts have the same; else by the
+ * hosts' names. OK, or NO_MEMORY. */
 int hc_nodes_choose(const hc_node_reports *, hc_node_order *);
 
 #endif

@@ -17,6 +17,25 @@ void hc_job_find_locals(hc_job *job) {
     }
 }
 
+int hc_processes_copy(const hc_processes *from, int32_t n, int32_t size, hc_processes *to) {
+    size_t names = (size_t)n * sizeof *from->hosts, numbers = (size_t)size * sizeof *from->pids, bytes = 0;
+    for (int32_t host = 0; host < n; host++)
+        bytes += strlen(from->hosts[host]) + 1;
+    const char **hosts = malloc(names + 2 * numbers + bytes);
+    if (!hosts)
+        return HC_NO_MEMORY;
+    int32_t *host_of = (int32_t *)(void *)(hosts + n), *pids = host_of + size;
+    char *text = (char *)(pids + size);
+    memcpy(host_of, from->host_of, numbers);
+    memcpy(pids, from->pids, numbers);
+    for (int32_t host = 0; host < n; host++) {
+        hosts[host] = text;
+        text = stpcpy(text, from->hosts[host]) + 1;
+    }
+    *to = (hc_processes){.hosts = hosts, .host_of = host_of, .pids = pids};
+    return HC_OK;
+}
+
 /* Lists the ranks of this node, and the local rank of each rank of the job, or -1 on other nodes. */
 static void list_locals(const hc_job *job, int32_t *locals, int32_t *local_of) {
     int32_t n = 0;

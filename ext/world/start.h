@@ -13,6 +13,8 @@ typedef struct hc_loop_words {
     const char *job; /* its number, from the scheduler, for the folder of the trace; NULL or "": not known */
 } hc_loop_words;
 
+/* Copies the names of `n` hosts and what `size` ranks are, in one allocation, which is at `hosts`. OK, or NO_MEMORY. */
+int hc_processes_copy(const hc_processes *, int32_t n, int32_t size, hc_processes *to);
 /* Counts the ranks of this node: `local_rank` and `local_size` of a job that has `node_of`. */
 void hc_job_find_locals(hc_job *);
 /* Makes the loop of the job with its control and messages, over its net and the memory of its node control segment,

@@ -11,9 +11,8 @@ from typing import Any
 
 import ray
 
-from hpccoll import inherited
+from hpccoll import _core, inherited
 from hpccoll.default_world import shutdown
-from hpccoll.rendezvous.machine import machine_name
 
 __all__ = ["Where", "Worker", "prepare", "where"]
 
@@ -39,7 +38,7 @@ class Where:
 def where() -> Where:
     """Return the location of this process."""
     return Where(
-        machine_name(),
+        _core.machine_name(),
         platform.node(),
         ray.util.get_node_ip_address(),
         ray.get_runtime_context().get_node_id(),

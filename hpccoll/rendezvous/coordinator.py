@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from hpccoll import channel, errors
+from hpccoll import _core, channel, errors
 from hpccoll.launch_protocol import COORDINATOR, LONGEST, WORKER, Place
 from hpccoll.rendezvous import codec
-from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.process_connection import ProcessConnection
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.text import some_ranks
@@ -236,7 +235,7 @@ class CoordinatedRendezvous(ByAllgather):
 
     def machine(self) -> str:
         """See Rendezvous."""
-        return machine_name()
+        return _core.machine_name()
 
     def describe(self) -> str:
         """See Rendezvous: the generation."""

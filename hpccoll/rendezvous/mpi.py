@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from hpccoll import compared, ending, errors
+from hpccoll import _core, compared, ending, errors
 from hpccoll.compared import Compared
 from hpccoll.rendezvous import codec
-from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.roll_call import RollCall
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class MpiRendezvous:
 
     def machine(self) -> str:
         """See Rendezvous."""
-        return machine_name()
+        return _core.machine_name()
 
     def describe(self) -> str:
         """See Rendezvous."""

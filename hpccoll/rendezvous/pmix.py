@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from hpccoll import _core
 from hpccoll.rendezvous import codec
-from hpccoll.rendezvous.machine import machine_name
 from hpccoll.rendezvous.protocol import ByAllgather
 
 __all__ = ["PmixRendezvous", "serves"]
@@ -54,7 +53,7 @@ class PmixRendezvous(ByAllgather):
 
     def machine(self) -> str:
         """See Rendezvous."""
-        return machine_name()
+        return _core.machine_name()
 
     def describe(self) -> str:
         """See Rendezvous."""

@@ -8,14 +8,12 @@ the ranks share a secret.
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from hpccoll import errors, inherited
+from hpccoll import _core, errors, inherited
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec, generation
 from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError
@@ -27,7 +25,6 @@ from hpccoll.text import some_ranks
 __all__ = ["Store", "StoreRendezvous"]
 
 T = TypeVar("T")
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StoreRendezvous(ByAllgather):
@@ -54,7 +51,8 @@ class StoreRendezvous(ByAllgather):
         :param size: the number of all processes
         :param store: has the methods `set`, `get`, `wait` and `check` of `torch.distributed.Store`
         :param prefix: the beginning of all keys; two rendezvous at a time need different ones
-        :param host: equal on ranks that can share memory; default: the host's name and the number of its boot
+        :param host: equal on ranks that can share memory; default: the names of the host, of its boot and of its
+            /dev/shm, of which containers on one host may have several
         :param timeout: seconds for each exchange of the rendezvous
         :param secret: equal on all ranks and known to nobody else: what the store holds is authenticated by it;
             default: HPCCOLL_SECRET, which `hpccoll run` gives to its ranks; "": it is not authenticated
@@ -64,7 +62,7 @@ class StoreRendezvous(ByAllgather):
             raise errors.InvalidArgumentError(f"rank {rank} of {size} ranks: ranks count from 0")
         self.rank, self.size = rank, size
         self.store, self.timeout = store, timeout
-        self.host = host or f"{socket.gethostname()} (boot {BOOT_ID.read_text().strip()})"
+        self.host = host or _core.machine_name()
         secret = inherited.secret() if secret is None else secret
         self.authenticated = bool(secret)
         with self._patiently() as patient:

@@ -23,11 +23,10 @@ from typing import Any
 
 from pyspark import BarrierTaskContext
 
-from hpccoll import inherited
+from hpccoll import _core, inherited
 from hpccoll.channel import parse, text_of
 from hpccoll.errors import StartError
 from hpccoll.rendezvous.launcher_store import LauncherStore
-from hpccoll.rendezvous.machine import machine_name
 from hpccoll.spark.spool import spooled
 from hpccoll.tools.launch.direct.job_store import JobStore, variables_at
 from hpccoll.tools.launch.elastic.agents import LocalAgent
@@ -86,7 +85,7 @@ def in_barrier(task: Task, _partition: Iterable[Any]) -> Iterator[Outcome]:
     context = BarrierTaskContext.get()
     hosts = [info.address.rpartition(":")[0] or info.address for info in context.getTaskInfos()]
     with contextlib.ExitStack() as stack:
-        mine: list[Any] = [machine_name(), []]
+        mine: list[Any] = [_core.machine_name(), []]
         if context.partitionId() == 0:
             store = stack.enter_context(JobStore(hosts, task.secret))
             mine[1] = parse(store.text)[1]

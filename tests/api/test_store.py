@@ -243,3 +243,19 @@ except hpccoll.StartError as error:
     ((status, output),) = job(1, script)
     assert status == 0, output
     assert "the World was not made: the store failed: AttributeError: " in output
+
+
+def test_containers_of_one_host_are_several_machines(tmp_path, needs):
+    """The second rank is in a mount namespace of its own, with another /dev/shm."""
+    script = PRELUDE + "print(meet().compare(meet().machine()).alike)\n"
+    commands = [[sys.executable, "-c", script, str(rank), "2", "2", "files", str(tmp_path)] for rank in (0, 1)]
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
+        needs("root")
+    commands[1] = [*unshare, "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh", *commands[1]]
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    running = [
+        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    assert [rank.communicate(timeout=60)[0] for rank in running] == ["False\n"] * 2
