@@ -52,8 +52,6 @@ typedef struct hc__base {
     hc_segment segment;       /* of the node control segment */
     hc__settings settings;
     hc_processes processes;
-    int32_t machine_size; /* ranks on this machine, of a loop of this library */
-    uint8_t background, one_thread, heartbeat;
     hc__nodes_text nodes;
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */

@@ -19,24 +19,15 @@ const hc_loop_calls hc__own_calls = HC_LOOP_CALLS;
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
-static void configure(const hc__base *base, hc_loop_config *config) {
-    *config = base->settings.loop;
-    config->engine = base->settings.engine;
-    config->engine.processes = &base->processes;
-    config->background = base->background;
-    config->one_thread = base->one_thread;
-    config->heartbeat = base->heartbeat;
-    config->machine_size = base->machine_size;
-}
-
 static int make_loop(hc__base *base, char why[HC_WHY]) {
     static const char *const jobs[] = {"SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID"};
     const hc__settings *settings = &base->settings;
     hc_loop_words words = {settings->wire, settings->stores, settings->wait, settings->trace_dir, NULL};
-    hc_loop_config config;
+    hc_loop_config config = settings->loop;
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !words.job; i++)
         words.job = hc__settings_variable(jobs[i]);
-    configure(base, &config);
+    config.engine = settings->engine;
+    config.engine.processes = &base->processes;
     base->job->fanout = (int32_t)settings->fanout;
     base->job->hierarchy = settings->hierarchy;
     base->job->hierarchy.algorithm = settings->algorithm;

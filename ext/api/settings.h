@@ -40,7 +40,7 @@
 
 typedef struct hc__settings {
     hc_engine_config engine;
-    hc_loop_config loop; /* its knobs; `engine` in it is not used */
+    hc_loop_config loop; /* its knobs, and what the start has found; `engine` in it is not used */
     hc_hierarchy_config hierarchy;
     HC_WORLD_KNOBS(HC_KNOB_FIELD)
     HC_WORLD_TEXTS(HC__TEXT_FIELD)

@@ -86,7 +86,7 @@ static void number_machines(hc__base *base, const located *order, int32_t *machi
         machine_of[order[i].rank] = first;
     }
     for (int32_t rank = 0; rank < size; rank++)
-        base->machine_size += machine_of[rank] == machine_of[base->job->rank];
+        base->settings.loop.machine_size += machine_of[rank] == machine_of[base->job->rank];
 }
 
 /* Makes each machine a node, or as many nodes as the knob requests. Returns their number, or a status (error set). */
@@ -203,11 +203,12 @@ static int compare_settings(const hc__base *base, hc_rendezvous *r, const hello 
 /* Chooses the driving threads from the MPI thread levels of all ranks. Without a net any thread may drive. */
 static void choose_driver(hc__base *base, const hello *hellos, int has_net) {
     int level = has_net ? hellos[base->job->rank].thread_level : 3;
-    base->background = base->settings.background && level == 3;
-    base->one_thread = level < 2;
-    base->heartbeat = 1;
+    hc_loop_config *loop = &base->settings.loop;
+    loop->background = base->settings.background && level == 3;
+    loop->one_thread = level < 2;
+    loop->heartbeat = 1;
     for (int32_t r = 0; r < base->job->size; r++)
-        base->heartbeat &= hellos[r].background && (!has_net || hellos[r].thread_level == 3);
+        loop->heartbeat &= hellos[r].background && (!has_net || hellos[r].thread_level == 3);
 }
 
 static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, int32_t nodes) {
@@ -222,8 +223,9 @@ static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, in
             HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
             *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->nodes.order,
             hc_kernels_name(), base->job->net ? ", between nodes " : "", base->nodes.net,
-            base->background ? "a background thread drives" : "waiting callers drive (no background thread)", waiting,
-            stores, *r->ops->met ? "; " : "", r->ops->met);
+            base->settings.loop.background ? "a background thread drives"
+                                           : "waiting callers drive (no background thread)",
+            waiting, stores, *r->ops->met ? "; " : "", r->ops->met);
     if (*base->settings.ignored)
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
@@ -241,7 +243,7 @@ static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, 
     if ((status = describe_nodes(base, hellos, nodes)) < 0)
         return status;
     r->processes = &base->processes;
-    if (nodes > 1 && (status = hc__net_make(base, r, comm, base->machine_size == base->job->size)) < 0)
+    if (nodes > 1 && (status = hc__net_make(base, r, comm, base->settings.loop.machine_size == base->job->size)) < 0)
         return status;
     choose_driver(base, hellos, nodes > 1);
     if ((status = hc__parts_make(base, r)) < 0)

@@ -61,7 +61,7 @@ static int64_t result_rows(const hc__hierarchy *h, int32_t rank, int32_t piece) 
 }
 
 static int has_result(const hc__hierarchy *h, int32_t rank) {
-    return !h->rooted.gathers || rank == h->batch->root;
+    return hc_operation_gets(h->batch->operation, h->batch->root, rank);
 }
 
 /* Refuses pieces whose `out` has the wrong rows on some rank; all ranks know all rows now. */
