@@ -34,7 +34,7 @@ typedef struct hc_address {
     char text[HC_ADDRESS_BYTES];
 } hc_address;
 
-/* The facts that a process has about its node; each may be NULL or empty, which says: not known. */
+/* The facts that a process has about its node. What is not known is "", or, but for the xname, NULL. */
 typedef struct hc_address_facts {
     const char *host;                  /* never NULL */
     const char *file;                  /* lines of a host and its levels from the top down; "#" begins a comment */

@@ -57,10 +57,13 @@ static int find_folder(const hc_job *job, const hc_loop_words *words, char folde
     const char *given = words->trace_dir;
     int is_known = words->job && *words->job;
     folder[0] = 0;
-    if (strcmp(given, "none") == 0 || (*given != '/' && !getcwd(here, sizeof here)))
+    if (strcmp(given, "none") == 0)
         return HC_OK;
+    if (*given != '/' && !getcwd(here, sizeof here))
+        here[0] = '.'; /* it was removed, as the attempt to write a trace will say */
     snprintf(named, sizeof named, "hpccoll-trace-%.*s", is_known ? 100 : 8, is_known ? words->job : job->nonce);
-    int bytes = snprintf(folder, PATH_BYTES, "%s%s%s", here, here[1] ? "/" : "", *given ? given : named);
+    int bytes = snprintf(folder, PATH_BYTES, "%s%s%s", here, *here && strcmp(here, "/") != 0 ? "/" : "",
+                         *given ? given : named);
     return bytes <= FOLDER_MOST
                ? HC_OK
                : hc__refuse(why, HC_INVALID, "HPCCOLL_TRACE_DIR is %.400s: at most %d bytes", folder, FOLDER_MOST);

@@ -259,6 +259,23 @@ def test_a_folder_that_cannot_be_written_is_named(job):
     assert "PeerLostError" in one.output()
 
 
+def test_a_working_folder_that_was_removed_is_named(job):
+    program = """
+folder = os.path.abspath(folder)
+gone = os.path.join(folder, f"gone{rank}")
+os.mkdir(gone)
+os.chdir(gone)
+os.rmdir(gone)
+init()
+if rank == 1: os._exit(1)
+hpccoll.barrier()
+"""
+    one = job(program, 2, HPCCOLL_TRACE_DIR="")
+    one.wait()
+    assert "the last events of this rank could not be written to ./hpccoll-trace-" in one.output()
+    assert "PeerLostError" in one.output()
+
+
 def test_a_slurm_that_does_not_answer_is_a_sentence(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
