@@ -169,11 +169,6 @@ class Config(_KnobsOfC):
         64 << 10, "in device mode auto, on several nodes: allreduces and broadcasts up to this are staged; 0: none",
         unit="bytes", high=1 << 40, agreed=True,
     )  # fmt: skip
-    device_flat: int = _knob(
-        0, "in device mode auto, on several nodes: allreduces, broadcasts and reducescatters from this on go over NCCL "
-        "between all ranks; 0: none",
-        unit="bytes", high=1 << 40, agreed=True,
-    )  # fmt: skip
     gpu_aware_mpi: str = _knob(
         "auto", "whether MPI is given the memory of GPUs: yes, no, auto (where `hpccoll doctor --gpu-aware` proved it)",
         choices=("auto", "yes", "no"), agreed=True,

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_data.c - a set's data plane for batches on a device: it sends each batch along one of four paths.
+ * device_data.c - a set's data plane for batches on a device: it sends each batch along one of three paths.
  *
  *     staged    every operation              through the host's data plane (staged.c)
  *     fast      allreduce, broadcast,        a second hierarchy, whose node is NCCL (nccl_node.c) or one rank
  *               reducescatter
  *     rows      allgather, alltoall          NCCL, where all ranks are in one communicator (nccl_rows.c)
- *     flat      large batches, if a knob     another plane over the same host, in mode nccl_flat
- *               sets the threshold
  *
  * device_paths.c chooses.
  */
@@ -119,7 +117,8 @@ static int go_on(hc__plane *p) {
     return status;
 }
 
-static int start_on_device(hc__plane *p, hc_batch *batch) {
+static int start(hc_data *data, hc_batch *batch) {
+    hc__plane *p = (hc__plane *)data;
     int status = p->device ? HC_OK : hc__plane_open_device(p);
     if (status < 0)
         return status;
@@ -129,26 +128,8 @@ static int start_on_device(hc__plane *p, hc_batch *batch) {
     return status;
 }
 
-/* Returns the status of the flat plane, with its text. */
-static int adopt(hc__plane *p, int status) {
-    p->base.needs_polling = p->flat->base.needs_polling;
-    p->base.text = p->flat->base.text;
-    return status;
-}
-
-static int start(hc_data *data, hc_batch *batch) {
-    hc__plane *p = (hc__plane *)data;
-    if (hc__plane_suits_flat(p, batch)) {
-        p->path = HC__PATH_FLAT;
-        return adopt(p, start(&p->flat->base, batch));
-    }
-    return start_on_device(p, batch);
-}
-
 static int test(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (p->path == HC__PATH_FLAT)
-        return adopt(p, test(&p->flat->base));
     hc_gpu_context before = hc_device_enter(p->device);
     int status = say(p, go_on(p));
     hc_device_leave(p->device, before);
@@ -157,13 +138,10 @@ static int test(hc_data *data) {
 
 static int watch(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    int status = p->flat ? watch(&p->flat->base) : HC_OK;
-    if (status < 0)
-        p->base.text = p->flat->base.text;
-    if (!p->fast || p->comms.ended || status < 0)
-        return status;
+    if (!p->fast || p->comms.ended)
+        return HC_OK;
     hc_gpu_context before = hc_device_enter(p->device);
-    status = say(p, hc__nccl_node_watch(p->node));
+    int status = say(p, hc__nccl_node_watch(p->node));
     hc_device_leave(p->device, before);
     return status < 0 ? status : HC_OK;
 }
@@ -208,8 +186,6 @@ static void staging_close(hc_data *data, hc_staging *staging) {
 
 static void abandon(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (p->flat)
-        abandon(&p->flat->base);
     p->staged.batch = NULL;
     p->base.needs_polling = 0;
     hc__launch_slot_drop(&p->launch);
@@ -230,8 +206,6 @@ static void free_own(hc__plane *p) {
 
 static void destroy(hc_data *data) {
     hc__plane *p = (hc__plane *)data;
-    if (p->flat)
-        destroy(&p->flat->base);
     hc_gpu_context before = p->device ? hc_device_enter(p->device) : NULL;
     if (p->opened)
         hc__comms_close(&p->comms);
@@ -264,37 +238,14 @@ static const struct hc_data_ops plane_ops = {
 };
 
 const char *hc_device_data_facts(const hc_data *data) {
-    const hc__plane *p = (const hc__plane *)data;
-    return p->path == HC__PATH_FLAT ? p->flat->facts : p->facts;
+    return ((const hc__plane *)data)->facts;
 }
 
 uint64_t hc_device_data_count(const hc_data *data, enum hc_device_path way) {
-    const hc__plane *p = (const hc__plane *)data;
-    return p->counts[way == HC_PATH_NCCL] + (p->flat ? p->flat->counts[way == HC_PATH_NCCL] : 0);
+    return ((const hc__plane *)data)->counts[way == HC_PATH_NCCL];
 }
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
-
-static int has_flat(const hc__plane *p) {
-    return p->config.mode == HC_DEVICE_AUTO && p->config.flat > 0 && p->nodes > 1;
-}
-
-/* The flat plane opens its communicator with its first batch. */
-static int open_flat(hc__plane *p, hc_data **data) {
-    hc_device_data_config config = p->config;
-    hc_data *flat;
-    config.mode = HC_DEVICE_NCCL_FLAT;
-    config.order = p->launch.order;
-    int status = hc_device_data_new(&config, &p->parts, &flat);
-    if (status < 0) {
-        free_own(p);
-        *data = NULL;
-        return status;
-    }
-    p->flat = (hc__plane *)flat;
-    p->flat->is_for_large = 1;
-    return HC_OK;
-}
 
 int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts *parts, hc_data **data) {
     const hc_hierarchy_config *place = &parts->place;
@@ -318,8 +269,8 @@ int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts
     p->staged.world = p->parts.place.members;
     p->staged.chunk_bytes = place->chunk_bytes;
     hc__plane_place(p);
-    hc_launch_order *order = has_flat(p) && !config->order ? &p->own_order : config->order;
-    p->launch = (hc__launch_slot){.order = place->set_size > 1 ? order : NULL, .host = parts->host, .set = place->set};
+    p->launch = (hc__launch_slot){
+        .order = place->set_size > 1 ? config->order : NULL, .host = parts->host, .set = place->set};
     *data = &p->base;
-    return has_flat(p) ? open_flat(p, data) : HC_OK;
+    return HC_OK;
 }

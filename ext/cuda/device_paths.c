@@ -66,20 +66,11 @@ static int has_small(const hc__plane *p) {
 }
 
 /* Valid only for operations whose counts all ranks agree on. */
-static int64_t bytes_of(const hc_batch *b) {
+static int is_small(const hc__plane *p, const hc_batch *b) {
     int64_t count = 0;
     for (int32_t i = 0; i < b->npieces; i++)
         count += b->pieces[i].count;
-    return count * (int64_t)hc_dtype_size(b->dtype);
-}
-
-static int is_small(const hc__plane *p, const hc_batch *b) {
-    return has_small(p) && bytes_of(b) <= p->config.small;
-}
-
-int hc__plane_suits_flat(const hc__plane *p, const hc_batch *b) {
-    int is_sized = !hc_operation_has(b->operation, HC_OP_ROWS_DIFFER);
-    return p->flat && is_sized && bytes_of(b) >= p->config.flat && hc__plane_suits_nccl(p->flat, b);
+    return has_small(p) && count * (int64_t)hc_dtype_size(b->dtype) <= p->config.small;
 }
 
 /* NCCL chooses the order of its additions, so a deterministic batch does not use it. */
@@ -149,7 +140,7 @@ static void adopt_words(hc__plane *p) {
 }
 
 static void say_fast(hc__plane *p) {
-    char version[32], over[80], large[48] = "", mpi[640] = "";
+    char version[32], over[80], mpi[640] = "";
     hc_nccl_version_text(p->comms.nccl.version, version, sizeof version);
     if (p->comms.alone)
         snprintf(over, sizeof over, "MPI over %d ranks", p->groups);
@@ -159,10 +150,8 @@ static void say_fast(hc__plane *p) {
     if (p->groups > 1)
         snprintf(mpi, sizeof mpi, ", messages%s %s memory (%s)", p->comms.alone ? "" : " between nodes",
                  p->comms.against < 0 ? "from device" : "through pinned", p->mpi_words);
-    if (p->is_for_large)
-        snprintf(large, sizeof large, " for %lld bytes and more", (long long)p->config.flat);
-    snprintf(p->facts, sizeof p->facts, "device %d (%s): %s%s%s; what that lacks%s is staged through the host",
-             p->device->number, p->device->pci, over, large, mpi, has_small(p) ? ", or is small," : "");
+    snprintf(p->facts, sizeof p->facts, "device %d (%s): %s%s; what that lacks%s is staged through the host",
+             p->device->number, p->device->pci, over, mpi, has_small(p) ? ", or is small," : "");
 }
 
 /* A hierarchy whose nodes are the groups that NCCL joins. */

@@ -17,23 +17,18 @@ enum hc__path {
     HC__PATH_OPENING, /* waits until communicators are open */
     HC__PATH_QUEUED,  /* waits for its turn in the order of launches */
     HC__PATH_STAGES,  /* by the stages of a hierarchy, whose node is NCCL or one rank */
-    HC__PATH_ROWS,    /* rows over one communicator */
-    HC__PATH_FLAT     /* by `flat` */
+    HC__PATH_ROWS     /* rows over one communicator */
 };
 
 typedef struct hc__plane {
     hc_data base;
     hc_device_data_config config;
     hc_plane_parts parts;
-    /* For large batches: a plane over the same host whose communicator joins all ranks; or NULL. */
-    struct hc__plane *flat;
-    uint8_t is_for_large;      /* this plane is the `flat` of another */
-    hc_launch_order own_order; /* between this plane and `flat`, where the World has no order */
-    hc_device *device;         /* NULL before the first batch on it */
-    uint8_t borrowed;          /* the World closes the device */
-    enum hc__path path;        /* of the running batch */
-    hc_batch *batch;           /* waits in HC__PATH_OPENING and HC__PATH_QUEUED */
-    uint64_t counts[2];        /* staged, others */
+    hc_device *device;  /* NULL before the first batch on it */
+    uint8_t borrowed;   /* the World closes the device */
+    enum hc__path path; /* of the running batch */
+    hc_batch *batch;    /* waits in HC__PATH_OPENING and HC__PATH_QUEUED */
+    uint64_t counts[2]; /* staged, others */
     hc__launch_slot launch;
     hc__p2p_buffers p2p_buffers;
     hc__staged staged;
@@ -55,8 +50,6 @@ typedef struct hc__plane {
 void hc__plane_place(hc__plane *);
 /* 1: the batch runs over NCCL, or over MPI on device memory. The answer is final once communicators are open. */
 int hc__plane_suits_nccl(const hc__plane *, const hc_batch *);
-/* 1: the batch goes to `flat`. */
-int hc__plane_suits_flat(const hc__plane *, const hc_batch *);
 /* 1: each rank gets its share of the reduced rows: a reducescatter. */
 int hc__plane_has_shares(const hc_batch *);
 /* 1: the stages of a hierarchy run it (HC__PATH_STAGES); 0: rows are exchanged (HC__PATH_ROWS). */

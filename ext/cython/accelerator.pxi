@@ -117,7 +117,7 @@ cdef class Accelerator:
         config.gpu_aware.mode = hc_gpu_aware_named(self.gpu_aware[0].encode())
         config.gpu_aware.proofs = paths + len(files) + 1
         config.gpu_aware.why = why
-        config.small, config.flat = self.settings.device_small, self.settings.device_flat
+        config.small = self.settings.device_small
         config.order = &self.order
         config.device, config.number = &self.device_c, self.named_number
         config.files.driver, config.files.kernels = cuda, kernels

@@ -79,7 +79,7 @@ cdef extern from "cuda/driver/device.h" nogil:
         const char **nccl_files
         int mode
         hc_gpu_aware gpu_aware
-        int64_t small, flat
+        int64_t small
         uint8_t shares_device
         uint64_t patience
     int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc_data **)

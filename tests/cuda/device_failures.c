@@ -3,8 +3,7 @@
  * device_failures.c - what a device's data plane says and does when things go wrong; ranks as threads, the fakes.
  *
  *     device_failures LAYOUT facts [OPERATION]     one sum; what its batches run on, or why they do not
- *     device_failures LAYOUT sizes of 1000, 16384, 16385, 50000 elements: what each ran on; how many went
- *                                                  which way
+ *     device_failures LAYOUT sizes of 1000, 16384, 16385, 50000 elements: how many went which way
  *     device_failures LAYOUT watched [OPERATION]   one sum is launched and never ends: what the watch says; then all is
  *                                                  given up
  *     device_failures LAYOUT idle [OPERATION]      two sums, with more than all patience in between
@@ -90,8 +89,6 @@ static void run_sizes(int32_t rank) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         CHECK(launch(&s, counts[i], 20) == HC_DONE, "%s", s.data->text ? s.data->text : "");
         OK(s.device.device->driver.event_wait(s.device.finished));
-        if (getenv("TEST_FLAT"))
-            printf("%d %d: %s\n", rank, (int)(4 * counts[i]), hc_device_data_facts(s.data));
     }
     printf("%d staged %d, fast %d\n", rank, (int)hc_device_data_count(s.data, HC_PATH_STAGED),
            (int)hc_device_data_count(s.data, HC_PATH_NCCL));

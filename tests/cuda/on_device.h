@@ -36,7 +36,7 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
     static const char *const no_files[] = {NULL};
     const char *mode = getenv("TEST_DEVICE_MODE"), *other = getenv("TEST_NCCL_OF_RANK_1");
     const char *patience = getenv("TEST_PATIENCE_MS"), *aware = getenv("TEST_GPU_AWARE");
-    const char *small = getenv("TEST_SMALL"), *flat = getenv("TEST_FLAT");
+    const char *small = getenv("TEST_SMALL");
     static const char *proofs[MAX_RANKS][2];
     if (place->set_rank != 1 || !getenv("TEST_NO_PROOF_ON_RANK_1"))
         proofs[place->set_rank][0] = getenv("TEST_PROOF");
@@ -47,7 +47,6 @@ static inline hc_device_data_config device_config(const hc_hierarchy_config *pla
         .nccl_files = no_files,
         .gpu_aware = {aware ? hc_gpu_aware_named(aware) : HC_GPU_AWARE_NO, proofs[place->set_rank], NULL},
         .small = small ? atoi(small) : 0,
-        .flat = flat ? atoi(flat) : 0,
         .mode = mode ? hc_device_mode_named(mode) : HC_DEVICE_STAGED,
         .shares_device = getenv("TEST_OWN_DEVICES") == NULL,
         .patience = 1000000 * (patience ? (uint64_t)atoi(patience) : 60000)};

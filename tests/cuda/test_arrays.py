@@ -83,24 +83,21 @@ def test_over_nccl(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mod
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "mode", "order", "flat"),
+    ("ranks", "nodes", "mode", "order"),
     [
-        slow(3, 1, "auto", "eager", 0),
-        (4, 2, "auto", "7", 4000),
-        slow(4, 2, "nccl", "7", 0),
-        slow(3, 1, "nccl", "lazy", 0),
-        slow(4, 2, "nccl_flat", "lazy", 0),
+        slow(3, 1, "auto", "eager"),
+        slow(4, 2, "nccl", "7"),
+        slow(3, 1, "nccl", "lazy"),
+        slow(4, 2, "nccl_flat", "lazy"),
     ],
 )
 def test_sets_with_common_ranks_call_nccl_in_one_order(
-    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str, flat: int
+    fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str
 ) -> None:
-    """On devices that one communicator's calls fill: in different orders they would wait for each other for ever.
-    With `flat` a set has two of them."""
+    """On devices that one communicator's calls fill: in different orders they would wait for each other for ever."""
     job(
         fake_cuda, ranks, nodes, "overlapping", HPCCOLL_NCCL_LIBRARY=str(fake_nccl), HPCCOLL_DEVICE_MODE=mode,
-        FAKE_CUDA_ORDER=order, FAKE_NCCL_ALONE="1", NCCL_MULTI_RANK_GPU_ENABLE="1", HPCCOLL_DEVICE_SMALL="0",
-        HPCCOLL_DEVICE_FLAT=str(flat),
+        FAKE_CUDA_ORDER=order, FAKE_NCCL_ALONE="1", NCCL_MULTI_RANK_GPU_ENABLE="1",
     )  # fmt: skip
 
 
@@ -138,11 +135,11 @@ def test_a_message_from_a_device_that_fails_is_an_error(fake_cuda: Path) -> None
     ],
 )
 def test_random_programs(fake_cuda: Path, fake_nccl: Path, ranks: int, nodes: int, mode: str, order: str) -> None:
-    """Those of tests/api/random_jobs.py, for three seconds; in mode auto all ways by size."""
+    """Those of tests/api/random_jobs.py, for three seconds; in mode auto both ways by size."""
     job(
         fake_cuda, ranks, nodes, str(100 * ranks), "3", file=RANDOM, HPCCOLL_NCCL_LIBRARY=str(fake_nccl),
         HPCCOLL_DEVICE_MODE=mode, FAKE_CUDA_ORDER=order, NCCL_MULTI_RANK_GPU_ENABLE="1",
-        HPCCOLL_GPU_AWARE_MPI="yes" if mode == "mpi" else "no", HPCCOLL_DEVICE_SMALL="64", HPCCOLL_DEVICE_FLAT="600",
+        HPCCOLL_GPU_AWARE_MPI="yes" if mode == "mpi" else "no", HPCCOLL_DEVICE_SMALL="64",
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ device and back in a caller's stream, which nobody waits for: inputs come late, 
 batch.
 """
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -360,25 +359,6 @@ def test_nccl_takes_one_tensor_of_any_size_in_place(fail: Run) -> None:
     """Also where the buffer of several tensors would have padding (65,540 bytes): no kernel is launched."""
     said = fail("0,0", "sizes", mode="nccl", FAKE_CUDA_FAIL="cuLaunchKernel:700:1")
     assert said == [f"{rank} staged 0, fast 4" for rank in range(2)]
-
-
-def test_large_batches_go_over_nccl_between_all_ranks_where_a_knob_says_so(fail: Run) -> None:
-    """Beside small ones that are staged, and others over the NCCL of a node, in one set."""
-    said = fail("0,0,1,1", "sizes", mode="auto", TEST_SMALL="4000", TEST_FLAT="65540")
-    large = "NCCL 2.28.9 over 4 ranks for 65540 bytes and more; what that lacks is staged through the host"
-    for rank in range(4):
-        told = dict(re.findall(rf"^{rank} (\d+): device 0 \(0000:4a:00.0\): (.*)", "\n".join(said), re.MULTILINE))
-        assert told["4000"] == "staged through the host"
-        assert told["65536"].startswith("NCCL 2.28.9 over 2 ranks of this node, messages between nodes")
-        assert told["65540"] == told["200000"] == large
-        assert f"{rank} staged 1, fast 3" in said
-
-
-@pytest.mark.parametrize("order", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("eager", "7")), "lazy"])
-@pytest.mark.parametrize("layout", ["0,0,1,1", "0,1,1"])
-def test_every_operation_where_large_batches_go_another_way(run: Run, layout: str, order: str) -> None:
-    """Two communicators per rank, used in turn."""
-    assert "30 cases" in run(layout, 3, 30, mode="auto", order=order, TEST_FLAT="3000")
 
 
 @pytest.mark.parametrize(

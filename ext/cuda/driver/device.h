@@ -100,9 +100,7 @@ typedef struct hc_device_data_config {
     const char *const *nccl_files; /* paths in Python packages, ends with NULL */
     int mode;                      /* enum hc_device_mode; the same on all ranks */
     hc_gpu_aware gpu_aware;        /* copied */
-    /* In mode AUTO, on several nodes; bytes, the same on all ranks. */
-    int64_t small;         /* batches up to this are staged */
-    int64_t flat;          /* batches from this on go over NCCL between all ranks; 0: none */
+    int64_t small;         /* mode AUTO stages batches up to these bytes on several nodes; the same on all ranks */
     uint8_t shares_device; /* two ranks may use one GPU: for tests, with the settings that NCCL then needs */
     uint64_t patience;     /* ns without progress until a communicator or collective fails; 0: never */
 } hc_device_data_config;
