@@ -60,6 +60,11 @@ int hc__plane_has_stages(const hc__plane *p, const hc_batch *b) {
     return !hc__plane_has_shares(b) || is_flat(p) || all_drive;
 }
 
+/* No batch will ever take another path than staged. */
+static int stages_all(const hc__plane *p) {
+    return p->config.mode == HC_DEVICE_STAGED || (is_idle(p) && p->config.gpu_aware.mode == HC_GPU_AWARE_NO);
+}
+
 /* Small batches go through the host where latency counts: no NCCL launches, one copy in each direction. */
 static int has_small(const hc__plane *p) {
     return p->config.mode == HC_DEVICE_AUTO && p->nodes > 1 && p->config.small > 0;
@@ -100,8 +105,8 @@ int hc__plane_open_device(hc__plane *p) {
 int hc__plane_open_staged(hc__plane *p) {
     p->staged.device = p->device;
     if (!p->facts[0])
-        snprintf(p->facts, sizeof p->facts, "device %d (%s): staged through the host", p->device->number,
-                 p->device->pci);
+        snprintf(p->facts, sizeof p->facts, "device %d (%s): %sstaged through the host", p->device->number,
+                 p->device->pci, stages_all(p) ? "" : "so far ");
     return hc__staged_open(&p->staged);
 }
 
