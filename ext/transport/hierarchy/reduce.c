@@ -8,13 +8,19 @@
  * which sends more bytes in all, and fewer in succession.
  */
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/reduce_way.h"
 
 /* Few bytes of few nodes go to the root at once, which takes one message in place of a tree's several. The order of the
- * sum is that of the nodes' votes, so a small call has the same bits with and without a vote. */
-static int in_order(const hc__hierarchy *h, const hc_batch *b) {
-    int is_small = b->count * (int64_t)hc_dtype_size(b->wire_dtype) <= HC__FEW_BYTES &&
-                   h->place.nodes <= HC__FEW_MEMBERS;
-    return b->deterministic || is_small;
+ * sum is that of the nodes' votes, so a small call has the same bits with and without a vote. The rails of a node may
+ * share a link, so all its bytes count. */
+hc__reduce_way hc__choose_reduce_way(const hc__net_model *model, const hc__splits *splits, const hc__sum *sum,
+                                     int64_t rails) {
+    int64_t bytes = sum->count * (int64_t)hc_dtype_size(sum->dtype);
+    if (bytes <= HC__FEW_BYTES && splits->n <= HC__FEW_MEMBERS)
+        return (hc__reduce_way){1, NULL, HC__SHARD_BYTES};
+    int64_t segment = hc__tree_segment(model, splits->n, bytes / rails, HC__SHARD_BYTES);
+    const hc__stages *stages = hc__reduce_stages(model, splits, sum, segment * rails, HC__SHARD_BYTES * rails);
+    return (hc__reduce_way){0, stages, stages ? HC__SHARD_BYTES : segment};
 }
 
 static int launch_in_order(hc__hierarchy *h, hc__channel *channel, void *data) {
@@ -32,18 +38,14 @@ static int launch(hc__hierarchy *h, hc__channel *channel, void *data) {
                                 h->between.means.exact);
 }
 
-/* Chooses the way between nodes, from numbers that are equal on all ranks. The rails of a node may share a link, so all
- * its bytes count. */
+/* The deterministic mode adds in the order of the nodes. */
 static int reduce_start(hc__hierarchy *h) {
     const hc_batch *b = h->batch;
-    if (h->place.nodes == 1 || in_order(h, b))
-        return hc__pipeline_start(h, b, NULL, launch_in_order, HC__SHARD_BYTES, NULL);
-    int64_t rails = h->between.rails, bytes = b->count * (int64_t)hc_dtype_size(b->wire_dtype);
-    int64_t segment = hc__tree_segment(&h->between.model, h->place.nodes, bytes / rails, HC__SHARD_BYTES);
     hc__sum sum = {b->count, b->wire_dtype, b->reduction, (uint8_t)h->between.means.exact, 0};
-    const hc__stages *stages = hc__reduce_stages(&h->between.model, &h->between.splits, &sum, segment * rails,
-                                                 HC__SHARD_BYTES * rails);
-    return hc__pipeline_start(h, b, NULL, launch, stages ? HC__SHARD_BYTES : segment, stages);
+    hc__reduce_way way = {1, NULL, HC__SHARD_BYTES};
+    if (h->place.nodes > 1 && !b->deterministic)
+        way = hc__choose_reduce_way(&h->between.model, &h->between.splits, &sum, h->between.rails);
+    return hc__pipeline_start(h, b, NULL, way.in_order ? launch_in_order : launch, way.shard_bytes, way.stages);
 }
 
 const hc__operation hc__op_REDUCE = {reduce_start, hc__pipeline_test, NULL};

@@ -45,6 +45,8 @@ int32_t hc__tree_member(const hc__channel *, int32_t place);
 int64_t hc__tree_segment(const hc__net_model *, int32_t n, int64_t bytes, int64_t most);
 /* The time of so many bytes in segments of `segment` bytes. */
 double hc__tree_seconds(const hc__net_model *, int32_t n, int64_t bytes, int64_t segment);
+/* The time of a choice of stages for so many segments. */
+double hc__staged_seconds(const hc__net_model *, const hc__choice *, double segments);
 /* The stages of a choice, in which so many segments take less time than in the tree; or NULL. */
 const hc__stages *hc__stages_or_tree(const hc__net_model *, int32_t n, const hc__choice *, double segments,
                                      double tree_seconds);
@@ -55,6 +57,8 @@ const hc__stages *hc__broadcast_stages(const hc__net_model *, const hc__splits *
  * result earlier if segments of `segment` bytes go up the tree. */
 const hc__stages *hc__reduce_stages(const hc__net_model *, const hc__splits *, const hc__sum *, int64_t segment,
                                     int64_t most);
+/* The time of a reduce in segments of `segment` bytes up the tree. */
+double hc__reduce_tree_seconds(const hc__net_model *, int32_t n, const hc__sum *, int64_t segment);
 
 /* ---- the rounds of an allreduce, and of a broadcast and a reduce in stages ------------------------------- */
 

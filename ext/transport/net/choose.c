@@ -78,13 +78,15 @@ static int32_t senders(const hc__stages *stages, int32_t stage) {
     return stages->radix[stage] - 1 + (stage == 0 && stages->extra > 0);
 }
 
+double hc__at_once_seconds(const hc__net_model *m, int32_t n, double bytes) {
+    return together(m, n) + n * bytes * m->beta + (n + 1) * bytes * m->gamma;
+}
+
 static double whole_cost(const hc__net_model *m, const hc__stages *stages, double bytes) {
     double seconds = stages->extra > 0 ? m->alpha + bytes * m->beta
                                        : 0.0; /* the result, to a member without position */
-    for (int32_t stage = 0; stage < stages->depth; stage++) {
-        int32_t n = senders(stages, stage);
-        seconds += together(m, n) + n * bytes * m->beta + (n + 1) * bytes * m->gamma;
-    }
+    for (int32_t stage = 0; stage < stages->depth; stage++)
+        seconds += hc__at_once_seconds(m, senders(stages, stage), bytes);
     return seconds;
 }
 

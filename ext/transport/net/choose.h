@@ -55,6 +55,9 @@ hc__choice hc__net_choose(const hc__net_model *, const hc__splits *, int algorit
 hc__choice hc__choose_broadcast(const hc__net_model *, const hc__splits *, int64_t bytes);
 hc__choice hc__choose_reduce(const hc__net_model *, const hc__splits *, const hc__sum *);
 
+/* The time in which a member gets these bytes from each of n others at once, and adds them to its own. */
+double hc__at_once_seconds(const hc__net_model *, int32_t n, double bytes);
+
 /* Members send sums of some operands; otherwise only their own operands, and results. */
 int hc__sends_partials(const hc__stages *, int scatters);
 /* The dtype that travels in stages. */

@@ -86,12 +86,17 @@ int hc__net_reduce_start(hc__channel *channel, void *data, int64_t count, int dt
 }
 
 /* A step up the tree also adds what it brings to what is there. */
-const hc__stages *hc__reduce_stages(const hc__net_model *model, const hc__splits *splits, const hc__sum *sum,
-                                    int64_t segment, int64_t most) {
+double hc__reduce_tree_seconds(const hc__net_model *model, int32_t n, const hc__sum *sum, int64_t segment) {
     int64_t wire = (int64_t)hc_dtype_size(sum->dtype),
             wide = (int64_t)hc_dtype_size(hc__accumulation_dtype(sum->dtype));
     hc__net_model adds = {model->alpha, model->beta + 2 * model->gamma, 0.0};
+    return hc__tree_seconds(&adds, n, sum->count * wide, segment / wire * wide);
+}
+
+const hc__stages *hc__reduce_stages(const hc__net_model *model, const hc__splits *splits, const hc__sum *sum,
+                                    int64_t segment, int64_t most) {
+    double bytes = (double)(sum->count * (int64_t)hc_dtype_size(sum->dtype));
     hc__choice staged = hc__choose_reduce(model, splits, sum);
-    return hc__stages_or_tree(model, splits->n, &staged, (double)(sum->count * wire) / (double)most,
-                              hc__tree_seconds(&adds, splits->n, sum->count * wide, segment / wire * wide));
+    return hc__stages_or_tree(model, splits->n, &staged, bytes / (double)most,
+                              hc__reduce_tree_seconds(model, splits->n, sum, segment));
 }

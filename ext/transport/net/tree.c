@@ -38,12 +38,15 @@ int64_t hc__tree_segment(const hc__net_model *model, int32_t n, int64_t bytes, i
     return best;
 }
 
-/* A further segment takes a further message, as in the tree. Few members gain little, and lose where a message costs
- * less than the model knows. */
+/* A further segment takes a further message, as in the tree. */
+double hc__staged_seconds(const hc__net_model *model, const hc__choice *staged, double segments) {
+    return staged->seconds + (segments > 1.0 ? (segments - 1.0) * model->alpha : 0.0);
+}
+
+/* Few members gain little, and lose where a message costs less than the model knows. */
 const hc__stages *hc__stages_or_tree(const hc__net_model *model, int32_t n, const hc__choice *staged, double segments,
                                      double tree) {
-    double further = segments > 1.0 ? (segments - 1.0) * model->alpha : 0.0;
-    return n > HC__FEW_MEMBERS && staged->seconds + further < tree ? staged->stages : NULL;
+    return n > HC__FEW_MEMBERS && hc__staged_seconds(model, staged, segments) < tree ? staged->stages : NULL;
 }
 
 hc__tree hc__tree_of(int32_t n, int32_t place, double segments) {

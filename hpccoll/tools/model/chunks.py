@@ -53,7 +53,9 @@ def pages(nbytes: int) -> int:
     return max(1, ceil_div(nbytes, PAGE)) * PAGE
 
 
-def length_of(count: int, dtype: str, wire: str, rails: int, turns: bool, longest: int, nodes: int) -> int:
+def length_of(
+    count: int, dtype: str, wire: str, rails: int, turns: bool, longest: int, nodes: int, shard_bytes: int
+) -> int:
     """Return the elements of a chunk, if the user does not set them.
 
     :param longest: bytes of the longest chunk that a node can hold
@@ -65,29 +67,44 @@ def length_of(count: int, dtype: str, wire: str, rails: int, turns: bool, longes
         return min(ceil_div(ceil_div(count, rounds * rails), unit) * unit, limit)
     if nodes > FEW_NODES and limit // 2 * SIZES[wire] >= LEAST_SHARD_BYTES * rails:
         limit //= 2
-    return min(SHARD_BYTES // SIZES[wire] * rails, limit)
+    return min(shard_bytes // SIZES[wire] * rails, limit)
 
 
-def cut(count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0, nodes: int = 2) -> Cut:
+def rails_of(per_node: int, rails: int = 0) -> int:
+    """Return the ranks of a node that drive the network; `rails`: HPCCOLL_RAILS."""
+    return max(1, min(rails or longest_bytes(per_node) // RAIL_BYTES, per_node))
+
+
+def shard_of(length: int, wire: str, rails: int, turns: bool) -> int:
+    """Return the elements that the first rail has of a chunk."""
+    unit = ALIGNMENT // SIZES[wire]
+    return length if turns or rails == 1 else min(length, ceil_div(ceil_div(length, unit), rails) * unit)
+
+
+def cut(
+    count: int, dtype: str, wire: str, per_node: int, rails: int = 0, chunk_bytes: int = 0, nodes: int = 2,
+    shard_bytes: int = SHARD_BYTES, up_a_tree: bool = False,
+) -> Cut:  # fmt: skip
     """Cut a batch of `count` elements that goes between nodes.
 
     :param wire: the dtype between nodes, as HPCCOLL_WIRE makes it
     :param rails: HPCCOLL_RAILS
     :param chunk_bytes: HPCCOLL_CHUNK_BYTES
+    :param shard_bytes: of a rail's shard of a chunk, at most; a reduce up a tree may take less
+    :param up_a_tree: it has few messages, so the ranks take no turns
     """
     size, longest = SIZES[dtype], longest_bytes(per_node)
-    rails = max(1, min(rails or longest // RAIL_BYTES, per_node))
-    turns = nodes > FEW_NODES and rails > 1 and count * SIZES[wire] >= LEAST_SHARD_BYTES * rails
+    rails = rails_of(per_node, rails)
+    turns = not up_a_tree and nodes > FEW_NODES and rails > 1 and count * SIZES[wire] >= LEAST_SHARD_BYTES * rails
     if chunk_bytes:
         chunk = min(max(1, chunk_bytes // size), longest // size)
     else:
-        chunk = length_of(count, dtype, wire, rails, turns, longest, nodes)
+        chunk = length_of(count, dtype, wire, rails, turns, longest, nodes, shard_bytes)
     length = min(chunk, count)
     if turns:
         depth = min(RESULTS * longest // pages(length * SIZES[wire]), TURNS_UNDER_WAY)
     else:
         depth = min(LONGEST_UNDER_WAY * longest // pages(length * size), FEW_UNDER_WAY)
     slots = min(SLOTS * longest // pages(length * size), depth)
-    unit = ALIGNMENT // SIZES[wire]
-    shard = length if turns or rails == 1 else min(length, ceil_div(ceil_div(length, unit), rails) * unit)
+    shard = shard_of(length, wire, rails, turns)
     return Cut(rails, chunk, max(1, ceil_div(count, chunk)), depth, slots, shard, turns)

@@ -63,12 +63,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     predicting.add_argument("--from-size", type=sizes.number, default=0, help="--against: only sizes from this on")
     predicting.add_argument("--json", action="store_true", help="print JSON instead of a table")
     predicting.set_defaults(main=_guarded(predict_nodes))
-    choosing = actions.add_parser("choice", help="what an allreduce does between so many nodes, without measurements")
+    choosing = actions.add_parser("choice", help="what an operation does between so many nodes, without measurements")
+    choosing.add_argument(
+        "operations",
+        nargs="*",
+        metavar="OPERATION",
+        help=f"{', '.join(choice.OPERATIONS)} (allreduce)",
+    )
     _where(choosing)
     choosing.add_argument("--sizes", type=sizes.sizes, default="8:64M:8", help="as 8:64M:4 or 4,64K (8:64M:8)")
     choosing.add_argument("--dtype", default="float32", choices=sorted(SIZES), help="(float32)")
     choosing.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    choosing.set_defaults(main=_guarded(choose_between_nodes))
+    choosing.set_defaults(main=_guarded(choose_between_nodes), further=("operations", str))
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
@@ -230,15 +236,25 @@ def layouts(arguments: argparse.Namespace, per_node: int) -> list[Layout]:
 
 
 def choose_between_nodes(arguments: argparse.Namespace) -> int:
-    """Print what an allreduce does between nodes.
+    """Print what operations do between nodes.
 
     :returns: the exit status, 0
-    :raises ResultsError: no number of nodes was given
+    :raises ResultsError: no number of nodes was given, or an operation has no choice
     """
+    operations = arguments.operations or ["allreduce"]
+    if unknown := [name for name in operations if name not in choice.OPERATIONS]:
+        raise ResultsError(
+            f"{unknown[0]!r} is none of {', '.join(choice.OPERATIONS)}, which have a choice between nodes"
+        )
     several = [where for where in layouts(arguments, 1) if where.nodes > 1]
     if not several:
         raise ResultsError("between how many nodes? --nodes 4,4608")
-    answers = [choice.answer(where, arguments.dtype, size) for where in several for size in arguments.sizes]
+    answers = [
+        choice.answer(where, arguments.dtype, size, operation)
+        for operation in operations
+        for where in several
+        for size in arguments.sizes
+    ]
     print(json.dumps([vars(one) for one in answers]) if arguments.json else choice.table(answers))
     return 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of an allreduce between nodes: the algorithms of ext/transport/net, member by member.
+"""The messages of an allreduce, a broadcast or a reduce between nodes, member by member, as in ext/transport/net.
 
 The choice is that of the C code; a test compares messages and bytes with the counters of real jobs.
 """
@@ -69,8 +69,13 @@ class Choice:
 
     def __str__(self) -> str:
         """Write the algorithm with its stages, as "stages of 16 x 16 x 9 x 2"."""
-        rest = f" and {self.extra} more" if self.extra else ""
-        return f"stages of {' x '.join(map(str, self.radices))}{rest}" if self.algorithm == "stages" else self.algorithm
+        return stages(self.radices, self.extra) if self.algorithm == "stages" else self.algorithm
+
+
+def stages(radices: tuple[int, ...], extra: int) -> str:
+    """Write stages, as "stages of 16 x 16 x 9 x 2"."""
+    rest = f" and {extra} more" if extra else ""
+    return f"stages of {' x '.join(map(str, radices))}{rest}"
 
 
 @lru_cache(maxsize=4096)
@@ -173,6 +178,39 @@ class _Stages:
             return outward + ([self.returned(position)] if self.extra else [])
         return outward + [self.back(stage, position) for stage in reversed(range(depth))]
 
+    # A broadcast and a reduce, whose root is member 0. Its position is 0.
+
+    def shared(self, stage: int, position: int) -> Round:
+        """Return the round of a broadcast in which a member with all elements of its group gives the others parts."""
+        if position >= self.distance(stage + 1):
+            return Round()
+        if position >= self.distance(stage):
+            holder = self.member(position % self.distance(stage))
+            return Round(receives=((holder, self.block(position, stage + 1)[1]),))
+        return Round(tuple((self.member(q), self.block(q, stage + 1)[1]) for q in self.others(stage, position)))
+
+    def gathered(self, stage: int, position: int) -> Round:
+        """Return the round of a broadcast in which a group gathers its elements, without a member that has them."""
+        has = {self.member(q) for q in self.others(stage, position) if q < self.distance(stage)}
+        both = self.back(stage, position)
+        sends = tuple((to, elements) for to, elements in both.sends if to not in has)
+        return Round(sends, () if position < self.distance(stage) else both.receives)
+
+    def broadcast(self, me: int) -> list[Round]:
+        """Return the rounds of a member in a broadcast."""
+        position, stages = self.position(me), range(len(self.radices))
+        if position < 0:
+            return [*[Round()] * (2 * len(stages) - 1), Round(receives=self._extra_rounds(me)[0].sends)]
+        return [self.shared(s, position) for s in stages] + [self.gathered(s, position) for s in reversed(stages)]
+
+    def reduce(self, me: int) -> list[Round]:
+        """Return the rounds of a member in a reduce: it adds up as in an allreduce, and the root gets the parts."""
+        position, stages = self.position(me), range(len(self.radices))
+        if position < 0:
+            return [self._extra_rounds(me)[0], *[Round()] * (2 * len(stages) - 1)]
+        parts = [self.shared(s, position) for s in reversed(stages)]
+        return [self.outward(s, position) for s in stages] + [Round(one.receives, one.sends) for one in parts]
+
     def _extra_rounds(self, me: int) -> list[Round]:
         first = me // (self.radices[0] + 1) * self.radices[0]
         group = range(first, first + self.radices[0])
@@ -200,6 +238,16 @@ def rounds(choice: Choice, n: int, me: int, count: int) -> list[Round]:
     if not choice.radices:
         return _ring(n, me, count)
     return _Stages(choice.radices, choice.extra, count, choice.whole).rounds(me)
+
+
+def broadcast_rounds(radices: tuple[int, ...], extra: int, me: int, count: int) -> list[Round]:
+    """Return the messages of member `me` in a broadcast of `count` elements in stages; the root is member 0."""
+    return _Stages(radices, extra, count, False).broadcast(me)
+
+
+def reduce_rounds(radices: tuple[int, ...], extra: int, me: int, count: int) -> list[Round]:
+    """Return the same for a reduce."""
+    return _Stages(radices, extra, count, False).reduce(me)
 
 
 @dataclass(frozen=True)
