@@ -27,6 +27,8 @@ from hpccoll.spark.estimators import parameters
 from hpccoll.tools import lint
 from hpccoll.tools.doctor import training
 from hpccoll.tools.horovodrun import FLAGS
+from hpccoll.tools.model import choice
+from hpccoll.tools.model.predict import Layout
 from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
@@ -264,6 +266,17 @@ def needs() -> str:
     return table(("model", "between nodes", "bytes", "computation", "2 nodes", "16 nodes", "256 nodes"), rows)
 
 
+def choices() -> str:
+    """Say what runs between nodes, by nodes and size, as the C code chooses."""
+    columns = (8, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
+    rows = [
+        (f"{name}, {nodes:,}", *(choice.answer(Layout(nodes, 1), "float32", size, name).how for size in columns))
+        for name in choice.OPERATIONS
+        for nodes in (2, 8, 64, 1024)
+    ]
+    return table(("operation, nodes", "8 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB"), rows).replace(" x ", "x")
+
+
 @functools.cache
 def simulation() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the names of benchmarks/simulator/study.py, and its results."""
@@ -335,7 +348,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     for section in (
         *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(estimators, estimators_refused),
-        *(engine, phases, needs, simulated_agreements, simulated_votes, simulated_allreduces),
+        *(engine, phases, needs, choices, simulated_agreements, simulated_votes, simulated_allreduces),
         *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
         simulated_disturbances,
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),

@@ -43,7 +43,7 @@ def counted(operation: str, nodes: int, per_node: int, nbytes: int, latency_byte
 @pytest.mark.parametrize("operation", ["allreduce", "broadcast", "reduce"])
 @pytest.mark.parametrize(("nodes", "per_node"), [(2, 1), (5, 2), (9, 1), (12, 2), (13, 1), (14, 1)])
 def test_messages_and_bytes_are_those_of_real_ranks(operation: str, nodes: int, per_node: int) -> None:
-    """Of all forms: all to the root, a binomial tree, a chain, stages, with a node without a position, and turns."""
+    """With all forms: to the root, a binomial tree, a chain, stages, a node without a position, and turns."""
     for nbytes in SIZES:
         for latency in (1000, 20_000):
             real = counted(operation, nodes, per_node, nbytes, latency)
@@ -78,7 +78,7 @@ def test_the_command_names_each_form(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_root_of_stages_carries_each_byte_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    """Others receive a broadcast once: van de Geijn's. Of a reduce the root receives twice: Rabenseifner's."""
+    """The root of a reduce receives twice (Rabenseifner); others receive a broadcast once (van de Geijn)."""
     scattered, added = ask(capsys, "broadcast", "reduce", "--nodes", "64", "--sizes", "256K")
     twice = 2 * 63 / 64 * (256 << 10)
     assert (scattered["sent"], scattered["received"]) == (pytest.approx(twice, rel=0.01), 256 << 10)
