@@ -314,15 +314,15 @@ def simulated_allreduces() -> str:
 
 
 def simulated_variants() -> str:
-    """Simulated allreduces in other ways, or with something in the way."""
+    """Simulated allreduces in other ways, with something in the way, or of nodes in other orders."""
     study, results = simulation()
-    return str(study["variants"](results))
+    return f"{study['variants'](results)}\n\n{study['orders'](results)}"
 
 
 def simulated_coarseness() -> str:
-    """What coarser simulations change."""
+    """What coarser simulations change, and when the simulations were made."""
     study, results = simulation()
-    return str(study["coarseness"](results))
+    return f"{study['coarseness'](results)} {study['dates'](results)}"
 
 
 def simulated_disturbances() -> str:
@@ -337,20 +337,13 @@ def simulated_line() -> str:
     return str(study["line_check"](results))
 
 
-def simulated_dates() -> str:
-    """When the simulations were made."""
-    study, results = simulation()
-    return str(study["dates"](results))
-
-
 SECTIONS: dict[str, Callable[[], str]] = {
     section.__name__: section
     for section in (
         *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(estimators, estimators_refused),
         *(engine, phases, needs, choices, simulated_agreements, simulated_votes, simulated_allreduces),
-        *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_dates),
-        simulated_disturbances,
+        *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_disturbances),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
 }

@@ -37,9 +37,11 @@ PUBLISHED = [  # GPUs, efficiency, source
 ]
 HALVED = 6_000
 """GPUs on which the bit vector is twice as fast as the coordinator that it replaced (Romero et al. 2022, abstract)."""
-ROWS = (96, 384, 1_536, 6_144, 27_648)
-"""GPUs in tables, and of curves that are calculated."""
-TABLED = (64, 72, 96, 512, 1000, 1024, 4096, 4608)
+GPUS = (96, 384, 1_536, 6_144, 27_648)
+"""GPUs of curves that are calculated."""
+ROWS = (96, 6_144, 27_648)
+"""GPUs in tables; `python benchmarks/simulator tables` has all runs."""
+TABLED = {"summit": (64, 4608), "frontier": (64, 1000)}
 """Nodes in a table."""
 
 
@@ -169,7 +171,7 @@ def efficiency_curves(results: list[Run]) -> Curves:
         for model, name in MODELS.items()
         for compute in COMPUTE
     }
-    return found | {"coordinator, fitted": [(n, coordinated(n)) for n in ROWS]}
+    return found | {"coordinator, fitted": [(n, coordinated(n)) for n in GPUS]}
 
 
 # ---- pictures --------------------------------------------------------------------------------------------
@@ -204,6 +206,9 @@ def _agreement(axes: Any, results: list[Run]) -> None:
     *simulated, (label, calculated) = agreement_curves(results).items()
     _plot(axes, dict(simulated))
     axes.plot(*zip(*calculated, strict=True), color="0.4", linestyle="--", label=label)
+    # news of all nodes doubles with each message, and a node handles one at a time
+    least = [(ranks, 1e6 * LATENCY * math.log2(ranks / 6)) for ranks, _ in calculated if ranks > 6]
+    axes.plot(*zip(*least, strict=True), color="0.5", linestyle=":", label="bound, one message at a time")
     _ranks_axis(axes)
     axes.set_yscale("log")
     axes.set_ylabel("Agreement on a step (µs)")
@@ -262,7 +267,7 @@ def by_nodes(results: list[Run]) -> str:
     for machine, numbers in (("summit", plan.SUMMIT), ("frontier", plan.FRONTIER)):
         several = [usual(results, nbytes, machine, wire) for nbytes, wire in cases]
         least = [bound(machine, numbers[-1], nbytes, wire) for nbytes, wire in cases]
-        for nodes in (n for n in numbers if n in TABLED):
+        for nodes in TABLED[machine]:
             times = [of.get(nodes) for of in several]
             rows.append([f"{machine.title()}, {nodes:,}", *(cell(time and 1e3 * time, ".3f") for time in times)])
         rows.append([f"{machine.title()}, bound", *(f"{1e3 * time:.3f}" for time in least)])
@@ -270,27 +275,30 @@ def by_nodes(results: list[Run]) -> str:
 
 
 def variants(results: list[Run]) -> str:
-    """Write what differs from the usual allreduce of 3 MiB on 64 nodes of Summit, or on other ones."""
+    """Write what differs from the usual allreduce of 3 MiB on 64 nodes of Summit."""
     usual_64 = plan.allreduce(64, SIZE)
     slow = {"slowness": 2, "slow_node": 5}
     named = [
         ("64 nodes, as they are", usual_64),
-        ("one chunk under way in place of 16", usual_64 | {"depth": 1}),
-        ("one rail, which drives one adapter of two", plan.allreduce(64, SIZE, rails=1)),
+        ("one rail, one adapter of two", plan.allreduce(64, SIZE, rails=1)),
         ("`HPCCOLL_ALGORITHM=ring`", usual_64 | {"algorithm": "ring"}),
-        ("flat: 384 ranks, each with a sixth of its node's link", plan.flat(SIZE)),
+        ("flat: 384 ranks that share no memory", plan.flat(SIZE)),
         ("one node half as fast", usual_64 | slow),
-        ("one link with a quarter of its bandwidth", usual_64 | {"slow_link": 5, "slowness": 4}),
+        ("one link a quarter as fast", usual_64 | {"slow_link": 5, "slowness": 4}),
     ]
-    for machine, nodes in (("summit", 72), ("frontier", 512)):
-        one, where = plan.allreduce(nodes, SIZE, machine), f"{nodes} nodes of {machine.title()}"
-        named += [
-            (f"{where}, the switches known", one),
-            ("ordered along the switches, which are not known", one | {"group": 0}),
-            ("in a random order", one | {"group": 0, "order": "random"}),
-        ]
     rows = [[text, cell(1e3 * time, ".3f")] for text, run in named if (time := seconds(results, run)) is not None]
     return markdown(["3 MiB in FP32", "ms"], rows)
+
+
+def orders(results: list[Run]) -> str:
+    """Write how the order of the nodes changes an allreduce of 3 MiB."""
+    rows = []
+    for machine, nodes in (("summit", 72), ("frontier", 512)):
+        one = plan.allreduce(nodes, SIZE, machine)
+        several = (one, one | {"group": 0}, one | {"group": 0, "order": "random"})
+        times = [seconds(results, run) for run in several]
+        rows.append([f"{machine.title()}, {nodes}", *(cell(time and 1e3 * time, ".3f") for time in times)])
+    return markdown(["3 MiB, ms", "switches known", "not known", "random order"], rows)
 
 
 def disturbances(results: list[Run]) -> str:
@@ -302,9 +310,9 @@ def disturbances(results: list[Run]) -> str:
     near = " and ".join([", ".join(us(1024, fanout=k) for k in (2, 4, 8)), us(1024)])
     far = " and ".join([", ".join(us(1024, fanout=k, hop=5e-6) for k in (4, 8)), us(1024, fanout=16, hop=5e-6)])
     text = (
-        f"If one of 1,536 ranks comes 10 ms late, all have agreed {us(256, late=0.01)} us after that. One node whose "
-        f"processors are ten times as slow makes it {us(256, slow_node=40, slowness=10)} us. With fan-outs of 2, 4, 8 "
-        f"and 16, 6,144 ranks take {near} us; with 5 us per link, as over TCP, 4, 8 and 16 take {far} us."
+        f"1,536 ranks agree {us(256, late=0.01)} us after one that is 10 ms late, and in "
+        f"{us(256, slow_node=40, slowness=10)} us if one node is ten times as slow. With fan-outs of 2, 4, 8 and 16 "
+        f"6,144 take {near} us; with 4, 8, 16 and 5 us per link, as over TCP, {far} us."
     )
     return textwrap.fill(text, 120)
 
@@ -312,22 +320,22 @@ def disturbances(results: list[Run]) -> str:
 def votes(results: list[Run]) -> str:
     """Write how long a blocking call of 8 bytes takes."""
     rows = []
-    for nodes in plan.VOTERS:
+    for nodes in (n for n in plan.VOTERS if n in (64, 4608)):
         parts = [seconds(results, run) for run in (plan.agreement(nodes), plan.few_bytes(nodes))]
         agreed = sum(part or math.nan for part in parts)
         times = [seconds(results, plan.vote(nodes)), agreed, seconds(results, plan.vote(nodes, radix=2))]
         rows.append([f"{nodes:,}", *(cell(1e6 * (time or math.nan), ".1f") for time in times)])
-    return markdown(["nodes", "votes, us", "agreement and exchange, us", "recursive doubling as in MPI, us"], rows)
+    return markdown(["nodes, us", "votes", "agreement and exchange", "recursive doubling as in MPI"], rows)
 
 
 def coarseness(results: list[Run]) -> str:
     """Write what coarser simulation changes."""
-    rows = []
+    changes = []
     for run in plan.compared():
-        times = [seconds(results, run | {"precision": precision}) for precision in plan.PRECISIONS]
-        what = f"{run['bytes'] >> 20} MiB, {run['nodes']} nodes of {run['machine'].title()}"
-        rows.append([what, *(cell(time and 1e3 * time, ".3f") for time in times)])
-    return markdown(["ms, with events apart by", "1 ns", "10 ns", "30 ns", "100 ns"], rows)
+        finest, *coarser = (seconds(results, run | {"precision": precision}) for precision in plan.PRECISIONS)
+        changes.append([time / finest - 1 for time in coarser if time and finest])
+    least, most = min(map(min, changes)), max(map(max, changes))
+    return f"This changes {len(changes)} batches by {100 * least:+.1f} to {100 * most:+.1f} %."
 
 
 def line_check(results: list[Run]) -> str:
@@ -337,19 +345,14 @@ def line_check(results: list[Run]) -> str:
     for nodes in sorted(set(few) & set(some) & set(many)):
         if nodes >= 64:
             drawn = line([(plan.SIZES[0], few[nodes]), (plan.SOME, some[nodes])])(plan.MANY)
-            parts.append(f"{nodes:,} nodes {100 * (drawn / many[nodes] - 1):+.0f} %")
-    return f"Its error for 16 MiB, where they were simulated: {', '.join(parts)}."
+            parts.append(100 * (drawn / many[nodes] - 1))
+    return f"For 16 MiB the line is off by {min(parts):+.0f} to {max(parts):+.0f} %."
 
 
 def dates(results: list[Run]) -> str:
     """Write when the runs were made."""
-    nodes: dict[str, list[int]] = {}
-    for run in results:
-        nodes.setdefault(run["date"], []).append(run["nodes"])
-    if len(nodes) == 1:
-        return f"All runs are of {next(iter(nodes))}."
-    parts = (f"those of {min(of):,} to {max(of):,} nodes on {day}" for day, of in sorted(nodes.items(), reverse=True))
-    return f"The runs were made on several days, the newest first: {'; '.join(parts)}."
+    days = sorted({run["date"] for run in results})
+    return f"The runs are of {' to '.join(dict.fromkeys((days[0], days[-1])))}."
 
 
 def tables(results: list[Run]) -> str:
