@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 import hpccoll
 
-TOLERANCE = 0.1  # distance to the weights of one process, as a share of that to the initial ones (docs/benchmarks.md)
+TOLERANCE = 0.1  # distance to the weights of one process, as a share of that to the initial ones
 
 
 def arguments() -> argparse.Namespace:

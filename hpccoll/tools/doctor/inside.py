@@ -13,7 +13,7 @@ from hpccoll.tools.doctor.network import duration
 
 NAME = "inside"
 BASE, PER_RANK = 20e-6, 2e-6
-"""Seconds that 8 bytes should take at most: 2 to 16 ranks with a core each take 3 to 20 us (docs/benchmarks.md)."""
+"""Seconds that 8 bytes should take at most: 2 to 16 ranks with a core each take 3 to 20 us."""
 LATE = 5.0
 """A measured time of this many times the expected time is a finding."""
 COPIES = 12.0
