@@ -32,7 +32,6 @@ from hpccoll.tools.model.predict import Layout
 from hpccoll.tools.submit import cli, script, site
 
 HERE = Path(__file__).resolve().parent
-CORE = HERE.parent / "ext" / "core"
 SIMULATOR = HERE.parent / "benchmarks" / "simulator"
 SECTION = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -175,26 +174,6 @@ def device_ways() -> str:
         for dtype, name in enumerate(_core.DTYPES)
     ]
     return table(("dtype", *(f"`{name}`" for name in NAMES)), rows)
-
-
-def enum_rows(header: str, enum: str, prefix: str) -> list[tuple[str, str]]:
-    """(name, comment) of each line of an enum in a header of the engine."""
-    body = re.search(rf"enum {enum} \{{(.*?)\}};", (CORE / header).read_text(), re.DOTALL)
-    assert body, enum
-    lines = re.findall(rf"{prefix}(\w+),?\s*(?:/\*(.*?)\*/)?", body[1], re.DOTALL)
-    return [(f"`{name}`", " ".join(comment.split())) for name, comment in lines]
-
-
-def engine() -> str:
-    """Events that go into the engine and actions that come out."""
-    events = table(("event", "carries"), enum_rows("hc.h", "hc_event_kind", "HC_EV_"))
-    actions = table(("action", "means"), enum_rows("hc.h", "hc_action_kind", "HC_AC_"))
-    return f"{events}\n\n{actions}"
-
-
-def phases() -> str:
-    """The states of a request, as the engine has them."""
-    return table(("state", "meaning"), enum_rows("names.h", "hc__phase", "HC__"))
 
 
 def first_script() -> str:
@@ -342,7 +321,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     for section in (
         *(knobs, exceptions, horovod, horovodrun, not_there, names_not_there, reductions, device_ways),
         *(estimators, estimators_refused),
-        *(engine, phases, needs, choices, simulated_agreements, simulated_votes, simulated_allreduces),
+        *(needs, choices, simulated_agreements, simulated_votes, simulated_allreduces),
         *(simulated_variants, simulated_coarseness, simulated_efficiency, simulated_line, simulated_disturbances),
         *(first_script, site_keys, lint_slurm, lint_lsf, decisions),
     )
