@@ -311,8 +311,8 @@ def disturbances(results: list[Run]) -> str:
     far = " and ".join([", ".join(us(1024, fanout=k, hop=5e-6) for k in (4, 8)), us(1024, fanout=16, hop=5e-6)])
     text = (
         f"1,536 ranks agree {us(256, late=0.01)} us after one that is 10 ms late, and in "
-        f"{us(256, slow_node=40, slowness=10)} us if one node is ten times as slow. With fan-outs of 2, 4, 8 and 16 "
-        f"6,144 take {near} us; with 4, 8, 16 and 5 us per link, as over TCP, {far} us."
+        f"{us(256, slow_node=40, slowness=10)} us if one node is ten times as slow. 6,144 take {near} us with "
+        f"fan-outs of 2, 4, 8 and 16; with 5 us per link, as over TCP, {far} us with 4, 8 and 16."
     )
     return textwrap.fill(text, 120)
 
