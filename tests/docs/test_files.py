@@ -77,6 +77,14 @@ def test_pictures_are_fenced(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *WITH_LINKS], ids=lambda p: p.name)
+def test_the_head_of_a_table_is_followed_by_a_row(page: Path) -> None:
+    """A blank line between them makes text of the rows."""
+    lines = FENCE.sub("", page.read_text()).splitlines()
+    heads = [i for i, line in enumerate(lines) if re.fullmatch(r"\|(?: ?:?-+:? ?\|)+", line)]
+    assert not [lines[i - 1] for i in heads if not lines[i - 1 : i + 2][-1].startswith("|")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *WITH_LINKS], ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text()):
         linked = (page.parent / target).resolve() if target else page
