@@ -65,7 +65,6 @@ def rows() -> list[Row]:
 def brief_rows() -> dict[str, Row]:
     """Return the rows that the README shows, by their labels there."""
     return {
-        "4 bytes, 2 ranks": Row("small-2-ranks", "4 B", "unnamed", gloo="named"),
         "64 MiB, 4 ranks of a node": Row("allreduce-4-ranks", "64 MiB", "float32"),
         "64 MiB, 4 hosts, 1 Gbit/s": Row("allreduce-4-hosts", "64 MiB", "float32"),
         "the same, FP16 between hosts": Row("allreduce-4-hosts", "64 MiB", "float32, FP16 on the way"),
