@@ -146,14 +146,19 @@ def run_trainings() -> int:
 # ---- beside others -----------------------------------------------------------------------------------
 
 
+def wait_for_device() -> None:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
 def seconds_of(call: Callable[[], object], repeats: int) -> list[float]:
-    """Return the seconds of each call to the end of its work on the GPU, sorted."""
+    """Return the seconds of each call to the end of its work on the device, sorted."""
     samples = []
     for _ in range(repeats + 3):
-        torch.cuda.synchronize()
+        wait_for_device()
         began = time.perf_counter()
         call()
-        torch.cuda.synchronize()
+        wait_for_device()
         samples.append(time.perf_counter() - began)
     return sorted(samples[3:])
 

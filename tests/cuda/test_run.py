@@ -104,6 +104,29 @@ def test_the_programs_of_arrays(fake_cuda: Path, fake_nccl: Path, ranks: int, no
     assert line["ranks"] == ranks and line["checked"] > 200
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (("torch_jobs.py", "train"), "good: FSDP2, rank 0 of 2"),
+        (("torch_jobs.py", "peers", "--repeats", "2", "--mebibytes", "1"), '"what": "DDP\'s step", "backend": "gloo"'),
+        (("jax_job.py",), '"what": "JAX on the GPU"'),
+    ],
+    ids=["train", "peers", "jax"],
+)
+def test_the_programs_of_frameworks(program: tuple[str, ...], says: str) -> None:
+    """On the CPU."""
+    pytest.importorskip(program[0].split("_")[0])
+    launch = [sys.executable, "-m", "hpccoll", "run", "-np", "2", "--timeout", "250", sys.executable]
+    done = subprocess.run(
+        [*launch, str(SCRIPT.with_name(program[0])), *program[1:]], env={**os.environ, "BENCHMARK_DEVICE": "cpu"},
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert says in done.stdout
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_calls_of_pytorch_pack_alike(dtype: str) -> None:
     """They are verified where they are made; here on the CPU."""
