@@ -163,9 +163,16 @@ def seconds_of(call: Callable[[], object], repeats: int) -> list[float]:
     return sorted(samples[3:])
 
 
-def backends(size: int) -> dict[str, dist.ProcessGroup | None]:
+def share_a_gpu() -> bool:
+    own = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    every = hpccoll.allgather_object(own)
+    return len(set(every)) < len(every)
+
+
+def backends() -> dict[str, dist.ProcessGroup | None]:
+    """Return a group of all ranks per backend; NCCL refuses ranks that share a GPU."""
     groups: dict[str, dist.ProcessGroup | None] = {"hpccoll": None, "gloo": dist.new_group(backend="gloo")}
-    if size <= torch.cuda.device_count():
+    if DEVICE == "cuda" and not share_a_gpu():
         groups["nccl"] = dist.new_group(backend="nccl")
     return groups
 
@@ -183,7 +190,7 @@ def report(**line: object) -> None:
 
 
 def measure_peers(repeats: int, most: int) -> int:
-    groups = backends(dist.get_world_size())
+    groups = backends()
     for nbytes in (n for n in SIZES if n <= most):
         for dtype in (torch.float32, torch.float16):
             x = torch.ones(nbytes // dtype.itemsize, device=DEVICE, dtype=dtype)
@@ -224,10 +231,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--mebibytes", type=int, default=256, help="of the largest allreduce")
     options = parser.parse_args()
-    local = int(os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")))
-    if DEVICE == "cuda":
-        torch.cuda.set_device(local % torch.cuda.device_count())
     hvd.init()
+    if DEVICE == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
     dist.init_process_group("hpccoll")
     failed = run_trainings() if options.what == "train" else measure_peers(options.repeats, options.mebibytes << 20)
     dist.destroy_process_group()
