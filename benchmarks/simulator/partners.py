@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes cross the links between groups of nodes (decisions 123 and 125).
+"""How many bytes cross the links between groups of nodes (decisions 123, 125 and 126).
 
     python benchmarks/simulator/partners.py [NODES ...]
+    python benchmarks/simulator/partners.py groups [NODES ...]
 
 The order of partners is ours or that of Bine trees; the order of the nodes is that of the allocation, or that of
 `ext/world/node_order.c`, in which whole groups come first.
@@ -15,11 +16,12 @@ doi 10.1145/3712285.3759835). The partners of the steps are 1, 1, 3, 5, 11, 21, 
 doubling are 1, 2, 4, 8, ... apart. They need a power of two; for other numbers of nodes only ours are counted.
 """
 
+import itertools
 import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 
@@ -212,6 +214,46 @@ def by_divisor(slots: list[int], group: int) -> list[int]:
 ORDERS = (as_given, whole_first, by_divisor)
 
 
+# ---- groups whose tail is cut -------------------------------------------------------------------------------------
+
+
+def known_group(slots: list[int], group: int, tail: float) -> int:
+    """Return the size of equal groups that no border of the network cuts; 0: there is one group.
+
+    :param slots: in the order that the library gives them
+    :param tail: the share of the nodes at the end in which no border counts
+    """
+    n, found, first = len(slots), len(slots), 0
+    for _, run in itertools.groupby(slots, lambda slot: slot // group):
+        if n - first > tail * n:
+            found = math.gcd(found, size := len(list(run)))
+            first += size
+    return found if found < n else 0
+
+
+def known_radices(n: int, known: int) -> tuple[int, ...]:
+    """Return the stages that the model chooses if every so many nodes are known to share a switch."""
+    costs = (messages.ALPHA, messages.BETA, messages.GAMMA)
+    algorithm, whole, _, stages, extra, _ = _core.net_choice(n, CHUNK // 4, "float32", "auto", False, *costs, known)
+    assert (algorithm, whole, extra) == ("stages", False, 0), f"{n} nodes have a large prime factor"
+    return tuple(stages)
+
+
+def cut_groups(network: Network, n: int, tails: Sequence[float]) -> str:
+    """Return a line of the table of an allreduce: means of runs of nodes from each place of a group on."""
+    sent: dict[tuple[int, ...], list[Message]] = {}
+    runs = [whole_first(list(range(first, first + n)), network.group) for first in range(network.group)]
+    counted = []
+    for tail in tails:
+        stages = [known_radices(n, known_group(slots, network.group, tail)) for slots in runs]
+        sent |= {each: list(stages_allreduce(n, each)) for each in set(stages) if each not in sent}
+        counted.append([network.load(sent[each], slots) for each, slots in zip(stages, runs, strict=True)])
+    more = [sum(new[1] > 1.03 * old[1] for old, new in zip(counted[0], each, strict=True)) for each in counted]
+    figures = [f"{mean(a for a, _ in each):.1f} | {mean(b for _, b in each):.2f}" for each in counted]
+    worse = ", ".join(map(str, more[1:]))
+    return f"| {network.name} | {n} | {' | '.join(figures)} | {worse} of {network.group} |"
+
+
 # ---- the table ----------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +293,23 @@ def loads(network: Network, allocate: Callable[[int, int, random.Random], list[i
             yield f"| {' | '.join(words)} |"
 
 
+TAILS = (0.0, 1 / 5)
+"""All groups count; those that begin in the last fifth of the nodes do not."""
+
+
+def groups_table(numbers: Sequence[int]) -> None:
+    """Print what stages of known groups carry if some of the last groups do not count."""
+    print("| network | nodes | all links | busiest link | without tail: all links | busiest link | 3 % worse |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for network in NETWORKS:
+        for n in numbers:
+            print(cut_groups(network, n, TAILS), flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["groups"]:
+        groups_table([int(n) for n in sys.argv[2:]] or [480, 500, 512, 576, 600, 1000])
+        return
     print(
         "| network | nodes are | ordered | nodes | operation | all links | Bine | busiest link | in pairs | Bine "
         "| Bine / ours |"

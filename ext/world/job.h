@@ -76,7 +76,7 @@ typedef struct hc_members {
     int32_t *nodes;       /* of each member; numbered by the nodes' places, or by first appearance */
     int32_t *locals;      /* local ranks, in the node control segment, of the members on this node */
     int32_t nlocals, own_local;
-    int32_t group; /* consecutive nodes that share a switch, counted from the first node; 0: not known */
+    int32_t group; /* from the first node on so many share a switch, but for some of the last; 0: not known */
 } hc_members;
 /* OK, or NO_MEMORY; hc_members_free() in both cases. */
 int hc_members_find(const hc_job *, const int32_t *ranks, int32_t size, hc_members *);

@@ -36,21 +36,22 @@ static int32_t common_divisor(int32_t a, int32_t b) {
     return a;
 }
 
-/* Finds the largest size of equal groups of consecutive nodes such that no group spans two switches. `group_of`:
- * scratch. */
+/* Finds the largest size of equal groups of consecutive nodes such that no group spans two switches. Switches that
+ * begin in the last fifth of the nodes do not count: a job nearly always shares some switches with others, these come
+ * last (node_order.c), and they would rule out the groups of all other nodes. `group_of`: scratch. */
 static int32_t find_group(const hc_job *job, const hc_members *m, int32_t *group_of) {
-    int32_t nodes = 0, found = 0, run = 0;
+    int32_t nodes = 0, first = 0;
     for (int32_t i = 0; i < m->size; i++) {
         group_of[m->nodes[i]] = job->places[job->node_of[m->ranks[i]]].group;
         nodes = m->nodes[i] >= nodes ? m->nodes[i] + 1 : nodes;
     }
-    for (int32_t node = 0; node < nodes; node++) {
-        run++;
+    int32_t found = nodes;
+    for (int32_t node = 0; node < nodes; node++)
         if (node == nodes - 1 || group_of[node] != group_of[node + 1]) {
-            found = common_divisor(found, run);
-            run = 0;
+            int is_tail = nodes - first <= nodes / 5;
+            found = is_tail ? found : common_divisor(found, node + 1 - first);
+            first = node + 1;
         }
-    }
     return found < nodes ? found : 0;
 }
 

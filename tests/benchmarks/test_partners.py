@@ -100,3 +100,24 @@ def test_numbers_without_bine(partners: dict[str, Any]) -> None:
 def test_groups_by_divisors(partners: dict[str, Any]) -> None:
     """8 nodes in groups of 3, 4 and 1: 4 divides 8."""
     assert partners["by_divisor"]([1, 2, 3, 4, 5, 6, 7, 8], 4) == [4, 5, 6, 7, 1, 2, 3, 8]
+
+
+def test_groups_without_the_tail(partners: dict[str, Any]) -> None:
+    """Counted by hand: runs in groups of 4 from slot 2 on, whole groups first.
+
+    20 nodes: four whole groups, and two cut ones, of which the first begins with node 16, in the last fifth. 16 nodes:
+    three and two, and the first cut one begins with node 12, before the last fifth.
+    """
+    for n, first, borders, without in ((20, 2, 2, 4), (16, 2, 2, 2), (20, 0, 4, 4), (16, 1, 1, 1), (20, 1, 1, 4)):
+        slots = partners["whole_first"](list(range(first, first + n)), 4)
+        assert partners["known_group"](slots, 4, 0.0) == borders
+        assert partners["known_group"](slots, 4, 1 / 5) == without
+    assert partners["known_group"]([0, 1, 2, 3], 4, 0.0) == 0  # one group
+
+
+def test_the_table_of_groups(partners: dict[str, Any]) -> None:
+    """160 nodes on leaves of 32 are 5 aligned groups, or 4 and two cut ones in the last fifth."""
+    fields = partners["cut_groups"](partners["NETWORKS"][1], 160, (0.0, 1 / 5)).split(" | ")
+    assert fields[:2] == ["| fat tree, leaves of 32", "160"]
+    assert float(fields[4]) < 0.9 * float(fields[2])
+    assert partners["cut_groups"](partners["NETWORKS"][1], 160, (0.0, 0.0)).endswith(" | 0 of 32 |")

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 64
+#define MOST 1024
 
 /* Splits a text at commas. */
 static int32_t split(char *text, const char **words) {

@@ -31,7 +31,7 @@ typedef struct hc_hierarchy_config {
     int32_t set_rank, set_size;
     const int32_t *members; /* World rank of each set rank; copied */
     const int32_t *node_of; /* copied */
-    int32_t group;          /* consecutive nodes that share a switch, counted from the first node; 0: not known */
+    int32_t group;          /* from the first node on so many share a switch, but for some of the last; 0: not known */
     HC_HIERARCHY_KNOBS(HC_KNOB_FIELD)
     int64_t chunk_most;        /* bytes that a chunk may have on all nodes; 0: hc_node_chunk_bytes() of the largest */
     double alpha, beta;        /* the net's model: seconds per message, seconds per byte; 0: latency_bytes, defaults */
