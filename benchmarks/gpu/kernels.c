@@ -5,8 +5,7 @@
  * Values are small whole numbers, exact in every type, so that results are equal to the bit. The program is short, so
  * that compute-sanitizer can check it. Bytes behind a tensor must not change.
  */
-#include "check.h"
-#include "cuda/driver/device.h"
+#include "device_program.h"
 #include "cuda/kernels/pack.h"
 #include "cuda/kernels/sum.h"
 
@@ -188,14 +187,9 @@ static void add_all(void) {
 }
 
 int main(int argc, char **argv) {
-    static char why[HC_DEVICE_WHY];
     const hc_device_files files = {argc > 1 ? argv[1] : NULL, "hpccoll/_kernels"};
-    if (hc_device_open(0, &files, &device, why) < 0) {
-        fprintf(stderr, "%s\n", why);
-        return 1;
-    }
+    device = open_device(&files);
     driver = &device->driver;
-    hc_device_enter(device);
     CHECK(driver->stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
     CHECK(hc_packer_open(&packer, driver, files.kernels) == HC_OK &&
           hc_summer_open(&summer, driver, files.kernels) == HC_OK);

@@ -8,15 +8,13 @@
  * launched its work, "finished" when the device has done it. One rank does not show links between devices, other ranks
  * or networks.
  */
-#include "check.h"
-#include "cuda/driver/device.h"
+#include "device_program.h"
 #include "transport/shm/shm.h"
 #include "transport/transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static hc_device *device;
 static const hc_driver *driver;
@@ -29,23 +27,9 @@ static void *pinned, *pinned2;
 static double *took;
 static int repeats;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 static void print(const char *what, size_t bytes) {
-    qsort(took, (size_t)repeats, sizeof *took, by_value);
-    printf("{\"what\": \"%s\", \"bytes\": %zu, \"seconds\": [", what, bytes);
-    for (int i = 0; i < repeats; i++)
-        printf("%s%.9f", i ? ", " : "", took[i]);
-    printf("]}\n");
-    fflush(stdout);
+    printf("{\"what\": \"%s\", \"bytes\": %zu, ", what, bytes);
+    print_seconds(took, repeats);
 }
 
 /* ---- raw copies --------------------------------------------------------------------------------------------- */
@@ -129,13 +113,8 @@ static void verify(size_t bytes) {
 /* ---- one rank ----------------------------------------------------------------------------------------------- */
 
 static void make_device(size_t bytes) {
-    static char why[HC_DEVICE_WHY];
-    if (hc_device_open(0, &files, &device, why) < 0) {
-        fprintf(stderr, "%s\n", why);
-        exit(1);
-    }
+    device = open_device(&files);
     driver = &device->driver;
-    hc_device_enter(device);
     CHECK(driver->stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
     CHECK(driver->stream_new(&other, HC_STREAM_NON_BLOCKING, 0) == 0);
     CHECK(driver->event_new(&ready, HC_EVENT_DISABLE_TIMING) == 0);

@@ -4,13 +4,11 @@
  *
  * It prints lines of JSON: what, inputs, dtype, bytes (read and written), seconds (of every repeat, sorted).
  */
-#include "check.h"
-#include "cuda/driver/device.h"
+#include "device_program.h"
 #include "cuda/kernels/sum.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define MOST_INPUTS 8
 #define CALLS 10 /* per repeat; the device is waited for once */
@@ -22,16 +20,6 @@ static hc_summer summer;
 static hc_gpu_address array[MOST_INPUTS + 1];
 static double *took;
 static int repeats;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
 
 static void copy_once(int inputs, int dtype, size_t bytes) {
     (void)inputs, (void)dtype;
@@ -59,16 +47,12 @@ static void measure(const char *what, void (*once)(int, int, size_t), int inputs
         CHECK(driver->stream_wait(stream) == 0);
         took[i < 0 ? 0 : i] = (now() - begin) / CALLS;
     }
-    qsort(took, (size_t)repeats, sizeof *took, by_value);
-    printf("{\"what\": \"%s\", \"inputs\": %d, \"dtype\": \"%s\", \"bytes\": %zu, \"seconds\": [", what, inputs,
-           hc_dtype_name(dtype), (size_t)(inputs + 1) * bytes);
-    for (int i = 0; i < repeats; i++)
-        printf("%s%.9f", i ? ", " : "", took[i]);
-    printf("]}\n");
+    printf("{\"what\": \"%s\", \"inputs\": %d, \"dtype\": \"%s\", \"bytes\": %zu, ", what, inputs, hc_dtype_name(dtype),
+           (size_t)(inputs + 1) * bytes);
+    print_seconds(took, repeats);
 }
 
 int main(int argc, char **argv) {
-    static char why[HC_DEVICE_WHY];
     static const int dtypes[] = {HC_FLOAT32, HC_FLOAT16, HC_BFLOAT16};
     const hc_device_files files = {getenv("HPCCOLL_CUDA_LIBRARY"), "hpccoll/_kernels"}; /* from the repository's root */
     CHECK(argc == 3);
@@ -76,12 +60,8 @@ int main(int argc, char **argv) {
     size_t bytes = (size_t)atoi(argv[2]) << 20;
     CHECK(repeats > 0 && bytes > 0);
     took = calloc((size_t)repeats, sizeof *took);
-    if (hc_device_open(0, &files, &device, why) < 0) {
-        fprintf(stderr, "%s\n", why);
-        return 1;
-    }
+    device = open_device(&files);
     driver = &device->driver;
-    hc_device_enter(device);
     CHECK(driver->stream_new(&stream, HC_STREAM_NON_BLOCKING, 0) == 0);
     CHECK(hc_summer_open(&summer, driver, files.kernels) == HC_OK);
     for (int q = 0; q <= MOST_INPUTS; q++)
