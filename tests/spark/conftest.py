@@ -5,9 +5,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # spark_tables.py
 
 EXECUTORS, SLOTS = 2, 2
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spark_tables import table
 
 import hpccoll
 
@@ -57,16 +58,6 @@ class Linear(pl.LightningModule):
 
 class NoForward(pl.LightningModule):
     pass
-
-
-def table(spark: Any, rows: int, partitions: int = 3) -> Any:
-    values = np.random.default_rng(5).standard_normal((rows, 2)).astype(np.float32)
-    labels = values @ np.array([1.0, -2.0], np.float32) + 0.5
-    columns = [
-        (float(a), float(b), float(y), float(1 + at % 3), at % 4 == 0)
-        for at, ((a, b), y) in enumerate(zip(values, labels, strict=True))
-    ]
-    return spark.createDataFrame(columns, ["a", "b", "y", "w", "held"]).repartition(partitions)
 
 
 def estimator(**parameters: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spark_tables import table
 
 import hpccoll
 
@@ -46,16 +47,6 @@ def recorded(folder: Path, ranks: int) -> Iterator[Any]:
     for step in zip(*sizes, strict=True):
         yield np.concatenate([rows[rank][at[rank] : at[rank] + size] for rank, size in enumerate(step)])
         at = [start + size for start, size in zip(at, step, strict=True)]
-
-
-def table(spark: Any, rows: int, partitions: int = 3) -> Any:
-    values = np.random.default_rng(5).standard_normal((rows, 2)).astype(np.float32)
-    labels = values @ np.array([1.0, -2.0], np.float32) + 0.5
-    columns = [
-        (float(a), float(b), float(y), float(1 + at % 3), at % 4 == 0)
-        for at, ((a, b), y) in enumerate(zip(values, labels, strict=True))
-    ]
-    return spark.createDataFrame(columns, ["a", "b", "y", "w", "held"]).repartition(partitions)
 
 
 def linear() -> tuple[Any, Any]:
