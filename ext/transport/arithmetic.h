@@ -20,6 +20,7 @@ void hc_host_copy(void *to, const void *from, size_t bytes);
 /* Copies many bytes into memory that other ranks read. STREAM bypasses the caches, and is ordered before the caller's
  * next writes. AUTO is not a copy: the rank chooses one of the two. */
 enum hc_stores { HC_STORES_PLAIN, HC_STORES_STREAM, HC_STORES_AUTO };
+#define HC_STREAM_LEAST ((size_t)4 << 10) /* of fewer bytes the fence costs more than the stores */
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores);
 int hc_stores_named(const char *); /* "auto", "plain", "stream"; AUTO for any other word */
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */

@@ -6,6 +6,7 @@
 #ifndef HC_NODE_H
 #define HC_NODE_H
 
+#include "transport/arithmetic.h"
 #include "transport/batch.h"
 #include "transport/progress.h"
 
@@ -80,6 +81,7 @@ struct hc_node {
     const struct hc_node_ops *ops;
     int32_t local_rank, local_size;
     uint64_t packed_bytes, reduced_bytes, spread_bytes; /* of this rank */
+    enum hc_stores results;                             /* of copies into the program's results: expect() */
 };
 struct hc_node_ops {
     const char *name;
@@ -104,7 +106,18 @@ struct hc_node_ops {
     /* A reducescatter inside one node, or NULL: local rank q's share is the elements [bounds[q], bounds[q + 1]), and
      * goes to the outs of its tensors. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);
+    /* Chooses `results` for the next copies; open() does it itself. NULL: ordinary stores. passing: the bytes of this
+     * rank's input and results. */
+    void (*expect)(hc_node *, int64_t passing);
     void (*free)(hc_node *);
 };
+
+/* Copies into the memory of a result that no rank reads again in this batch. */
+static inline void hc_node_copy_result(const hc_node *node, void *to, const void *from, size_t bytes) {
+    if (node->results == HC_STORES_STREAM && bytes >= HC_STREAM_LEAST)
+        hc_shared_copy(to, from, bytes, HC_STORES_STREAM);
+    else
+        hc_host_copy(to, from, bytes);
+}
 
 #endif

@@ -74,6 +74,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
     "background": (False, True, True),
     "debug": (False, False, True),
     "single_copy": (True, True, False),
+    "stores": ("auto", "plain", "stream"),
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beyond 2^31 bytes, where the machine has the memory."""
+"""Results that no cache holds; and beyond 2^31 bytes, where the machine has the memory."""
 
 import os
 
@@ -32,3 +32,27 @@ def test_more_bytes_than_an_int_counts(threads, nodes):
         assert whole[0] == whole[LARGE // 2] == whole[-1] == 3
 
     testing.run(threads(2, nodes=nodes), program)
+
+
+@pytest.mark.parametrize("nodes", ["", "1+2"])
+def test_results_that_no_cache_holds(threads, nodes):
+    """Copies into results of many MiB take other stores than into small ones."""
+    rows = 3 * (5 << 17)  # of 8 bytes: 15 MiB
+
+    def of(rank: int) -> np.ndarray:
+        return np.arange(rows, dtype=np.int64) * (rank + 1)
+
+    def program(world):
+        me, size, root = world.rank, world.size, 1
+        x, share = of(me), slice(me * rows // 3, (me + 1) * rows // 3)
+        assert np.array_equal(world.allreduce(x), sum(of(rank) for rank in range(size)))
+        assert np.array_equal(world.broadcast(x, root), of(root))
+        thirds = np.concatenate([of(rank)[rank * rows // 3 :][: rows // 3] for rank in range(size)])
+        assert np.array_equal(world.allgather(x[share]), thirds)
+        assert np.array_equal(world.alltoall(x)[0], np.concatenate([of(rank)[share] for rank in range(size)]))
+        gathered = world.gather(x[share], root)
+        assert me != root or np.array_equal(gathered, thirds)
+        assert np.array_equal(world.scatter(x if me == root else None, root), of(root)[share])
+        assert np.array_equal(world.scan(x), sum(of(rank) for rank in range(me + 1)))
+
+    testing.run(threads(3, nodes=nodes), program)

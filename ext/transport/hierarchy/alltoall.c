@@ -113,7 +113,8 @@ static void move_piece(hc__hierarchy *h) {
     a->locally_done = 0;
     a->step = 1;
     if (a->to_here[me + 1] > a->to_here[me])
-        hc_host_copy(a->out + a->to_here[me], a->in + a->from_here[me], (size_t)(a->to_here[me + 1] - a->to_here[me]));
+        hc_node_copy_result(h->node, a->out + a->to_here[me], a->in + a->from_here[me],
+                            (size_t)(a->to_here[me + 1] - a->to_here[me]));
     hc__few_place(h);
 }
 

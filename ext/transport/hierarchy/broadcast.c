@@ -190,6 +190,7 @@ static int find_places(hc__hierarchy *h) {
     b->bytes = 0;
     for (int32_t i = 0; i < h->batch->npieces; i++)
         b->bytes += piece_bytes(h, i);
+    hc__expect_result(h, 2 * b->bytes);
     b->at = hc_calloc((size_t)h->batch->npieces + 1, sizeof *b->at);
     if (!b->at)
         return HC_NO_MEMORY;
@@ -199,7 +200,7 @@ static int find_places(hc__hierarchy *h) {
         if (h->place.rank == h->batch->root) {
             b->at[i] = (char *)(uintptr_t)piece->in; /* only read */
             if (h->place.local_size == 1 && result_of_root(h, piece))
-                hc_host_copy(piece->out, piece->in, (size_t)piece_bytes(h, i));
+                hc_node_copy_result(h->node, piece->out, piece->in, (size_t)piece_bytes(h, i));
         } else if (!piece->out && represents) { /* joined: needs no result, but must forward the pieces */
             b->spare = b->spare ? b->spare : hc_work_new((size_t)b->bytes);
             if (!b->spare)

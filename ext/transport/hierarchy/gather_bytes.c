@@ -124,7 +124,7 @@ int hc__gather_start(hc__hierarchy *h, const void *in, void *out) {
     int64_t own = g->lengths[h->place.rank];
     int keeps = h->place.nodes == 1 || is_leader(h); /* other ranks get it back with the leader's result */
     if (own > 0 && keeps && g->out + g->offsets[h->place.rank] != in)
-        hc_host_copy(g->out + g->offsets[h->place.rank], in, (size_t)own);
+        hc_node_copy_result(h->node, g->out + g->offsets[h->place.rank], in, (size_t)own);
     return HC_OK;
 }
 

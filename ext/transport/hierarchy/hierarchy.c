@@ -47,6 +47,7 @@ static int start(hc_data *data, hc_batch *batch) {
         return HC_UNSUPPORTED;
     h->batch = batch;
     h->late = HC_OK;
+    hc__expect_result(h, 0);
     batch->node_divisor = node_divisor(h, batch);
     batch->local_root = local_root(h, batch);
     return operations[batch->operation]->start(h);

@@ -357,6 +357,8 @@ void hc__scan_abandon(hc__hierarchy *);
  * first) if this rank needs no result, or if the caller's `out` has the wrong size: then the batch goes on, because
  * other ranks need this one, and ends with RESULT_SIZE. */
 int hc__place_result(hc__hierarchy *, hc_piece *, int64_t rows, void **spare, void **out);
+/* Lets the node choose how it stores results; hc__place_result() calls it. passing: bytes of input and results. */
+void hc__expect_result(hc__hierarchy *, int64_t passing);
 
 /* ---- verdict: one outcome for a piece, on all ranks ------------------------------------------------------ */
 

@@ -26,8 +26,14 @@ static int allocate(hc__hierarchy *h, int64_t bytes, void **memory) {
     return HC_NO_MEMORY;
 }
 
+void hc__expect_result(hc__hierarchy *h, int64_t passing) {
+    if (h->node->ops->expect)
+        h->node->ops->expect(h->node, passing);
+}
+
 int hc__place_result(hc__hierarchy *h, hc_piece *piece, int64_t rows, void **spare, void **out) {
     int64_t bytes = rows * hc_piece_row_bytes(piece, h->batch->dtype);
+    hc__expect_result(h, bytes + piece->count * (int64_t)hc_dtype_size(h->batch->dtype));
     piece->out_rows = rows;
     *out = NULL;
     if (piece->out && piece->out_capacity == bytes) {

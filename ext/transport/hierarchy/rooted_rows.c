@@ -191,7 +191,7 @@ static void move_piece(hc__hierarchy *h) {
     g->done_near = !is_near(h, h->place.rank);
     if (is_root(h) && bytes > 0) {
         char *mine = g->at_root + g->offsets[h->place.rank];
-        hc_host_copy(g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
+        hc_node_copy_result(h->node, g->gathers ? mine : g->here, g->gathers ? g->here : mine, (size_t)bytes);
     }
 }
 

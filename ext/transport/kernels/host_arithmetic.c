@@ -14,7 +14,8 @@
 
 #define LINE 64
 #define HUGE_PAGE ((size_t)2 << 20)
-#define FEW_BYTES ((size_t)2 << 10) /* up to here a C library's memcpy is as fast as ours (kernels/copy.h) */
+#define FEW_BYTES ((size_t)2 << 10)  /* up to here a C library's memcpy is as fast as ours (kernels/copy.h) */
+#define MANY_BYTES ((size_t)8 << 10) /* from here it is faster on some processors */
 
 static const uint8_t size_of[] = {
 #define X(name, bytes, text) bytes,
@@ -49,13 +50,17 @@ void hc_result_free(void *p) {
 
 void hc_host_copy(void *to, const void *from, size_t bytes) {
     if (bytes >= FEW_BYTES)
-        hc__kernels_chosen()->copy[HC_STORES_PLAIN](to, from, (int64_t)bytes);
+        hc_shared_copy(to, from, bytes, HC_STORES_PLAIN);
     else if (bytes)
         memcpy(to, from, bytes);
 }
 
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores stores) {
-    hc__kernels_chosen()->copy[stores](to, from, (int64_t)bytes);
+    const hc__kernels *kernels = hc__kernels_chosen();
+    if (stores == HC_STORES_PLAIN && bytes >= MANY_BYTES && hc__kernels_move_strings())
+        memcpy(to, from, bytes);
+    else
+        kernels->copy[stores](to, from, (int64_t)bytes);
 }
 
 int hc_stores_named(const char *word) {

@@ -26,6 +26,18 @@ static int runs_avx512(void) {
     return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+#define ENHANCED_STRINGS (1u << 9) /* of CPUID leaf 7, ebx: "enhanced rep movsb" */
+
+/* AMD's processors have it as well, but it reads slowly there (copy.h). */
+static int moves_strings(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & ENHANCED_STRINGS);
+}
+#else
+static int moves_strings(void) {
+    return 0;
+}
 #endif
 
 static int runs_always(void) {
@@ -45,11 +57,13 @@ static const struct {
 };
 
 static _Atomic(const hc__kernels *) chosen;
+static atomic_int strings;
 
 int hc_kernels_select(const char *name) {
     int any = strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if ((any || strcmp(name, sets[i].kernels->name) == 0) && sets[i].runs()) {
+            atomic_store_explicit(&strings, moves_strings(), memory_order_relaxed);
             atomic_store_explicit(&chosen, sets[i].kernels, memory_order_relaxed);
             return HC_OK;
         }
@@ -65,6 +79,10 @@ const hc__kernels *hc__kernels_chosen(void) {
         k = atomic_load_explicit(&chosen, memory_order_relaxed);
     }
     return k;
+}
+
+int hc__kernels_move_strings(void) {
+    return atomic_load_explicit(&strings, memory_order_relaxed);
 }
 
 const char *hc_kernels_name(void) {

@@ -131,12 +131,12 @@ static void exchange_pack(hc__shm *shm, int64_t round) {
 }
 
 /* What this rank itself reads of its stream. */
-static void take_own(const hc__rounds *rounds, int64_t from, int64_t to, uint8_t *out) {
+static void take_own(const hc__shm *shm, int64_t from, int64_t to, uint8_t *out) {
     size_t n;
     for (int64_t at = from; at < to; at += (int64_t)n, out += n) {
-        const uint8_t *mine = own_bytes(rounds, at, to, &n);
+        const uint8_t *mine = own_bytes(&shm->rounds, at, to, &n);
         if (mine != out)
-            hc_host_copy(out, mine, n);
+            hc_node_copy_result(&shm->base, out, mine, n);
     }
 }
 
@@ -153,12 +153,12 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
         uint8_t *out = (uint8_t *)read->out + (from - read->offset);
         size_t bytes = (size_t)(to - from);
         if (q == me) {
-            take_own(rounds, from, to, out);
+            take_own(shm, from, to, out);
             continue;
         }
         if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
             return 0;
-        hc_host_copy(out, slot_of(shm, q, round) + (from - passes.from), bytes);
+        hc_node_copy_result(&shm->base, out, slot_of(shm, q, round) + (from - passes.from), bytes);
         shm->base.spread_bytes += bytes;
         *moved = 1;
     }

@@ -154,7 +154,7 @@ static void copy_timed(hc__shm *shm, void *to, const void *from, size_t bytes) {
 
 void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
     int forced = hc_node_control_stores(shm->node_control);
-    if (bytes < HC__STREAM_LEAST)
+    if (bytes < HC_STREAM_LEAST)
         hc_host_copy(to, from, bytes);
     else if (forced != HC_STORES_AUTO)
         hc_shared_copy(to, from, bytes, (enum hc_stores)forced);
@@ -162,6 +162,17 @@ void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
         copy_timed(shm, to, from, bytes);
     else
         hc_shared_copy(to, from, bytes, (enum hc_stores)shm->choice.stores);
+}
+
+/* Input and results of so many bytes pass through a core's caches and find nothing there: stores that fetch no lines
+ * are faster then, even if the program reads its results at once. With 8 MiB per operation that was so in all
+ * operations, with 4 MiB in none (Ice Lake; decision 127). */
+#define PASSING_MOST ((int64_t)12 << 20)
+
+void hc__shm_expect(hc_node *node, int64_t passing) {
+    int forced = hc_node_control_stores(hc__shm_of(node)->node_control);
+    int wanted = passing >= PASSING_MOST ? HC_STORES_STREAM : HC_STORES_PLAIN;
+    node->results = (enum hc_stores)(forced != HC_STORES_AUTO ? forced : wanted);
 }
 
 /* ---- marks --------------------------------------------------------------------------------------- */

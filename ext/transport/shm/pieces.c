@@ -27,6 +27,7 @@ int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {
     shm->open.result_dtype = result_dtype;
     shm->open.result_size = hc_dtype_size(result_dtype);
     shm->open.out_from = 0;
+    hc__shm_expect(&shm->base, 2 * at * (int64_t)shm->open.size); /* results are as large as the inputs */
     return HC_OK;
 }
 
@@ -171,7 +172,7 @@ void hc__reduce_alone(hc__shm *shm, hc__range range, uint8_t *to) {
 
 static void unpack_span(hc__shm *shm, const hc__span *span, const uint8_t *from) {
     if (shm->open.batch->dtype == shm->open.result_dtype)
-        hc_host_copy(span->out, from, (size_t)span->n * shm->open.size);
+        hc_node_copy_result(&shm->base, span->out, from, (size_t)span->n * shm->open.size);
     else
         hc_host_convert(span->out, shm->open.batch->dtype, from, shm->open.result_dtype, span->n, 1.0);
     shm->base.spread_bytes += (uint64_t)span->n * shm->open.size;

@@ -39,6 +39,7 @@ static const struct hc_node_ops shm_ops = {
     .close = hc__shm_close,
     .exchange = hc__shm_exchange,
     .scatter = hc__shm_scatter,
+    .expect = hc__shm_expect,
     .free = shm_free,
 };
 

@@ -199,6 +199,7 @@ int hc__marks_reached(const hc__shm *, hc__mark_scan *, int32_t first, int32_t s
 void hc__shm_set_peers(hc__shm *, const int32_t *locals);
 /* Copies data to the segment, with the stores that suit the distance of the readers. */
 void hc__shm_show(hc__shm *, void *to, const void *from, size_t bytes);
+void hc__shm_expect(hc_node *, int64_t passing);
 uint8_t *hc__shm_slot(const hc__shm *, int32_t rank, int64_t chunk);
 uint8_t *hc__shm_result(const hc__shm *, int64_t chunk);
 /* Cuts the room into slots and `depth` results for chunks of so many bytes; INVALID where they do not fit. Three slots

@@ -8,9 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the smallest copy that may stream. For smaller ones the fence costs more than the stores. */
-#define HC__STREAM_LEAST ((size_t)4 << 10)
-
 /* The state of a rank's choice for one set. One thread at a time. */
 typedef struct hc__choice {
     int stores;                  /* enum hc_stores: PLAIN or STREAM, in use */
