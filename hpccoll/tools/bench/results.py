@@ -113,27 +113,34 @@ def underneath(launch: Facts) -> str:
     return str(launch.get("packages", {}).get("MPI", "")).partition(",")[0]
 
 
-def merged(several: Iterable[Results], mixed: bool = False) -> Results:
-    """Merge results.
-
-    :param mixed: allow different versions or revisions of hpccoll, of the MPI below it, or of a peer
-    :raises ResultsError: they differ, and `mixed` is not given; or a launch occurs twice
-    """
-    whole, versions = Results(), dict[tuple[str, str], set[str]]()
+def differences(several: Sequence[Results]) -> list[str]:
+    """List the versions and revisions of hpccoll, of the MPI below it and of peers that are not the same in all."""
+    versions = dict[tuple[str, str], set[str]]()
     for results in several:
-        whole.add(results)
+        for launch in results.launches:
+            for name in SAME:
+                versions.setdefault(("launches", name), set()).add(str(launch.get(name, "")))
         for case in results.cases.values():
             versions.setdefault(("library", case.key.library), set()).add(str(case.facts.get("version", "")))
             if case.key.library == "hpccoll":
                 below = {underneath(results.launches[number]) for number in np.unique(case.launch)}
                 versions.setdefault(("launches", "MPI"), set()).update(below - {""})
+    return [f"{what[1]}: {', '.join(sorted(found))}" for what, found in versions.items() if len(found) > 1]
+
+
+def merged(several: Sequence[Results], mixed: bool = False) -> Results:
+    """Merge results.
+
+    :param mixed: allow different versions or revisions of hpccoll, of the MPI below it, or of a peer
+    :raises ResultsError: they differ, and `mixed` is not given; or a launch occurs twice
+    """
+    whole = Results()
+    for results in several:
+        whole.add(results)
     refuse_twice(whole)
-    for name in SAME:
-        versions["launches", name] = {str(launch.get(name, "")) for launch in whole.launches}
-    problems = [f"{what[1]}: {', '.join(sorted(found))}" for what, found in versions.items() if len(found) > 1]
-    if problems and not mixed:
+    if not mixed and (found := differences(several)):
         raise ResultsError(
-            f"these results are of different versions ({'; '.join(problems)}), and would be judged as one: measure "
+            f"these results are of different versions ({'; '.join(found)}), and would be judged as one: measure "
             "again with one version, compare them (`hpccoll bench compare`), or put them together with --mixed"
         )
     return whole

@@ -148,6 +148,8 @@ def _clear(folder: Path) -> None:
 def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folder: Path) -> Results:
     """Start all launches, the environments in turn, and merge their results.
 
+    If hpccoll was changed meanwhile, the results have a warning: they took minutes, and most often a text was edited.
+
     :param words: the options of `hpccoll bench` for the ranks
     :param folder: for the results of each launch; a launch whose results exist is not started
     :raises ResultsError: a launch failed
@@ -159,7 +161,12 @@ def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folde
             if not file.exists():
                 one(words, launch, environment, number * len(apart) + place, file)
             several.append(kept(files.read(file), environment))
-    return results.merged(several, mixed=len(apart) > 1)
+    changed = results.differences(several) if len(apart) == 1 else []
+    whole = results.merged(several, mixed=True)
+    if changed:
+        warning = f"hpccoll was changed between launches ({'; '.join(changed)}): measure again if that can change times"
+        whole.launches[-1].setdefault("warnings", []).append(warning)
+    return whole
 
 
 def one(words: Sequence[str], launch: Launch, environment: Environment, number: int, file: Path) -> None:

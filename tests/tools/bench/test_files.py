@@ -12,7 +12,7 @@ import pytest
 from made import results
 
 from hpccoll.__main__ import main
-from hpccoll.tools.bench import compare, files
+from hpccoll.tools.bench import compare, files, start
 from hpccoll.tools.bench.results import ResultsError, merged, warnings
 
 
@@ -102,6 +102,17 @@ def test_mixed_versions_are_refused() -> None:
     with pytest.raises(ResultsError, match=r"different versions \(hpccoll: 1.0, 2.0"):
         merged([results(), results(version="2.0")])
     assert len(merged([results(), results(version="2.0")], mixed=True).launches) == 12
+
+
+def test_a_change_while_it_is_measured_is_a_warning(tmp_path: Path) -> None:
+    """The results of minutes are not thrown away because a page of the checkout was edited."""
+    for number, revision in enumerate(("abc", "abc-dirty")):
+        made = results(seed=number, launches=1)
+        made.launches[0]["revision"] = revision
+        files.write(tmp_path / f"{number}-0.h5", made)
+    found = start.measured([], start.Launch(ranks=2, launches=2), (), tmp_path)
+    assert len(found.launches) == 2
+    assert [text for text in warnings(found) if "revision: abc, abc-dirty" in text]
 
 
 def test_another_mpi_is_refused() -> None:
