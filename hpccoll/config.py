@@ -132,8 +132,8 @@ class Config(_KnobsOfC):
     simd: str = _knob("auto", "vector code", choices=("auto", "avx512", "avx2", "portable"))
     stores: str = _knob(
         "auto", "how a rank writes what others of its node read: plain, stream (past the caches: faster between L3s, "
-        "slower within one), auto (as the rates of its own copies want it, tried every 10 ms); and how it writes results "
-        "(auto: past the caches if input and result have 12 MiB)",
+        "slower within one), auto (as the rates of its own copies want it, tried every 10 ms); and how it writes "
+        "results (auto: past the caches if input and result have 12 MiB)",
         choices=("auto", "plain", "stream"),
     )  # fmt: skip
     wait: str = _knob(
