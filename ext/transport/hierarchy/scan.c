@@ -21,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT_ONCE_BYTES ((int64_t)256 << 10) /* of all ranks' values; above this the chain is faster */
+/* The chain is faster above this: a rank reads the values of all others in more time than a step of the chain takes. */
+#define AT_ONCE_BYTES ((int64_t)32 << 10)
+#define AT_ONCE_MOST ((int64_t)256 << 10) /* of all ranks */
 #define CHUNK_BYTES ((int64_t)64 << 10)    /* stays in a core's cache with the rank's own values */
 #define SLOTS HC__SCAN_SLOTS
 
@@ -357,7 +359,8 @@ static int start(hc__hierarchy *h, int exclusive) {
         s->count += b->pieces[i].count;
     }
     s->starts[b->npieces] = s->count;
-    s->at_once = s->count <= AT_ONCE_BYTES / (int64_t)ranks / (int64_t)dtype_size(h);
+    int64_t bytes = s->count * (int64_t)dtype_size(h);
+    s->at_once = bytes <= AT_ONCE_BYTES && bytes <= AT_ONCE_MOST / (int64_t)ranks;
     return s->at_once ? start_at_once(h) : start_chain(h);
 }
 
