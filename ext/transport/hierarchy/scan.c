@@ -24,7 +24,7 @@
 /* The chain is faster above this: a rank reads the values of all others in more time than a step of the chain takes. */
 #define AT_ONCE_BYTES ((int64_t)32 << 10)
 #define AT_ONCE_MOST ((int64_t)256 << 10) /* of all ranks */
-#define CHUNK_BYTES ((int64_t)64 << 10)    /* stays in a core's cache with the rank's own values */
+#define CHUNK_BYTES ((int64_t)64 << 10)   /* stays in a core's cache with the rank's own values */
 #define SLOTS HC__SCAN_SLOTS
 
 /* ---- values ------------------------------------------------------------------------------------------------ */

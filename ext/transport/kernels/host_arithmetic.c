@@ -56,11 +56,9 @@ void hc_host_copy(void *to, const void *from, size_t bytes) {
 }
 
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores stores) {
-    const hc__kernels *kernels = hc__kernels_chosen();
-    if (stores == HC_STORES_PLAIN && bytes >= MANY_BYTES && hc__kernels_move_strings())
-        memcpy(to, from, bytes);
-    else
-        kernels->copy[stores](to, from, (int64_t)bytes);
+    int are_many = stores == HC_STORES_PLAIN && bytes >= MANY_BYTES;
+    hc__copy_fn *copy = are_many ? hc__copy_of_many() : hc__kernels_chosen()->copy[stores];
+    copy(to, from, (int64_t)bytes);
 }
 
 int hc_stores_named(const char *word) {

@@ -57,13 +57,19 @@ static const struct {
 };
 
 static _Atomic(const hc__kernels *) chosen;
-static atomic_int strings;
+static _Atomic(hc__copy_fn *) copy_of_many;
+
+/* The C library uses `rep movsb` for many bytes. */
+static void copy_string(void *to, const void *from, int64_t n) {
+    memcpy(to, from, (size_t)n);
+}
 
 int hc_kernels_select(const char *name) {
     int any = strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if ((any || strcmp(name, sets[i].kernels->name) == 0) && sets[i].runs()) {
-            atomic_store_explicit(&strings, moves_strings(), memory_order_relaxed);
+            hc__copy_fn *copy = moves_strings() ? copy_string : sets[i].kernels->copy[HC_STORES_PLAIN];
+            atomic_store_explicit(&copy_of_many, copy, memory_order_relaxed);
             atomic_store_explicit(&chosen, sets[i].kernels, memory_order_relaxed);
             return HC_OK;
         }
@@ -81,8 +87,10 @@ const hc__kernels *hc__kernels_chosen(void) {
     return k;
 }
 
-int hc__kernels_move_strings(void) {
-    return atomic_load_explicit(&strings, memory_order_relaxed);
+hc__copy_fn *hc__copy_of_many(void) {
+    const hc__kernels *k = hc__kernels_chosen();
+    hc__copy_fn *copy = atomic_load_explicit(&copy_of_many, memory_order_relaxed);
+    return copy ? copy : k->copy[HC_STORES_PLAIN]; /* another thread chooses */
 }
 
 const char *hc_kernels_name(void) {

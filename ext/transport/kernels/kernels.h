@@ -32,7 +32,7 @@ extern const hc__kernels hc__kernels_avx2, hc__kernels_avx512;
 #endif
 
 const hc__kernels *hc__kernels_chosen(void); /* [any thread] */
-/* 1: `rep movsb`, the C library's copy of many bytes, is faster here than ordinary vector stores. After the choice. */
-int hc__kernels_move_strings(void);
+/* Copies 8 KiB and more by ordinary stores. [any thread] */
+hc__copy_fn *hc__copy_of_many(void);
 
 #endif
