@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+import hpccoll
 from hpccoll import testing
 
 LARGE = (1 << 31) + 4097
@@ -54,5 +55,7 @@ def test_results_that_no_cache_holds(threads, nodes):
         assert me != root or np.array_equal(gathered, thirds)
         assert np.array_equal(world.scatter(x, root), of(root)[share])
         assert np.array_equal(world.scan(x), sum(of(rank) for rank in range(me + 1)))
+        assert np.array_equal(world.exscan(x), sum((of(rank) for rank in range(me)), np.zeros(rows, np.int64)))
+        assert world.exscan(np.ones(2 * rows), hpccoll.PRODUCT).max() == 1
 
     testing.run(threads(3, nodes=nodes), program)

@@ -65,6 +65,15 @@ static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind
     }
 }
 
+/* Fills in neutral elements: in streams by copies of those in private memory. */
+static void fill(const hc__hierarchy *h, char *out, int64_t n) {
+    const hc_batch *b = h->batch;
+    char *neutral = h->node->results == HC_STORES_STREAM ? h->scan.own_values : out;
+    hc_host_neutral(neutral, b->dtype, b->reduction, n);
+    if (neutral != out)
+        hc_node_copy_result(h->node, out, neutral, (size_t)n * dtype_size(h));
+}
+
 /* Reduces the n_from operands, elements [begin, end) of the batch as `kind`, into the tensors; n_from 0: the neutral
  * element. */
 static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char **from, int n_from, int kind) {
@@ -79,7 +88,7 @@ static void put_result(hc__hierarchy *h, int64_t begin, int64_t end, const char 
         for (int q = 0; q < n_from; q++)
             at[q] = from[q] + (size_t)(low - begin) * hc_dtype_size(kind);
         if (n_from == 0)
-            hc_host_neutral(out, b->dtype, b->reduction, high - low);
+            fill(h, out, high - low);
         else
             hc_host_reduce(out, b->dtype, at, n_from, kind, b->reduction, high - low, result_scale(h, i), 1.0);
     }
@@ -235,6 +244,12 @@ static int add_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
+/* 1: what this rank copies into its result is final: the prefix of an exscan's last rank, and the neutral elements. */
+static int is_read_once(const hc__hierarchy *h) {
+    int32_t me = h->place.rank;
+    return h->scan.exclusive && (me == 0 || (me + 1 == h->place.size && place_of(h, 0).out));
+}
+
 /* In an exscan the result of the first rank has neutral elements. No rank waits for them, so it fills them in while it
  * has nothing else to do. The values may be in the same place, so they are passed on first. */
 static int fill_next(hc__hierarchy *h) {
@@ -361,7 +376,12 @@ static int start(hc__hierarchy *h, int exclusive) {
     s->starts[b->npieces] = s->count;
     int64_t bytes = s->count * (int64_t)dtype_size(h);
     s->at_once = bytes <= AT_ONCE_BYTES && bytes <= AT_ONCE_MOST / (int64_t)ranks;
-    return s->at_once ? start_at_once(h) : start_chain(h);
+    if (s->at_once)
+        return start_at_once(h);
+    int status = start_chain(h);
+    if (status >= 0 && is_read_once(h))
+        hc__expect_result(h, 2 * bytes);
+    return status;
 }
 
 static int scan_start(hc__hierarchy *h) {
