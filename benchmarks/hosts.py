@@ -34,9 +34,10 @@ MPIS_HERE = {  # every MPI uses TCP on the hosts' one link, and shared memory in
     "FI_PROVIDER": "tcp",
     "FI_TCP_IFACE": "eth0",
     "GLOO_SOCKET_IFNAME": "eth0",
-    # The hosts share this machine's cores. Open MPI sees one host and does not know that it has too few cores for all:
-    # a rank that spins in its barrier would delay the others by a time slice, 4 ms, in a sum that takes 0.5 ms.
+    # The hosts share this machine's cores. A library sees one host and does not know that it has too few cores for all:
+    # a rank that spins delays the others by a time slice, 4 ms, in a sum that takes 0.5 ms.
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    "HPCCOLL_WAIT": "yield",
 }
 
 QUESTIONS = {  # program: libraries asked, options
