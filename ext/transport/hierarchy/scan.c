@@ -65,7 +65,7 @@ static void take_own_values(hc__hierarchy *h, int64_t from, int64_t to, int kind
     }
 }
 
-/* Fills in neutral elements: in streams by copies of those in private memory. */
+/* Fills in neutral elements. Only copies have streaming stores, so these fill private memory first. */
 static void fill(const hc__hierarchy *h, char *out, int64_t n) {
     const hc_batch *b = h->batch;
     char *neutral = h->node->results == HC_STORES_STREAM ? h->scan.own_values : out;
@@ -244,8 +244,8 @@ static int add_next(hc__hierarchy *h) {
     return HC_MOVED;
 }
 
-/* 1: what this rank copies into its result is final: the prefix of an exscan's last rank, and the neutral elements. */
-static int is_read_once(const hc__hierarchy *h) {
+/* 1: no rank reads what this rank copies into its result: an exscan's last prefix, or the neutral elements. */
+static int is_final(const hc__hierarchy *h) {
     int32_t me = h->place.rank;
     return h->scan.exclusive && (me == 0 || (me + 1 == h->place.size && place_of(h, 0).out));
 }
@@ -379,7 +379,7 @@ static int start(hc__hierarchy *h, int exclusive) {
     if (s->at_once)
         return start_at_once(h);
     int status = start_chain(h);
-    if (status >= 0 && is_read_once(h))
+    if (status >= 0 && is_final(h))
         hc__expect_result(h, 2 * bytes);
     return status;
 }
