@@ -113,8 +113,8 @@ def underneath(launch: Facts) -> str:
     return str(launch.get("packages", {}).get("MPI", "")).partition(",")[0]
 
 
-def differences(several: Sequence[Results]) -> list[str]:
-    """List the versions and revisions of hpccoll, of the MPI below it and of peers that are not the same in all."""
+def differences(several: Sequence[Results]) -> dict[str, str]:
+    """Return the versions and revisions of hpccoll, of the MPI below it and of peers that are not the same in all."""
     versions = dict[tuple[str, str], set[str]]()
     for results in several:
         for launch in results.launches:
@@ -125,7 +125,7 @@ def differences(several: Sequence[Results]) -> list[str]:
             if case.key.library == "hpccoll":
                 below = {underneath(results.launches[number]) for number in np.unique(case.launch)}
                 versions.setdefault(("launches", "MPI"), set()).update(below - {""})
-    return [f"{what[1]}: {', '.join(sorted(found))}" for what, found in versions.items() if len(found) > 1]
+    return {name: ", ".join(sorted(found)) for (_, name), found in versions.items() if len(found) > 1}
 
 
 def merged(several: Sequence[Results], mixed: bool = False) -> Results:
@@ -139,8 +139,9 @@ def merged(several: Sequence[Results], mixed: bool = False) -> Results:
         whole.add(results)
     refuse_twice(whole)
     if not mixed and (found := differences(several)):
+        named = "; ".join(f"{name}: {values}" for name, values in found.items())
         raise ResultsError(
-            f"these results are of different versions ({'; '.join(found)}), and would be judged as one: measure "
+            f"these results are of different versions ({named}), and would be judged as one: measure "
             "again with one version, compare them (`hpccoll bench compare`), or put them together with --mixed"
         )
     return whole

@@ -148,11 +148,12 @@ def _clear(folder: Path) -> None:
 def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folder: Path) -> Results:
     """Start all launches, the environments in turn, and merge their results.
 
-    If hpccoll was changed meanwhile, the results have a warning: they took minutes, and most often a text was edited.
+    If only the revision has changed meanwhile, and not the build, the results have a warning: most often a text was
+    edited, and they took minutes.
 
     :param words: the options of `hpccoll bench` for the ranks
     :param folder: for the results of each launch; a launch whose results exist is not started
-    :raises ResultsError: a launch failed
+    :raises ResultsError: a launch failed, or launches were of different versions
     """
     several, apart = [], environments(against)
     for number in range(launch.launches):
@@ -161,11 +162,12 @@ def measured(words: Sequence[str], launch: Launch, against: Sequence[str], folde
             if not file.exists():
                 one(words, launch, environment, number * len(apart) + place, file)
             several.append(kept(files.read(file), environment))
-    changed = results.differences(several) if len(apart) == 1 else []
-    whole = results.merged(several, mixed=True)
-    if changed:
-        warning = f"hpccoll was changed between launches ({'; '.join(changed)}): measure again if that can change times"
-        whole.launches[-1].setdefault("warnings", []).append(warning)
+    changed = results.differences(several) if len(apart) == 1 else {}
+    is_edited = changed.keys() == {"revision"}
+    whole = results.merged(several, mixed=len(apart) > 1 or is_edited)
+    if is_edited:
+        text = f"hpccoll was changed between launches (revision: {changed['revision']}): measure again if that matters"
+        whole.launches[-1].setdefault("warnings", []).append(text)
     return whole
 
 

@@ -113,6 +113,10 @@ def test_a_change_while_it_is_measured_is_a_warning(tmp_path: Path) -> None:
     found = start.measured([], start.Launch(ranks=2, launches=2), (), tmp_path)
     assert len(found.launches) == 2
     assert [text for text in warnings(found) if "revision: abc, abc-dirty" in text]
+    made.launches[0]["build"] = "of another core"
+    files.write(tmp_path / "1-0.h5", made)
+    with pytest.raises(ResultsError, match="build: "):
+        start.measured([], start.Launch(ranks=2, launches=2), (), tmp_path)
 
 
 def test_another_mpi_is_refused() -> None:
