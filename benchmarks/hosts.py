@@ -24,7 +24,7 @@ from pathlib import Path
 from run import ROOT, Place, Result, arguments, ask_all, facts, merge, refuse_none, save, table
 
 CLUSTER = ROOT / "tests" / "netns" / "cluster.sh"
-MPIS_HERE = {  # every MPI uses TCP on the hosts' one link, and shared memory inside a host
+ON_HOSTS = {  # every MPI uses TCP on the hosts' one link, and shared memory inside a host
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "tcp,self,sm",
     "OMPI_MCA_btl_tcp_if_include": "eth0",
@@ -67,7 +67,7 @@ def hosts_up(hosts: int, rate: str, delay: str, burst: str = "") -> Iterator[Non
 def place(hosts: int, ranks: int = 2) -> Place:
     """Return the place of so many ranks on each host, started from the first host."""
     exports = [word for line in cluster("env").splitlines() for word in shlex.split(line) if "=" in word]
-    variables = {**MPIS_HERE, **dict(word.split("=", 1) for word in exports)}
+    variables = {**ON_HOSTS, **dict(word.split("=", 1) for word in exports)}
     names = ",".join(f"h{i + 1}:{ranks}" for i in range(hosts))
     return Place(ranks * hosts, (str(CLUSTER), "exec", "h1"), names, tuple(variables.items()))
 

@@ -164,9 +164,9 @@ void hc__shm_show(hc__shm *shm, void *to, const void *from, size_t bytes) {
         hc_shared_copy(to, from, bytes, (enum hc_stores)shm->choice.stores);
 }
 
-/* Input and results of so many bytes pass through a core's caches and find nothing there: stores that fetch no lines
- * are faster then, even if the program reads its results at once. With 8 MiB per operation that was so in all
- * operations, with 4 MiB in none (Ice Lake; decision 127). */
+/* Input and results of so many bytes do not stay in a core's caches. Then stores that fetch no lines are faster, even
+ * if the program reads its results at once: measured with operations of 8 MiB. With those of 4 MiB they gain nothing if
+ * the results are read (Ice Lake; decision 127). */
 #define PASSING_MOST ((int64_t)12 << 20)
 
 void hc__shm_expect(hc_node *node, int64_t passing) {
