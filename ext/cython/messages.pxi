@@ -127,7 +127,7 @@ cdef tuple receive_now(Set own, object x, object source, object tag):
 
 cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, object out, object source,
                             object recvtag):
-    """Set.sendrecv(). It posts the receive first, so that an early message needs no copy."""
+    """Set.sendrecv(). It posts the send first: the other rank waits for it."""
     cdef hc_operand i, o
     cdef list copies = []
     cdef hc_handle *both[2]
@@ -140,19 +140,19 @@ cdef tuple send_and_receive(Set own, object x, object dest, object sendtag, obje
     claim_message(own, False, "x", &i, NULL)
     claim_message(own, True, "out", &o, NULL)
     check_apart(&i, &o, dest, source)
-    both[1] = own.new_message(False, dest, sendtag, &i, HC_P2P_USER, 0)
+    both[0] = own.new_message(False, dest, sendtag, &i, HC_P2P_USER, 0)
     try:
-        both[0] = own.new_message(True, source, recvtag, &o, HC_P2P_USER, HC_P2P_EXACT if o.memory and copies else 0)
+        both[1] = own.new_message(True, source, recvtag, &o, HC_P2P_USER, HC_P2P_EXACT if o.memory and copies else 0)
     except BaseException:
-        hc_handle_release(both[1])
+        hc_handle_release(both[0])
         raise
     if direct:
-        move_now(own, both, (out, x))
-        hc_handle_release(both[1])
-        return received(own, both[0])
-    cdef Handle taken = own.submit(both[0], False, True, (target,) if o.memory else target)
+        move_now(own, both, (x, out))
+        hc_handle_release(both[0])
+        return received(own, both[1])
+    cdef Handle sent = own.submit(both[0], False, True, (given,) if i.memory else given)
+    cdef Handle taken = own.submit(both[1], False, True, (target,) if o.memory else target)
     taken.copies = copies
-    cdef Handle sent = own.submit(both[1], False, True, (given,) if i.memory else given)
     wait_for(own.loop, both, 2)
     found = received_by(taken)
     sent.wait()

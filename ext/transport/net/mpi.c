@@ -3,16 +3,17 @@
  * mpi.c - a net over MPI: non-blocking point-to-point messages on a private communicator.
  *
  * Testing one request makes MPI poll all its sockets. So all active requests are in one array for MPI_Testsome, which
- * is called when a request is tested a second time since the last call. So a driver that tests all its requests pays
- * for one MPI_Testsome per iteration.
+ * is called when a request is tested a second time since the last call, or since it was posted. So a driver that tests
+ * all its requests pays for one MPI_Testsome per iteration.
  *
- * A receive from any rank is probed and not posted: MPICH 5.0 on UCX loses messages for a posted MPI_ANY_SOURCE if
- * receives from named ranks are posted, too. Four ranks hang within a few steps.
+ * MPICH's family probes for the message of a receive from any rank: MPICH 5.0 on UCX loses messages for a posted
+ * MPI_ANY_SOURCE if receives from named ranks are posted, too. Four ranks hang within a few steps. Open MPI posts it,
+ * which saves a second poll, and a search of all ranks per poll.
  *
  * MPI counts in int: a message beyond PIECE bytes is one element of a derived type, so it stays one message, in order.
  *
  * This file is compiled once per family of MPI libraries: mpi_mpich.c and its neighbours define MPI's types and
- * constants, include this file, and then mpi_communicators.h and mpi_family.h, which export its functions.
+ * constants, include this file, and then mpi_drain.h, mpi_communicators.h and mpi_family.h.
  */
 #include "transport/net/mpi_calls.h"
 #include "transport/net/mpi_net.h"
@@ -28,8 +29,9 @@
 #define MESSAGE_BYTES (60 << 10)
 /* Within one machine (emulated nodes) a message is one copy: 64 MiB took 8.9 ms in 60 KiB each, 7.0 in 256 KiB. */
 #define MESSAGE_BYTES_ONE_MACHINE (1 << 20)
+/* A shorter message has usually left when MPI_Isend returns. */
+#define EAGER_BYTES (4 << 10)
 #define ANY INT32_MAX
-#define END_SECONDS 10.0 /* the longest wait for other ranks at the end */
 
 #define POINTER(result, name, arguments) static result(*MPI_##name) arguments;
 HC_MPI_CALLS(POINTER)
@@ -116,7 +118,7 @@ static int translate(mpi_net *net, int code, int32_t peer) {
     net->base.text = net->text;
     if (MPI_Error_string(code, net->text, &length) != MPI_SUCCESS)
         snprintf(net->text, sizeof net->text, "MPI error %d", code);
-    if (class == MPI_ERR_PROC_FAILED) {
+    if (class == MPI_ERR_PROC_FAILED || class == MPI_ERR_PROC_FAILED_PENDING) {
         net->base.lost = (uint32_t)((peer >= 0 ? peer : find_failed(net)) + 1);
         return HC_PEER_LOST;
     }
@@ -151,7 +153,7 @@ static hc_net_request *take(mpi_net *net) {
     else
         r = malloc(sizeof *r);
     if (r) {
-        *r = (hc_net_request){.index = net->alive, .asked = net->sweep};
+        *r = (hc_net_request){.index = net->alive, .asked = net->sweep - 1};
         net->owners[net->alive] = r;
     }
     return r;
@@ -205,8 +207,9 @@ static void drop_type(MPI_Datatype *type) {
 }
 
 static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *data, size_t bytes, hc_net_request **out) {
+    int is_any = POSTS_ANY_SOURCE && receives && peer == HC_ANY_PEER;
     *out = NULL;
-    if (peer < 0 || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
+    if ((peer < 0 && !is_any) || peer >= net->base.size || tag < 0 || tag > net->base.max_tag) {
         snprintf(net->text, sizeof net->text, "no such rank or tag: %d, %d", (int)peer, (int)tag);
         return HC_INVALID;
     }
@@ -215,12 +218,14 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
         return HC_NO_MEMORY;
     MPI_Datatype type;
     MPI_Request *handle = &net->handles[net->alive];
-    int count, code = make_type(bytes, &type, &count);
+    int has_left = 0, count, code = make_type(bytes, &type, &count);
     void *before = enter(net);
     if (code == MPI_SUCCESS && receives)
-        code = MPI_Irecv(data, count, type, peer, tag, net->comm, handle);
+        code = MPI_Irecv(data, count, type, is_any ? MPI_ANY_SOURCE : peer, tag, net->comm, handle);
     else if (code == MPI_SUCCESS)
         code = MPI_Isend(data, count, type, peer, tag, net->comm, handle);
+    if (code == MPI_SUCCESS && !receives && bytes <= EAGER_BYTES)
+        code = MPI_Test(handle, &has_left, MPI_STATUS_IGNORE);
     leave(net, before);
     drop_type(&type);
     if (code != MPI_SUCCESS) {
@@ -231,15 +236,18 @@ static int post(mpi_net *net, int receives, int32_t peer, int32_t tag, void *dat
     r->receives = (uint8_t)receives;
     r->bytes = bytes;
     r->peer = peer;
+    if (has_left)
+        retire(net, r->index);
     *out = r;
     return HC_OK;
 }
 
 static int isend(hc_net *base, int32_t peer, int32_t tag, const void *data, size_t bytes, hc_net_request **req) {
-    int status = post((mpi_net *)base, 0, peer, tag, (void *)(uintptr_t)data, bytes, req);
+    mpi_net *net = (mpi_net *)base;
+    int status = post(net, 0, peer, tag, (void *)(uintptr_t)data, bytes, req);
     if (status == HC_OK) {
         if (tag == HC_TAG_CONTROL)
-            ((mpi_net *)base)->addressed[peer / 8] |= (uint8_t)(1 << peer % 8);
+            net->addressed[peer / 8] |= (uint8_t)(1 << peer % 8);
         hc_count(&base->sent_messages, 1);
         hc_count(&base->sent_bytes, bytes);
     }
@@ -265,7 +273,7 @@ static int await_any(mpi_net *net, int32_t tag, void *data, size_t room, hc_net_
 }
 
 static int irecv(hc_net *base, int32_t peer, int32_t tag, void *data, size_t room, hc_net_request **req) {
-    if (peer == HC_ANY_PEER)
+    if (peer == HC_ANY_PEER && !POSTS_ANY_SOURCE)
         return await_any((mpi_net *)base, tag, data, room, req);
     return post((mpi_net *)base, 1, peer, tag, data, room, req);
 }
@@ -305,6 +313,30 @@ static int match_any(mpi_net *net) {
     return HC_OK;
 }
 
+/* 1: a receive from any rank, which another rank could still send. It stays active. */
+static int is_pending(int code) {
+    return code != MPI_SUCCESS && class_of(code) == MPI_ERR_PROC_FAILED_PENDING;
+}
+
+/* Completes `done` requests, and removes them from the arrays. */
+static int complete_all(mpi_net *net, int done, int has_errors) {
+    int status = HC_OK, ended = 0;
+    for (int i = 0; i < done; i++) {
+        int error = has_errors ? net->statuses[i].MPI_ERROR : MPI_SUCCESS;
+        if (is_pending(error)) {
+            status = translate(net, error, -1);
+            continue;
+        }
+        complete(net, net->indices[i], &net->statuses[i], error);
+        net->indices[ended++] = net->indices[i];
+    }
+    if (ended > 1)
+        qsort(net->indices, (size_t)ended, sizeof *net->indices, compare_down); /* retire() moves the last one */
+    for (int i = 0; i < ended; i++)
+        retire(net, net->indices[i]);
+    return status;
+}
+
 /* Tests all active requests once. */
 static int look(mpi_net *net) {
     int done = 0, status = net->any.request ? match_any(net) : HC_OK;
@@ -314,15 +346,7 @@ static int look(mpi_net *net) {
     int code = MPI_Testsome(net->alive, net->handles, &done, net->indices, net->statuses);
     if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
         return translate(net, code, -1);
-    if (done == MPI_UNDEFINED || done <= 0)
-        return HC_OK;
-    for (int i = 0; i < done; i++)
-        complete(net, net->indices[i], &net->statuses[i],
-                 code == MPI_ERR_IN_STATUS ? net->statuses[i].MPI_ERROR : MPI_SUCCESS);
-    qsort(net->indices, (size_t)done, sizeof *net->indices, compare_down); /* retire() moves the last one */
-    for (int i = 0; i < done; i++)
-        retire(net, net->indices[i]);
-    return HC_OK;
+    return done > 0 ? complete_all(net, done, code == MPI_ERR_IN_STATUS) : HC_OK; /* MPI_UNDEFINED is negative */
 }
 
 static int test(hc_net *base, hc_net_request **req, size_t *bytes, int32_t *peer) {
@@ -374,57 +398,7 @@ static int cancel(hc_net *base, hc_net_request **req) {
 
 /* ---- the net -------------------------------------------------------------------------------------------- */
 
-/* Receives and drops one control message whose reader has ended. 1: there was one. */
-static int discard(mpi_net *net) {
-    int there = 0, bytes = 0;
-    MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, HC_TAG_CONTROL, net->comm, &there, &status) != MPI_SUCCESS || !there)
-        return 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    void *unread = malloc((size_t)bytes + 1);
-    if (unread)
-        MPI_Recv(unread, bytes, MPI_BYTE, status.MPI_SOURCE, HC_TAG_CONTROL, net->comm, MPI_STATUS_IGNORE);
-    free(unread);
-    return unread != NULL;
-}
-
-/* Sends an empty message to each peer that was sent control messages; it completes when it is received. */
-static int send_ends(mpi_net *net) {
-    for (int32_t peer = 0; peer < net->base.size; peer++) {
-        if (!(net->addressed[peer / 8] & 1 << peer % 8))
-            continue;
-        if (net->alive == net->room && grow(net) != HC_OK)
-            return HC_NO_MEMORY;
-        MPI_Request *handle = &net->handles[net->alive];
-        if (MPI_Issend(NULL, 0, MPI_BYTE, peer, HC_TAG_CONTROL, net->comm, handle) != MPI_SUCCESS)
-            return HC_TRANSPORT;
-        net->alive++;
-    }
-    return HC_OK;
-}
-
-/* Waits until no control message is in flight. Ranks end at different times, so messages may arrive after a rank's end,
- * and MPICH reuses the number of a freed communicator, so the next communicator's receives would match them. Messages
- * keep their order: when a rank's last message is received, all are. Then the rank enters a barrier (non-blocking
- * consensus; Hoefler, Siebert, Lumsdaine 2010). 1; 0: a rank did not take part in time. */
-static int drain(mpi_net *net) {
-    MPI_Request barrier = MPI_REQUEST_NULL;
-    int received = 0, all = 0;
-    double limit = MPI_Wtime() + END_SECONDS;
-    if (send_ends(net) != HC_OK)
-        return 0;
-    while (!all && MPI_Wtime() < limit) {
-        int code = received ? MPI_Test(&barrier, &all, MPI_STATUS_IGNORE)
-                            : MPI_Testall(net->alive, net->handles, &received, MPI_STATUSES_IGNORE);
-        if (code == MPI_SUCCESS && received && !all && barrier == MPI_REQUEST_NULL)
-            code = MPI_Ibarrier(net->comm, &barrier);
-        if (code != MPI_SUCCESS)
-            return 0;
-        if (!discard(net))
-            sched_yield();
-    }
-    return all;
-}
+static int drain(mpi_net *net); /* mpi_drain.h */
 
 static void destroy(hc_net *base) {
     mpi_net *net = (mpi_net *)base;

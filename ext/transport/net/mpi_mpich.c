@@ -30,6 +30,7 @@ enum {
     MPI_ERR_IN_STATUS = 17,
     MPI_ERR_NO_MEM = 34,
     MPI_ERR_PROC_FAILED = 101, /* MPIX_ERR_PROC_FAILED */
+    MPI_ERR_PROC_FAILED_PENDING = 102,
     MPI_THREAD_SINGLE = 0,
     MPI_THREAD_FUNNELED = 1,
     MPI_THREAD_SERIALIZED = 2,
@@ -38,9 +39,11 @@ enum {
 
 #define FAMILY hc__mpi_mpich
 #define FAMILY_NAME "MPICH"
+#define POSTS_ANY_SOURCE 0
 #define FORTRAN_HAS_HANDLES_OF_C 1
 #define FIND_HANDLES(find) NULL /* handles are numbers */
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_drain.h"
 #include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"

@@ -43,6 +43,7 @@ enum {
     MPI_ERR_IN_STATUS = 18,
     MPI_ERR_NO_MEM = 39,
     MPI_ERR_PROC_FAILED = 75,
+    MPI_ERR_PROC_FAILED_PENDING = 76,
     MPI_THREAD_SINGLE = 0,
     MPI_THREAD_FUNNELED = 1,
     MPI_THREAD_SERIALIZED = 2,
@@ -68,9 +69,11 @@ static const char *find_handles(hc_mpi_find find) {
 
 #define FAMILY hc__mpi_openmpi
 #define FAMILY_NAME "Open MPI"
+#define POSTS_ANY_SOURCE 1
 #define FORTRAN_HAS_HANDLES_OF_C 0
 #define FIND_HANDLES(find) find_handles(find)
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_drain.h"
 #include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"

@@ -33,7 +33,8 @@ enum {
     MPI_SUCCESS = 0,
     MPI_ERR_IN_STATUS = 19,
     MPI_ERR_NO_MEM = 39,
-    MPI_ERR_PROC_FAILED = -1, /* not in this ABI yet, so no error has it */
+    MPI_ERR_PROC_FAILED = -1, /* these are not in this ABI yet, so no error has them */
+    MPI_ERR_PROC_FAILED_PENDING = -2,
     MPI_THREAD_SINGLE = 0,
     MPI_THREAD_FUNNELED = 1024,
     MPI_THREAD_SERIALIZED = 2048,
@@ -42,9 +43,11 @@ enum {
 
 #define FAMILY hc__mpi_standard
 #define FAMILY_NAME "the ABI of MPI 5.0"
+#define POSTS_ANY_SOURCE 0
 #define FORTRAN_HAS_HANDLES_OF_C 0
 #define FIND_HANDLES(find) NULL /* handles are numbers */
 
 #include "transport/net/mpi.c"
+#include "transport/net/mpi_drain.h"
 #include "transport/net/mpi_communicators.h"
 #include "transport/net/mpi_family.h"

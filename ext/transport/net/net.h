@@ -38,7 +38,7 @@ struct hc_net_ops {
     int (*isend)(hc_net *, int32_t peer, int32_t tag, const void *, size_t bytes, hc_net_request **);
     int (*irecv)(hc_net *, int32_t peer, int32_t tag, void *, size_t room, hc_net_request **);
     /* HC_DONE frees the request, sets *req to NULL and, for a receive, *bytes and *peer (both may be NULL). A message
-     * longer than `room` gives TRANSPORT. */
+     * longer than `room` gives TRANSPORT. The first test of a request may be IDLE without a poll of the network. */
     int (*test)(hc_net *, hc_net_request **req, size_t *bytes, int32_t *peer);
     /* Best effort: after OK the net does not touch the buffer any more. */
     int (*cancel)(hc_net *, hc_net_request **req);
