@@ -201,6 +201,12 @@ class Plan {
 
 // ---- Worlds ------------------------------------------------------------------------------------------------------
 
+// A message that no receive has taken.
+struct Message {
+    int source = HPCCOLL_ANY_SOURCE, tag = HPCCOLL_ANY_TAG;
+    std::int64_t bytes = 0;
+};
+
 class World {
   public:
     World() = default; // empty, as on a rank outside of a split
@@ -674,6 +680,28 @@ class World {
         int from = -1;
         check(hpccoll_recv(x.data(), count(x), dtype_of<T>(), source, tag, &from, nullptr, c_));
         return from;
+    }
+    // Sends and receives at once: rings and shifts cannot deadlock. Returns the rank that has sent what came.
+    template <class T>
+    int sendrecv(std::span<const T> in, int dest, std::span<T> out, int source, int sendtag = 0,
+                 int recvtag = HPCCOLL_ANY_TAG) const {
+        int from = -1;
+        check(hpccoll_sendrecv(in.data(), count(in), dtype_of<T>(), dest, sendtag, out.data(), count(out), source,
+                               recvtag, &from, nullptr, c_));
+        return from;
+    }
+    // Waits for a message that no receive has taken, and describes it. It stays.
+    Message probe(int source = HPCCOLL_ANY_SOURCE, int tag = HPCCOLL_ANY_TAG) const {
+        Message m;
+        check(hpccoll_probe(source, tag, &m.source, &m.tag, &m.bytes, c_));
+        return m;
+    }
+    // The same without a wait: nothing, if no such message has come.
+    std::optional<Message> iprobe(int source = HPCCOLL_ANY_SOURCE, int tag = HPCCOLL_ANY_TAG) const {
+        Message m;
+        int there = 0;
+        check(hpccoll_iprobe(source, tag, &there, &m.source, &m.tag, &m.bytes, c_));
+        return there ? std::optional<Message>(m) : std::nullopt;
     }
 
   private:

@@ -34,7 +34,7 @@ module hpccoll
     HPCCOLL_FORKED = -11, HPCCOLL_BROKEN = -12, HPCCOLL_UNSUPPORTED = -13, HPCCOLL_RESULT_SIZE = -14
   ! end of generated
   integer(c_int), parameter, public :: HPCCOLL_UNDEFINED = -32766, HPCCOLL_ANY_SOURCE = -1, &
-    HPCCOLL_ANY_TAG = -1
+    HPCCOLL_ANY_TAG = -1, HPCCOLL_PROC_NULL = -2
 
   ! ---- types ---------------------------------------------------------------------------------------------------
 
@@ -59,12 +59,12 @@ module hpccoll
   ! generated: public (make bindings)
   public :: hpccoll_allreduce, hpccoll_reduce, hpccoll_scan, hpccoll_exscan, hpccoll_broadcast, hpccoll_reducescatter, &
     hpccoll_allgather, hpccoll_gather, hpccoll_scatter, hpccoll_alltoall, hpccoll_barrier, hpccoll_join, hpccoll_send, &
-    hpccoll_recv
+    hpccoll_recv, hpccoll_sendrecv, hpccoll_probe
   public :: hpccoll_allreduce_init, hpccoll_reduce_init, hpccoll_scan_init, hpccoll_exscan_init, &
     hpccoll_broadcast_init, hpccoll_reducescatter_init, hpccoll_allgather_init, hpccoll_gather_init, &
     hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init
   ! end of generated
-  public :: hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
+  public :: hpccoll_iprobe, hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
 
   ! Leaves each element of `in` combined with that of `inout` in `inout`, both of which c_f_pointer makes arrays of
   ! `count` elements; `in` comes from lower ranks. It is associative, and need not be commutative.
@@ -165,6 +165,15 @@ module hpccoll
       import
       integer(c_int), intent(in) :: n
       type(hpccoll_request), intent(inout) :: requests(*)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine probe_now(source, tag, world, there, from, found_tag, bytes, ierror) bind(c, name="hpccoll_f_iprobe")
+      import
+      integer(c_int), intent(in) :: source, tag
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out) :: there
+      integer(c_int), intent(out), optional :: from, found_tag
+      integer(c_int64_t), intent(out), optional :: bytes
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine test_one(request, done, ierror) bind(c, name="hpccoll_f_test")
@@ -352,6 +361,28 @@ module hpccoll
       integer(c_int), intent(out), optional, asynchronous :: from
       integer(c_int64_t), intent(out), optional, asynchronous :: received
       type(hpccoll_request), intent(inout), optional :: request
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! Sends x and receives into `out` at once: rings and shifts cannot deadlock. x and `out` have one type.
+    subroutine hpccoll_sendrecv(x, out, dest, source, sendtag, recvtag, world, from, received, ierror) &
+        bind(c, name="hpccoll_f_sendrecv")
+      import
+      type(*), intent(in), asynchronous :: x(..)
+      type(*), asynchronous :: out(..)
+      integer(c_int), intent(in) :: dest, source, sendtag, recvtag
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out), optional, asynchronous :: from
+      integer(c_int64_t), intent(out), optional, asynchronous :: received
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! Waits for a message that no receive has taken, and describes it. It stays: the next receive that matches takes it.
+    subroutine hpccoll_probe(source, tag, world, from, found_tag, bytes, ierror) bind(c, name="hpccoll_f_probe")
+      import
+      integer(c_int), intent(in) :: source, tag
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out), optional, asynchronous :: from
+      integer(c_int), intent(out), optional :: found_tag
+      integer(c_int64_t), intent(out), optional :: bytes
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     ! end of generated
@@ -598,5 +629,20 @@ contains
     found = 0
     call test_one(request, found, ierror)
     done = found /= 0
+  end subroutine
+
+  ! As hpccoll_probe, without a wait. there: false, and nothing else is written, if no such message has come. One that
+  ! was sent is there after some calls at the latest.
+  subroutine hpccoll_iprobe(source, tag, world, there, from, found_tag, bytes, ierror)
+    integer(c_int), intent(in) :: source, tag
+    type(hpccoll_world), intent(in) :: world
+    logical, intent(out) :: there
+    integer(c_int), intent(out), optional :: from, found_tag
+    integer(c_int64_t), intent(out), optional :: bytes
+    integer(c_int), intent(out), optional :: ierror
+    integer(c_int) :: found
+    found = 0
+    call probe_now(source, tag, world, found, from, found_tag, bytes, ierror)
+    there = found /= 0
   end subroutine
 end module

@@ -240,16 +240,20 @@ static int read_equal(const char *procedure, array x, array out, place *from, pl
     return status;
 }
 
-/* Two arrays of one type, whose rows have one size. */
-static int read_both(const char *procedure, array x, array out, place *from, place *to) {
+/* Two arrays of one type. */
+static int read_pair(const char *procedure, array x, array out, place *from, place *to) {
     int status = read_array(procedure, "x", x, from);
     if (status < 0 || (status = read_array(procedure, "out", out, to)) < 0)
         return status;
-    if (from->dtype != to->dtype)
-        return refuse(procedure, "out", "has not the type of x");
-    if (x->rank && out->rank && from->row != to->row)
+    return from->dtype == to->dtype ? HPCCOLL_OK : refuse(procedure, "out", "has not the type of x");
+}
+
+/* The same, and their rows have one size. */
+static int read_both(const char *procedure, array x, array out, place *from, place *to) {
+    int status = read_pair(procedure, x, out, from, to);
+    if (status >= 0 && x->rank && out->rank && from->row != to->row)
         return refuse(procedure, "out", "has not the shape of x in all dimensions but the last");
-    return HPCCOLL_OK;
+    return status;
 }
 
 static int read_shares(const char *procedure, array x, array out, hpccoll_world *world, place *from, place *to) {
@@ -510,7 +514,31 @@ void hpccoll_f_recv(array x, const int *source, const int *tag, hpccoll_world *c
     }
     report(status, ierror);
 }
+
+void hpccoll_f_sendrecv(array x, array out, const int *dest, const int *source, const int *sendtag, const int *recvtag,
+                        hpccoll_world *const *world, int *from, int64_t *received, int *ierror) {
+    place input, result;
+    int status = read_pair("hpccoll_sendrecv", x, out, &input, &result);
+    if (status >= 0)
+        status = hpccoll_sendrecv(input.data, input.count, input.dtype, *dest, *sendtag, result.data, result.count,
+                                  *source, *recvtag, from, received, *world);
+    report(status, ierror);
+}
+
+void hpccoll_f_probe(const int *source, const int *tag, hpccoll_world *const *world, int *from, int *found_tag,
+                     int64_t *bytes, int *ierror) {
+    int status;
+    own_error[0] = 0;
+    status = hpccoll_probe(*source, *tag, from, found_tag, bytes, *world);
+    report(status, ierror);
+}
 /* end of generated */
+
+void hpccoll_f_iprobe(const int *source, const int *tag, hpccoll_world *const *world, int *there, int *from,
+                      int *found_tag, int64_t *bytes, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_iprobe(*source, *tag, there, from, found_tag, bytes, *world), ierror);
+}
 
 /* ---- requests ------------------------------------------------------------------------------------------------ */
 

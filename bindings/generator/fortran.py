@@ -10,6 +10,7 @@ READS = {
     "read_array": '"x", x, &input',
     "read_shares": "x, out, *world, &input, &result",
     "read_both": "x, out, &input, &result",
+    "read_pair": "x, out, &input, &result",
     "read_gathered": f"x, out, {IS_ROOT}&input, &result",
     "read_scattered": f"x, out, {IS_ROOT}&input, &result",
 }
@@ -41,6 +42,8 @@ GIVEN = {
     "dest": "*dest",
     "source": "*source",
     "tag": "*tag",
+    "sendtag": "*sendtag",
+    "recvtag": "*recvtag",
     "world": "*world",
 }
 """What the C part gives for a parameter of the function of C, where it is not the parameter of that name."""

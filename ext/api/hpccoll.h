@@ -345,14 +345,30 @@ HPCCOLL_API int hpccoll_group_async(hpccoll_operation operation, const hpccoll_a
 
 #define HPCCOLL_ANY_SOURCE (-1)
 #define HPCCOLL_ANY_TAG (-1)
+#define HPCCOLL_PROC_NULL (-2) /* a dest or a source that is nobody, as beyond the border of a grid */
 /* generated: messages (make bindings) */
-/* Messages between two ranks with one tag arrive in order. A message may have fewer elements than its receive. */
+/* Messages between two ranks with one tag arrive in order. A message may have fewer elements than its receive. A
+ * message to or from HPCCOLL_PROC_NULL moves nothing. */
 HPCCOLL_API int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                              hpccoll_world *world);
 /* Takes a message from the rank `source` with the tag `tag`, or from any rank, with any tag.
  * *from: NULL, or the rank that has sent it; *received: NULL, or how many elements came. */
 HPCCOLL_API int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                              int64_t *received, hpccoll_world *world);
+/* Sends `in` and receives into `out` at once, so that rings and shifts of any length cannot deadlock. The two share no
+ * memory, unless `dest` or `source` is HPCCOLL_PROC_NULL. */
+HPCCOLL_API int hpccoll_sendrecv(const void *in, int64_t count, hpccoll_dtype dtype, int dest, int sendtag, void *out,
+                                 int64_t out_count, int source, int recvtag, int *from, int64_t *received,
+                                 hpccoll_world *world);
+/* Waits for a message that no receive has taken, and describes it; each pointer may be NULL. The message stays: the
+ * next
+ * receive that matches takes it. */
+HPCCOLL_API int hpccoll_probe(int source, int tag, int *from, int *found_tag, int64_t *bytes, hpccoll_world *world);
+/* The same without a wait. *there: 0, and nothing else is written, if no such message has come. One that was sent is
+ * there
+ * after some calls at the latest. */
+HPCCOLL_API int hpccoll_iprobe(int source, int tag, int *there, int *from, int *found_tag, int64_t *bytes,
+                               hpccoll_world *world);
 HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,
                                    hpccoll_world *world, hpccoll_request **request);
 /* *from and *received are written when it is waited for. */

@@ -17,9 +17,10 @@ static int check(const void *data, int64_t count, hpccoll_dtype dtype, int recei
     if ((unsigned)dtype >= HC_DTYPE_COUNT || count < 0 || count > HC_MAX_ELEMENTS || (!data && count))
         return hc__error(HC_INVALID, "%s: data is NULL, count is negative or too large, or dtype is no hpccoll_dtype",
                          receives ? "recv" : "send");
-    if (peer < (receives ? HC_ANY_PEER : 0) || peer >= world->size)
-        return hc__error(HC_INVALID, "%s is %d: the World has ranks 0 to %d%s", receives ? "source" : "dest", peer,
-                         (int)world->size - 1, receives ? ", and HPCCOLL_ANY_SOURCE is -1" : "");
+    if (peer != HPCCOLL_PROC_NULL && (peer < (receives ? HPCCOLL_ANY_SOURCE : 0) || peer >= world->size))
+        return hc__error(HC_INVALID, "%s is %d: the World has ranks 0 to %d%s, and HPCCOLL_PROC_NULL is -2",
+                         receives ? "source" : "dest", peer, (int)world->size - 1,
+                         receives ? ", HPCCOLL_ANY_SOURCE is -1" : "");
     if (tag < (receives ? HPCCOLL_ANY_TAG : 0))
         return hc__error(HC_INVALID, "tag is %d: a tag is not negative%s", tag,
                          receives ? ", and HPCCOLL_ANY_TAG is -1" : "");
@@ -31,8 +32,9 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
     int status = check(data, count, dtype, receives, peer, tag, world);
     if (status < 0)
         return status;
+    _Static_assert(HPCCOLL_ANY_SOURCE == HC_ANY_PEER && HPCCOLL_PROC_NULL == HC_NO_PEER, "passed on as they are");
     hc_p2p_op op = {.receives = (uint8_t)receives,
-                    .peer = peer < 0 ? HC_ANY_PEER : world->members[peer],
+                    .peer = peer < 0 ? peer : world->members[peer],
                     .flags = tag == HPCCOLL_ANY_TAG ? HC_P2P_ANY_TAG : 0,
                     .tag = tag < 0 ? 0 : (uint32_t)tag,
                     .data = data,
@@ -58,16 +60,31 @@ static int note_memory(const hc_p2p_op *op, const hpccoll_world *world, hc_handl
     return status;
 }
 
-static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
-                 hpccoll_world *world, hc_handle **h) {
+static void submit(const hpccoll_world *world, hc_handle *h, int waits) {
+    world->base->calls.submit(world->base->job->loop, h, waits);
+}
+
+static void await(hpccoll_world *world, hc_handle *h) {
+    while (!hc__await(world, h, UINT64_MAX)) {}
+}
+
+/* Makes all checks, and the handle of a message that is not submitted yet. */
+static int prepare(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
+                   hpccoll_world *world, hc_handle **h) {
     int status = hc__message_handle(data, count, dtype, receives, peer, tag, world, h);
     if (status < 0)
         return status;
     status = note_memory((*h)->op, world, waits ? NULL : *h);
     if (status < 0)
         hc_handle_release(*h);
-    else
-        world->base->calls.submit(world->base->job->loop, *h, waits);
+    return status;
+}
+
+static int begin(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
+                 hpccoll_world *world, hc_handle **h) {
+    int status = prepare(data, count, dtype, receives, peer, tag, waits, world, h);
+    if (status >= 0)
+        submit(world, *h, waits);
     return status;
 }
 
@@ -96,7 +113,7 @@ int hpccoll_send(const void *data, int64_t count, hpccoll_dtype dtype, int dest,
     int status = begin((void *)(uintptr_t)data, count, dtype, 0, dest, tag, 1, world, &h);
     if (status < 0)
         return status;
-    while (!hc__await(world, h, UINT64_MAX)) {}
+    await(world, h);
     return hc__outcome(world, h, NULL);
 }
 
@@ -106,9 +123,78 @@ int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int
     int status = begin(data, count, dtype, 1, source, tag, 1, world, &h);
     if (status < 0)
         return status;
-    while (!hc__await(world, h, UINT64_MAX)) {}
+    await(world, h);
     hc__note_message(world, h, hc_dtype_size((int)dtype), from, received);
     return hc__outcome(world, h, NULL);
+}
+
+/* OK, or INVALID (error set): what comes in would change what goes out. */
+static int check_apart(const hc_p2p_op *send, const hc_p2p_op *receive) {
+    const char *in = send->data, *out = receive->data;
+    int overlap = in < out + receive->bytes && out < in + send->bytes;
+    if (!overlap || send->peer == HC_NO_PEER || receive->peer == HC_NO_PEER)
+        return HC_OK;
+    return hc__error(HC_INVALID, "in and out of sendrecv share memory: what comes in would change what goes out; "
+                                 "nothing was sent");
+}
+
+/* Posts the send first: the other rank waits for it. */
+int hpccoll_sendrecv(const void *in, int64_t count, hpccoll_dtype dtype, int dest, int sendtag, void *out,
+                     int64_t out_count, int source, int recvtag, int *from, int64_t *received, hpccoll_world *world) {
+    hc_handle *send, *receive;
+    int status = prepare((void *)(uintptr_t)in, count, dtype, 0, dest, sendtag, 1, world, &send);
+    if (status < 0)
+        return status;
+    status = prepare(out, out_count, dtype, 1, source, recvtag, 1, world, &receive);
+    if (status < 0) {
+        hc_handle_release(send);
+        return status;
+    }
+    status = check_apart(send->op, receive->op);
+    if (status < 0) {
+        hc_handle_release(send);
+        hc_handle_release(receive);
+        return status;
+    }
+    submit(world, send, 1);
+    submit(world, receive, 1);
+    await(world, send);
+    await(world, receive);
+    hc__note_message(world, receive, hc_dtype_size((int)dtype), from, received);
+    int sent = hc__outcome(world, send, NULL);
+    status = hc__outcome(world, receive, NULL);
+    return status < 0 ? status : sent;
+}
+
+/* OK, and *there says whether there is a message; or a status (error set). */
+static int probe(int source, int tag, int flags, int *there, int *from, int *found_tag, int64_t *bytes,
+                 hpccoll_world *world) {
+    hc_handle *h;
+    int status = hc__message_handle(NULL, 0, HPCCOLL_UINT8, 1, source, tag, world, &h);
+    if (status < 0)
+        return status;
+    h->op->flags |= (uint8_t)(HC_P2P_PROBE | flags);
+    submit(world, h, 1);
+    await(world, h);
+    *there = h->status >= 0 && h->op->peer != HC_ANY_PEER;
+    if (*there) {
+        hc__note_message(world, h, 1, from, bytes);
+        if (found_tag)
+            *found_tag = h->op->peer == HC_NO_PEER ? HPCCOLL_ANY_TAG : (int)h->op->tag;
+    }
+    return hc__outcome(world, h, NULL);
+}
+
+int hpccoll_probe(int source, int tag, int *from, int *found_tag, int64_t *bytes, hpccoll_world *world) {
+    int there;
+    return probe(source, tag, 0, &there, from, found_tag, bytes, world);
+}
+
+int hpccoll_iprobe(int source, int tag, int *there, int *from, int *found_tag, int64_t *bytes, hpccoll_world *world) {
+    if (!there)
+        return hc__error(HC_INVALID, "there is NULL");
+    *there = 0;
+    return probe(source, tag, HC_P2P_PROBE_NOW, there, from, found_tag, bytes, world);
 }
 
 int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag, hpccoll_world *world,

@@ -129,6 +129,8 @@ void hc__note_message(const hpccoll_world *world, const hc_handle *h, size_t ele
         return;
     if (received)
         *received = (int64_t)(h->op->received / element);
+    if (from && h->op->peer == HC_NO_PEER)
+        *from = HPCCOLL_PROC_NULL;
     for (int32_t rank = 0; from && world->members && rank < world->size; rank++)
         if (world->members[rank] == h->op->peer)
             *from = (int)rank;

@@ -214,6 +214,7 @@ contains
     call hpccoll_send(mine, mod(rank + 1, ranks), 4, world, request=both(2))
     call hpccoll_waitall(both)
     call check(from == mod(rank + ranks - 1, ranks) .and. all(theirs == from), "messages")
+    call shifts()
     sum = 1
     call hpccoll_allreduce(sum, HPCCOLL_SUM, world, name="asynchronous", request=one)
     done = .false.
@@ -221,6 +222,35 @@ contains
       call hpccoll_test(one, done)
     end do
     call check(all(sum == ranks), "asynchronous sum")
+  end subroutine
+
+  subroutine shifts()
+    real(c_double), asynchronous :: mine(2, 3), theirs(8)
+    integer(c_int), asynchronous :: from
+    integer(c_int64_t), asynchronous :: received
+    integer(c_int) :: right, left, tag
+    integer(c_int64_t) :: bytes
+    logical :: there
+    right = mod(rank + 1, ranks)
+    left = mod(rank + ranks - 1, ranks)
+    mine = rank
+    theirs = -1
+    call hpccoll_sendrecv(mine, theirs, right, left, 6, HPCCOLL_ANY_TAG, world, from, received)
+    call check(from == left .and. received == 6 .and. all(theirs(:6) == left) .and. all(theirs(7:) == -1), &
+      "a shift in a ring")
+    if (rank == 0) left = HPCCOLL_PROC_NULL
+    if (rank == ranks - 1) right = HPCCOLL_PROC_NULL
+    call hpccoll_sendrecv(mine, theirs, right, left, 6, 6, world, from)
+    call check(from == left, "a shift in a line")
+    left = mod(rank + ranks - 1, ranks)
+    call hpccoll_iprobe(HPCCOLL_ANY_SOURCE, 18, world, there)
+    call check(.not. there, "no message")
+    call hpccoll_send(mine, mod(rank + 1, ranks), 17, world)
+    call hpccoll_probe(HPCCOLL_ANY_SOURCE, HPCCOLL_ANY_TAG, world, from, tag, bytes)
+    call check(from == left .and. tag == 17 .and. bytes == 48, "a probe")
+    call hpccoll_iprobe(left, 17, world, there, from, tag, bytes)
+    call check(there .and. from == left .and. tag == 17 .and. bytes == 48, "a probe without a wait")
+    call hpccoll_recv(theirs, from, tag, world)
   end subroutine
 
   ! The others have joined when rank 0 sums, and count as zeros.

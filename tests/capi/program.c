@@ -6,6 +6,7 @@
  */
 #include "ranks.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST 4 /* calls in flight */
@@ -285,6 +286,41 @@ static void exchange_messages(hpccoll_world *world) {
     CHECK(from == source && received == 100 && theirs[99] == source * 1000 + 99);
 }
 
+/* A shift in a ring, and one in a line, whose ends have one neighbour; small, and larger than an eager message. */
+static void shift(int64_t n, hpccoll_world *world) {
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, from = -7;
+    int64_t received = -1;
+    double *mine = malloc((size_t)n * sizeof *mine), *theirs = malloc((size_t)n * sizeof *theirs);
+    for (int64_t i = 0; i < n; i++)
+        mine[i] = (double)(rank * n + i);
+    CHECK(hpccoll_sendrecv(mine, n, HPCCOLL_FLOAT64, right, 8, theirs, n, left, 8, &from, &received, world) == 0);
+    CHECK(from == left && received == n && theirs[0] == left * n && theirs[n - 1] == left * n + n - 1);
+    theirs[0] = -1;
+    right = rank + 1 < size ? rank + 1 : HPCCOLL_PROC_NULL;
+    left = rank > 0 ? rank - 1 : HPCCOLL_PROC_NULL;
+    CHECK(hpccoll_sendrecv(mine, n, HPCCOLL_FLOAT64, right, 9, theirs, n, left, HPCCOLL_ANY_TAG, &from, &received,
+                           world) == 0);
+    CHECK(from == left && received == (rank ? n : 0) && theirs[0] == (rank ? left * n : -1));
+    free(mine);
+    free(theirs);
+}
+
+static void probe_messages(hpccoll_world *world) {
+    int to = (rank + 1) % size, source = (rank + size - 1) % size, from = -1, tag = -1, there = -1;
+    int64_t bytes = -1;
+    float mine[3] = {1, 2, (float)rank}, theirs[3];
+    CHECK(hpccoll_iprobe(HPCCOLL_ANY_SOURCE, 11, &there, &from, NULL, NULL, world) == 0 && !there && from == -1);
+    CHECK(hpccoll_send(mine, 3, HPCCOLL_FLOAT32, to, 12, world) == 0);
+    CHECK(hpccoll_probe(source, HPCCOLL_ANY_TAG, &from, &tag, &bytes, world) == 0);
+    CHECK(from == source && tag == 12 && bytes == 12);
+    CHECK(hpccoll_iprobe(HPCCOLL_ANY_SOURCE, 12, &there, NULL, NULL, &bytes, world) == 0 && there == 1 && bytes == 12);
+    CHECK(hpccoll_recv(theirs, 3, HPCCOLL_FLOAT32, from, tag, NULL, NULL, world) == 0 && theirs[2] == (float)source);
+    CHECK(hpccoll_iprobe(source, 12, &there, NULL, NULL, NULL, world) == 0 && !there);
+    CHECK(hpccoll_probe(HPCCOLL_PROC_NULL, 0, &from, &tag, &bytes, world) == 0);
+    CHECK(from == HPCCOLL_PROC_NULL && tag == HPCCOLL_ANY_TAG && bytes == 0);
+    CHECK(hpccoll_send(mine, 3, HPCCOLL_FLOAT32, HPCCOLL_PROC_NULL, 12, world) == 0);
+}
+
 static void check_sets(hpccoll_world *world) {
     hpccoll_world *half, *first;
     int ranks[64], sum = 1;
@@ -406,6 +442,9 @@ int main(int argc, char **argv) {
         check(&calls[0]);
     }
     exchange_messages(world);
+    shift(3, world);
+    shift(40000, world);
+    probe_messages(world);
     check_sets(world);
     check_group(world);
     check_shortcuts(world);

@@ -50,6 +50,8 @@ def test_parameters_follow_from_the_traits(name: str) -> None:
 def python_parameters(name: str, form: str) -> list[str]:
     """The parameters of a method of Python: data, what the operation is, and what every call may have."""
     one = OPERATIONS[name]
+    if name == "sendrecv":
+        return ["x", "dest", "out", "source", "sendtag", "recvtag"]  # the options behind the arrays and ranks of MPI's
     has_data = "dtype" in one.parameters
     what = [word for word in ("op", "root", "splits", "dest", "source", "tag") if word in one.parameters]
     options = one.options(form)

@@ -232,6 +232,14 @@ static void check_all(const hpccoll::World &world) {
     world.send(std::span(&out, 1), (rank + 1) % size, 7);
     receive.wait();
     check(in == from && from == (rank + size - 1) % size, "messages");
+    in = -1;
+    from = world.sendrecv(std::span(&out, 1), (rank + 1) % size, std::span(&in, 1), from);
+    check(in == from && from == (rank + size - 1) % size, "a shift");
+    check(!world.iprobe(from, 9), "no message");
+    world.send(std::span(&out, 1), (rank + 1) % size, 8);
+    const hpccoll::Message message = world.probe(from);
+    check(message.source == from && message.tag == 8 && message.bytes == sizeof out && world.iprobe(), "a probe");
+    world.recv(std::span(&in, 1), from, 8);
     check_join(world);
     hpccoll::World half = world.split(rank % 2);
     check(half && half.size() == (size + 1 - rank % 2) / 2, "split");

@@ -71,6 +71,14 @@ static void wrong_arguments(hpccoll_world *world) {
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, size, 0, world), HPCCOLL_INVALID, "dest is");
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, 0, HPCCOLL_ANY_TAG, world), HPCCOLL_INVALID, "tag is -1");
     EXPECT(hpccoll_recv(x, 1, HPCCOLL_FLOAT64, 0, -2, NULL, NULL, world), HPCCOLL_INVALID, "HPCCOLL_ANY_TAG is -1");
+    EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, HPCCOLL_ANY_SOURCE, 0, world), HPCCOLL_INVALID,
+           "HPCCOLL_PROC_NULL is -2");
+    EXPECT(hpccoll_sendrecv(x, 2, HPCCOLL_FLOAT64, 0, 0, x + 1, 2, 0, 0, NULL, NULL, world), HPCCOLL_INVALID,
+           "in and out of sendrecv share memory");
+    EXPECT(hpccoll_sendrecv(x, 2, HPCCOLL_FLOAT64, 0, 0, y, 2, size, 0, NULL, NULL, world), HPCCOLL_INVALID,
+           "source is");
+    EXPECT(hpccoll_probe(-3, 0, NULL, NULL, NULL, world), HPCCOLL_INVALID, "source is -3");
+    EXPECT(hpccoll_iprobe(0, 0, NULL, NULL, NULL, NULL, world), HPCCOLL_INVALID, "there is NULL");
     EXPECT(hpccoll_alltoall(x, 8, (int64_t[8]){9}, HPCCOLL_FLOAT64, y, 8, NULL, NULL, world), HPCCOLL_INVALID,
            "sum of splits is 9");
     EXPECT(hpccoll_allgather(x, 1, HPCCOLL_FLOAT64, x, size, NULL, NULL, world), HPCCOLL_INVALID, "overlaps");
