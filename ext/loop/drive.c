@@ -135,14 +135,15 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
-/* 1: the message comes from this node, so it will arrive soon. Only the driver may call this: it changes the peer of a
- * receive from any rank. */
-static int comes_soon(const hc_loop *loop, const hc_handle *handle) {
+/* 1: the message is one of this node, or other ranks need not have this core: it is worth some progress iterations.
+ * Only the driver may call this: it changes the peer of a receive from any rank. */
+static int comes_soon(hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)
         return 0;
-    return op->peer >= 0 ? loop->ranks.node_of[op->peer] == loop->ranks.node_of[loop->config.engine.rank]
-                         : !loop->parts.net;
+    int is_local = op->peer >= 0 ? loop->ranks.node_of[op->peer] == loop->ranks.node_of[loop->config.engine.rank]
+                                 : !loop->parts.net;
+    return is_local || hc__has_a_core(loop);
 }
 
 /* Drives for a moment, for messages: they need no flush, and a message that arrives at once needs no trace of a wait.

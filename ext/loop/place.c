@@ -73,15 +73,6 @@ int hc__loop_owes(hc_loop *loop) {
            atomic_load_explicit(&loop->failure.broken, memory_order_relaxed) == HC_OK;
 }
 
-/* Pairs with hc__wake_waiters(), as sleep_for_news() does. */
-void hc__driver_await(hc_loop *loop) {
-    uint32_t seen = atomic_load_explicit(&loop->place.epoch, memory_order_seq_cst);
-    atomic_fetch_add_explicit(&loop->place.sleepers, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&loop->place.driving, memory_order_seq_cst))
-        hc__futex_wait(&loop->place.epoch, seen, HC__HEARTBEAT_NS);
-    atomic_fetch_sub_explicit(&loop->place.sleepers, 1, memory_order_relaxed);
-}
-
 /* ---- asleep ------------------------------------------------------------------------------------------ */
 
 /* Sets whether submitters must ring. A running raise timer bounds the delay of later requests (R3), so they need not

@@ -31,7 +31,6 @@ int hc__driver_try(hc_loop *);      /* [any thread] 1: this thread is the driver
  * thread, at least for new work; the background thread knows the work that existed before. */
 enum hc__left hc__driver_leave(hc_loop *) __attribute__((warn_unused_result));
 void hc__driver_vacate(hc_loop *); /* the background thread leaves */
-void hc__driver_await(hc_loop *);  /* [any thread] sleeps until the place is free, or for a while */
 /* [any thread] 1: there is no background thread, and this process still holds messages that other ranks wait for. */
 int hc__loop_owes(hc_loop *);
 void hc__ask_flush(hc_loop *); /* [any thread] a caller waits: raise everything that was submitted before this */

@@ -62,23 +62,33 @@ static int drive_stretch(hc_loop *loop, int *useful, uint64_t *idle_since, uint3
     }
 }
 
-/* Waits for the driver's place, because a driver that leaves work in flight relies on this thread. 0: the thread is not
- * wanted any more. */
-static int take_place(hc_loop *loop) {
-    while (wanted(loop)) {
+/* Submitters and leaving callers publish their work, then read `coalescing`; this function clears `coalescing`, then
+ * reads the work. */
+static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
+    atomic_store_explicit(&loop->background.coalescing, 1, memory_order_seq_cst);
+    hc__futex_wait(&loop->background.call, seen, ns);
+    atomic_store_explicit(&loop->background.coalescing, 0, memory_order_seq_cst);
+}
+
+/* Waits for the driver's place. A caller that has it makes the progress, and leaves it soon or often. So the thread
+ * coalesces meanwhile, and nobody has to wake it. 0: the thread is not wanted any more. */
+static int take_place(hc_loop *loop, uint64_t patience) {
+    for (;;) {
+        uint32_t seen = atomic_load(&loop->background.call); /* before `stopping`, as in run() */
+        if (!wanted(loop))
+            return 0;
         if (hc__driver_try(loop))
             return 1;
-        hc__driver_await(loop);
+        coalesce(loop, seen, patience);
     }
-    return 0;
 }
 
 /* 1: something moved. */
-static int drive(hc_loop *loop) {
+static int drive(hc_loop *loop, uint64_t patience) {
     uint64_t idle_since = 0, ns = 0;
     uint32_t seen = 0;
     int useful = 0;
-    while (take_place(loop)) {
+    while (take_place(loop, patience)) {
         int more = drive_stretch(loop, &useful, &idle_since, &seen, &ns);
         hc__driver_vacate(loop);
         if (!more)
@@ -86,14 +96,6 @@ static int drive(hc_loop *loop) {
         hc_doorbell_sleep(loop->parts.node_control, seen, ns);
     }
     return useful;
-}
-
-/* Submitters and leaving callers publish their work, then read `coalescing`; this function clears `coalescing`, then
- * reads the work. */
-static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
-    atomic_store_explicit(&loop->background.coalescing, 1, memory_order_seq_cst);
-    hc__futex_wait(&loop->background.call, seen, ns);
-    atomic_store_explicit(&loop->background.coalescing, 0, memory_order_seq_cst);
 }
 
 static void *run(void *argument) {
@@ -109,7 +111,7 @@ static void *run(void *argument) {
         if (is_called)
             coalesce(loop, called, patience);
         seen = called;
-        int useful = drive(loop);
+        int useful = drive(loop, patience);
         if (useful)
             patience = COALESCE_NS;
         else if (is_called && patience < COALESCE_MOST_NS)

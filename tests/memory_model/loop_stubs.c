@@ -77,6 +77,11 @@ int hc__looks_to_a_turn(hc_loop *loop) {
     return 0;
 }
 
+int hc__has_a_core(hc_loop *loop) {
+    (void)loop;
+    return 0;
+}
+
 void hc__wait_a_moment(hc_loop *loop) {
     (void)loop;
     mm_wait();

@@ -178,7 +178,7 @@ def run_job(job: str, *options: str) -> str:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("wire", ["none", "fp16"])
+@pytest.mark.parametrize("wire", [pytest.param("none", marks=pytest.mark.slow), "fp16"])
 def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) -> None:
     """float16 has all integers below 2048, so no rounding hides a wrong element."""
     monkeypatch.setenv("HPCCOLL_WIRE", wire)
@@ -186,7 +186,7 @@ def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) 
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (22, 9), (10, 10)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(18, 9, marks=pytest.mark.slow), (22, 9), (10, 10)])
 def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
@@ -211,7 +211,7 @@ def test_broadcasts_over_the_net_of_threads(nodes: str) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [(18, 9), (22, 9), (10, 10)])
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(18, 9, marks=pytest.mark.slow), (22, 9), (10, 10)])
 def test_reduces_give_the_root_the_sum(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "every root has the sum" in run_job(REDUCES, "-np", str(ranks), "--nodes", str(nodes))

@@ -208,11 +208,12 @@ static void choose_types(test_case *c, uint64_t *random) {
     c->exact = (int)below(random, 2);
 }
 
-static int run_all(void) {
+/* Runs all cases of 1 to `most` members. */
+static int run_all(int32_t most) {
     static const int64_t counts[] = {1, 2, 7, 39, 101, 1000, 4097};
     uint64_t random = 1;
     int cases = 0;
-    for (int32_t n = 1; n <= MEMBERS; n++) {
+    for (int32_t n = 1; n <= most; n++) {
         make_nets(n);
         for (int32_t root = 0; root < n; root++)
             for (int32_t form = IN_ORDER; form < splits.count; form++) {
@@ -272,10 +273,10 @@ static void check_choices(void) {
 }
 
 int main(int argc, char **argv) {
-    (void)argv;
-    if (argc > 1)
-        check_choices();
+    int32_t most = argc > 1 ? atoi(argv[1]) : MEMBERS;
+    if (most > 0)
+        printf("%d cases\n", run_all(most < MEMBERS ? most : MEMBERS));
     else
-        printf("%d cases\n", run_all());
+        check_choices();
     return 0;
 }
