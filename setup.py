@@ -59,7 +59,12 @@ EXTENSIONS = {
     "_xla": XLA_SOURCES,
 }
 
-LIBRARY_SOURCES = [*MPI_SOURCES, *UCX_SOURCES, *sorted(glob("ext/api/*.c"))]  # beside the core
+LIBRARY_SOURCES = [  # beside the core
+    *MPI_SOURCES,
+    *UCX_SOURCES,
+    *sorted(glob("ext/cuda/**/*.c", recursive=True)),
+    *sorted(glob("ext/api/*.c")),
+]
 LIBRARY = "libhpccoll.so.1"
 SYMBOLS = "ext/api/libhpccoll.map"
 LIBRARY_FILES = {  # of the package, which is the library's prefix: hpccoll/lib, hpccoll/include

@@ -9,6 +9,7 @@
  *     start.c       reports of the ranks, nodes
  *     start_steps.c exchanges of the start, and their errors
  *     nets.c        the net between the nodes
+ *     devices.c     arrays in device memory
  *     parts.c       segments, the loop, process sets
  *     list.c        the Worlds of this process
  *     worlds.c      creates and ends Worlds
@@ -32,6 +33,7 @@
 #include "api/hpccoll.h"
 #include "api/python_world.h"
 #include "api/settings.h"
+#include "cuda/accelerator.h"
 #include "transport/net/mpi_net.h"
 
 #include <pthread.h>
@@ -41,6 +43,15 @@ typedef struct hc__nodes_text {
     char order[128]; /* what orders the nodes */
     char net[256];   /* what carries data between them */
 } hc__nodes_text;
+
+/* Device memory. */
+typedef struct hc__devices {
+    uint8_t on;             /* calls ask the driver about their addresses */
+    hc_driver driver;       /* if `on`; else its text may say why it cannot be used */
+    hc_accelerator *c;      /* of this rank's device; NULL: in a World of Python */
+    hc_plane_source source; /* of the sets' data planes for it */
+    uint64_t said[8];       /* hashes of the lines on stderr */
+} hc__devices;
 
 /* The state shared by a World and all Worlds made from it. */
 typedef struct hc__base {
@@ -53,6 +64,8 @@ typedef struct hc__base {
     hc__settings settings;
     hc_processes processes;
     hc__nodes_text nodes;
+    int32_t machine_rank; /* this rank, among those of its machine */
+    hc__devices devices;
     hpccoll_plan *plans;     /* plans that are not freed */
     hc_python_world *python; /* NULL: the loop belongs to this library */
     pthread_mutex_t lock;    /* of `plans` */

@@ -5,6 +5,7 @@
 #include "api/base.h"
 #include "api/calls.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/list.h"
 #include "api/ops.h"
 #include "api/requests.h"
@@ -121,6 +122,10 @@ int hc__call_check(hc__call *call, const hpccoll_world *world, hc__read *read) {
         status = hc__call_read(call, world, read);
     if (status < 0)
         return status;
+    if (world->base->devices.on && (status = hc__devices_place(call, world, read)) < 0) {
+        hc__read_free(read);
+        return status;
+    }
     status = hc_arguments_check(&read->arguments, &read->place, why);
     if (status >= 0)
         return status;
@@ -213,10 +218,12 @@ static int submit(const hc__call *call, hpccoll_world *world, const hc__read *re
         return HC_NO_MEMORY;
     if (!call->args->name)
         h->request.order = hc_order_count(hc__order(world));
-    int status = HC_OK;
-    if (!waits || !hc__nothing_in_flight(world))
+    int status = h->request.memory == HC_MEMORY_HOST ? HC_OK : hc__devices_order(world, h);
+    if (status >= 0 && (!waits || !hc__nothing_in_flight(world)))
         status = note_memory(call, &world->base->job->in_flight, read, waits ? NULL : h);
     if (status < 0) {
+        if (h->finished)
+            hc__devices_end(world, h, status);
         hc_handle_release(h);
         return status;
     }

@@ -5,6 +5,7 @@
 #include "api/base.h"
 #include "api/calls.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/list.h"
 #include "api/messages.h"
 #include "api/requests.h"
@@ -39,8 +40,13 @@ int hc__message_handle(void *data, int64_t count, hpccoll_dtype dtype, int recei
                     .tag = tag < 0 ? 0 : (uint32_t)tag,
                     .data = data,
                     .bytes = (uint64_t)count * hc_dtype_size((int)dtype)};
+    int memory = HC_MEMORY_HOST;
     hc_p2p_name_type(&op, (int)dtype, NULL);
-    *h = hc_handle_of_p2p(world->number, &op, HC_MEMORY_HOST);
+    if (world->base->devices.on && op.bytes)
+        status = hc__devices_place_one(world, data, receives ? "recv: data" : "send: data", &memory);
+    if (status < 0)
+        return status;
+    *h = hc_handle_of_p2p(world->number, &op, memory);
     return *h ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a message; nothing was sent");
 }
 
@@ -68,15 +74,24 @@ static void await(hpccoll_world *world, hc_handle *h) {
     while (!hc__await(world, h, UINT64_MAX)) {}
 }
 
+/* Frees a message that was not submitted, because of an error. */
+static void drop(const hpccoll_world *world, hc_handle *h, int status) {
+    if (h->finished)
+        hc__devices_end(world, h, status);
+    hc_handle_release(h);
+}
+
 /* Makes all checks, and the handle of a message that is not submitted yet. */
 static int prepare(void *data, int64_t count, hpccoll_dtype dtype, int receives, int peer, int tag, int waits,
                    hpccoll_world *world, hc_handle **h) {
     int status = hc__message_handle(data, count, dtype, receives, peer, tag, world, h);
     if (status < 0)
         return status;
-    status = note_memory((*h)->op, world, waits ? NULL : *h);
+    status = (*h)->request.memory == HC_MEMORY_HOST ? HC_OK : hc__devices_order(world, *h);
+    if (status >= 0)
+        status = note_memory((*h)->op, world, waits ? NULL : *h);
     if (status < 0)
-        hc_handle_release(*h);
+        drop(world, *h, status);
     return status;
 }
 
@@ -147,13 +162,13 @@ int hpccoll_sendrecv(const void *in, int64_t count, hpccoll_dtype dtype, int des
         return status;
     status = prepare(out, out_count, dtype, 1, source, recvtag, 1, world, &receive);
     if (status < 0) {
-        hc_handle_release(send);
+        drop(world, send, status);
         return status;
     }
     status = check_apart(send->op, receive->op);
     if (status < 0) {
-        hc_handle_release(send);
-        hc_handle_release(receive);
+        drop(world, send, status);
+        drop(world, receive, status);
         return status;
     }
     submit(world, send, 1);

@@ -4,6 +4,7 @@
  */
 #include "api/base.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/parts.h"
 #include "api/plans.h"
 #include "api/python_world.h"
@@ -31,7 +32,8 @@ static int make_loop(hc__base *base, char why[HC_WHY]) {
     base->job->fanout = (int32_t)settings->fanout;
     base->job->hierarchy = settings->hierarchy;
     base->job->hierarchy.algorithm = settings->algorithm;
-    return hc_job_make_loop(base->job, &words, &base->segment, &config, why);
+    int status = hc__devices_open(base, base->machine_rank, why);
+    return status < 0 ? status : hc_job_make_loop(base->job, &words, &base->segment, &config, why);
 }
 
 static int make_first_set(hc__base *base, hc_segment *segment) {
@@ -73,6 +75,7 @@ void hc__parts_free(hc__base *base) {
     if (job->loop)
         hc_loop_free(job->loop);
     job->loop = NULL;
+    hc__devices_close(base);
     hc__plans_free(base, NULL);
     hc_in_flight_free(&job->in_flight);
     hc_slices_free(job->slices);

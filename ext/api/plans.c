@@ -178,6 +178,16 @@ static int several_dtypes(const hc__call *call, hpccoll_world *world, const hc__
     return status;
 }
 
+/* Refuses arrays in device memory (error set). */
+static int check_memory(const char *operation, int memory) {
+    if (memory == HC_MEMORY_HOST)
+        return HC_OK;
+    return hc__error(HC_UNSUPPORTED,
+                     "%s: an array lies in device memory: plans are for host memory, use the _async form; nothing was "
+                     "sent",
+                     operation);
+}
+
 int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **plan) {
     hc__call call = *given;
     int status = hc__plan_check(world, plan);
@@ -187,8 +197,12 @@ int hc__call_plan(const hc__call *given, hpccoll_world *world, hpccoll_plan **pl
     status = hc__call_check(&call, world, &read);
     if (status < 0)
         return call.operation < HC_OPERATION_COUNT ? hc__plan_refuse(&call, world, status) : status;
-    status = call.is_group ? several_dtypes(&call, world, &read, plan)
-                           : hc__plan_make(&call, world, &read, &read, plan);
+    status = call.n ? check_memory(hc_operation_name(call.operation), read.operands->memory) : HC_OK;
+    if (status < 0)
+        status = hc__plan_refuse(&call, world, status);
+    else
+        status = call.is_group ? several_dtypes(&call, world, &read, plan)
+                               : hc__plan_make(&call, world, &read, &read, plan);
     hc__read_free(&read);
     return status;
 }
@@ -201,6 +215,11 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
         status = hc__message_handle(data, count, dtype, receives, peer, tag, world, &handle);
     if (status < 0)
         return status;
+    status = check_memory(receives ? "recv" : "send", handle->request.memory);
+    if (status < 0) {
+        hc_handle_release(handle);
+        return status;
+    }
     hpccoll_plan *made = hc__plan_new(world);
     hc_plan *c = made ? world->base->calls.plan_new(world->base->job->loop, handle, world->size) : NULL;
     if (!c) {

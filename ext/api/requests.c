@@ -7,6 +7,7 @@
  */
 #include "api/base.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/list.h"
 #include "api/requests.h"
 
@@ -79,6 +80,8 @@ void hc__request_drop(hpccoll_request *request) {
 
 int hc__await(hpccoll_world *world, hc_handle *h, uint64_t ns) {
     const hc__base *base = world->base;
+    if (h->finished)
+        return hc__devices_await(world, h, ns);
     return base && base->job->loop ? base->calls.wait(base->job->loop, &h, 1, ns) : hc_handle_done(h);
 }
 
@@ -116,6 +119,8 @@ static void note_order(const hpccoll_world *world, const hc_handle *h) {
 
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
     int status = hc__status(h);
+    if (h->finished)
+        status = hc__devices_end(world, h, status);
     note_order(world, h);
     int gets = hc_operation_gets(h->request.operation, h->request.root, world->rank);
     if (status >= 0 && counts && gets && h->rows && h->pieces[0].recv_rows)
@@ -208,6 +213,17 @@ int hpccoll_waitall(int n, hpccoll_request *requests[]) {
     return first < 0 ? hc__error(first, "%s", text) : HC_OK;
 }
 
+/* Moves the result that the data plane has allocated to the program. */
+static int take_result(const hpccoll_request *request, void **data) {
+    hc_piece *piece = &request->handle->pieces[0];
+    int status = request->handle->finished ? hc__devices_give(request->world, piece->out) : HC_OK;
+    if (status < 0)
+        return status;
+    *data = piece->out;
+    piece->out_owned = 0;
+    return HC_OK;
+}
+
 int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count) {
     int status = check(request);
     if (status < 0)
@@ -221,15 +237,15 @@ int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count) 
     if ((*request)->after) /* its result is in `out` */
         return hpccoll_wait(request);
     while (!hc__await((*request)->world, h, UINT64_MAX)) {}
-    if (status_of(h) >= 0 && !h->op && h->request.ntensors == 1 && h->pieces[0].out_owned) {
-        *data = h->pieces[0].out;
-        h->pieces[0].out_owned = 0;
-    }
+    if (status_of(h) >= 0 && !h->op && h->request.ntensors == 1 && h->pieces[0].out_owned)
+        status = take_result(*request, data);
     if (count && !h->op && h->request.ntensors == 1)
         *count = h->pieces[0].out_rows * h->pieces[0].row;
-    return finish(request);
+    int finished = finish(request);
+    return finished < 0 ? finished : status;
 }
 
 void hpccoll_release(void *data) {
-    hc_result_free(data);
+    if (!hc__devices_take_back(data))
+        hc_result_free(data);
 }

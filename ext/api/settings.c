@@ -42,11 +42,10 @@ static const knob knobs[] = {HC_ENGINE_KNOBS(ENGINE) HC_LOOP_KNOBS(LOOP) HC_HIER
                                  HC_WORLD_KNOBS(WORLD) HC_WORLD_TEXTS(TEXT){.name = NULL}};
 
 /* Knobs of Python's Worlds. Their variables have no effect in a World of C, and rank 0 says so. */
-static const char *const of_python[] = {"end_time",       "preempt_margin",   "device",      "device_small",
-                                        "gpu_aware_mpi",  "gpu_aware_record", "device_mode", "cuda_library",
-                                        "nccl_library",   "allow_singleton",  "check",       "trust_mpi",
-                                        "timeline",       "secret",           "autotune",    "autotune_log",
-                                        "autotune_steps", "autotune_warmup",  NULL};
+static const char *const of_python[] = {
+    "end_time", "preempt_margin", "gpu_aware_record", "allow_singleton", "check",          "trust_mpi",
+    "timeline", "secret",         "autotune",         "autotune_log",    "autotune_steps", "autotune_warmup",
+    NULL};
 
 static const char *const yes[] = {"1", "true", "yes", "on", NULL}, *const no[] = {"0", "false", "no", "off", NULL};
 
@@ -64,6 +63,8 @@ static void put(hc__settings *settings, const knob *k, double value) {
 
 static int is_choice(const knob *k, const char *text) {
     size_t length = strlen(text);
+    if (length && strspn(text, "0123456789") == length && length < 6 && strstr(k->choices, "NUMBER"))
+        return 1;
     for (const char *at = k->choices; *at; at += strcspn(at, "|"), at += *at == '|')
         if (strcspn(at, "|") == length && strncmp(at, text, length) == 0)
             return 1;

@@ -18,8 +18,10 @@
       "longest time to wait for the others at the end") \
     X(uint32_t, fanout, 16, 1, 1024, "ranks", HC_RANKS_AGREE, "children of a rank in the control tree") \
     X(uint8_t, background, 1, 0, 1, "", HC_RANKS_MAY_DIFFER, "a thread drives while nobody waits") \
-    X(uint32_t, verbose, 1, 0, 1, "", HC_RANKS_MAY_DIFFER, "whether rank 0 says on stderr what was chosen")
-/*    name, default, choices ("": any), agreed */
+    X(uint32_t, verbose, 1, 0, 1, "", HC_RANKS_MAY_DIFFER, "whether rank 0 says on stderr what was chosen") \
+    X(uint64_t, device_small, 65536, 0, 1099511627776, "bytes", HC_RANKS_AGREE, \
+      "in device mode auto, on several nodes: allreduces and broadcasts up to this are staged; 0: none")
+/*    name, default, choices ("": any; NUMBER: a number that is not negative), agreed */
 #define HC_WORLD_TEXTS(X) \
     X(nodes, "", "", HC_RANKS_AGREE) \
     X(node_file, "", "", HC_RANKS_AGREE) \
@@ -31,7 +33,12 @@
     X(simd, "auto", "auto|avx512|avx2|portable", HC_RANKS_MAY_DIFFER) \
     X(stores, "auto", "auto|plain|stream", HC_RANKS_MAY_DIFFER) \
     X(wait, "auto", "auto|spin|yield|sleep", HC_RANKS_MAY_DIFFER) \
-    X(trace_dir, "", "", HC_RANKS_MAY_DIFFER)
+    X(trace_dir, "", "", HC_RANKS_MAY_DIFFER) \
+    X(device, "auto", "auto|local|none|NUMBER", HC_RANKS_MAY_DIFFER) \
+    X(device_mode, "auto", "auto|staged|nccl|nccl_flat|mpi", HC_RANKS_AGREE) \
+    X(gpu_aware_mpi, "auto", "auto|yes|no", HC_RANKS_AGREE) \
+    X(cuda_library, "", "", HC_RANKS_MAY_DIFFER) \
+    X(nccl_library, "", "", HC_RANKS_MAY_DIFFER)
 /* clang-format on */
 
 #define HC__TEXT_FIELD(name, ...) char name[HC__TEXT_KNOB];

@@ -4,6 +4,7 @@
  */
 #include "api/base.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/nets.h"
 #include "api/parts.h"
 #include "api/settings.h"
@@ -85,8 +86,11 @@ static void number_machines(hc__base *base, const located *order, int32_t *machi
         first = order[first].machine == order[i].machine ? first : i;
         machine_of[order[i].rank] = first;
     }
-    for (int32_t rank = 0; rank < size; rank++)
-        base->settings.loop.machine_size += machine_of[rank] == machine_of[base->job->rank];
+    for (int32_t rank = 0; rank < size; rank++) {
+        int here = machine_of[rank] == machine_of[base->job->rank];
+        base->settings.loop.machine_size += here;
+        base->machine_rank += here && rank < base->job->rank;
+    }
 }
 
 /* Makes each machine a node, or as many nodes as the knob requests. Returns their number, or a status (error set). */
@@ -214,15 +218,16 @@ static void choose_driver(hc__base *base, const hello *hellos, int has_net) {
 static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, int32_t nodes) {
     if (base->job->rank != 0 || !base->settings.verbose)
         return;
-    char waiting[128], stores[128];
+    char waiting[128], stores[128], devices[512];
+    hc__devices_describe(base, devices, sizeof devices);
     hc_loop_describe_stores(base->job->loop, stores, sizeof stores);
     hc_loop_describe_waiting(base->job->loop, waiting, sizeof waiting);
     fprintf(stderr,
-            "hpccoll %s (C): %d rank%s on %d node%s%s%s%s; inside a node shared memory (%s)%s%s; %s; waits: %s; "
+            "hpccoll %s (C): %d rank%s on %d node%s%s%s%s; inside a node shared memory (%s)%s%s%s; %s; waits: %s; "
             "stores: %s%s%s\n",
             HPCCOLL_VERSION, (int)base->job->size, base->job->size > 1 ? "s" : "", (int)nodes, nodes > 1 ? "s" : "",
             *base->settings.nodes ? ", emulated by HPCCOLL_NODES=" : "", base->settings.nodes, base->nodes.order,
-            hc_kernels_name(), base->job->net ? ", between nodes " : "", base->nodes.net,
+            hc_kernels_name(), base->job->net ? ", between nodes " : "", base->nodes.net, devices,
             base->settings.loop.background ? "a background thread drives"
                                            : "waiting callers drive (no background thread)",
             waiting, stores, *r->ops->met ? "; " : "", r->ops->met);
@@ -258,6 +263,8 @@ int hc__start(hc__base *base, hc_rendezvous *r, const void *comm, int wrong) {
     int status = hellos ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
     if (wrong >= 0 && hc_kernels_select(settings->simd) < 0)
         wrong = hc__error(HC_INVALID, "simd %s: this CPU or this build lacks it", settings->simd);
+    if (wrong >= 0)
+        wrong = hc__devices_find(base);
     if (status >= 0)
         status = build(base, r, comm, wrong, hellos);
     free(hellos);

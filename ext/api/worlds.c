@@ -6,6 +6,7 @@
 #include "api/base.h"
 #include "api/calls.h"
 #include "api/codes.h"
+#include "api/devices.h"
 #include "api/launcher.h"
 #include "api/list.h"
 #include "api/parts.h"
@@ -95,8 +96,10 @@ static hc_rendezvous_terms terms_of(const hc__settings *settings) {
 
 static void mark_forked(void) {
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
-        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job->loop && world->number == 0)
+        if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job->loop && world->number == 0) {
+            hc__devices_forked(world->base);
             hc_loop_forked(world->base->job->loop);
+        }
 }
 
 static void watch_forks(void) {

@@ -55,28 +55,41 @@ static void drop_texts(const char *const *texts) {
     free((void *)(uintptr_t)texts);
 }
 
-int hc__device_config_copy(hc_device_data_config *to, const hc_device_data_config *from, hc_hierarchy_config *place,
-                           const hc_hierarchy_config *from_place) {
+int hc__device_config_copy(hc_device_data_config *to, const hc_device_data_config *from) {
     int failed = 0;
     *to = *from;
-    *place = *from_place;
     to->files.driver = copy_text(from->files.driver, &failed);
     to->files.kernels = copy_text(from->files.kernels, &failed);
     to->nccl_library = copy_text(from->nccl_library, &failed);
     to->nccl_files = copy_texts(from->nccl_files, &failed);
     to->gpu_aware.proofs = copy_texts(from->gpu_aware.proofs, &failed);
     to->gpu_aware.why = copy_text(from->gpu_aware.why, &failed);
-    place->algorithm = copy_text(from_place->algorithm, &failed);
-    place->members = copy_ranks(from_place->members, place->set_size, &failed);
-    place->node_of = copy_ranks(from_place->node_of, place->set_size, &failed);
     return failed ? HC_NO_MEMORY : HC_OK;
 }
 
-void hc__device_config_drop(hc_device_data_config *config, hc_hierarchy_config *place) {
-    const void *const own[] = {config->files.driver, config->files.kernels, config->nccl_library, config->gpu_aware.why,
-                               place->algorithm,     place->members,        place->node_of};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+int hc__device_place_copy(hc_hierarchy_config *to, const hc_hierarchy_config *from) {
+    int failed = 0;
+    *to = *from;
+    to->algorithm = copy_text(from->algorithm, &failed);
+    to->members = copy_ranks(from->members, from->set_size, &failed);
+    to->node_of = copy_ranks(from->node_of, from->set_size, &failed);
+    return failed ? HC_NO_MEMORY : HC_OK;
+}
+
+static void drop(const void *const *own, size_t n) {
+    for (size_t i = 0; i < n; i++)
         free((void *)(uintptr_t)own[i]);
+}
+
+void hc__device_config_drop(hc_device_data_config *config) {
+    const void *const own[] = {config->files.driver, config->files.kernels, config->nccl_library,
+                               config->gpu_aware.why};
+    drop(own, sizeof own / sizeof *own);
     drop_texts(config->nccl_files);
     drop_texts(config->gpu_aware.proofs);
+}
+
+void hc__device_place_drop(hc_hierarchy_config *place) {
+    const void *const own[] = {place->algorithm, place->members, place->node_of};
+    drop(own, sizeof own / sizeof *own);
 }

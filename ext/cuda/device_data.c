@@ -199,7 +199,8 @@ static void abandon(hc_data *data) {
 }
 
 static void free_own(hc__plane *p) {
-    hc__device_config_drop(&p->config, &p->parts.place);
+    hc__device_config_drop(&p->config);
+    hc__device_place_drop(&p->parts.place);
     free(p->group_of);
     free(p);
 }
@@ -258,7 +259,8 @@ int hc_device_data_new(const hc_device_data_config *config, const hc_plane_parts
         return HC_NO_MEMORY;
     p->group_of = malloc((size_t)place->set_size * sizeof *p->group_of);
     p->parts = *parts;
-    if (hc__device_config_copy(&p->config, config, &p->parts.place, place) < 0 || !p->group_of) {
+    int copied = hc__device_config_copy(&p->config, config), placed = hc__device_place_copy(&p->parts.place, place);
+    if (copied < 0 || placed < 0 || !p->group_of) {
         free_own(p);
         return HC_NO_MEMORY;
     }

@@ -90,7 +90,9 @@ cdef class Call:
     cdef int check(self) except -1:
         """Make all checks of the arguments that need no other rank."""
         cdef char why[HC_WHY]
-        cdef int status = hc_arguments_check(&self.given, &self.set.place, why)
+        cdef int status = hc_arguments_one_memory(&self.given, &self.set.place, why)
+        if status >= 0:
+            status = hc_arguments_check(&self.given, &self.set.place, why)
         if status < 0:
             raise error_of(status, f"{self.prefix()}{(<bytes>why).decode('utf-8', 'replace')}")
         return 0
@@ -141,11 +143,6 @@ cdef class Call:
         """Read an array and its out. Returns the result; None: not known yet."""
         cdef hc_operand *i = &self.given.operands[2 * at]
         array = self.read_source(at, x, out, i)
-        if i.memory != self.given.operands[0].memory:
-            what = self.said().array.decode()
-            raise errors.InvalidArgumentError(
-                f"a group lies in one memory: {what} 0 in {MEMORIES[self.given.operands[0].memory]} memory, "
-                f"{what} {at} in {MEMORIES[i.memory]} memory")
         if self.has(HC_OP_REDUCES) and i.dtype == HC_UINT8 and type(array) is ndarray and \
                 not arrays.has_code(array.dtype):
             if self.own is None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declarations of ext/cuda for the boundary of _cuda."""
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from hc cimport hc_data, hc_hierarchy_config, hc_plane_parts
 
 
 cdef extern from "cuda/driver/driver.h" nogil:
-    enum: HC_DRIVER_NOT_READY, HC_STREAM_NON_BLOCKING, HC_EVENT_DISABLE_TIMING
+    enum: HC_DRIVER_NOT_READY, HC_STREAM_NON_BLOCKING
     ctypedef void *hc_gpu_context
     ctypedef void *hc_gpu_stream
     ctypedef void *hc_gpu_event
@@ -25,11 +25,6 @@ cdef extern from "cuda/driver/driver.h" nogil:
         int (*device_pci)(char *, int, int)
         int (*stream_new)(hc_gpu_stream *, unsigned, int)
         int (*stream_free)(hc_gpu_stream)
-        int (*stream_wait_event)(hc_gpu_stream, hc_gpu_event, unsigned)
-        int (*event_new)(hc_gpu_event *, unsigned)
-        int (*event_free)(hc_gpu_event)
-        int (*event_record)(hc_gpu_event, hc_gpu_stream)
-        int (*event_query)(hc_gpu_event)
     int hc_driver_open(hc_driver *, const char *)
     int hc_driver_current(const char *)
     const char *hc_driver_text(const hc_driver *, int status)
@@ -53,9 +48,12 @@ cdef extern from "cuda/driver/device.h" nogil:
         const char *driver
         const char *kernels
     int hc_device_open(int, const hc_device_files *, hc_device **, char *)
-    int hc_device_open_at(const void *, const hc_device_files *, hc_device **, char *)
     void hc_device_close(hc_device *)
-    int hc_device_of(const hc_device *, const void *)
+    int hc_device_event_take(hc_device *, hc_gpu_event *)
+    void hc_device_event_give(hc_device *, hc_gpu_event)
+    int hc_device_event_record(const hc_device *, hc_gpu_event, hc_gpu_stream)
+    int hc_device_event_follow(const hc_device *, hc_gpu_stream, hc_gpu_event)
+    int hc_device_event_query(const hc_device *, hc_gpu_event)
     hc_gpu_context hc_device_enter(const hc_device *)
     void hc_device_leave(const hc_device *, hc_gpu_context)
     int hc_device_result_new(hc_device *, size_t, void **)
@@ -63,16 +61,12 @@ cdef extern from "cuda/driver/device.h" nogil:
     int hc_device_path(int, int, int)
     const char *hc_device_mode_name(int)
     int hc_device_mode_named(const char *)
-    ctypedef struct hc_launch_order:
-        uint64_t clock
     int hc_gpu_aware_named(const char *)
     ctypedef struct hc_gpu_aware:
         int mode
         const char **proofs
         const char *why
     ctypedef struct hc_device_data_config:
-        hc_launch_order *order
-        hc_device **device
         int number
         hc_device_files files
         const char *nccl_library
@@ -82,5 +76,17 @@ cdef extern from "cuda/driver/device.h" nogil:
         int64_t small
         uint8_t shares_device
         uint64_t patience
-    int hc_device_data_new(const hc_device_data_config *, const hc_plane_parts *, hc_data **)
-    const char *hc_device_data_facts(const hc_data *)
+
+
+cdef extern from "cuda/accelerator.h" nogil:
+    ctypedef struct hc_accelerator:
+        hc_device *device
+        hc_device_data_config config
+    int hc_accelerator_new(const hc_device_data_config *, int, int, hc_accelerator **)
+    void hc_accelerator_close(hc_accelerator *)
+    void hc_accelerator_free(hc_accelerator *)
+    int hc_accelerator_open(hc_accelerator *, int, const void *, char *)
+    int hc_accelerator_check(hc_accelerator *, int, const void *, const char *, char *)
+    int hc_accelerator_plane(hc_accelerator *, const hc_plane_parts *, hc_data **)
+    void hc_accelerator_forget(hc_accelerator *, uint32_t)
+    const char *hc_accelerator_facts(const hc_accelerator *, uint32_t)

@@ -18,27 +18,22 @@ cdef class Device:
     """A GPU that a World has opened."""
     cdef hc_device *c
     cdef hc_gpu_stream entry     # it joins other streams: of DLPack producers, of groups
-    cdef list spare              # events, as numbers
     cdef object ended            # calls that are done on the host, whose arrays are kept
     cdef readonly int number
     cdef bint forked
 
     @staticmethod
-    cdef Device open(int number, size_t address, str library):
-        """The device of this number; -1: the device that has `address`."""
+    cdef Device open(hc_accelerator *accelerator, int number, size_t address):
+        """The accelerator's device, which it opens. Results keep it open beyond the accelerator's end."""
         cdef char why[HC_DEVICE_WHY]
         cdef Device self = Device.__new__(Device)
-        cdef bytes path = library.encode(), kernels = os.fsencode(KERNELS)
-        cdef hc_device_files files
         cdef int status
-        files.driver, files.kernels = path, kernels
         why[0] = 0
-        self.ended, self.spare = deque(), []
+        self.ended = deque()
         with nogil:
-            if number >= 0:
-                status = hc_device_open(number, &files, &self.c, why)
-            else:
-                status = hc_device_open_at(<const void *>address, &files, &self.c, why)
+            status = hc_accelerator_open(accelerator, number, <const void *>address, why)
+            if status >= 0:
+                status = hc_device_open(accelerator.device.number, &accelerator.config.files, &self.c, why)
         check(status, why.decode(errors="replace"))
         self.number = self.c.number
         before = hc_device_enter(self.c)
@@ -52,8 +47,6 @@ cdef class Device:
         if self.c is NULL or self.forked:
             return
         before = hc_device_enter(self.c)
-        for event in self.spare:
-            self.c.driver.event_free(<hc_gpu_event><size_t>event)
         if self.entry is not NULL:
             self.c.driver.stream_free(self.entry)
         hc_device_leave(self.c, before)
@@ -75,27 +68,17 @@ cdef class Device:
 
     cdef hc_gpu_event new_event(self) except NULL:
         cdef hc_gpu_event event = NULL
-        if self.spare:
-            return <hc_gpu_event><size_t>self.spare.pop()
-        before = hc_device_enter(self.c)
-        status = self.c.driver.event_new(&event, HC_EVENT_DISABLE_TIMING)
-        hc_device_leave(self.c, before)
-        self.ask(status, "making an event")
+        self.ask(hc_device_event_take(self.c, &event), "making an event")
         return event
 
     cdef int record(self, hc_gpu_event event, size_t stream) except -1:
         """Record the event in `stream`: it passes after the work that the stream has now."""
-        before = hc_device_enter(self.c)
-        status = self.c.driver.event_record(event, <hc_gpu_stream>stream)
-        hc_device_leave(self.c, before)
-        return self.ask(status, "recording an event")
+        return self.ask(hc_device_event_record(self.c, event, <hc_gpu_stream>stream), "recording an event")
 
     cdef int follow(self, size_t stream, hc_gpu_event event) except -1:
         """Let later work in `stream` wait for the event."""
-        before = hc_device_enter(self.c)
-        status = self.c.driver.stream_wait_event(<hc_gpu_stream>stream, event, 0)
-        hc_device_leave(self.c, before)
-        return self.ask(status, "letting a stream wait for an event")
+        return self.ask(
+            hc_device_event_follow(self.c, <hc_gpu_stream>stream, event), "letting a stream wait for an event")
 
     # ---- the arrays' lives -------------------------------------------------------------------------------
 
@@ -159,11 +142,10 @@ cdef class DeviceCall:
     def __dealloc__(self):
         if self.device is None or self.device.forked:
             return
-        if self.c_ready is not NULL:
-            self.device.spare.append(<size_t>self.c_ready)
-        if self.c_finished is not NULL:
-            self.device.spare.append(<size_t>self.c_finished)
-        self.device.spare += self.more
+        hc_device_event_give(self.device.c, self.c_ready)
+        hc_device_event_give(self.device.c, self.c_finished)
+        for event in self.more:
+            hc_device_event_give(self.device.c, <hc_gpu_event><size_t>event)
 
     @property
     def ready(self):
@@ -177,13 +159,10 @@ cdef class DeviceCall:
 
     cpdef bint is_over(self) noexcept:
         """Whether no work uses the arrays any more, because it has run or the device has failed."""
-        cdef hc_driver *driver = &self.device.c.driver
-        cdef hc_gpu_context before
+        cdef const hc_device *device = self.device.c
         if not self.over:
-            before = hc_device_enter(self.device.c)
-            self.over = driver.event_query(self.c_finished) != HC_DRIVER_NOT_READY and (
-                not self.copied or driver.event_query(self.c_ready) != HC_DRIVER_NOT_READY)
-            hc_device_leave(self.device.c, before)
+            self.over = hc_device_event_query(device, self.c_finished) != HC_DRIVER_NOT_READY and (
+                not self.copied or hc_device_event_query(device, self.c_ready) != HC_DRIVER_NOT_READY)
         return self.over
 
     cpdef object stream(self):
@@ -196,7 +175,7 @@ cdef class DeviceCall:
 
     def check_run(self):
         """Call it after is_over(): raises the device's error, if any."""
-        self.device.ask(self.device.c.driver.event_query(self.c_finished), "an operation's work")
+        self.device.ask(hc_device_event_query(self.device.c, self.c_finished), "an operation's work")
 
     def copied_in(self, stream):
         """Call it after copies to strided outputs were put into `stream`: the arrays live until these end."""

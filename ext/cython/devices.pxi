@@ -25,9 +25,11 @@ cdef class Devices:
     """The Accelerator of a World on this rank, which is made for the first array in device memory."""
     cdef dict known          # arguments of the Accelerator
     cdef object accelerator  # None: not needed so far
+    cdef hc_plane_source source
 
     def __init__(self, **known):
         self.known = known
+        self.source = hc_plane_source(make_plane, planes_begin, planes_end, <void *>self)
 
     cdef object get(self):
         """Return the Accelerator, and make it at the first call. [any thread with the GIL]"""
@@ -40,22 +42,14 @@ cdef class Devices:
         return self.accelerator
 
 
-# ---- data planes -----------------------------------------------------------------------------------------
-
-cdef struct PlaneMaker:  # one per set
-    hc_plane_maker base
-    hc_plane_parts parts
-    int32_t *ranks       # members and nodes, to which parts.place points
-    void *devices        # a Devices: a reference, and one to `algorithm`
-    void *algorithm      # bytes
+# ---- data planes (world/plane_maker.h) -------------------------------------------------------------------
 
 
-cdef int make_plane(hc_plane_maker *base, int memory, hc_data **data, char *text) noexcept with gil:
+cdef int make_plane(void *devices, const hc_plane_parts *parts, hc_data **data, char *text) noexcept with gil:
     """Make the data plane; the loop's driver calls it, on any thread."""
-    cdef PlaneMaker *maker = <PlaneMaker *>base
     try:
-        capsule = PyCapsule_New(&maker.parts, "hpccoll.plane_parts", NULL)
-        data[0] = <hc_data *><size_t>(<Devices>maker.devices).get().new_plane(capsule)
+        capsule = PyCapsule_New(<void *>parts, "hpccoll.plane_parts", NULL)
+        data[0] = <hc_data *><size_t>(<Devices>devices).get().new_plane(capsule)
         return HC_OK
     except BaseException as error:
         words = (str(error) or type(error).__name__).encode()[:HC_PLANE_TEXT - 1]
@@ -63,37 +57,11 @@ cdef int make_plane(hc_plane_maker *base, int memory, hc_data **data, char *text
         return HC_TRANSPORT
 
 
-cdef void free_maker(hc_plane_maker *base) noexcept with gil:
-    cdef PlaneMaker *maker = <PlaneMaker *>base
-    if (<Devices>maker.devices).accelerator is not None:
-        (<Devices>maker.devices).accelerator.forget(maker.parts.place.set)
-    Py_DECREF(<Devices>maker.devices)
-    Py_DECREF(<object>maker.algorithm)
-    free(maker.ranks)
-    free(maker)
+cdef void planes_begin(void *devices) noexcept with gil:
+    Py_INCREF(<Devices>devices)
 
 
-cdef hc_plane_maker *new_maker(Devices devices, const hc_hierarchy_config *place, bytes algorithm, hc_data *host,
-                               hc_net *net) except NULL:
-    """Make the maker of a set's data plane for device memory, which the loop calls for the first use."""
-    cdef PlaneMaker *maker = <PlaneMaker *>calloc(1, sizeof(PlaneMaker))
-    cdef int32_t size = place.set_size
-    cdef int32_t *ranks = <int32_t *>malloc(2 * size * sizeof(int32_t))
-    if maker is NULL or ranks is NULL:
-        free(maker)
-        free(ranks)
-        raise MemoryError
-    memcpy(ranks, place.members, size * sizeof(int32_t))
-    memcpy(ranks + size, place.node_of, size * sizeof(int32_t))
-    maker.base.make, maker.base.free = make_plane, free_maker
-    maker.parts.version = HC_PLANE_VERSION
-    maker.parts.place = place[0]
-    maker.parts.place.members, maker.parts.place.node_of = ranks, ranks + size
-    maker.parts.place.algorithm = algorithm
-    maker.parts.host, maker.parts.net = host, net
-    maker.parts.new_hierarchy, maker.parts.neutral = hc_hierarchy_new, hc_host_neutral
-    maker.ranks = ranks
-    maker.devices, maker.algorithm = <void *>devices, <void *>algorithm
-    Py_INCREF(devices)
-    Py_INCREF(algorithm)
-    return &maker.base
+cdef void planes_end(void *devices, uint32_t number) noexcept with gil:
+    if (<Devices>devices).accelerator is not None:
+        (<Devices>devices).accelerator.forget(number)
+    Py_DECREF(<Devices>devices)

@@ -88,9 +88,6 @@ cdef extern from "transport/transport.h" nogil:
     ctypedef struct hc_node
     ctypedef struct hc_data
     enum: HC_PLANE_TEXT
-    ctypedef struct hc_plane_maker:
-        int (*make)(hc_plane_maker *, int, hc_data **, char *) noexcept nogil
-        void (*free)(hc_plane_maker *) noexcept nogil
     ctypedef struct hc_hierarchy_config:
         uint32_t set
         int32_t set_rank, set_size
@@ -99,16 +96,10 @@ cdef extern from "transport/transport.h" nogil:
         int64_t chunk_most
         double alpha, beta
         const char *algorithm
-    int hc_hierarchy_new(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **)
     enum: HC_PLANE_VERSION
     ctypedef struct hc_plane_parts:
         int version
         hc_hierarchy_config place
-        hc_data *host
-        hc_net *net
-        int (*new_hierarchy)(const hc_hierarchy_config *, hc_node *, hc_net *, hc_data **) nogil
-        void (*neutral)(void *, int, int, int64_t) nogil
-    void hc_host_neutral(void *, int, int, int64_t)
 
 
 cdef extern from "transport/p2p/p2p.h" nogil:
@@ -196,7 +187,6 @@ cdef extern from "loop/loop.h" nogil:
     ctypedef struct hc_set_parts:
         hc_data *host
         const hc_node *node
-        hc_plane_maker *maker
         int32_t lead
     ctypedef struct hc_plan
     ctypedef struct hc_handle:
@@ -355,6 +345,7 @@ cdef extern from "world/arguments.h" nogil:
     bint hc_arguments_by_rows(const hc_arguments *)
     void hc_operand_clear(hc_operand *)
     int64_t hc_operand_row(const hc_operand *)
+    int hc_arguments_one_memory(const hc_arguments *, const hc_place *, char *)
     int hc_arguments_check(hc_arguments *, const hc_place *, char *)
     hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *, size_t)
     size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
@@ -441,6 +432,14 @@ cdef extern from "world/node_order.h" nogil:
         int32_t position, group
 
 
+cdef extern from "world/plane_maker.h" nogil:
+    ctypedef struct hc_plane_source:
+        int (*plane)(void *, const hc_plane_parts *, hc_data **, char *) noexcept nogil
+        void (*begun)(void *) noexcept nogil
+        void (*ended)(void *, uint32_t) noexcept nogil
+        void *of
+
+
 cdef extern from "world/job.h" nogil:
     ctypedef struct hc_job:
         hc_loop *loop
@@ -450,6 +449,7 @@ cdef extern from "world/job.h" nogil:
         hc_node_place *places
         int32_t rank, size, local_rank, local_size, fanout
         hc_hierarchy_config hierarchy
+        const hc_plane_source *devices
         char nonce[17]
         hc_in_flight in_flight
         hc_plan_memories plans
@@ -471,8 +471,6 @@ cdef extern from "world/job.h" nogil:
     int hc_members_find(const hc_job *, const int32_t *, int32_t, hc_members *)
     void hc_members_free(hc_members *)
     ctypedef struct hc_set_draft:
-        hc_hierarchy_config plane
-        hc_set_parts parts
         hc_shortcut *shortcut
         char why[HC_WHY]
     int hc_set_draft_make(hc_job *, const hc_members *, uint32_t, uint32_t, hc_segment *, hc_set_draft *)

@@ -125,6 +125,7 @@ cdef class Loop:
         self.local_rank, self.local_size = self.job.local_rank, self.job.local_size
         fill_knobs(hc__hierarchy_knobs, &self.job.hierarchy, self.settings)
         self.job.hierarchy.algorithm = self.algorithm
+        self.job.devices = &self.devices.source
         strncpy(self.job.nonce, nonce, sizeof(self.job.nonce) - 1)
         return 0
 

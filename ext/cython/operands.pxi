@@ -383,9 +383,6 @@ cdef object read_output(Loop loop, object out, const hc_operand *wanted, hc_oper
 
 
 cdef int check_kind(const hc_operand *o, const hc_operand *wanted) except -1:
-    if o.memory != wanted.memory:
-        raise errors.InvalidArgumentError(
-            f"out lies in {MEMORIES[o.memory]} memory, x in {MEMORIES[wanted.memory]} memory")
     if o.dtype != wanted.dtype or not same_type(o, wanted):
         raise errors.InvalidArgumentError(
             f"out has dtype {dtype_name(o)}, the result has {dtype_name(wanted)}")

@@ -63,8 +63,6 @@ cdef class Set:
                                             NULL if segment is None else &segment.c, &draft)
         try:
             check(status, "the process set could not be made" + (f": {draft.why.decode()}" if draft.why[0] else ""))
-            draft.parts.maker = new_maker(self.loop.devices, &draft.plane, self.loop.algorithm, draft.parts.host,
-                                          job.net)
             check(hc_set_add(job, &draft), "the process set could not be made")
         finally:
             hc_set_draft_free(&draft)

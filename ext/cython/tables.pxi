@@ -22,7 +22,6 @@ for _code in range(HC_OPERATION_COUNT):
     TRAITS[_code] = sum([1 << bit for bit in range(16) if hc_operation_has(_code, 1 << bit)])
 P2P_OPERATIONS = ("send", "receive")  # HC_SEND, HC_RECEIVE, which follow the operations
 REDUCTIONS = tuple([hc_reduction_name(i).decode() for i in range(HC_REDUCTION_COUNT)])
-MEMORIES = ("host", "device")
 WIRE_SAME = HC_WIRE_SAME
 HOROVOD_WORDS = HC_WORDS_HOROVOD
 MAX_SETS = HC_MAX_SETS  # limit of a rank's process sets at a time, with the World

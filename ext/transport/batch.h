@@ -60,7 +60,8 @@ typedef struct hc_batch {
     hc_piece *pieces;
     /* Device memory: events of the device's driver, which belong to the callers: one of each kind per call in this
      * batch (a joined rank has none). The data plane's streams wait for all `ready` events before they touch a tensor,
-     * and record all `finished` events after the last work. HC_DONE means that this work is launched. */
+     * and record all `finished` events after the last work. HC_DONE means that this work is launched. A `ready` event
+     * that is NULL: the tensors of its call are ready. */
     int32_t ncalls;
     void *const *ready, *const *finished;
 } hc_batch;

@@ -153,6 +153,24 @@ static int check_overlap(const hc_arguments *a, const hc_place *place, uint32_t 
     return refuse(why, HC_INVALID, "%s overlaps the input without being the input", words_of(a)->out);
 }
 
+static const char *memory_of(const hc_operand *o) {
+    return o->memory == HC_MEMORY_HOST ? "host" : "device";
+}
+
+int hc_arguments_one_memory(const hc_arguments *a, const hc_place *place, char why[HC_WHY]) {
+    int gets = hc_arguments_gets(a, place);
+    for (uint32_t i = 0; i < a->n; i++) {
+        const hc_operand *in = &a->operands[2 * i], *out = in + 1;
+        if (gets && out->data && out->memory != in->memory)
+            return refuse(why, HC_INVALID, "%s lies in %s memory, the input in %s memory", words_of(a)->out,
+                          memory_of(out), memory_of(in));
+        if (in->memory != a->operands->memory)
+            return refuse(why, HC_INVALID, "a group lies in one memory: %s 0 in %s memory, %s %" PRIu32 " in %s memory",
+                          words_of(a)->array, memory_of(a->operands), words_of(a)->array, i, memory_of(in));
+    }
+    return HC_OK;
+}
+
 static int check_array(const hc_arguments *a, const hc_place *place, uint32_t at, char *why) {
     const hc_operand *in = &a->operands[2 * at], *out = in + 1;
     int gives = hc_arguments_gives(a, place), gets = hc_arguments_gets(a, place);

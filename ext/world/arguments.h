@@ -91,7 +91,9 @@ int64_t hc_arguments_result_bytes(const hc_arguments *, const hc_place *, uint32
 /* Lists the memory that the call reads and writes on this rank: up to two extents per array. Returns their number. */
 size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *);
 
-/* Makes all checks that need no other rank, before anything is sent: OK, or a status and why, without the name of the
+/* Refuses arrays of which some lie in host memory and some on a device: OK, or INVALID and why. [any thread] */
+int hc_arguments_one_memory(const hc_arguments *, const hc_place *, char why[HC_WHY]);
+/* Makes all other checks that need no other rank, before anything is sent: OK, or a status and why, without the name of the
  * operation. Sets `wire` to HC_WIRE_SAME if the arrays have that type. [any thread] */
 int hc_arguments_check(hc_arguments *, const hc_place *, char why[HC_WHY]);
 /* Writes checked arguments into a request, with a copy of the name; NULL: no memory. [any thread] */

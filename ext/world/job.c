@@ -10,8 +10,8 @@ void hc_job_init(hc_job *job) {
     pthread_mutex_init(&job->lock, NULL);
     hc_in_flight_init(&job->in_flight);
     hc_plan_memories_init(&job->plans);
-    memset(&job->sets.free, 0xff, sizeof job->sets.free);
-    job->sets.free.bits[0] &= ~1ull;
+    memset(&job->numbers.sets.free, 0xff, sizeof job->numbers.sets.free);
+    job->numbers.sets.free.bits[0] &= ~1ull;
 }
 
 /* ---- users ------------------------------------------------------------------------------------------------- */
@@ -55,11 +55,11 @@ hc_set_numbers hc_job_offer_sets(hc_job *job, int few) {
     int left = few;
     pthread_mutex_lock(&job->lock);
     for (int word = 0; word < HC_MAX_SETS / 64; word++) {
-        uint64_t free = job->sets.free.bits[word] & ~job->sets.offered.bits[word], rest = free;
+        uint64_t free = job->numbers.sets.free.bits[word] & ~job->numbers.sets.offered.bits[word], rest = free;
         for (; few && rest && left > 0; left--)
             rest &= rest - 1;
         numbers.bits[word] = few ? free & ~rest : free;
-        job->sets.offered.bits[word] |= few ? numbers.bits[word] : 0;
+        job->numbers.sets.offered.bits[word] |= few ? numbers.bits[word] : 0;
     }
     pthread_mutex_unlock(&job->lock);
     return numbers;
@@ -68,23 +68,23 @@ hc_set_numbers hc_job_offer_sets(hc_job *job, int few) {
 void hc_job_withdraw_sets(hc_job *job, hc_set_numbers numbers) {
     pthread_mutex_lock(&job->lock);
     for (int word = 0; word < HC_MAX_SETS / 64; word++)
-        job->sets.offered.bits[word] &= ~numbers.bits[word];
+        job->numbers.sets.offered.bits[word] &= ~numbers.bits[word];
     pthread_mutex_unlock(&job->lock);
 }
 
 int hc_job_take_set_number(hc_job *job, int number, int shared) {
     uint64_t bit = 1ull << number % 64;
     pthread_mutex_lock(&job->lock);
-    int is_free = !shared || (job->sets.free.bits[number / 64] & ~job->sets.offered.bits[number / 64] & bit) != 0;
+    int is_free = !shared || (job->numbers.sets.free.bits[number / 64] & ~job->numbers.sets.offered.bits[number / 64] & bit) != 0;
     if (is_free)
-        job->sets.free.bits[number / 64] &= ~bit;
+        job->numbers.sets.free.bits[number / 64] &= ~bit;
     pthread_mutex_unlock(&job->lock);
     return is_free;
 }
 
 void hc_job_give_set_number_back(hc_job *job, int number) {
     pthread_mutex_lock(&job->lock);
-    job->sets.free.bits[number / 64] |= 1ull << number % 64;
+    job->numbers.sets.free.bits[number / 64] |= 1ull << number % 64;
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -92,15 +92,15 @@ void hc_job_give_set_number_back(hc_job *job, int number) {
 
 hc_plans_used hc_job_used(hc_job *job) {
     pthread_mutex_lock(&job->lock);
-    hc_plans_used used = job->used;
+    hc_plans_used used = job->numbers.plans;
     pthread_mutex_unlock(&job->lock);
     return used;
 }
 
 void hc_job_note_generation(hc_job *job, uint32_t generation) {
     pthread_mutex_lock(&job->lock);
-    if (generation > job->used.generation)
-        job->used.generation = generation;
+    if (generation > job->numbers.plans.generation)
+        job->numbers.plans.generation = generation;
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -108,7 +108,7 @@ void hc_job_take_plan_number(hc_job *job, int number) {
     if (number < 0)
         return;
     pthread_mutex_lock(&job->lock);
-    job->used.numbers[number / 64] |= 1ull << number % 64;
+    job->numbers.plans.numbers[number / 64] |= 1ull << number % 64;
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -116,6 +116,6 @@ void hc_job_give_plan_number_back(hc_job *job, int number) {
     if (number < 0)
         return;
     pthread_mutex_lock(&job->lock);
-    job->used.numbers[number / 64] &= ~(1ull << number % 64);
+    job->numbers.plans.numbers[number / 64] &= ~(1ull << number % 64);
     pthread_mutex_unlock(&job->lock);
 }

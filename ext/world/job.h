@@ -16,6 +16,7 @@
 #include "world/order.h"
 #include "world/plan_agreement.h"
 #include "world/plan_memory.h"
+#include "world/plane_maker.h"
 
 #include <pthread.h>
 
@@ -35,6 +36,12 @@ typedef struct hc_free_sets {
     hc_set_numbers free, offered; /* offered: to ranks that make sets now */
 } hc_free_sets;
 
+/* Numbers of this job's plans and sets. */
+typedef struct hc_numbers {
+    hc_plans_used plans;
+    hc_free_sets sets;
+} hc_numbers;
+
 typedef struct hc_job {
     hc_loop *loop;
     hc_net *net; /* NULL: one node holds all ranks */
@@ -45,9 +52,9 @@ typedef struct hc_job {
     hc_hierarchy_config hierarchy; /* knobs and algorithm for all data planes; each plane sets the rest */
     char nonce[17];                /* unique to the job, for names of shared memory */
     hc_slices *slices;             /* memory of process sets on this node; from the first set on */
-    pthread_mutex_t lock;          /* protects the next three */
-    hc_plans_used used;
-    hc_free_sets sets;
+    const hc_plane_source *devices; /* makes planes for device memory; NULL: none */
+    pthread_mutex_t lock;          /* protects the next two */
+    hc_numbers numbers;
     hc_job_user *users;
     hc_in_flight in_flight;
     hc_plan_memories plans;
@@ -87,7 +94,7 @@ void hc_members_free(hc_members *);
 int hc_plane_make(const hc_job *, const hc_members *, uint32_t number, int64_t chunk_most, hc_segment *,
                   hc_hierarchy_config *place, hc_node **, hc_data **);
 
-/* A process set before it is added to the loop: the caller may set a maker of other data planes in `parts`. */
+/* A process set before it is added to the loop. */
 typedef struct hc_set_draft {
     hc_set_config place;
     hc_child *children;
@@ -102,7 +109,7 @@ typedef struct hc_set_draft {
 int hc_set_draft_make(hc_job *, const hc_members *, uint32_t number, uint32_t generation, hc_segment *, hc_set_draft *);
 int hc_set_add(hc_job *, hc_set_draft *);
 void hc_set_draft_free(hc_set_draft *);
-/* Makes and adds a set without a maker. OK; or a status, and why. */
+/* Makes and adds a set. OK; or a status, and why. */
 int hc_set_make(hc_job *, const int32_t *ranks, int32_t size, uint32_t number, uint32_t generation, hc_segment *,
                 char why[HC_WHY]);
 /* Removes a set after the end of its log. */

@@ -90,6 +90,10 @@ int hc_set_draft_make(hc_job *job, const hc_members *m, uint32_t number, uint32_
     if (status < 0)
         return status;
     draft->parts.node = node;
+    if (job->devices)
+        status = hc_plane_maker_new(job->devices, &draft->plane, draft->parts.host, job->net, &draft->parts.maker);
+    if (status < 0)
+        return status;
     draft->shortcut = m->nlocals == m->size ? hc_shm_shortcut(node) : hc_shm_count(node);
     if (m->nlocals < m->size && draft->shortcut)
         draft->votes = draft->parts.votes = hc_loop_votes_new(job->loop, number, draft->shortcut, &members);

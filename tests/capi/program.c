@@ -3,8 +3,14 @@
  * program.c - random programs over the C interface: all ranks draw the same calls from a seed, each checks its results.
  *
  *     program SEED STEPS [threads]       "threads": with all threads of MPI
+ *
+ * With ON_DEVICE the arrays of the drawn calls lie in device memory.
  */
+#ifdef ON_DEVICE
+#include "on_device.h"
+#else
 #include "ranks.h"
+#endif
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,12 +68,36 @@ typedef struct call {
     int root;
     uint32_t salt;
     char name[16];
-    char in[(ELEMENTS + 8) * 8], out[(ELEMENTS + 8) * 8 * 8];
+    char *in, *out; /* what a call gets: the values here, or memory on a device */
+    char given[(ELEMENTS + 8) * 8], result[(ELEMENTS + 8) * 8 * 8];
     int64_t counts[64], send[64];
     hpccoll_request *request;
 } call;
 
 static call calls[MOST];
+
+#ifdef ON_DEVICE
+static void place(call *c) {
+    c->in = device_new(sizeof c->given);
+    c->out = device_new(sizeof c->result);
+}
+#else
+static void open_gpu(void) {}
+
+static void upload(void *to, const void *from, size_t bytes) {
+    if (to != from)
+        memcpy(to, from, bytes);
+}
+
+static void download(void *to, const void *from, size_t bytes) {
+    upload(to, from, bytes);
+}
+
+static void place(call *c) {
+    c->in = c->given;
+    c->out = c->result;
+}
+#endif
 
 static void choose(call *c, int step, int at) {
     static const hpccoll_operation operations[] = {
@@ -109,10 +139,12 @@ static void fill(call *c) {
         c->count = n;
     }
     for (int64_t i = 0; i < n; i++)
-        put(c->in, c->dtype, i, value(rank, i, c->salt));
-    memset(c->out, 0x55, sizeof c->out);
+        put(c->given, c->dtype, i, value(rank, i, c->salt));
+    memset(c->result, 0x55, sizeof c->result);
     for (int64_t i = 0; c->operation == HPCCOLL_BROADCAST && rank == c->root && i < n; i++)
-        put(c->out, c->dtype, i, value(rank, i, c->salt));
+        put(c->result, c->dtype, i, value(rank, i, c->salt));
+    upload(c->in, c->given, sizeof c->given);
+    upload(c->out, c->result, sizeof c->result);
 }
 
 static int64_t received(const call *c) {
@@ -178,7 +210,7 @@ static void check_gathered(const call *c) {
     for (int r = 0; r < size; r++) {
         CHECK(c->counts[r] == count_of(c, r));
         for (int64_t i = 0; i < count_of(c, r); i++)
-            CHECK(get(c->out, c->dtype, at++) == value(r, i, c->salt));
+            CHECK(get(c->result, c->dtype, at++) == value(r, i, c->salt));
     }
 }
 
@@ -192,7 +224,7 @@ static void check_exchanged(const call *c) {
         for (int to = 0; to < rank; to++)
             first += rows(c, r, to);
         for (int64_t i = 0; i < rows(c, r, rank); i++)
-            CHECK(get(c->out, c->dtype, at++) == value(r, first + i, c->salt));
+            CHECK(get(c->result, c->dtype, at++) == value(r, first + i, c->salt));
         CHECK(c->operation == HPCCOLL_SCATTER || c->counts[r] == rows(c, r, rank));
     }
 }
@@ -207,16 +239,17 @@ static void check_reduction(const call *c) {
     if ((c->operation == HPCCOLL_REDUCE && rank != c->root) || ranks == 0)
         return;
     for (int64_t i = 0; i < n; i++)
-        CHECK(get(c->out, c->dtype, i) == reduced(c->op, ranks, first + i, c->salt));
+        CHECK(get(c->result, c->dtype, i) == reduced(c->op, ranks, first + i, c->salt));
 }
 
-static void check(const call *c) {
+static void check(call *c) {
+    download(c->result, c->out, sizeof c->result);
     switch ((int)c->operation) {
     case HPCCOLL_BARRIER:
         return;
     case HPCCOLL_BROADCAST:
         for (int64_t i = 0; i < c->count; i++)
-            CHECK(get(c->out, c->dtype, i) == value(c->root, i, c->salt));
+            CHECK(get(c->result, c->dtype, i) == value(c->root, i, c->salt));
         return;
     case HPCCOLL_GATHER:
         if (rank != c->root)
@@ -244,7 +277,9 @@ static void end(call *c) {
     if (c->operation == HPCCOLL_ALLGATHER) {
         CHECK(hpccoll_wait_result(&c->request, &made, &count) == HPCCOLL_OK);
         CHECK(count == all_counts(c));
-        memcpy(c->out, made, (size_t)count * (c->dtype == HPCCOLL_FLOAT32 || c->dtype == HPCCOLL_INT32 ? 4 : 8));
+        size_t element = c->dtype == HPCCOLL_FLOAT32 || c->dtype == HPCCOLL_INT32 ? 4 : 8;
+        download(c->result, made, (size_t)count * element);
+        upload(c->out, c->result, (size_t)count * element);
         hpccoll_release(made);
     } else {
         CHECK(hpccoll_wait(&c->request) == HPCCOLL_OK);
@@ -427,7 +462,10 @@ static void end_job(void) {
 #endif
 
 int main(int argc, char **argv) {
+    open_gpu();
     hpccoll_world *world = begin_job(argc, argv);
+    for (int i = 0; i < MOST; i++)
+        place(&calls[i]);
     state = strtoull(argv[1], NULL, 10);
     int steps = atoi(argv[2]);
     CHECK(hpccoll_rank(world) == rank && hpccoll_size(world) == size && hpccoll_node_of(world, 0) == 0);

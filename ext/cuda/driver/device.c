@@ -19,7 +19,9 @@ typedef struct device {
     hc_device base;
     struct device *next;
     int users;
-    pthread_mutex_t lock; /* of pool and kernels */
+    pthread_mutex_t lock; /* of pool, kernels and events */
+    hc_gpu_event *events; /* that were given back */
+    size_t nevents, room;
     hc__pool pool;
     hc_packer packer;
     hc_summer summer;   /* not open before the first sum */
@@ -213,6 +215,68 @@ int hc__stream_ends(const hc_device *d, hc_gpu_stream stream) {
     return !stream;
 }
 
+/* ---- events: making one takes longer than a small message, so those that are given back are kept --------------- */
+
+int hc_device_event_take(hc_device *base, hc_gpu_event *event) {
+    device *d = device_of(base);
+    pthread_mutex_lock(&d->lock);
+    *event = d->nevents ? d->events[--d->nevents] : NULL;
+    pthread_mutex_unlock(&d->lock);
+    if (*event)
+        return 0;
+    hc_gpu_context before = hc_device_enter(base);
+    int status = base->driver.event_new(event, HC_EVENT_DISABLE_TIMING);
+    hc_device_leave(base, before);
+    return status;
+}
+
+/* 0: no memory. */
+static int keep_event(device *d, hc_gpu_event event) {
+    size_t room = 2 * d->room + 16;
+    hc_gpu_event *events = d->nevents < d->room ? d->events : realloc(d->events, room * sizeof *events);
+    if (!events)
+        return 0;
+    d->room = d->nevents < d->room ? d->room : room;
+    d->events = events;
+    d->events[d->nevents++] = event;
+    return 1;
+}
+
+void hc_device_event_give(hc_device *base, hc_gpu_event event) {
+    device *d = device_of(base);
+    if (!event)
+        return;
+    pthread_mutex_lock(&d->lock);
+    int is_kept = keep_event(d, event);
+    pthread_mutex_unlock(&d->lock);
+    if (is_kept)
+        return;
+    hc_gpu_context before = hc_device_enter(base);
+    base->driver.event_free(event);
+    hc_device_leave(base, before);
+}
+
+int hc_device_event_record(const hc_device *d, hc_gpu_event event, hc_gpu_stream stream) {
+    hc_gpu_context before = hc_device_enter(d);
+    int status = d->driver.event_record(event, stream);
+    hc_device_leave(d, before);
+    return status;
+}
+
+int hc_device_event_follow(const hc_device *d, hc_gpu_stream stream, hc_gpu_event event) {
+    hc_gpu_context before = hc_device_enter(d);
+    int status = d->driver.stream_wait_event(stream, event, 0);
+    hc_device_leave(d, before);
+    return status;
+}
+
+int hc_device_event_query(const hc_device *d, hc_gpu_event event) {
+    hc_gpu_context before = hc_device_enter(d);
+    int status = d->driver.event_query(event);
+    hc_device_leave(d, before);
+    return status;
+}
+
 /* ---- kernels ------------------------------------------------------------------------------------------------- */
 
 int hc__device_pack(hc_device *base, const hc_pack_order *order, hc_gpu_stream stream, char *text, size_t room) {
@@ -245,6 +309,9 @@ static void destroy(device *d) {
     const hc_driver *driver = &d->base.driver;
     hc_gpu_context before = hc_device_enter(&d->base);
     hc__pool_free(&d->pool);
+    for (size_t i = 0; i < d->nevents; i++)
+        driver->event_free(d->events[i]);
+    free(d->events);
     hc_packer_close(&d->packer);
     hc_summer_close(&d->summer);
     hc_device_leave(&d->base, before);

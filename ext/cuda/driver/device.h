@@ -59,6 +59,14 @@ int hc_device_result_new(hc_device *, size_t bytes, void **result);
  * before this call may still use it. [any thread] */
 void hc_device_result_free(hc_device *, void *result, hc_gpu_stream stream);
 
+/* Events of requests, which only order work. take() gives one of those that were given back, or a new one. All return
+ * the driver's status. [any thread] */
+int hc_device_event_take(hc_device *, hc_gpu_event *);
+void hc_device_event_give(hc_device *, hc_gpu_event); /* NULL is allowed */
+int hc_device_event_record(const hc_device *, hc_gpu_event, hc_gpu_stream);
+int hc_device_event_follow(const hc_device *, hc_gpu_stream, hc_gpu_event); /* later work in the stream waits for it */
+int hc_device_event_query(const hc_device *, hc_gpu_event);                 /* 0, HC_DRIVER_NOT_READY, or a failure */
+
 /* How a batch on the device runs where NCCL is used. The table in docs/gpu.md is made from this. */
 enum hc_device_path { HC_PATH_UNDEFINED, HC_PATH_STAGED, HC_PATH_NCCL };
 enum hc_device_path hc_device_path(int operation, int reduction, int dtype);

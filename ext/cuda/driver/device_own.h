@@ -25,10 +25,11 @@ int hc__stream_ends(const hc_device *, hc_gpu_stream);
 
 /* ---- configuration ------------------------------------------------------------------------------------ */
 
-/* Deep copies of both: OK, or NO_MEMORY; drop() frees the result in both cases. */
-int hc__device_config_copy(hc_device_data_config *, const hc_device_data_config *from, hc_hierarchy_config *place,
-                           const hc_hierarchy_config *from_place);
-void hc__device_config_drop(hc_device_data_config *, hc_hierarchy_config *place);
+/* Deep copies: OK, or NO_MEMORY; drop() frees the result in both cases. */
+int hc__device_config_copy(hc_device_data_config *, const hc_device_data_config *from);
+void hc__device_config_drop(hc_device_data_config *);
+int hc__device_place_copy(hc_hierarchy_config *, const hc_hierarchy_config *from);
+void hc__device_place_drop(hc_hierarchy_config *);
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 
@@ -42,6 +43,11 @@ int hc__device_sum(hc_device *, const hc_sum_order *, hc_gpu_stream, char *text,
 /* TRANSPORT (out of memory: NO_MEMORY), with `text` as "device 0 (0000:4a:00.0): WHAT: the driver's text (700)"; OK for
  * status 0. */
 int hc__device_failed(const hc_device *, int status, const char *what, char *text, size_t room);
+
+/* Lets later work in the stream wait for a caller's `ready` event (transport/batch.h). The driver's status. */
+static inline int hc__follow(const hc_driver *driver, hc_gpu_stream stream, hc_gpu_event ready) {
+    return ready ? driver->stream_wait_event(stream, ready, 0) : 0;
+}
 
 static inline hc_gpu_address hc__address(const void *at) {
     return (hc_gpu_address)(uintptr_t)at;

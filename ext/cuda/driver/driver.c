@@ -44,14 +44,35 @@ int hc_driver_open(hc_driver *driver, const char *named) {
     return status;
 }
 
-int hc_driver_current(const char *named) {
-    int device = -1;
-    hc_gpu_context context = NULL;
-    int (*now)(hc_gpu_context *), (*device_of)(int *);
+/* The driver that this process has opened, or NULL. */
+static void *in_process(const char *named) {
     const char *const given[] = {named, NULL};
     void *library = NULL;
     for (const char *const *file = named && *named ? given : sonames; *file && !library; file++)
         library = dlopen(*file, RTLD_NOW | RTLD_NOLOAD);
+    return library;
+}
+
+int hc_driver_in_process(const char *named) {
+    return in_process(named) != NULL;
+}
+
+int hc_driver_memory(const hc_driver *driver, const void *address) {
+    hc_gpu_address at = (hc_gpu_address)(uintptr_t)address;
+    unsigned kind = 0, managed = 0;
+    int device = -1;
+    if (driver->pointer_fact(&kind, HC_POINTER_MEMORY, at) != 0)
+        return -1; /* memory that the driver does not know is the host's */
+    if (kind != HC_MEMORY_OF_DEVICE && (driver->pointer_fact(&managed, HC_POINTER_MANAGED, at) != 0 || !managed))
+        return -1;
+    return driver->pointer_fact(&device, HC_POINTER_DEVICE, at) == 0 ? device : -1;
+}
+
+int hc_driver_current(const char *named) {
+    int device = -1;
+    hc_gpu_context context = NULL;
+    int (*now)(hc_gpu_context *), (*device_of)(int *);
+    void *library = in_process(named);
     if (!library)
         return -1;
     *(void **)&now = dlsym(library, "cuCtxGetCurrent");

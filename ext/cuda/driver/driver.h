@@ -20,7 +20,11 @@ typedef void *hc_gpu_context, *hc_gpu_stream, *hc_gpu_event, *hc_gpu_module, *hc
 #define HC_STREAM_NON_BLOCKING 1u  /* does not wait for the legacy default stream */
 #define HC_EVENT_DISABLE_TIMING 2u /* only order, which costs less */
 #define HC_HOST_MEMORY_PORTABLE 1u /* pinned for all contexts */
-#define HC_POINTER_DEVICE 9        /* attribute of an address: the number of its device */
+/* Attributes of an address. */
+#define HC_POINTER_MEMORY 2  /* HC_MEMORY_OF_DEVICE, or another kind */
+#define HC_POINTER_MANAGED 8 /* 1: it moves between the host and devices */
+#define HC_POINTER_DEVICE 9  /* the number of its device */
+#define HC_MEMORY_OF_DEVICE 2
 
 /*    member    symbol    arguments */
 #define HC_DRIVER_FUNCTIONS(X)                                                                                 \
@@ -76,6 +80,11 @@ int hc_driver_open(hc_driver *, const char *named);
 /* The number of the device whose context this thread uses; -1: none, or this process has opened no driver. Opens and
  * initialises nothing. */
 int hc_driver_current(const char *named);
+/* 1: this process has opened the driver. Opens and initialises nothing. */
+int hc_driver_in_process(const char *named);
+/* The number of the device that an address lies on, in its own or in managed memory; -1: it lies in host memory, pinned
+ * or not. [any thread] */
+int hc_driver_memory(const hc_driver *, const void *address);
 /* The driver's text for one of its statuses; never NULL. */
 const char *hc_driver_text(const hc_driver *, int status);
 

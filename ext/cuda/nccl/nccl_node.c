@@ -48,7 +48,7 @@ int hc__nccl_begin(hc__nccl_node *n, const hc_batch *batch) {
     n->busy = HC__FREE;
     n->waits = 0;
     for (int32_t i = 0; i < n->batch->ncalls && !status; i++)
-        status = d->stream_wait_event(n->work, n->batch->ready[i], 0);
+        status = hc__follow(d, n->work, n->batch->ready[i]);
     if (!status)
         status = d->event_record(n->began, n->work);
     return hc__nccl_failed(n, status, "waiting for the callers' streams");

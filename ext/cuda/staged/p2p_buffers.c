@@ -81,7 +81,7 @@ static int move(hc__p2p_buffers *p, const hc_staging *staging, int up) {
     const hc_driver *d = &p->device->driver;
     hc_gpu_stream stream = up ? p->up : p->down;
     const hc__p2p_copy *copy = staging->own;
-    int status = d->stream_wait_event(stream, staging->ready, 0);
+    int status = hc__follow(d, stream, staging->ready);
     if (!status)
         status = up ? d->to_device(hc__address(staging->device), staging->host, staging->bytes, stream)
                     : d->to_host(staging->host, hc__address(staging->device), staging->bytes, stream);

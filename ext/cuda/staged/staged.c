@@ -158,7 +158,7 @@ static int drain_next(hc__staged *s) {
 static int wait_until_ready(hc__staged *s) {
     int status = 0;
     for (int32_t i = 0; i < s->batch->ncalls && !status; i++)
-        status = s->device->driver.stream_wait_event(s->down, s->batch->ready[i], 0);
+        status = hc__follow(&s->device->driver, s->down, s->batch->ready[i]);
     return failed(s, status, "waiting for the callers' streams");
 }
 

@@ -39,8 +39,9 @@ typedef struct event {
 typedef struct block {
     struct block *next;
     uint64_t address, bytes;
-    int device;
+    int device, kind; /* HC_MEMORY_OF_DEVICE, or pinned */
 } block;
+enum { PINNED = 1 };
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -232,24 +233,19 @@ int fake_context_device(int *device) {
     return 0;
 }
 
-int fake_memory_new(hc_gpu_address *address, size_t bytes) {
-    ENTER("cuMemAlloc_v2");
-    void *memory = NULL;
-    if (!current || !bytes || posix_memalign(&memory, 512, bytes) != 0)
-        return leave(current && bytes ? OUT_OF_MEMORY : INVALID_VALUE);
-    memset(memory, 0xCD, bytes); /* nobody may count on zeros */
+static void add_block(void *memory, size_t bytes, int kind) {
     block *b = malloc(sizeof *b);
     *b = (block){.next = blocks,
                  .address = (uint64_t)(uintptr_t)memory,
                  .bytes = bytes,
-                 .device = (int)((char *)current - contexts)};
+                 .device = current ? (int)((char *)current - contexts) : 0,
+                 .kind = kind};
+    memset(memory, 0xCD, bytes); /* nobody may count on zeros */
     blocks = b;
-    *address = b->address;
-    return leave(0);
 }
 
-int fake_memory_free(hc_gpu_address address) {
-    ENTER("cuMemFree_v2");
+/* 0: there is no such block. */
+static int free_block(uint64_t address) {
     for (block **at = &blocks; *at; at = &(*at)->next) {
         block *b = *at;
         if (b->address != address)
@@ -257,9 +253,24 @@ int fake_memory_free(hc_gpu_address address) {
         *at = b->next;
         free(b);
         free((void *)(uintptr_t)address);
-        return leave(0);
+        return 1;
     }
-    return leave(INVALID_VALUE);
+    return 0;
+}
+
+int fake_memory_new(hc_gpu_address *address, size_t bytes) {
+    ENTER("cuMemAlloc_v2");
+    void *memory = NULL;
+    if (!current || !bytes || posix_memalign(&memory, 512, bytes) != 0)
+        return leave(current && bytes ? OUT_OF_MEMORY : INVALID_VALUE);
+    add_block(memory, bytes, HC_MEMORY_OF_DEVICE);
+    *address = (uint64_t)(uintptr_t)memory;
+    return leave(0);
+}
+
+int fake_memory_free(hc_gpu_address address) {
+    ENTER("cuMemFree_v2");
+    return leave(free_block(address) ? 0 : INVALID_VALUE);
 }
 
 int fake_host_new(void **memory, size_t bytes, unsigned flags) {
@@ -268,13 +279,15 @@ int fake_host_new(void **memory, size_t bytes, unsigned flags) {
     *memory = malloc(bytes);
     if (!*memory)
         return leave(OUT_OF_MEMORY);
-    memset(*memory, 0xCD, bytes);
+    add_block(*memory, bytes, PINNED);
     return leave(0);
 }
 
 int fake_host_free(void *memory) {
-    free(memory);
-    return 0;
+    pthread_once(&once, start);
+    pthread_mutex_lock(&lock);
+    free_block((uint64_t)(uintptr_t)memory);
+    return leave(0);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------------------- */
@@ -300,15 +313,16 @@ static const block *block_with(uint64_t address, size_t bytes) {
 }
 
 static int lies_in_a_block(uint64_t address, size_t bytes) {
-    return block_with(address, bytes) != NULL;
+    const block *b = block_with(address, bytes);
+    return b && b->kind == HC_MEMORY_OF_DEVICE;
 }
 
 int fake_pointer_fact(void *fact, int attribute, hc_gpu_address address) {
     ENTER("cuPointerGetAttribute");
     const block *b = block_with(address, 1);
-    if (!b || attribute != HC_POINTER_DEVICE)
+    if (!b || (attribute != HC_POINTER_DEVICE && attribute != HC_POINTER_MEMORY && attribute != HC_POINTER_MANAGED))
         return leave(INVALID_VALUE);
-    *(int *)fact = b->device;
+    *(int *)fact = attribute == HC_POINTER_DEVICE ? b->device : attribute == HC_POINTER_MEMORY ? b->kind : 0;
     return leave(0);
 }
 
