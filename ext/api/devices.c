@@ -41,7 +41,7 @@ static void find_kernels(char folder[PATH_MAX + 32]) {
 }
 
 static int make_accelerator(hc__base *base) {
-    static const char no_proof[] = "a program without Python reads no proof; HPCCOLL_GPU_AWARE_MPI=yes says that it can";
+    static const char why[] = "a program without Python reads no proof; HPCCOLL_GPU_AWARE_MPI=yes says that it can";
     const hc__settings *s = &base->settings;
     char kernels[PATH_MAX + 32];
     find_kernels(kernels);
@@ -50,7 +50,7 @@ static int make_accelerator(hc__base *base) {
         .files = {.driver = s->cuda_library, .kernels = kernels},
         .nccl_library = s->nccl_library,
         .mode = hc_device_mode_named(s->device_mode),
-        .gpu_aware = {.mode = hc_gpu_aware_named(hc__net_is_mpi(base) ? s->gpu_aware_mpi : "no"), .why = no_proof},
+        .gpu_aware = {.mode = hc_gpu_aware_named(hc__net_is_mpi(base) ? s->gpu_aware_mpi : "no"), .why = why},
         .small = (int64_t)s->device_small,
         .shares_device = hc__settings_variable("NCCL_MULTI_RANK_GPU_ENABLE") || hc__settings_variable("NCCL_HOSTID"),
         .patience = s->engine.stall_limit,
@@ -149,8 +149,8 @@ static int place_operand(const hc__call *call, const hpccoll_world *world, hc_op
     return hc__devices_place_one(world, o->data, name, &o->memory);
 }
 
-/* An address that the call does not use may be anything: then the other array of the pair says where it lies. Of two
- * arrays without elements each that is not NULL says it. */
+/* An address that the call does not use may be anything: then the other array of the pair says where it lies. Where
+ * neither has elements, each address that is not NULL says it. */
 int hc__devices_place(const hc__call *call, const hpccoll_world *world, hc__read *read) {
     const hc_arguments *a = &read->arguments;
     char why[HC_WHY];
@@ -255,7 +255,7 @@ int hc__devices_end(const hpccoll_world *world, hc_handle *h, int status) {
     return status;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* A result that the program has, and its device, which stays open for it. */
 typedef struct result {

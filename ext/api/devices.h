@@ -17,7 +17,7 @@ int hc__devices_find(hc__base *);
 /* Opens the device that a knob names: OK; or a status, and `why`. `place`: this rank's, among those of its machine. */
 int hc__devices_open(hc__base *, int32_t place, char why[HC_WHY]);
 void hc__devices_describe(const hc__base *, char *text, size_t room); /* for the line at the start */
-void hc__devices_close(hc__base *);                                  /* after the loop was freed */
+void hc__devices_close(hc__base *);                                   /* after the loop was freed */
 void hc__devices_forked(hc__base *); /* in the child of a fork(): the driver and the device are the parent's */
 
 /* ---- calls: only where base->devices.on ------------------------------------------------------------------------- */

@@ -43,9 +43,8 @@ static const knob knobs[] = {HC_ENGINE_KNOBS(ENGINE) HC_LOOP_KNOBS(LOOP) HC_HIER
 
 /* Knobs of Python's Worlds. Their variables have no effect in a World of C, and rank 0 says so. */
 static const char *const of_python[] = {
-    "end_time", "preempt_margin", "gpu_aware_record", "allow_singleton", "check",          "trust_mpi",
-    "timeline", "secret",         "autotune",         "autotune_log",    "autotune_steps", "autotune_warmup",
-    NULL};
+    "end_time", "preempt_margin", "gpu_aware_record", "allow_singleton", "check",           "trust_mpi", "timeline",
+    "secret",   "autotune",       "autotune_log",     "autotune_steps",  "autotune_warmup", NULL};
 
 static const char *const yes[] = {"1", "true", "yes", "on", NULL}, *const no[] = {"0", "false", "no", "off", NULL};
 

@@ -235,6 +235,17 @@ static void say_what_was_chosen(const hc__base *base, const hc_rendezvous *r, in
         fprintf(stderr, "hpccoll (C): without effect in a program without Python: %s\n", base->settings.ignored);
 }
 
+/* 1: this World has a net, also on one node if the net moves the memory of GPUs; 0: it has none; or a status (error
+ * set). */
+static int needs_net(const hc__base *base, int32_t nodes) {
+    int for_devices = strcmp(base->settings.device_mode, "mpi") == 0 && base->job->size > 1;
+    if (for_devices && !hc__net_is_mpi(base))
+        return hc__error(HC_UNSUPPORTED,
+                         "the World was not made: HPCCOLL_DEVICE_MODE=mpi, and the net UCX does not move the memory of "
+                         "GPUs");
+    return for_devices || nodes > 1;
+}
+
 static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, hello *hellos) {
     hello mine;
     fill_in_hello(base, wrong, &mine);
@@ -248,9 +259,12 @@ static int build(hc__base *base, hc_rendezvous *r, const void *comm, int wrong, 
     if ((status = describe_nodes(base, hellos, nodes)) < 0)
         return status;
     r->processes = &base->processes;
-    if (nodes > 1 && (status = hc__net_make(base, r, comm, base->settings.loop.machine_size == base->job->size)) < 0)
+    int has_net = needs_net(base, nodes);
+    if (has_net < 0)
+        return has_net;
+    if (has_net && (status = hc__net_make(base, r, comm, base->settings.loop.machine_size == base->job->size)) < 0)
         return status;
-    choose_driver(base, hellos, nodes > 1);
+    choose_driver(base, hellos, has_net);
     if ((status = hc__parts_make(base, r)) < 0)
         return status;
     say_what_was_chosen(base, r, nodes);

@@ -69,7 +69,8 @@ cdef class Accelerator:
             self.open(number, address)
         if not is_empty:
             place = <const void *>address
-        check(hc_accelerator_check(self.c, number, place, name.encode(), why), why.decode(errors="replace"))
+        cdef int status = hc_accelerator_check(self.c, number, place, name.encode(), why)
+        check(status, why.decode(errors="replace"))
 
     def call(self, list buffers):
         """Order a request on these Buffers after the work in their streams."""

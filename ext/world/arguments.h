@@ -93,8 +93,8 @@ size_t hc_arguments_extents(const hc_arguments *, const hc_place *, hc_extent *)
 
 /* Refuses arrays of which some lie in host memory and some on a device: OK, or INVALID and why. [any thread] */
 int hc_arguments_one_memory(const hc_arguments *, const hc_place *, char why[HC_WHY]);
-/* Makes all other checks that need no other rank, before anything is sent: OK, or a status and why, without the name of the
- * operation. Sets `wire` to HC_WIRE_SAME if the arrays have that type. [any thread] */
+/* Makes all other checks that need no other rank, before anything is sent: OK, or a status and why, without the name of
+ * the operation. Sets `wire` to HC_WIRE_SAME if the arrays have that type. [any thread] */
 int hc_arguments_check(hc_arguments *, const hc_place *, char why[HC_WHY]);
 /* Writes checked arguments into a request, with a copy of the name; NULL: no memory. [any thread] */
 hc_handle *hc_arguments_request(const hc_arguments *, const hc_place *, const char *name, size_t name_len);

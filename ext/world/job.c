@@ -75,7 +75,8 @@ void hc_job_withdraw_sets(hc_job *job, hc_set_numbers numbers) {
 int hc_job_take_set_number(hc_job *job, int number, int shared) {
     uint64_t bit = 1ull << number % 64;
     pthread_mutex_lock(&job->lock);
-    int is_free = !shared || (job->numbers.sets.free.bits[number / 64] & ~job->numbers.sets.offered.bits[number / 64] & bit) != 0;
+    int is_free = !shared ||
+                  (job->numbers.sets.free.bits[number / 64] & ~job->numbers.sets.offered.bits[number / 64] & bit) != 0;
     if (is_free)
         job->numbers.sets.free.bits[number / 64] &= ~bit;
     pthread_mutex_unlock(&job->lock);

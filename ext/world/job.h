@@ -49,11 +49,11 @@ typedef struct hc_job {
     int32_t *node_of;      /* of each rank; numbered by first appearance */
     hc_node_place *places; /* of each node; NULL: the nodes stand in the order of their numbers */
     int32_t rank, size, local_rank, local_size, fanout;
-    hc_hierarchy_config hierarchy; /* knobs and algorithm for all data planes; each plane sets the rest */
-    char nonce[17];                /* unique to the job, for names of shared memory */
-    hc_slices *slices;             /* memory of process sets on this node; from the first set on */
+    hc_hierarchy_config hierarchy;  /* knobs and algorithm for all data planes; each plane sets the rest */
+    char nonce[17];                 /* unique to the job, for names of shared memory */
+    hc_slices *slices;              /* memory of process sets on this node; from the first set on */
     const hc_plane_source *devices; /* makes planes for device memory; NULL: none */
-    pthread_mutex_t lock;          /* protects the next two */
+    pthread_mutex_t lock;           /* protects the next two */
     hc_numbers numbers;
     hc_job_user *users;
     hc_in_flight in_flight;

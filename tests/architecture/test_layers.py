@@ -43,6 +43,7 @@ SEES = {  # layer: headers of lower layers that it may include
     "api": {
         "core/fnv.h",
         "core/hc.h",
+        "cuda/accelerator.h",
         "transport/arithmetic.h",
         "transport/shm/shm.h",
         "transport/net/mpi_net.h",

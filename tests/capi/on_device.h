@@ -12,7 +12,7 @@
 
 static struct {
     int (*init)(unsigned), (*retain)(void **, int), (*use)(void *);
-    int (*new)(uint64_t *, size_t), (*free)(uint64_t);
+    int (*new)(uint64_t *, size_t), (*pin)(void **, size_t, unsigned);
     int (*up)(uint64_t, const void *, size_t, void *), (*down)(void *, uint64_t, size_t, void *);
     int (*stream_new)(void **, unsigned, int), (*wait)(void *);
     void *stream; /* it does not wait for other streams */
@@ -40,7 +40,7 @@ static void open_gpu(void) {
     *(void **)&gpu.retain = gpu_function(library, "cuDevicePrimaryCtxRetain");
     *(void **)&gpu.use = gpu_function(library, "cuCtxSetCurrent");
     *(void **)&gpu.new = gpu_function(library, "cuMemAlloc_v2");
-    *(void **)&gpu.free = gpu_function(library, "cuMemFree_v2");
+    *(void **)&gpu.pin = gpu_function(library, "cuMemHostAlloc");
     *(void **)&gpu.up = gpu_function(library, "cuMemcpyHtoDAsync_v2");
     *(void **)&gpu.down = gpu_function(library, "cuMemcpyDtoHAsync_v2");
     *(void **)&gpu.stream_new = gpu_function(library, "cuStreamCreateWithPriority");

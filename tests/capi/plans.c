@@ -266,9 +266,6 @@ static void rows_and_prefixes(hpccoll_world *world) {
 
 /* ---- wrong ------------------------------------------------------------------------------------------------------ */
 
-#define EXPECT(call, status, words) \
-    CHECK((call) == (status) && (strstr(hpccoll_last_error(), words) || !printf("not in it: %s\n", words)))
-
 static void wrong_together(hpccoll_world *world) {
     double x[8] = {0}, out[64];
     hpccoll_plan *plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ranks.h - what programs over the C interface share: who this is, and a check that ends the job. With WITHOUT_MPI
+ * ranks.h - what programs over the C interface share: who this is, and checks that end the job. With WITHOUT_MPI
  * the ranks are those of a launcher.
  */
 #ifndef HC_TEST_CAPI_RANKS_H
@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef WITHOUT_MPI
 #define END_JOB exit(1)
@@ -24,6 +25,17 @@ static int rank, size;
     do {                                                                                               \
         if (!(condition)) {                                                                            \
             fprintf(stderr, "%s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, rank, #condition, \
+                    hpccoll_last_error());                                                             \
+            END_JOB;                                                                                   \
+        }                                                                                              \
+    } while (0)
+
+/* The status, and words of the text. */
+#define EXPECT(call, status, words)                                                                    \
+    do {                                                                                               \
+        int got_ = (call);                                                                             \
+        if (got_ != (status) || !strstr(hpccoll_last_error(), words)) {                                \
+            fprintf(stderr, "%s:%d: rank %d: %s gave %d: %s\n", __FILE__, __LINE__, rank, #call, got_, \
                     hpccoll_last_error());                                                             \
             END_JOB;                                                                                   \
         }                                                                                              \

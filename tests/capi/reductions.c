@@ -215,8 +215,6 @@ static void structures(void) {
     CHECK(hpccoll_op_free(&op) == 0);
 }
 
-#define EXPECT(call, status, words) CHECK((call) == (status) && strstr(hpccoll_last_error(), words))
-
 /* The largest values of two arrays in ascending order, in this order: it needs whole arrays, which are one block. */
 static void keep_largest(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
     static int64_t made[MOST];

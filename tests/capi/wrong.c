@@ -3,25 +3,7 @@
  * wrong.c - wrong calls of the C interface: each is one clear error, the same on all ranks where all take part, and
  * the World goes on.
  */
-#include "api/hpccoll.h"
-
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int rank, size;
-
-/* The status, and words of the text. */
-#define EXPECT(call, status, words)                                                                    \
-    do {                                                                                               \
-        int got_ = (call);                                                                             \
-        if (got_ != (status) || !strstr(hpccoll_last_error(), words)) {                                \
-            fprintf(stderr, "%s:%d: rank %d: %s gave %d: %s\n", __FILE__, __LINE__, rank, #call, got_, \
-                    hpccoll_last_error());                                                             \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                              \
-        }                                                                                              \
-    } while (0)
+#include "ranks.h"
 
 #define FINE(call) EXPECT(call, HPCCOLL_OK, "")
 
