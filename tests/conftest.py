@@ -27,7 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 sys.path.insert(0, str(ROOT / "tests"))
-pytest_plugins = ["run_limits", "run_records"]
+pytest_plugins = ["run_limits", "run_records", "fake_gpus"]
 
 # Thousands of processes import the package. Without bytecode files each of them would compile it, and each worker would
 # rewrite the assertions of all tests. Containers often set this variable to stay small.

@@ -87,9 +87,14 @@ int hc__devices_find(hc__base *base) {
     if (off || (!is_asked && !hc_driver_in_process(NULL)))
         return HC_OK;
     d->on = hc_driver_open(&d->driver, s->cuda_library) == HC_OK;
-    return d->on || !is_asked ? HC_OK
-                              : hc__error(HC_UNSUPPORTED, "the World was not made: %.900s (%.900s)",
-                                          d->driver.library.text, d->driver.library.remedy);
+    return d->on || !is_asked
+               ? HC_OK
+               : hc__error(HC_UNSUPPORTED, "%.900s (%.900s)", d->driver.library.text, d->driver.library.remedy);
+}
+
+void hc__devices_of_python(hc__base *base) {
+    const char *named = hc__settings_variable("HPCCOLL_CUDA_LIBRARY");
+    base->devices.on = hc_driver_in_process(named) && hc_driver_open(&base->devices.driver, named) == HC_OK;
 }
 
 int hc__devices_open(hc__base *base, int32_t place, char why[HC_WHY]) {
@@ -137,7 +142,14 @@ int hc__devices_place_one(const hpccoll_world *world, const void *data, const ch
     char why[HC_DEVICE_WHY];
     int number = hc_driver_memory(&d->driver, data);
     *memory = number < 0 ? HC_MEMORY_HOST : HC_MEMORY_CUDA;
-    int status = number < 0 ? HC_OK : hc_accelerator_check(d->c, number, data, name, why);
+    if (number < 0)
+        return HC_OK;
+    if (!d->c)
+        return hc__error(HC_UNSUPPORTED,
+                         "%s lies in device memory: in a World of Python's, Python's functions take such arrays; "
+                         "nothing was sent",
+                         name);
+    int status = hc_accelerator_check(d->c, number, data, name, why);
     return status < 0 ? hc__error(status, "%.1800s; nothing was sent", why) : HC_OK;
 }
 

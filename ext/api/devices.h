@@ -14,6 +14,8 @@
 
 /* Opens the CUDA driver if this process has it, or if a knob asks for a device: OK, or a status (error set). */
 int hc__devices_find(hc__base *);
+/* In a World of Python, whose devices are in another library: finds the driver, so that calls refuse their memory. */
+void hc__devices_of_python(hc__base *);
 /* Opens the device that a knob names: OK; or a status, and `why`. `place`: this rank's, among those of its machine. */
 int hc__devices_open(hc__base *, int32_t place, char why[HC_WHY]);
 void hc__devices_describe(const hc__base *, char *text, size_t room); /* for the line at the start */

@@ -271,6 +271,7 @@ int hpccoll_world_from_python(void *capsule_pointer, hpccoll_world **world) {
     base->settings.stop_timeout = python->stop_timeout;
     base->python_job = (hc_job_user){.ended = end_with_python, .of = base};
     hc_job_add_user(base->job, &base->python_job);
+    hc__devices_of_python(base);
     *world = hc__world_new(base, python->set, python->members, python->size, python->rank);
     return *world ? HC_OK : hc__error(HC_NO_MEMORY, NULL);
 }
