@@ -140,7 +140,7 @@ image: $(VENV)/.python
 
 # The library of C alone, by a C compiler alone: make install-c PREFIX=/opt/hpccoll
 PREFIX    ?= /usr/local
-C_LIBRARY := $(filter-out ext/transport/net/mpi.c,$(wildcard $(foreach f,core transport loop world rendezvous gate api,ext/$f/*.c ext/$f/*/*.c)))
+C_LIBRARY := $(filter-out ext/transport/net/mpi.c,$(wildcard $(foreach f,core transport cuda loop world rendezvous gate api,ext/$f/*.c ext/$f/*/*.c)))
 install-c:
 	install -d $(DESTDIR)$(PREFIX)/include $(addprefix $(DESTDIR)$(PREFIX)/lib/,pkgconfig cmake/hpccoll)
 	$(CC) -shared -fPIC -O3 -g1 -std=c11 -fvisibility=hidden -ffp-contract=off -pthread -flto=auto -D_GNU_SOURCE= -Iext \
@@ -150,6 +150,7 @@ install-c:
 	install -m 644 ext/api/hpccoll.h bindings/cpp/hpccoll.hpp bindings/fortran/hpccoll* $(DESTDIR)$(PREFIX)/include
 	install -m 644 bindings/package/hpccoll.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 bindings/package/*.cmake $(DESTDIR)$(PREFIX)/lib/cmake/hpccoll
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/hpccoll hpccoll/_kernels/*.ptx
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache hpccoll/*.so hpccoll/lib hpccoll/include hpccoll.egg-info $(VENV)/.built

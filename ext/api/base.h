@@ -46,11 +46,11 @@ typedef struct hc__nodes_text {
 
 /* Device memory. */
 typedef struct hc__devices {
-    uint8_t on;             /* calls ask the driver about their addresses */
     hc_driver driver;       /* if `on`; else its text may say why it cannot be used */
     hc_accelerator *c;      /* of this rank's device; NULL: in a World of Python */
     hc_plane_source source; /* of the sets' data planes for it */
     uint64_t said[8];       /* hashes of the lines on stderr */
+    uint8_t on;             /* calls ask the driver about their addresses */
 } hc__devices;
 
 /* The state shared by a World and all Worlds made from it. */
@@ -64,9 +64,9 @@ typedef struct hc__base {
     hc__settings settings;
     hc_processes processes;
     hc__nodes_text nodes;
-    int32_t machine_rank; /* this rank, among those of its machine */
-    hc__devices devices;
+    int32_t machine_rank;    /* this rank, among those of its machine */
     hpccoll_plan *plans;     /* plans that are not freed */
+    hc__devices devices;     /* its last member stands beside what small calls read */
     hc_python_world *python; /* NULL: the loop belongs to this library */
     pthread_mutex_t lock;    /* of `plans` */
 } hc__base;

@@ -11,6 +11,12 @@
  * hpccoll_last_error() names the call, the ranks and the values. An error that concerns all ranks is the same on all
  * of them, and leaves the arrays unchanged.
  *
+ * Arrays lie in host memory or on a GPU: if the process has opened the CUDA driver before it makes a World (by
+ * cudaSetDevice(), say), the calls of that World ask it about their addresses. The program has made such arrays ready
+ * before a call; after it, or after the wait, the values are complete for all streams. The arrays of a call lie in one
+ * memory, on all ranks; a message may go from one kind to the other. User-defined reductions and plans take arrays in
+ * host memory.
+ *
  * Any thread may call any function. If several threads have calls in flight at once, the calls must have names.
  */
 #ifndef HPCCOLL_H
@@ -210,7 +216,8 @@ HPCCOLL_API int hpccoll_test(hpccoll_request **request, int *done);
 /* The same, but blocks for at most `seconds`. */
 HPCCOLL_API int hpccoll_wait_for(hpccoll_request **request, double seconds, int *done);
 /* As hpccoll_wait(), for a call with `out` NULL because the size of its result was unknown: *data is new memory with
- * *count elements, which the caller passes to hpccoll_release(). */
+ * *count elements, which the caller passes to hpccoll_release(). It is device memory if `in` is; its work has ended
+ * before the release. */
 HPCCOLL_API int hpccoll_wait_result(hpccoll_request **request, void **data, int64_t *count);
 HPCCOLL_API void hpccoll_release(void *data);
 

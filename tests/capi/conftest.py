@@ -43,7 +43,7 @@ def compiled(tmp_path_factory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def library_sources() -> list[str]:
     """For a program that has the library's sources in it, as a sanitizer needs them."""
-    folders = ("core", "transport", "loop", "world", "rendezvous", "gate", "api")
+    folders = ("core", "transport", "cuda", "loop", "world", "rendezvous", "gate", "api")
     files = [file for folder in folders for file in glob(f"ext/{folder}/**/*.c", root_dir=ROOT, recursive=True)]
     return sorted(file for file in files if not file.endswith("/mpi.c"))
 

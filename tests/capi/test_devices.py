@@ -88,7 +88,10 @@ def test_messages_sets_and_wrong_calls_over_nccl(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("cuda_library=/no/such", "not made: rank 0: the CUDA driver was not found: /no/such: .*unset HPCCOLL_CUDA_LIB"),
+        (
+            "cuda_library=/no/such",
+            "not made: rank 0: the CUDA driver was not found: /no/such: .*unset HPCCOLL_CUDA_LIB",
+        ),
         ("device=some", "device=some is not one of auto.local.none.NUMBER"),
         ("device=7", "not made: rank 0: there is no device 7: this process sees 2"),
         ("net=ucx device_mode=mpi", "HPCCOLL_DEVICE_MODE=mpi, and the net UCX does not move the memory of GPUs"),

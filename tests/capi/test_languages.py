@@ -34,8 +34,8 @@ def fortran(mpicc, modules, compiled) -> Callable[[str], Path]:
         done = subprocess.run([*command, "-o", objects[-1]], cwd=ROOT, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
 
-    def compile_one(source: str) -> Path:
-        return compiled("gfortran", "-O1", "-g", "-fcheck=all", f"-I{folder}", *objects, source, *linking)
+    def compile_one(source: str, *more: object) -> Path:
+        return compiled("gfortran", "-O1", "-g", "-fcheck=all", f"-I{folder}", *objects, *more, source, *linking)
 
     return compile_one
 
@@ -72,6 +72,13 @@ def test_fortran_without_mpi(fortran, job, tmp_path) -> None:
         " call hpccoll_world_free(world)\nend program\n"
     )
     assert "3 ranks 3.0 3.0" in job(3, fortran(str(source)), launcher="ssh")
+
+
+@pytest.mark.timeout(200)
+def test_fortran_on_a_device(fortran, job, fake_cuda: Path) -> None:
+    program = fortran("tests/capi/device.f90", "-Wl,--no-as-needed", fake_cuda, f"-Wl,-rpath,{fake_cuda.parent}")
+    settings = {"HPCCOLL_CUDA_LIBRARY": fake_cuda, "HPCCOLL_DEVICE_MODE": "staged", "FAKE_CUDA_ORDER": "lazy"}
+    assert "fine\n" in job(2, program, launcher="ssh", **settings)
 
 
 @pytest.mark.timeout(200)
