@@ -4,8 +4,9 @@
 !
 ! Arrays are assumed-rank, so a scalar, a vector or a matrix is given as it is. They must be contiguous: a section with
 ! a stride is an error that names the argument. Where rows are cut, counted or concatenated, they run along the last
-! dimension. An array in device memory is one of c_f_pointer(). Every procedure has `ierror` as its last optional argument, a status: without it an error ends the program.
-! Compile this file and hpccoll_fortran.c, which lies beside it, with the compilers of your program.
+! dimension. An array in device memory is one of c_f_pointer(). Every procedure has `ierror` as its last optional
+! argument, a status: without it an error ends the program. Compile this file and hpccoll_fortran.c, which lies beside
+! it, with the compilers of your program.
 module hpccoll
   use, intrinsic :: iso_c_binding, only: c_ptr, c_null_ptr, c_associated, c_int, c_int64_t, c_double
   implicit none

@@ -41,7 +41,7 @@ static double all_ranks(void) {
     return size * (size - 1) / 2.0;
 }
 
-/* ---- what works --------------------------------------------------------------------------------------------------- */
+/* ---- what works ------------------------------------------------------------------------------------------------- */
 
 /* Between devices, and between a device and the host. */
 static void messages(hpccoll_world *world) {
@@ -156,7 +156,7 @@ static void alone(void) {
     CHECK(hpccoll_world_free(&world) == 0);
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------------------------- */
+/* ---- what is refused -------------------------------------------------------------------------------------------- */
 
 static void combine(const void *in, void *inout, int64_t count, hpccoll_dtype dtype, void *context) {
     (void)in, (void)inout, (void)count, (void)dtype, (void)context;
@@ -226,7 +226,7 @@ static void another_device(hpccoll_world *world) {
     EXPECT(hpccoll_send(x, 1, HPCCOLL_FLOAT64, rank, 0, world), HPCCOLL_INVALID, "send: data lies on GPU 1");
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------ */
+/* ---- programs --------------------------------------------------------------------------------------------------- */
 
 static void everything(hpccoll_world *world) {
     messages(world);
