@@ -37,6 +37,17 @@ def programs(folder: Path) -> list[Step]:
         "sums": ["benchmarks/gpu/sums.c"],
         "suite": ["-DON_DEVICE", "tests/transport/hierarchy/hierarchy_driver.c"],
     }
+    package = ROOT / "hpccoll"
+    c_program = [
+        "cc",
+        *FLAGS,
+        "-DWITHOUT_MPI",
+        "-DON_DEVICE",
+        "tests/capi/program.c",
+        f"-L{package / 'lib'}",
+        "-lhpccoll",
+    ]
+    c_program += [f"-Wl,-rpath,{package / 'lib'}", "-ldl", "-o", str(folder / "c-program")]
     plane = ["cc", *FLAGS, "-shared", "-fPIC", *sources, "-ldl", "-lm", "-o", str(library)]
     return [
         Step(
@@ -46,6 +57,7 @@ def programs(folder: Path) -> list[Step]:
             ("python",),
         ),
         Step("build-plane", plane, 300, ("cc",)),
+        Step("build-c-program", c_program, 60, ("build-hpccoll",)),
         *(
             Step(f"build-{name}", ["cc", *FLAGS, *what, *link, "-o", str(folder / name)], 120, ("build-plane",))
             for name, what in files.items()
@@ -106,14 +118,22 @@ def measurements(folder: Path, quick: bool) -> list[Step]:
 
 
 def jobs(folder: Path, quick: bool) -> list[Step]:
-    """Return the steps with trainings and with random programs."""
+    """Return the steps with trainings and with random programs, of Python and C."""
     with_mpi, seconds = ("gpu", "build-hpccoll", "mpi"), "5" if quick else "30"
     stemdl = "examples/stemdl/train.py --epochs 1 --samples 48 --validation 24 --folder".split()
+    launched = [sys.executable, *"-m hpccoll run --launcher ssh --timeout 100 -np".split()]
     digits = "examples/digits/train.py --device cuda --folder".split()
     return [
         *(
             Step(f"torch-{n}", launch(n, "benchmarks/gpu/torch_jobs.py", "train"), 240, (*with_mpi, "torch"))
             for n in (1, 2, 4)
+        ),
+        *(
+            Step(
+                f"c-{mode}-{ranks}", [*launched, str(ranks), str(folder / "c-program"), "1", "20" if quick else "200"],
+                120, ("gpu", "build-c-program", *needs), {"HPCCOLL_DEVICE_MODE": mode},
+            )
+            for mode, ranks, needs in (("staged", 2, ()), ("auto", 1, ("nccl",)))
         ),
         Step("jax-2", launch(2, "benchmarks/gpu/jax_job.py"), 240, (*with_mpi, "jax")),
         *(

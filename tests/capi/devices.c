@@ -5,7 +5,8 @@
  *
  *     devices        everything
  *     devices start OPTIONS        makes a World with these options: prints its error, or "fine"
- *     devices late                 the same before the driver is in the process, and after
+ *     devices late                 everything, in a World after one that was made before the driver was in the process
+ *     devices broken               calls until the device fails: prints the error
  */
 #include "on_device.h"
 
@@ -126,6 +127,16 @@ static void allocated(hpccoll_world *world, void **kept) {
     CHECK(has(*kept, 1, 7, 0) && has((double *)*kept + count - size, size, 7, 1));
 }
 
+/* The World ends before its request has been waited for. */
+static void left_in_flight(hpccoll_world **world) {
+    double *x = on_device(N, 1);
+    hpccoll_request *request;
+    CHECK(hpccoll_allreduce_async(HPCCOLL_IN_PLACE, x, N, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, *world, &request) == 0);
+    CHECK(hpccoll_world_free(world) == 0);
+    int status = hpccoll_wait(&request);
+    CHECK(status == HPCCOLL_OK || status == HPCCOLL_SHUT_DOWN);
+}
+
 /* A rank without elements says by an address in which memory it takes part. */
 static void nothing_to_give(hpccoll_world *world) {
     double *x = on_device(N, 3), *all = zeros_on_device(N * MOST);
@@ -243,6 +254,15 @@ static void everything(hpccoll_world *world) {
     messages(world);
 }
 
+static void until_it_breaks(hpccoll_world *world) {
+    double *x = on_device(N, 1);
+    int status = HPCCOLL_OK;
+    for (int i = 0; i < 1000 && status >= 0; i++)
+        status = hpccoll_allreduce(HPCCOLL_IN_PLACE, x, N, HPCCOLL_FLOAT64, HPCCOLL_MAX, NULL, world);
+    CHECK(status < 0);
+    fprintf(stderr, "rank %d: %s\n", rank, hpccoll_last_error());
+}
+
 static int start(const char *options, hpccoll_world **world) {
     int status = hpccoll_world_from_mpi(MPI_COMM_WORLD, options, world);
     if (status < 0 && rank == 0)
@@ -260,18 +280,23 @@ int main(int argc, char **argv) {
         int status = start(argv[2], &world), first = status;
         MPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD);
         CHECK(status == first);
+    } else if (argc > 1 && strcmp(argv[1], "broken") == 0) {
+        open_gpu();
+        CHECK(start(NULL, &world) == 0);
+        until_it_breaks(world);
+        hpccoll_world_free(&world);
     } else {
-        if (argc > 1) /* before the driver is in the process */
+        if (argc > 1)
             CHECK(start(NULL, &world) == 0 && hpccoll_world_free(&world) == 0);
         open_gpu();
         CHECK(start(NULL, &world) == 0);
         everything(world);
         allocated(world, &kept);
-    }
-    CHECK(hpccoll_world_free(&world) == 0);
-    if (kept)
+        left_in_flight(&world);
         CHECK(has(kept, 1, 7, 0));
-    hpccoll_release(kept);
+        hpccoll_release(kept);
+    }
+    hpccoll_world_free(&world);
     MPI_Finalize();
     if (rank == 0)
         printf("fine\n");

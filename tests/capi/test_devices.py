@@ -82,6 +82,12 @@ def test_messages_sets_and_wrong_calls_over_nccl(
     assert "fine\n" in run(ranks, devices, mode=mode, nodes=nodes, **nccl)
 
 
+@pytest.mark.parametrize(("ranks", "nodes"), [slow(1, 1), (2, 1)])
+def test_a_device_that_fails_is_an_error(devices: Path, run: Job, ranks: int, nodes: int) -> None:
+    said = run(ranks, devices, "broken", nodes=nodes, FAKE_CUDA_FAIL="work:700:90")
+    assert said.count("an illegal memory access was encountered (700)") >= ranks and "fine\n" in said
+
+
 # ---- which Worlds ask the driver ------------------------------------------------------------------------------
 
 
