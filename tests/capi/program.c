@@ -384,7 +384,7 @@ static void check_group(hpccoll_world *world) {
 /* Each rank has its number's rest by 3 of rows; each sends one to every rank. */
 static void check_rows(hpccoll_world *world) {
     enum { RANKS = 64 };
-    int32_t mine[RANKS], all[2 * RANKS], received[RANKS], wrong = -1;
+    int32_t mine[RANKS], all[2 * RANKS], received[RANKS], wrong[RANKS + 1] = {-1};
     int64_t counts[RANKS], total = 0, at = 0;
     CHECK(size <= RANKS);
     for (int q = 0; q < size; q++) {
@@ -397,9 +397,9 @@ static void check_rows(hpccoll_world *world) {
     CHECK(hpccoll_alltoall(mine, size, NULL, HPCCOLL_INT32, received, size, counts, NULL, world) == 0);
     for (int q = 0; q < size; q++)
         CHECK(counts[q] == 1 && received[q] == q);
-    CHECK(hpccoll_allgather(mine, 1, HPCCOLL_INT32, &wrong, size + (rank == 0), counts, NULL, world) ==
+    CHECK(hpccoll_allgather(mine, 1, HPCCOLL_INT32, wrong, size + (rank == 0), counts, NULL, world) ==
           HPCCOLL_RESULT_SIZE);
-    CHECK(wrong == -1);
+    CHECK(wrong[0] == -1);
 }
 
 /* Small calls beside joins, calls in flight and wrong ones: all ranks take the same shortcuts. */
