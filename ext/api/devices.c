@@ -169,16 +169,18 @@ int hc__devices_place(const hc__call *call, const hpccoll_world *world, hc__read
     int gives = hc_arguments_gives(a, &read->place), gets = hc_arguments_gets(a, &read->place), status = HC_OK;
     for (int i = 0; i < call->n && status >= 0; i++) {
         hc_operand *in = &read->operands[2 * i], *out = in + 1;
-        int64_t given = gives ? in->bytes : 0, result = hc_arguments_result_bytes(a, &read->place, (uint32_t)i);
+        int is_countable = in->count >= 0 && out->count >= 0; /* anything else is refused later */
+        int64_t given = gives ? in->bytes : 0;
+        int64_t result = is_countable ? hc_arguments_result_bytes(a, &read->place, (uint32_t)i) : 0;
         int reads = gives && in->data && (given || !result), writes = gets && out->data && (result || !given);
         if (reads)
             status = place_operand(call, world, in, "in", i);
-        if (status >= 0 && writes)
+        if (status >= 0 && writes && !(reads && in->data == out->data))
             status = place_operand(call, world, out, "out", i);
+        else
+            out->memory = in->memory;
         if (!reads)
             in->memory = out->memory;
-        if (!writes)
-            out->memory = in->memory;
     }
     if (status < 0)
         return status;

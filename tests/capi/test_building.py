@@ -79,7 +79,8 @@ def test_meson(mpicc, needs, job, tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_installed_without_python(mpicc, needs, job, tmp_path) -> None:
+def test_installed_without_python(mpicc, needs, job, fake_cuda, tmp_path) -> None:
+    """The texts of the kernels lie beside the library, too."""
     needs("pkg-config")
     run("make", "install-c", f"PREFIX={tmp_path}", "CC=cc", "CFLAGS=-O1")
     assert (tmp_path / "lib" / "libhpccoll.so").is_symlink()
@@ -87,6 +88,9 @@ def test_installed_without_python(mpicc, needs, job, tmp_path) -> None:
     flags = run("pkg-config", "--cflags", "--libs", "hpccoll", **found).split()
     run(mpicc, "examples/c/hello.c", *flags, "-o", tmp_path / "hello")
     assert means(job(2, tmp_path / "hello"))
+    run(mpicc, "-Iext", "tests/capi/devices.c", *flags, "-ldl", "-o", tmp_path / "devices")
+    settings = {"HPCCOLL_CUDA_LIBRARY": fake_cuda, "FAKE_CUDA_DEVICES": 2, "HPCCOLL_DEVICE_MODE": "staged"}
+    assert "fine\n" in job(2, tmp_path / "devices", **settings)
 
 
 def test_config_says_what_it_can(capsys) -> None:

@@ -14,6 +14,11 @@ WIDTHS = {
     "int": "32 bits", "unsigned": "32 bits", "CUdevice": "32 bits", "CUdevice_v1": "32 bits", "CUresult": "32 bits",
     "CUpointer_attribute": "32 bits", "char": "8 bits",
 }  # fmt: skip
+NUMBERS = {
+    "HC_POINTER_MEMORY": "CU_POINTER_ATTRIBUTE_MEMORY_TYPE", "HC_POINTER_MANAGED": "CU_POINTER_ATTRIBUTE_IS_MANAGED",
+    "HC_POINTER_DEVICE": "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL", "HC_MEMORY_OF_DEVICE": "CU_MEMORYTYPE_DEVICE",
+}  # fmt: skip
+DRIVER = (ROOT / "ext" / "cuda" / "driver" / "driver.h").read_text()
 
 
 def passed(argument: str) -> str:
@@ -29,8 +34,7 @@ def shape(arguments: str) -> list[str]:
 
 def table() -> dict[str, list[str]]:
     """Each function of driver.h that is CUDA's, by its symbol."""
-    text = (ROOT / "ext" / "cuda" / "driver" / "driver.h").read_text().replace("\\\n", " ")
-    rows = re.findall(r'X\(\w+, "(cu\w+)",\s+\((.*?)\)\)', text)
+    rows = re.findall(r'X\(\w+, "(cu\w+)",\s+\((.*?)\)\)', DRIVER.replace("\\\n", " "))
     return {symbol: shape(arguments) for symbol, arguments in rows}
 
 
@@ -48,3 +52,7 @@ def test_the_table_calls_as_the_header_says(version: str, packages: Callable[...
         newer = re.search(rf"#\s*define {plain}\s+(?:__CUDA_API_\w+\()?({plain}_v\d)", header)
         assert symbol == (newer[1] if newer else plain)
         assert arguments == shape(theirs[plain]), symbol
+    for ours_is, theirs_is in NUMBERS.items():
+        number = re.search(rf"#define {ours_is} (\d+)", DRIVER)
+        value = re.search(rf"{theirs_is}\s*= (\w+)", header)  # the enum stands before the texts
+        assert number and value and int(number[1]) == int(value[1], 0), theirs_is
