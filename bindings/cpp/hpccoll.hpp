@@ -325,6 +325,7 @@ class World {
     std::vector<T> allgather(std::span<const T> in, std::vector<std::int64_t> *counts = nullptr,
                              const Args &args = {}) const {
         const hpccoll_args c = args.c();
+        on_host(in.data(), HPCCOLL_ALLGATHER, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_allgather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), &c, c_,
                                       &made));
@@ -335,6 +336,7 @@ class World {
     std::vector<T> gather(std::span<const T> in, int root, std::vector<std::int64_t> *counts = nullptr,
                           const Args &args = {}) const {
         const hpccoll_args c = args.c();
+        on_host(in.data(), HPCCOLL_GATHER, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_gather_async(in.data(), count(in), dtype_of<T>(), nullptr, 0, place_for(counts), root, &c, c_,
                                    &made));
@@ -345,6 +347,7 @@ class World {
     std::vector<T> scatter(std::span<const T> in, int root, std::span<const std::int64_t> splits = {},
                            const Args &args = {}) const {
         const hpccoll_args c = args.c();
+        on_host(in.data(), HPCCOLL_SCATTER, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_scatter_async(in.data(), count(in),
                                     rank() == root ? of_ranks(splits, HPCCOLL_SCATTER, c) : nullptr, dtype_of<T>(),
@@ -355,6 +358,7 @@ class World {
     std::vector<T> alltoall(std::span<const T> in, std::span<const std::int64_t> splits = {},
                             std::vector<std::int64_t> *recv_counts = nullptr, const Args &args = {}) const {
         const hpccoll_args c = args.c();
+        on_host(in.data(), HPCCOLL_ALLTOALL, c);
         hpccoll_request *made = nullptr;
         check(hpccoll_alltoall_async(in.data(), count(in), of_ranks(splits, HPCCOLL_ALLTOALL, c), dtype_of<T>(),
                                      nullptr, 0, place_for(recv_counts), &c, c_, &made));
@@ -727,6 +731,8 @@ class World {
                             : static_cast<std::size_t>(hpccoll_share(count(in) / args.row, size(), rank()) * args.row);
     }
     static constexpr const char *no_splits = "the number of splits is not that of the ranks";
+    static constexpr const char *no_vector =
+        "a result in device memory needs a span: use the asynchronous form, which takes one";
     static constexpr const char *no_fit = "in and out have sizes that do not fit";
     // Splits are for each rank, or there are none.
     const std::int64_t *of_ranks(std::span<const std::int64_t> splits, hpccoll_operation operation,
@@ -739,6 +745,11 @@ class World {
         if (!splits.empty() && splits.size() != static_cast<std::size_t>(size()))
             check(hpccoll_refuse_init(operation, no_splits, c_));
         return splits.empty() ? nullptr : splits.data();
+    }
+    // A vector is memory of the host.
+    void on_host(const void *in, hpccoll_operation operation, const hpccoll_args &c) const {
+        if (checked(hpccoll_on_device(in, c_)))
+            check(hpccoll_refuse(operation, no_vector, &c, c_));
     }
     std::int64_t *place_for(std::vector<std::int64_t> *counts) const {
         if (!counts)

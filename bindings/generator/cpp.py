@@ -122,7 +122,11 @@ def allocating(one: Operation) -> str:
         lines += ["        Array<T> out(share(in, args));", call(one, "", APART)]
         lines += ["        return as_vector<T>(std::move(out));"]
     else:
-        lines += ["        hpccoll_request *made = nullptr;", call(one, "async", ALLOCATED)]
+        lines += [
+            f"        on_host(in.data(), HPCCOLL_{one.name.upper()}, c);",
+            "        hpccoll_request *made = nullptr;",
+        ]
+        lines += [call(one, "async", ALLOCATED)]
         lines += ["        return take<T>(made);"]
     return "\n".join([*lines, "    }"])
 

@@ -14,7 +14,7 @@
  *     list.c        the Worlds of this process
  *     worlds.c      creates and ends Worlds
  *     sets.c        subset and split
- *     queries.c     ranks and counters
+ *     queries.c     ranks, counters, addresses
  *     requests.c    waits, and outcomes of requests
  *     calls.c       turns arguments into a request
  *     shortcuts.c   calls of few bytes, without a request

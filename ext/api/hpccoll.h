@@ -165,6 +165,9 @@ HPCCOLL_API int hpccoll_local_rank(const hpccoll_world *world); /* among the ran
 HPCCOLL_API int hpccoll_local_size(const hpccoll_world *world);
 HPCCOLL_API int hpccoll_node_of(const hpccoll_world *world, int rank); /* number of the node of a rank, or a status */
 
+/* 1: the calls of this World take the address for device memory; 0: for host memory; or a status. */
+HPCCOLL_API int hpccoll_on_device(const void *address, const hpccoll_world *world);
+
 /* Makes a World of some ranks of `world`, in this order. All ranks of `world` call it with the same `ranks`. *subset is
  * NULL on ranks that are not in it. One thread at a time may call it on a World, as with MPI: else it is an error on
  * all ranks. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queries.c - ranks and counters of a World.
+ * queries.c - ranks, counters and addresses of a World.
  */
 #include "api/base.h"
 #include "api/codes.h"
@@ -44,6 +44,14 @@ int hpccoll_node_of(const hpccoll_world *world, int rank) {
     if (rank < 0 || rank >= world->size)
         return hc__error(HC_INVALID, "rank is %d: the World has ranks 0 to %d", rank, (int)world->size - 1);
     return (int)world->base->job->node_of[world->members[rank]];
+}
+
+int hpccoll_on_device(const void *address, const hpccoll_world *world) {
+    int status = hc__world_check(world);
+    if (status < 0)
+        return status;
+    const hc__devices *devices = &world->base->devices;
+    return devices->on && address && hc_driver_memory(&devices->driver, address) >= 0;
 }
 
 int hpccoll_progress(hpccoll_world *world) {

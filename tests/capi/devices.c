@@ -192,6 +192,8 @@ static void wrong_memory(hpccoll_world *world) {
                "out lies in device memory, the input in host memory; nothing was sent");
     }
     CHECK(has(x, N, 1, 1) && has(y, N, 0, 0) && host[0] == 0);
+    CHECK(hpccoll_on_device(x + N - 1, world) == 1 && hpccoll_on_device(host, world) == 0 &&
+          hpccoll_on_device(NULL, world) == 0);
 }
 
 static void what_takes_host_memory(hpccoll_world *world) {

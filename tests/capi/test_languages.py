@@ -40,6 +40,10 @@ def fortran(mpicc, modules, compiled) -> Callable[[str], Path]:
     return compile_one
 
 
+def on_device(fake_cuda: Path) -> dict[str, object]:
+    return {"HPCCOLL_CUDA_LIBRARY": fake_cuda, "HPCCOLL_DEVICE_MODE": "staged", "FAKE_CUDA_ORDER": "lazy"}
+
+
 def line(output: str, words: str) -> str:
     return next(line for line in output.splitlines() if words in line)
 
@@ -77,8 +81,7 @@ def test_fortran_without_mpi(fortran, job, tmp_path) -> None:
 @pytest.mark.timeout(200)
 def test_fortran_on_a_device(fortran, job, fake_cuda: Path) -> None:
     program = fortran("tests/capi/device.f90", "-Wl,--no-as-needed", fake_cuda, f"-Wl,-rpath,{fake_cuda.parent}")
-    settings = {"HPCCOLL_CUDA_LIBRARY": fake_cuda, "HPCCOLL_DEVICE_MODE": "staged", "FAKE_CUDA_ORDER": "lazy"}
-    assert "fine\n" in job(2, program, launcher="ssh", **settings)
+    assert "fine\n" in job(2, program, launcher="ssh", **on_device(fake_cuda))
 
 
 @pytest.mark.timeout(200)
@@ -92,6 +95,14 @@ def test_cpp_without_mpi(needs, compiled, job, tmp_path) -> None:
     )
     program = compiled("g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", source)
     assert "3 ranks 3\n" in job(3, program, launcher="ssh")
+
+
+@pytest.mark.timeout(200)
+def test_cpp_on_a_device(needs, compiled, job, fake_cuda: Path) -> None:
+    needs("g++")
+    driver = ("-Wl,--no-as-needed", fake_cuda, f"-Wl,-rpath,{fake_cuda.parent}")
+    program = compiled("g++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *driver, "tests/capi/device.cpp")
+    assert "fine\n" in job(2, program, launcher="ssh", **on_device(fake_cuda))
 
 
 @pytest.mark.parametrize(
