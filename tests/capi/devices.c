@@ -63,6 +63,26 @@ static void messages(hpccoll_world *world) {
     CHECK(hpccoll_wait(requests) == 0);
 }
 
+/* Both ways at once, also between the memories, and to nobody; a message is seen before it is received. */
+static void exchanges(hpccoll_world *world) {
+    int to = (rank + 1) % size, source = (rank + size - 1) % size, from = -1, tag = -1;
+    int64_t received = 0, bytes = 0;
+    double *mine = on_device(N, rank * 1000), *theirs = zeros_on_device(N), host[N] = {0};
+    hpccoll_request *request;
+    CHECK(hpccoll_sendrecv(mine, N, HPCCOLL_FLOAT64, to, 1, theirs, N, source, 1, &from, &received, world) == 0);
+    CHECK(from == source && received == N && has(theirs, N, source * 1000, 1));
+    CHECK(hpccoll_sendrecv(mine, 2, HPCCOLL_FLOAT64, to, 2, host, N, source, 2, NULL, NULL, world) == 0);
+    CHECK(host[1] == source * 1000 + 1);
+    CHECK(hpccoll_sendrecv(mine, N, HPCCOLL_FLOAT64, HPCCOLL_PROC_NULL, 3, theirs, N, HPCCOLL_PROC_NULL, 3, &from,
+                           &received, world) == 0);
+    CHECK(from == HPCCOLL_PROC_NULL && received == 0 && has(theirs, N, source * 1000, 1));
+    EXPECT(hpccoll_sendrecv(mine, N, HPCCOLL_FLOAT64, to, 4, mine + 1, 1, source, 4, NULL, NULL, world),
+           HPCCOLL_INVALID, "in and out of sendrecv share memory");
+    CHECK(hpccoll_send_async(mine, 3, HPCCOLL_FLOAT64, to, 5, world, &request) == 0);
+    CHECK(hpccoll_probe(source, HPCCOLL_ANY_TAG, &from, &tag, &bytes, world) == 0 && tag == 5 && bytes == 24);
+    CHECK(hpccoll_recv(theirs, 3, HPCCOLL_FLOAT64, from, tag, NULL, NULL, world) == 0 && hpccoll_wait(&request) == 0);
+}
+
 static void group_and_factors(hpccoll_world *world) {
     double *a = on_device(N, rank), *b = on_device(3, 1), *c = zeros_on_device(3);
     hpccoll_args args = HPCCOLL_ARGS;
@@ -243,6 +263,7 @@ static void another_device(hpccoll_world *world) {
 
 static void everything(hpccoll_world *world) {
     messages(world);
+    exchanges(world);
     group_and_factors(world);
     several(world);
     sets_and_joins(world);
