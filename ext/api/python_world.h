@@ -12,7 +12,7 @@
 /* The functions of the library that has made a loop, which may be another copy of this code: Python's extension.
  * Handles are only memory, so either copy may make and free them. */
 typedef struct hc_loop_calls {
-    int version; /* HC_LOOP_CALLS_VERSION: of this struct, and of the structs of core/hc.h and loop/loop.h */
+    int version; /* HC_LOOP_CALLS_VERSION: of this struct, and of the structs that it refers to */
     void (*submit)(hc_loop *, hc_handle *, int);
     int (*wait)(hc_loop *, hc_handle *const *, size_t, uint64_t);
     void (*progress)(hc_loop *);
@@ -31,7 +31,7 @@ typedef struct hc_loop_calls {
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 8
+#define HC_LOOP_CALLS_VERSION 9
 /* The functions of the including code's copy. */
 #define HC_LOOP_CALLS                                                                                                 \
     {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,  hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
