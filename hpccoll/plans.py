@@ -304,17 +304,7 @@ def wait_all(begun: Iterable[Handle | Plan]) -> list[Any]:
     :raises HpccollError: as `Handle.wait` and `Plan.wait`: the first error in their order, when all are over
     :raises TypeError: one of them is neither a Handle nor a Plan
     """
-    held = list(begun)
-    _core.finish_all(one for one in held if not isinstance(one, Plan))
-    results, failures = list[Any](), list[errors.HpccollError]()
-    for one in held:
-        try:
-            results.append(one.wait())
-        except errors.HpccollError as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]
-    return results
+    return _core.wait_all(begun)
 
 
 # ---- agreement ----------------------------------------------------------------------------------------------

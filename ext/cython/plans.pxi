@@ -222,6 +222,9 @@ cdef class Plan:
         :raises TimeoutError: the time is over; the start goes on, and may be waited for again
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
+        return self.end(timeout)
+
+    cdef object end(self, object timeout):
         if self.active and (self.c is NULL or not hc_plan_poll(self.c)):
             self.block(timeout)
         return self.outcome()
@@ -454,12 +457,6 @@ cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, siz
 def pair_bytes(size_t nbytes):
     """Bytes of shared memory for a pair of ranks that exchange `nbytes` each, in a plan of both."""
     return hc_flat_bytes(2, nbytes)
-
-
-def start_all(plans, bint waits=False):
-    """Start these plans, in their order. `waits`: the caller waits for them next, so this wakes no other thread."""
-    for plan in plans:
-        (<Plan?>plan).begin(waits)
 
 
 cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object tag, str name, bint library):
