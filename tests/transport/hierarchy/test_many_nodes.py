@@ -10,6 +10,8 @@ import pytest
 import hpccoll
 from hpccoll import testing
 
+LAYOUTS = [(10, 10), *(pytest.param(ranks, 9, marks=pytest.mark.slow) for ranks in (18, 22))]
+
 JOB = """
 import numpy as np
 import hpccoll
@@ -186,7 +188,7 @@ def test_sums_are_those_of_integers(monkeypatch: pytest.MonkeyPatch, wire: str) 
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(18, 9, marks=pytest.mark.slow), (22, 9), (10, 10)])
+@pytest.mark.parametrize(("ranks", "nodes"), LAYOUTS)
 def test_broadcasts_give_the_roots_data(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "all have the root's data" in run_job(BROADCASTS, "-np", str(ranks), "--nodes", str(nodes))
@@ -211,7 +213,7 @@ def test_broadcasts_over_the_net_of_threads(nodes: str) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(18, 9, marks=pytest.mark.slow), (22, 9), (10, 10)])
+@pytest.mark.parametrize(("ranks", "nodes"), LAYOUTS)
 def test_reduces_give_the_root_the_sum(ranks: int, nodes: int) -> None:
     """Even and uneven nodes, nodes of one rank, any root, sets of some ranks, joined ranks."""
     assert "every root has the sum" in run_job(REDUCES, "-np", str(ranks), "--nodes", str(nodes))
