@@ -26,7 +26,7 @@ static hc_net_request *take(hc__ucx_net *net) {
         r = malloc(sizeof *r);
     if (!r)
         return NULL;
-    *r = (hc_net_request){.net = net, .status = HC_IDLE, .lost = -1, .asked = net->sweep, .next = net->alive};
+    *r = (hc_net_request){.net = net, .status = HC_IDLE, .lost = -1, .asked = net->sweep - 1, .next = net->alive};
     if (net->alive)
         net->alive->before = r;
     net->alive = r;
