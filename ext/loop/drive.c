@@ -135,8 +135,8 @@ static void note_waiting(const awaited *all, uint64_t now) {
             atomic_store_explicit(&(*at)->waited_since, now, memory_order_relaxed);
 }
 
-/* 1: the message is one of this node, or other ranks need not have this core: it is worth some progress iterations.
- * Only the driver may call this: it changes the peer of a receive from any rank. */
+/* 1: some progress iterations are worth it: the message comes from this node, or no other rank needs this core. Only
+ * the driver may call this: it changes the peer of a receive from any rank. */
 static int comes_soon(hc_loop *loop, const hc_handle *handle) {
     const hc_p2p_op *op = handle->op;
     if (!op || handle->staging)

@@ -70,8 +70,8 @@ static void coalesce(hc_loop *loop, uint32_t seen, uint64_t ns) {
     atomic_store_explicit(&loop->background.coalescing, 0, memory_order_seq_cst);
 }
 
-/* Waits for the driver's place. A caller that has it makes the progress, and leaves it soon or often. So the thread
- * coalesces meanwhile, and nobody has to wake it. 0: the thread is not wanted any more. */
+/* Waits for the driver's place. While a caller has it, that caller makes the progress; so the thread coalesces, and no
+ * caller that leaves the place has to wake it. 0: the thread is not wanted any more. */
 static int take_place(hc_loop *loop, uint64_t patience) {
     for (;;) {
         uint32_t seen = atomic_load(&loop->background.call); /* before `stopping`, as in run() */
