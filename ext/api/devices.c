@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,32 +23,38 @@
 
 /* ---- the start and the end of a World --------------------------------------------------------------------------- */
 
-/* The folder of the kernels' texts: beside lib in an installed package and in the source tree, else in share. */
-static void find_kernels(char folder[PATH_MAX + 32]) {
+static char kernels[PATH_MAX + 32];
+
+/* Finds the folder of the kernels' texts: beside lib in an installed package and in the source tree, else in share. */
+static void find_kernels(void) {
     static const char *const places[] = {"/../share/hpccoll", "/../_kernels", NULL};
     static const char here;
     char library[PATH_MAX], file[PATH_MAX + 64];
     Dl_info self;
-    folder[0] = 0;
     if (!dladdr(&here, &self) || !realpath(self.dli_fname, library))
         return;
     *strrchr(library, '/') = 0;
     for (const char *const *place = places; *place; place++) {
-        snprintf(folder, PATH_MAX + 32, "%s%s", library, *place);
-        snprintf(file, sizeof file, "%s/pack.ptx", folder);
+        snprintf(kernels, sizeof kernels, "%s%s", library, *place);
+        snprintf(file, sizeof file, "%s/pack.ptx", kernels);
         if (access(file, R_OK) == 0)
             return;
     }
 }
 
+/* Where this library lies does not change, and a program may make thousands of Worlds. */
+static const char *kernels_folder(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_kernels);
+    return kernels;
+}
+
 static int make_accelerator(hc__base *base) {
     static const char why[] = "a program without Python reads no proof; HPCCOLL_GPU_AWARE_MPI=yes says that it can";
     const hc__settings *s = &base->settings;
-    char kernels[PATH_MAX + 32];
-    find_kernels(kernels);
     const hc_device_data_config config = {
         .number = HC_DEVICE_CURRENT,
-        .files = {.driver = s->cuda_library, .kernels = kernels},
+        .files = {.driver = s->cuda_library, .kernels = kernels_folder()},
         .nccl_library = s->nccl_library,
         .mode = hc_device_mode_named(s->device_mode),
         .gpu_aware = {.mode = hc_gpu_aware_named(hc__net_is_mpi(base) ? s->gpu_aware_mpi : "no"), .why = why},
