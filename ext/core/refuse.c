@@ -127,6 +127,13 @@ void hc__refusal_settled(hc__set *s, uint32_t name) {
     }
 }
 
+const hc_request *hc__refusal(const hc__set *s) {
+    for (uint32_t i = 0; i < s->names.room; i++)
+        if (s->names.at[i].refused)
+            return &s->names.at[i].refused->request;
+    return NULL;
+}
+
 void hc__refusals_free(hc__set *s) {
     for (uint32_t i = 0; i < s->names.room; i++)
         while (s->names.at[i].refused) {

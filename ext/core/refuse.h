@@ -15,6 +15,8 @@ void hc__refuse_renamed(hc__set *);
 int hc__refusal_raised(const hc__set *, uint32_t name);
 /* Call it when a raised refusal is agreed: raises the requests that waited for it. */
 void hc__refusal_settled(hc__set *, uint32_t name);
+/* A refusal of this rank that is not agreed yet, or NULL. */
+const hc_request *hc__refusal(const hc__set *);
 void hc__refusals_free(hc__set *);
 
 #endif

@@ -29,10 +29,20 @@ const char *hc__shut_down_text(hc__set *s) {
         hc__put(&text, ": rank ");
         hc__put_int(&text, s->end.first_to_leave < 0 ? HC__OF_WORLD(s->end.first_to_leave) : s->end.first_to_leave);
         hc__put(&text, s->end.first_to_leave < 0 ? " of the World that it was made from" : "");
-        hc__put(&text, s->end.nwhy ? " has raised " : " has called shutdown() or ended");
+        hc__put(&text, s->end.nwhy ? " has " : " has called shutdown() or ended");
         hc__put_some(&text, (const char *)s->end.why, s->end.nwhy);
     }
     return hc__scratch_text(s->engine, buffer);
+}
+
+/* This rank, which says what it has done: `verb`, then `n` bytes of `why`; NULL: it ends in order. */
+static hc__leaver this_rank(const hc__set *s, char said[HC__WHY + 1], const char *verb, const char *why, size_t n) {
+    hc__text text = hc__text_on(said, HC__WHY + 1);
+    if (why) {
+        hc__put(&text, verb);
+        hc__put_some(&text, why, n);
+    }
+    return (hc__leaver){.rank = s->set_rank, .nwhy = (uint8_t)text.len, .why = (const uint8_t *)said};
 }
 
 /* Keeps the first leaver that is known here, until the log has the agreed one. */
@@ -73,9 +83,9 @@ static void stop(hc__set *s, const hc__leaver *leaver) {
 }
 
 void hc__stop(hc__set *s, const char *why) {
-    size_t n = why ? strlen(why) : 0;
-    n = n < HC__WHY ? n : HC__WHY;
-    stop(s, &(hc__leaver){.rank = s->set_rank, .nwhy = (uint8_t)n, .why = (const uint8_t *)why});
+    char said[HC__WHY + 1];
+    const hc__leaver leaver = this_rank(s, said, "raised ", why, why ? strlen(why) : 0);
+    stop(s, &leaver);
 }
 
 static void shut_down_pending(hc__set *s) {
@@ -120,9 +130,16 @@ static int is_last(const hc__set *s, uint32_t name) {
     return s->names.at[name].mine->request.flags & HC_REQUEST_LAST;
 }
 
+/* The other ranks may not have made the call that this one refused last. If they make it now, they learn why this rank
+ * has left. */
 static void leave_when_done(hc__set *s) {
-    if (!s->joins.joined && (s->pending.oldest == HC__NONE || is_last(s, s->pending.oldest)))
-        tell(s, HC__F_LEAVE, &(hc__leaver){.rank = s->set_rank});
+    if (s->joins.joined || (s->pending.oldest != HC__NONE && !is_last(s, s->pending.oldest)))
+        return;
+    char said[HC__WHY + 1];
+    const hc_request *refused = s->end.first_to_leave == HC__NO_RANK ? hc__refusal(s) : NULL;
+    const hc__leaver leaver = this_rank(s, said, "ended after it refused a call: ", refused ? refused->why : NULL,
+                                        refused ? refused->why_len : 0);
+    tell(s, HC__F_LEAVE, &leaver);
 }
 
 /* A rank that has left had nothing pending in this set, so a request that is pending now would wait for it for ever. */

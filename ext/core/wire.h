@@ -101,8 +101,9 @@ enum hc__flag {
 #define HC__NO_RANK (-1) /* no rank has left */
 /* The code of a World rank that has left the World, and so this set. HC__OF_WORLD(HC__OF_WORLD(rank)) is the rank. */
 #define HC__OF_WORLD(rank) (-2 - (rank))
-/* The first rank to leave and its reason, which does not end in 0 and points into the bytes that were read. */
-#define HC__WHY 160
+/* The first rank to leave and what it has done ("raised ..."), which does not end in 0 and points into the bytes that
+ * were read. */
+#define HC__WHY 192
 #define HC__LEAVER_MOST (4 + 1 + HC__WHY)
 typedef struct hc__leaver {
     int32_t rank;

@@ -62,14 +62,23 @@ static void put_signature(line *l, const uint8_t *bytes, uint32_t n) {
     put(l, ")");
 }
 
-static void put_flags(line *l, hc__reader *r) { /* and the first rank to leave */
+static void put_leaver(line *l, hc__reader *r) {
+    put(l, " (%d", (int)(int32_t)hc__read32(r));
+    int n = hc__read8(r);
+    const uint8_t *why = hc__read_bytes(r, (size_t)n);
+    if (n && !r->bad)
+        put(l, ": %.*s", n, (const char *)why);
+    put(l, ")");
+}
+
+static void put_flags(line *l, hc__reader *r) {
     uint8_t flags = hc__read8(r);
     if (flags & HC__F_STOP)
         put(l, " stop");
     if (flags & HC__F_LEAVE)
         put(l, " leave");
     if (flags & HC__F_LEAVES)
-        put(l, " (%d)", (int)(int32_t)hc__read32(r));
+        put_leaver(l, r);
     if (flags & HC__F_TUNE) {
         put(l, " tune %llu", (unsigned long long)hc__read64(r));
         put(l, " %llu", (unsigned long long)hc__read64(r));
