@@ -4,6 +4,7 @@
 import re
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from test_jobs import INIT, LAUNCH, launch, slow
@@ -38,7 +39,10 @@ CALLS = ["split(0)", *slow("subset([2, 1, 0])", "cart([3]).world")]
 
 
 def failing(step: str, call: str) -> str:
-    """Return a program in which rank 1 fails at this step, and all ranks use the set until they have an error."""
+    """Return a program in which rank 1 fails at this step, and all ranks use the set until they have an error.
+
+    They write it to a file: mpirun may lose what a rank has printed when another one aborts the job.
+    """
     return INIT + (
         "world = hpccoll.world()\n"
         "world.allreduce(np.ones(10))\n"
@@ -47,21 +51,23 @@ def failing(step: str, call: str) -> str:
         f"    made = world.{call}\n"
         "    made.allreduce(np.ones(10), name='x')\n"
         "except hpccoll.HpccollError as error:\n"
-        "    print(f'on {rank}: {type(error).__name__}: {error}', flush=True)\n"
+        "    with open(os.path.join(os.environ['MEET_IN'], f'said {rank}'), 'w') as said:\n"
+        "        print(f'on {rank}: {type(error).__name__}: {error}', file=said)\n"
     )
 
 
 @pytest.fixture
 def outcome(build_c) -> Callable[..., str]:
-    """`outcome(program, nodes)`: run it on 3 ranks that mpirun leaves alone, return all output."""
+    """`outcome(program, nodes)`: run it on 3 ranks that mpirun leaves alone, return their errors and all output."""
     mapping = build_c("tests/api/mapping.c", flags=("-shared", "-ldl"), name="mapping.so")
 
     def run(program: str, nodes: str) -> str:
         with tempfile.TemporaryDirectory() as folder:
             variables = ["-x", f"MEET_IN={folder}", "-x", f"LD_PRELOAD={mapping}"]
             status, output = launch([*LAUNCH, "-np", "3", *variables], program, nodes, "--enable-recovery", {})
+            said = [file.read_text() for file in Path(folder).glob("said *")]
         assert status != 0
-        return output
+        return "".join([*said, output])
 
     return run
 
