@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import traceback
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll import _core, config, cuda, detect, errors, inherited, launched, net, node_order, start_report, taken_place
@@ -49,20 +48,6 @@ class Base:
     """The barrier before the end of the World, if it has begun already."""
     failure: errors.RecoverableError | None = None
     """The failure that broke the World before its shutdown."""
-
-    def next_generation(self, said: Iterable[int]) -> int:
-        """Return the generation of a new process set or plan, and record it.
-
-        :param said: `generation` of each rank that makes the set or plan
-        """
-        generation = 1 + max(said)
-        _core.note_generation(self.loop, generation)
-        return generation
-
-    @property
-    def generation(self) -> int:
-        """The generation of the newest process set or plan here: numbers are reused, generations are not."""
-        return _core.newest_generation(self.loop)
 
     def record_exception(self, error: BaseException) -> None:
         """Write the trace, with the uncaught exception that ends the process, unless the World broke before."""

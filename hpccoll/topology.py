@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll import _core, errors
-from hpccoll.halo import PROC_NULL, Face, Halo, Side, check_array, exchange, faces, sides, tag_of, widths_of
+from hpccoll.halo import PROC_NULL, Halo, check_array, widths_of
 from hpccoll.outside import check_inside
 
 __all__ = ["Cart", "check_grid", "dims_create"]
@@ -22,8 +22,11 @@ __all__ = ["Cart", "check_grid", "dims_create"]
 HALO, ALLGATHER, ALLTOALL, FIRST_PLAN = range(4)
 """The numbers of a Cart's exchanges, for their tags; each plan has a different number."""
 
-SHAPES = 64
-"""Number of array shapes whose sides a Cart caches."""
+DIMS = 64
+"""The most dimensions that a grid can have, as an array."""
+
+TAGS = 2 * DIMS
+"""Tags of one exchange: two for each dimension."""
 
 
 def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
@@ -41,11 +44,10 @@ def dims_create(size: int, dims: int | Sequence[int]) -> tuple[int, ...]:
     """
     size = operator.index(size)
     given = [0] * operator.index(dims) if isinstance(dims, int | np.integer) else [operator.index(n) for n in dims]
-    fixed = prod(n for n in given if n)
-    if size < 1 or not given or min(given) < 0 or size % fixed or (0 not in given and fixed != size):
+    chosen = _core.dims_create(size, given)
+    if chosen is None:
         raise errors.InvalidArgumentError(f"dims_create({size}, {dims!r}): the extents given do not divide {size}")
-    chosen = iter(_factors(size // fixed, given.count(0)))
-    return tuple(n or next(chosen) for n in given)
+    return chosen
 
 
 def check_grid(
@@ -61,25 +63,13 @@ def check_grid(
         if 0 in extents:
             extents = list(dims_create(size, extents))
         around = [bool(p) for p in (periods if isinstance(periods, Iterable) else [periods] * len(extents))]
-        if not extents or min(extents) < 1 or prod(extents) > size or len(around) != len(extents):
+        fits = 0 < len(extents) <= DIMS and min(extents) > 0 and prod(extents) <= size
+        if not fits or len(around) != len(extents):
             text = f"cart({given!r}, {periods!r}): no grid of the {size} ranks of the World"
             return [], [], errors.InvalidArgumentError(text)
     except (TypeError, ValueError) as error:  # dims_create raises InvalidArgumentError, which is a ValueError
         return [], [], error
     return extents, around, None
-
-
-def _factors(n: int, k: int, most: int | None = None) -> list[int]:
-    """The k factors of n, none above `most`, with the least sum, which are the most even ones; [] if there are none."""
-    most = n if most is None else most
-    if k <= 1:
-        return [n] * k if n <= most else []
-    best: list[int] = []
-    for first in (d for d in range(1, min(n, most) + 1) if n % d == 0 and d**k >= n):
-        found = [first, *rest] if (rest := _factors(n // first, k - 1, first)) else []
-        if found and (not best or sum(found) < sum(best)):
-            best = found
-    return best
 
 
 class Cart:
@@ -104,8 +94,8 @@ class Cart:
         """The extent of each dimension."""
         self.periods = tuple(periods)
         """For each dimension whether its ends touch."""
+        self._grid = _core.Grid(dims, periods)
         self._plans = FIRST_PLAN
-        self._sides: dict[object, list[list[Side]]] = {}
 
     @property
     def _core(self) -> _core.Set:
@@ -142,7 +132,7 @@ class Cart:
         """
         check_inside(self._core, "coords_of")
         self._core.check_root(rank)
-        return tuple(int(at) for at in np.unravel_index(rank, self.dims))
+        return self._grid.coords(rank)
 
     def rank_of(self, coords: Sequence[int]) -> int:
         """Give the rank at coordinates; beyond the end of a dimension that is periodic they go on at its beginning.
@@ -151,10 +141,7 @@ class Cart:
         """
         if len(coords) != len(self.dims):
             raise errors.InvalidArgumentError(f"coords {tuple(coords)} for {len(self.dims)} dimensions")
-        inside = [at % n if around else at for at, n, around in zip(coords, self.dims, self.periods, strict=True)]
-        if any(not 0 <= at < n for at, n in zip(inside, self.dims, strict=True)):
-            return PROC_NULL
-        return int(np.ravel_multi_index(inside, self.dims))
+        return self._grid.rank(coords)
 
     def shift(self, dimension: int, displacement: int = 1) -> tuple[int, int]:
         """Give the ranks that a shift by `displacement` receives from and sends to (MPI_Cart_shift).
@@ -165,9 +152,7 @@ class Cart:
         """
         if not 0 <= dimension < len(self.dims):
             raise errors.InvalidArgumentError(f"dimension {dimension} of {len(self.dims)}")
-        here = self.coords
-        places = [[at + by * (d == dimension) for d, at in enumerate(here)] for by in (-displacement, displacement)]
-        return self.rank_of(places[0]), self.rank_of(places[1])
+        return self._grid.shift(self._member(), dimension, displacement)
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -214,11 +199,13 @@ class Cart:
             raise errors.ResultSizeError(
                 f"out has shape {out.shape} and dtype {out.dtype}: it must be contiguous, {shape} of {dtype}"
             )
-        stage = [
-            Face(peer, tag_of(number, at), tag_of(number, at ^ 1), rows[at], out[at : at + 1])
-            for at, peer in enumerate(self.neighbours)
-        ]
-        exchange(self._core, [stage])
+        self._core.exchange(
+            [
+                (peer, TAGS * number + at, TAGS * number + (at ^ 1), rows[at], out[at : at + 1])
+                for at, peer in enumerate(self.neighbours)
+                if peer != PROC_NULL
+            ]
+        )
         return out
 
     # ---- halos ----------------------------------------------------------------------------------------
@@ -247,16 +234,9 @@ class Cart:
         :raises ResultSizeError: the neighbour's side has another size
         :raises HpccollError: as any operation may: ShutDownError, RecoverableError
         """
-        ndim = len(self.dims)
-        check_array(array, ndim)
-        key = (array.shape, widths_of(width, ndim), corners)
-        stages = self._sides.get(key)
-        if stages is None:
-            stages = sides(array.shape, width, corners, self.shift, ndim, HALO)
-            if len(self._sides) == SHAPES:
-                self._sides.clear()
-            self._sides[key] = stages
-        exchange(self._core, faces(array, stages))
+        self._member()
+        check_array(array, len(self.dims))
+        _core.halo_exchange(self._core, self._grid, array, widths_of(width, len(self.dims)), corners, HALO)
 
     def halo_exchange_init(self, array: np.ndarray, width: int | Sequence[int] = 1, *, corners: bool = True) -> Halo:
         """Make a plan of a `halo_exchange`, with the same arguments, that may be run any number of times.
@@ -271,14 +251,19 @@ class Cart:
         number = self._plans
         self._plans += 1
         self._member()
-        ndim, stages, refused = len(self.dims), list[list[Face]](), None
+        ndim, refused = len(self.dims), None
+        widths: tuple[int, ...] = ()
         try:
             check_array(array, ndim)
-            stages = faces(array, sides(array.shape, width, corners, self.shift, ndim, number))
-            said = str((array.dtype, widths_of(width, ndim), corners))
+            widths = widths_of(width, ndim)
+            said = str((array.dtype, widths, corners))
         except (errors.InvalidArgumentError, errors.UnsupportedError) as error:
             refused, said = error, str(error)
-        return Halo(self.world.base, self._core, stages, said, refused)
+        plan = _core.halo_plan(self._core, self._grid, array, widths, corners, number, said, refused is not None)
+        if refused:
+            raise refused
+        assert plan is not None
+        return plan
 
     def shutdown(self) -> None:
         """End the Cart's World, when all its ranks have called this."""

@@ -76,9 +76,6 @@ cdef extern from "transport/transport.h" nogil:
         const int64_t *send_rows
         int64_t *recv_rows
     ctypedef struct hc_batch
-    ctypedef struct hc_stream_read:
-        void *out
-        int64_t offset, bytes
     int64_t hc_share(int64_t, int32_t, int32_t)
     void *hc_result_new(size_t)
     void hc_result_free(void *)
@@ -129,17 +126,6 @@ cdef extern from "transport/shm/shm.h" nogil:
     size_t hc_shm_bytes(int32_t)
     ctypedef struct hc_slices
     void hc_slices_free(hc_slices *)
-    ctypedef struct hc_flat_config:
-        hc_batch *batch
-        int32_t source, target
-        const hc_stream_read *reads
-        int64_t start "from"
-        int64_t to
-        int borrows
-        size_t slot_bytes
-    size_t hc_flat_bytes(int32_t, size_t)
-    int hc_flat_new(const hc_flat_config *, hc_segment, hc_node_control *, const int32_t *, int32_t, int32_t,
-                    hc_data **)
 
 
 cdef extern from "transport/shm/cores.h" nogil:
@@ -262,8 +248,6 @@ cdef extern from "loop/loop.h" nogil:
     size_t hc_loop_read_laps(hc_loop *, hc_laps *, hc_lap *, size_t)
 
     hc_plan *hc_plan_new(hc_loop *, hc_handle *, int32_t)
-    hc_batch *hc_plan_batch(hc_plan *)
-    void hc_plan_use(hc_plan *, hc_data *, int)
     ctypedef struct hc_plan_agreed:
         uint8_t operation, is_barrier
         int32_t root, rank, size

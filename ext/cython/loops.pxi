@@ -179,7 +179,7 @@ cdef class Loop:
         if self.devices.accelerator is not None:
             self.let_go_of_device()
         for plan in [*self.plans, *self.started_plans]:
-            (<Plan>plan).release()
+            (<Halo>plan).release() if type(plan) is Halo else (<Plan>plan).release()
         self.started_plans.clear()
         for one in self.orphans:
             one.warn_of_lost_error()

@@ -47,7 +47,7 @@ cdef class Plan:
     cdef object __weakref__
     cdef hc_plan *c
     cdef hc_handle *h
-    cdef hc_plan_memory *memory  # NULL: of a halo exchange, which is not compared with other plans
+    cdef hc_plan_memory *memory
     cdef Set set
     cdef Call call           # the arguments, until it is built
     cdef hc_operand two[2]   # the operands of `call`
@@ -409,54 +409,6 @@ cdef Plan new_plan(Set own, str kind, str name, object x, object out):
     plan.out = out
     plan.fills = fills or None
     return plan
-
-
-cdef Plan new_pair(Set own, give, take, int peer, str name, Segment segment, size_t offset):
-    """The plan of Set.plan_pair()."""
-    cdef Plan plan = Plan.__new__(Plan)
-    cdef bytes text = name.encode()
-    cdef hc_data *data = NULL
-    cdef hc_flat_config config
-    cdef hc_segment part
-    cdef hc_stream_read reads[2]
-    cdef hc_arguments given
-    cdef int me = own.rank > peer
-    plan.set, plan.kind, plan.name, plan.number = own, "halo exchange", name, -1
-    plan.restores, plan.held = [], (give, take, segment)
-    if not read_plain(give, &plan.two[0], False) or not read_plain(take, &plan.two[1], True):
-        raise errors.InvalidArgumentError("a halo exchange needs memory that can be written")
-    given = hc_arguments_of(CODES["allgather"])
-    given.n, given.operands = 1, plan.two
-    plan.h = hc_arguments_request(&given, &own.place, text, len(text))
-    if plan.h is NULL:
-        raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
-    plan.h.kind = HC_HANDLE_PLAN
-    plan.c = hc_plan_new(own.loop.c, plan.h, 2)
-    if plan.c is NULL:
-        raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
-    memset(&config, 0, sizeof(config))
-    memset(reads, 0, sizeof(reads))
-    reads[1 - me].out, reads[1 - me].bytes = plan.two[1].data, plan.two[1].nbytes
-    config.batch = hc_plan_batch(plan.c)
-    config.source = config.target = -1
-    config.reads, config.slot_bytes, config.borrows = reads, plan.two[0].nbytes, True
-    part.base, part.bytes, part.fd = <char *>segment.c.base + offset, hc_flat_bytes(2, config.slot_bytes), -1
-    node_of = own.loop.node_of
-    here = [m for m in range(own.loop.size) if node_of[m] == node_of[own.loop.rank]]
-    cdef int32_t *locals_ = copy_ranks([here.index(own.members[r]) for r in sorted((own.rank, peer))])
-    status = hc_flat_new(&config, part, own.loop.job.node_control, locals_, me, 2, &data)
-    free(locals_)
-    if status < 0:
-        plan.release()
-    check(status, "the plan's data plane could not be made")
-    hc_plan_use(plan.c, data, True)
-    own.loop.plans.add(plan)
-    return plan
-
-
-def pair_bytes(size_t nbytes):
-    """Bytes of shared memory for a pair of ranks that exchange `nbytes` each, in a plan of both."""
-    return hc_flat_bytes(2, nbytes)
 
 
 cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object tag, str name, bint library):

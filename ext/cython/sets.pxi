@@ -467,13 +467,5 @@ cdef class Set:
         """Make the plan of a send or a receive, without another rank. `library`: as for send()."""
         return new_message_plan(self, receives, x, peer, tag, name, library)
 
-    def plan_pair(self, give, take, int peer, str name, Segment segment, size_t offset):
-        """Make the plan of an exchange with a rank of this node, which makes the same plan with as many bytes.
-
-        :param give: contiguous bytes (1-d uint8), as is `take`
-        :param segment: shared by both, zeroed; `offset`: of their pair_bytes() in it
-        """
-        return new_pair(self, give, take, peer, name, segment, offset)
-
 
 gate = PyCapsule_New(<void *>&hc_the_gate, HC_GATE_CAPSULE, NULL)  # for the kernels of frameworks
