@@ -254,6 +254,55 @@ class World {
         check(hpccoll_subset(c_, ranks.data(), static_cast<int>(ranks.size()), &part.c_));
         return part;
     }
+    // ---- grids: of the first ranks of a World; empty on the others ----
+
+    // A 0 in `dims` is chosen as by hpccoll_dims_create(). periods: 1: the ends of a dimension touch; none: no ends do.
+    World cart_create(const std::vector<int> &dims, const std::vector<int> &periods = {}) const {
+        World cart;
+        bool fits = periods.empty() || periods.size() == dims.size();
+        check(hpccoll_cart_create(c_, fits ? static_cast<int>(dims.size()) : 0, dims.data(),
+                                  periods.empty() ? nullptr : periods.data(), &cart.c_));
+        return cart;
+    }
+    std::vector<int> cart_dims() const {
+        std::vector<int> dims(static_cast<std::size_t>(checked(hpccoll_cart_dims(c_, 0, nullptr))));
+        check(hpccoll_cart_dims(c_, static_cast<int>(dims.size()), dims.data()));
+        return dims;
+    }
+    std::vector<int> cart_coords(int rank) const {
+        std::vector<int> coords = cart_dims();
+        check(hpccoll_cart_coords(c_, rank, static_cast<int>(coords.size()), coords.data()));
+        return coords;
+    }
+    // HPCCOLL_PROC_NULL: they lie beyond an end of the grid.
+    int cart_rank(const std::vector<int> &coords) const {
+        int rank = HPCCOLL_PROC_NULL;
+        check(hpccoll_cart_rank(c_, coords.size() == cart_dims().size() ? coords.data() : nullptr, &rank));
+        return rank;
+    }
+    // The ranks that a shift receives from and sends to.
+    std::pair<int, int> cart_shift(int dimension, int displacement = 1) const {
+        int source = HPCCOLL_PROC_NULL, dest = HPCCOLL_PROC_NULL;
+        check(hpccoll_cart_shift(c_, dimension, displacement, &source, &dest));
+        return {source, dest};
+    }
+    // A plan that fills the halo of an array of this shape, whose last dimension is the fastest one. width: of each
+    // dimension of the grid. corners: also the corners and edges.
+    template <class T>
+    [[nodiscard]] Plan halo_exchange_init(std::span<T> x, const std::vector<std::int64_t> &shape,
+                                          const std::vector<int> &width, bool corners = true) const {
+        hpccoll_plan *made = nullptr;
+        check(hpccoll_halo_exchange_init(x.data(), dtype_of<T>(), ndims(x, shape), shape.data(), nullptr, widths(width),
+                                         corners, c_, &made));
+        return Plan(made);
+    }
+    // The same once, without a plan.
+    template <class T>
+    void halo_exchange(std::span<T> x, const std::vector<std::int64_t> &shape, const std::vector<int> &width,
+                       bool corners = true) const {
+        check(hpccoll_halo_exchange(x.data(), dtype_of<T>(), ndims(x, shape), shape.data(), nullptr, widths(width),
+                                    corners, c_));
+    }
     std::uint64_t stat(const char *name) const {
         std::uint64_t value = 0;
         check(hpccoll_stat(c_, name, &value));
@@ -712,6 +761,16 @@ class World {
     static int checked(int value) {
         check(value);
         return value;
+    }
+    // 0 and nullptr: the library refuses the call, and tells the other ranks.
+    template <class T> static int ndims(std::span<T> x, const std::vector<std::int64_t> &shape) {
+        std::int64_t elements = 1;
+        for (std::int64_t n : shape)
+            elements *= n;
+        return elements == count(x) ? static_cast<int>(shape.size()) : 0;
+    }
+    const int *widths(const std::vector<int> &width) const {
+        return hpccoll_cart_dims(c_, 0, nullptr) == static_cast<int>(width.size()) ? width.data() : nullptr;
     }
     template <class T> static std::int64_t count(std::span<T> x) { return static_cast<std::int64_t>(x.size()); }
     // Spans that do not fit are a call that this rank refuses, and the other ranks get an error.

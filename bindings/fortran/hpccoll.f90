@@ -65,6 +65,8 @@ module hpccoll
     hpccoll_broadcast_init, hpccoll_reducescatter_init, hpccoll_allgather_init, hpccoll_gather_init, &
     hpccoll_scatter_init, hpccoll_alltoall_init, hpccoll_barrier_init, hpccoll_send_init, hpccoll_recv_init
   ! end of generated
+  public :: hpccoll_dims_create, hpccoll_cart_create, hpccoll_cart_dims, hpccoll_cart_coords, hpccoll_cart_rank, &
+    hpccoll_cart_shift, hpccoll_halo_exchange, hpccoll_halo_exchange_init
   public :: hpccoll_iprobe, hpccoll_plan_list, hpccoll_start, hpccoll_startall, hpccoll_plan_free
 
   ! Leaves each element of `in` combined with that of `inout` in `inout`, both of which c_f_pointer makes arrays of
@@ -202,6 +204,70 @@ module hpccoll
       import
       type(hpccoll_world), intent(in) :: world
     end function
+  end interface
+
+  ! ---- grids of ranks and halos: dimensions, ranks and coordinates are numbered from 0, as in MPI ------------
+
+  interface
+    ! Replaces the zeros in dims so that the product of all extents is `size`, as evenly as possible.
+    subroutine hpccoll_dims_create(size, dims, ierror) bind(c, name="hpccoll_f_dims_create")
+      import
+      integer(c_int), intent(in) :: size
+      integer(c_int), intent(inout) :: dims(..)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine create_cart(world, ndims, dims, periods, cart, ierror) bind(c, name="hpccoll_f_cart_create")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(in) :: ndims, dims(*), periods(*)
+      type(hpccoll_world), intent(out) :: cart
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_cart_dims(cart, dims, ierror) bind(c, name="hpccoll_f_cart_dims")
+      import
+      type(hpccoll_world), intent(in) :: cart
+      integer(c_int), intent(inout) :: dims(..)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine hpccoll_cart_coords(cart, rank, coords, ierror) bind(c, name="hpccoll_f_cart_coords")
+      import
+      type(hpccoll_world), intent(in) :: cart
+      integer(c_int), intent(in) :: rank
+      integer(c_int), intent(inout) :: coords(..)
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The rank at these coordinates; HPCCOLL_PROC_NULL: they lie beyond an end of the grid.
+    subroutine hpccoll_cart_rank(cart, coords, rank, ierror) bind(c, name="hpccoll_f_cart_rank")
+      import
+      type(hpccoll_world), intent(in) :: cart
+      integer(c_int), intent(in) :: coords(..)
+      integer(c_int), intent(out) :: rank
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The ranks that a shift receives from and sends to; HPCCOLL_PROC_NULL: there is none.
+    subroutine hpccoll_cart_shift(cart, dimension, displacement, source, dest, ierror) &
+        bind(c, name="hpccoll_f_cart_shift")
+      import
+      type(hpccoll_world), intent(in) :: cart
+      integer(c_int), intent(in) :: dimension, displacement
+      integer(c_int), intent(out) :: source, dest
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine exchange_halo(u, width, corners, cart, ierror) bind(c, name="hpccoll_f_halo_exchange")
+      import
+      type(*), asynchronous :: u(..)
+      integer(c_int), intent(in) :: width(..), corners
+      type(hpccoll_world), intent(in) :: cart
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine plan_halo(u, width, corners, cart, plan, ierror) bind(c, name="hpccoll_f_halo_exchange_init")
+      import
+      type(*), asynchronous :: u(..)
+      integer(c_int), intent(in) :: width(..), corners
+      type(hpccoll_world), intent(in) :: cart
+      type(hpccoll_plan), intent(out) :: plan
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
   end interface
 
   ! ---- collectives and messages: with `request` they return at once, and it is to be waited for -------------
@@ -584,6 +650,53 @@ contains
   pure integer(c_int64_t) function hpccoll_share_begin(rows, size, r)
     integer, intent(in) :: rows, size, r
     hpccoll_share_begin = r * (rows / size) + min(r, mod(rows, size))
+  end function
+
+  ! A World of the first ranks of `world` on a grid with these extents, in row-major order. A 0 in dims is chosen as by
+  ! hpccoll_dims_create. periods: whether the ends of each dimension touch. hpccoll_is_member(cart) is false on ranks
+  ! for which there is no place.
+  subroutine hpccoll_cart_create(world, dims, periods, cart, ierror)
+    type(hpccoll_world), intent(in) :: world
+    integer(c_int), intent(in) :: dims(:)
+    logical, intent(in) :: periods(:)
+    type(hpccoll_world), intent(out) :: cart
+    integer(c_int), intent(out), optional :: ierror
+    integer(c_int) :: extents(size(dims)), touch(size(dims)), n
+    n = size(dims, kind=c_int)
+    if (size(periods) /= size(dims)) n = 0
+    extents = dims
+    touch = 0
+    if (n > 0) touch = merge(1_c_int, 0_c_int, periods)
+    call create_cart(world, n, extents, touch, cart, ierror)
+  end subroutine
+
+  ! A plan that fills the halo of u from the neighbours on the grid, as hpccoll_halo_exchange_init in hpccoll.h. The
+  ! first dimension of u is divided along the first one of the grid, and so on. u may be a section with strides.
+  ! width: for each dimension of the grid, or one number for all. corners: also the corners and edges (.true.).
+  subroutine hpccoll_halo_exchange_init(u, width, cart, plan, corners, ierror)
+    type(*), asynchronous :: u(..)
+    integer(c_int), intent(in) :: width(..)
+    type(hpccoll_world), intent(in) :: cart
+    type(hpccoll_plan), intent(out) :: plan
+    logical, intent(in), optional :: corners
+    integer(c_int), intent(out), optional :: ierror
+    call plan_halo(u, width, with(corners), cart, plan, ierror)
+  end subroutine
+
+  ! The same once, without a plan.
+  subroutine hpccoll_halo_exchange(u, width, cart, corners, ierror)
+    type(*), asynchronous :: u(..)
+    integer(c_int), intent(in) :: width(..)
+    type(hpccoll_world), intent(in) :: cart
+    logical, intent(in), optional :: corners
+    integer(c_int), intent(out), optional :: ierror
+    call exchange_halo(u, width, with(corners), cart, ierror)
+  end subroutine
+
+  pure integer(c_int) function with(corners)
+    logical, intent(in), optional :: corners
+    with = 1
+    if (present(corners)) with = merge(1_c_int, 0_c_int, corners)
   end function
 
   subroutine wait_requests(requests, ierror)

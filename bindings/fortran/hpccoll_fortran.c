@@ -210,6 +210,98 @@ void hpccoll_f_subset(hpccoll_world *const *world, array ranks, hpccoll_world **
     report(status < 0 ? status : hpccoll_subset(*world, p.data, (int)p.count, subset), ierror);
 }
 
+/* ---- grids and halos --------------------------------------------------------------------------------------------- */
+
+void hpccoll_f_dims_create(const int *size, array dims, int *ierror) {
+    place p;
+    int status = read_array("hpccoll_dims_create", "dims", dims, &p);
+    report(status < 0 ? status : hpccoll_dims_create(*size, (int)p.count, p.data), ierror);
+}
+
+void hpccoll_f_cart_create(hpccoll_world *const *world, const int *ndims, const int *dims, const int *periods,
+                           hpccoll_world **cart, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_cart_create(*world, *ndims, dims, periods, cart), ierror);
+}
+
+void hpccoll_f_cart_dims(hpccoll_world *const *cart, array dims, int *ierror) {
+    place p;
+    int status = read_array("hpccoll_cart_dims", "dims", dims, &p);
+    status = status < 0 ? status : hpccoll_cart_dims(*cart, (int)p.count, p.data);
+    report(status < 0 ? status : HPCCOLL_OK, ierror);
+}
+
+void hpccoll_f_cart_coords(hpccoll_world *const *cart, const int *rank, array coords, int *ierror) {
+    place p;
+    int status = read_array("hpccoll_cart_coords", "coords", coords, &p);
+    report(status < 0 ? status : hpccoll_cart_coords(*cart, *rank, (int)p.count, p.data), ierror);
+}
+
+void hpccoll_f_cart_rank(hpccoll_world *const *cart, array coords, int *rank, int *ierror) {
+    place p;
+    int status = read_array("hpccoll_cart_rank", "coords", coords, &p), ndims = hpccoll_cart_dims(*cart, 0, NULL);
+    if (status >= 0 && ndims >= 0 && p.count != ndims)
+        status = refuse("hpccoll_cart_rank", "coords", "has not an element for each dimension of the grid");
+    report(status < 0 ? status : hpccoll_cart_rank(*cart, p.data, rank), ierror);
+}
+
+void hpccoll_f_cart_shift(hpccoll_world *const *cart, const int *dimension, const int *displacement, int *source,
+                          int *dest, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_cart_shift(*cart, *dimension, *displacement, source, dest), ierror);
+}
+
+typedef struct halo {
+    int64_t shape[CFI_MAX_RANK], strides[CFI_MAX_RANK];
+    int width[64];
+    hpccoll_dtype dtype;
+} halo;
+
+/* One width is that of all dimensions. */
+static int read_widths(const char *procedure, array width, int ndims, halo *h) {
+    place p;
+    int status = read_array(procedure, "width", width, &p);
+    if (status >= 0 && (ndims < 0 || (p.count != ndims && p.count != 1)))
+        status = refuse(procedure, "width", "is for each dimension of the grid, or one number for all of them");
+    for (int d = 0; status >= 0 && d < ndims; d++)
+        h->width[d] = ((const int *)p.data)[p.count == 1 ? 0 : d];
+    return status;
+}
+
+/* The array may be a section with strides. */
+static int read_halo(const char *procedure, array u, array width, const hpccoll_world *cart, halo *h) {
+    *h = (halo){.dtype = HPCCOLL_FLOAT64};
+    int status = read_widths(procedure, width, hpccoll_cart_dims(cart, 0, NULL), h);
+    if (status >= 0)
+        status = find_type(procedure, "u", u, &h->dtype);
+    for (int d = 0; status >= 0 && d < u->rank; d++) {
+        if (u->dim[d].extent < 0)
+            status = refuse(procedure, "u", "is of assumed size (*): give a section with its bounds, as u(1:n)");
+        h->shape[d] = u->dim[d].extent;
+        h->strides[d] = u->dim[d].sm;
+    }
+    return status;
+}
+
+/* An array that is wrong here has the dtype of none: so the library refuses the call, and tells the other ranks. */
+void hpccoll_f_halo_exchange_init(array u, array width, const int *corners, hpccoll_world *const *cart,
+                                  hpccoll_plan **plan, int *ierror) {
+    halo h;
+    *plan = NULL;
+    int wrong = read_halo("hpccoll_halo_exchange_init", u, width, *cart, &h);
+    int status = hpccoll_halo_exchange_init(u->base_addr, wrong < 0 ? HPCCOLL_NO_COMPRESSION : h.dtype, u->rank,
+                                            h.shape, h.strides, h.width, *corners, *cart, plan);
+    report(wrong < 0 ? wrong : status, ierror);
+}
+
+void hpccoll_f_halo_exchange(array u, array width, const int *corners, hpccoll_world *const *cart, int *ierror) {
+    halo h;
+    int status = read_halo("hpccoll_halo_exchange", u, width, *cart, &h);
+    if (status >= 0)
+        status = hpccoll_halo_exchange(u->base_addr, h.dtype, u->rank, h.shape, h.strides, h.width, *corners, *cart);
+    report(status, ierror);
+}
+
 /* ---- reductions of the program's own ---------------------------------------------------------------------------- */
 
 void hpccoll_f_op_create(hpccoll_function *function, int *op, const int *block, array given, int *ierror) {

@@ -13,7 +13,9 @@
  *     parts.c       segments, the loop, process sets
  *     list.c        the Worlds of this process
  *     worlds.c      creates and ends Worlds
- *     sets.c        subset and split
+ *     sets.c        subset, split and cart_create
+ *     grids.c       ranks and coordinates of grids
+ *     halos.c       halo exchanges, blocking and as plans
  *     queries.c     ranks, counters, addresses
  *     requests.c    waits, and outcomes of requests
  *     calls.c       turns arguments into a request
@@ -35,6 +37,7 @@
 #include "api/settings.h"
 #include "cuda/accelerator.h"
 #include "transport/net/mpi_net.h"
+#include "world/grid.h"
 
 #include <pthread.h>
 
@@ -71,7 +74,7 @@ typedef struct hc__base {
     pthread_mutex_t lock;    /* of `plans` */
 } hc__base;
 
-enum hc__maker { HC__SUBSET, HC__SPLIT, HC__MAKERS };
+enum hc__maker { HC__SUBSET, HC__SPLIT, HC__CART, HC__MAKERS };
 
 #define HC__WORLD_ALIVE 0x6870636f6c6cull
 
@@ -85,6 +88,8 @@ struct hpccoll_world {
     int32_t *members;           /* World rank of each member */
     pthread_mutex_t *turns;     /* HC__MAKERS, for the threads that make Worlds of this one */
     struct hpccoll_world *next; /* list of all Worlds */
+    hc_grid grid;               /* of its ranks; ndim 0: they have none */
+    uint32_t halos;             /* plans of halo exchanges that it has made */
 };
 
 #endif

@@ -177,6 +177,25 @@ HPCCOLL_API int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hp
 #define HPCCOLL_UNDEFINED (-32766)
 HPCCOLL_API int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part);
 
+/* ---- grids of ranks -------------------------------------------------------------------------------------------- */
+
+/* Replaces the zeros in `dims` so that the product of all extents is `size`, as evenly as possible, as MPI_Dims_create
+ * does. This needs no World. */
+HPCCOLL_API int hpccoll_dims_create(int size, int ndims, int *dims);
+/* Makes a World of the first ranks of `world` on a grid with these extents, in row-major order. A 0 in `dims` is chosen
+ * as by hpccoll_dims_create(). `periods`: for each dimension, 1: its ends touch; NULL: none does. All ranks call it
+ * with the same grid. *cart is NULL on ranks for which there is no place. One thread at a time, as hpccoll_subset(). */
+HPCCOLL_API int hpccoll_cart_create(hpccoll_world *world, int ndims, const int *dims, const int *periods,
+                                    hpccoll_world **cart);
+/* Writes the extents of the first `ndims` dimensions. Returns the number of dimensions, or a status. */
+HPCCOLL_API int hpccoll_cart_dims(const hpccoll_world *cart, int ndims, int *dims);
+HPCCOLL_API int hpccoll_cart_coords(const hpccoll_world *cart, int rank, int ndims, int *coords);
+/* The rank at these coordinates. Beyond the end of a dimension they go on at its beginning, or *rank is
+ * HPCCOLL_PROC_NULL if its ends do not touch. */
+HPCCOLL_API int hpccoll_cart_rank(const hpccoll_world *cart, const int *coords, int *rank);
+/* The ranks that a shift along a dimension (from 0) receives from and sends to; HPCCOLL_PROC_NULL: there is none. */
+HPCCOLL_API int hpccoll_cart_shift(const hpccoll_world *cart, int dimension, int displacement, int *source, int *dest);
+
 /* Reads a counter of this rank by name ("requests", "net_sent_bytes", ...), as World.stats() in Python names them. */
 HPCCOLL_API int hpccoll_stat(hpccoll_world *world, const char *name, uint64_t *value);
 /* The name of counter number `i`; NULL after the last. */
@@ -435,6 +454,23 @@ HPCCOLL_API int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype
 HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                   int64_t *received, hpccoll_world *world, hpccoll_plan **plan);
 /* end of generated */
+/* Makes a plan that fills the halo of an array from the neighbours on a grid (hpccoll_cart_create()) with their cells
+ * next to the common side. All ranks call it; what differs between them is one error on all.
+ *
+ * Dimension d of the array is divided along dimension d of the grid; further dimensions are whole on each rank. The
+ * outermost width[d] cells on both sides are the halo, the cells inside, at least as many, belong to this rank; 0: no
+ * halo. A halo where the grid ends keeps its values. `corners` 1: also fills the corners and edges; then the dimensions
+ * are exchanged one after the other, and all but the first begin in the wait, or in hpccoll_plan_test(). `strides`: the
+ * bytes from an element to the next one along each dimension; NULL: contiguous, and the last dimension is the fastest.
+ * The array lies in host memory. Between start and wait the program may use the cells that are neither halo nor sent.
+ */
+HPCCOLL_API int hpccoll_halo_exchange_init(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
+                                           const int64_t *strides, const int *width, int corners, hpccoll_world *cart,
+                                           hpccoll_plan **plan);
+/* The same once, without a plan. It compares nothing before: a side of another size or dtype is HPCCOLL_RESULT_SIZE or
+ * HPCCOLL_MISMATCH on the rank that receives it. */
+HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
+                                      const int64_t *strides, const int *width, int corners, hpccoll_world *cart);
 /* Makes one plan of several, which the list owns: plans[i] is NULL afterwards. A start starts them in this order. This
  * needs no other rank. After an error the caller still owns all of them. */
 HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);

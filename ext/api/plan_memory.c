@@ -72,10 +72,13 @@ static void unlink_plan(hpccoll_plan *plan, hc__base *base) {
 static void end_plan(hpccoll_plan *plan, const hc__base *base) {
     if (plan->c)
         base->calls.plan_free(plan->c);
+    if (plan->halo)
+        base->calls.halo.free(plan->halo);
     hc_handle_release(plan->handle);
     if (plan->memory)
         hc_plan_memory_free(&base->job->plans, plan->memory);
     plan->c = NULL;
+    plan->halo = NULL;
     plan->handle = NULL;
     plan->memory = NULL;
 }

@@ -297,7 +297,7 @@ static int start(hpccoll_plan *plan, int waits) {
         return hc__error(HC_INVALID,
                          "the plan shares memory with %s, which was started and is not over: wait for that one first",
                          other->words);
-    status = base->calls.plan_start(plan->c, waits);
+    status = plan->halo ? base->calls.halo.start(plan->halo, waits) : base->calls.plan_start(plan->c, waits);
     if (status < 0) {
         hc_plan_memory_end(plan->memory);
         return hc__error(status, "%s", status == HC_BROKEN ? base->calls.broken_text(base->job->loop) : "");
@@ -310,6 +310,8 @@ static int start(hpccoll_plan *plan, int waits) {
 static int outcome(hpccoll_plan *plan) {
     plan->started = 0;
     hc_plan_memory_end(plan->memory);
+    if (plan->halo)
+        return hc__halo_outcome(plan->halo);
     if (plan->handle->op)
         hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
     return plan->after ? plan->after->finish(plan->after, plan->handle) : hc__status(plan->handle);
@@ -353,17 +355,21 @@ int hpccoll_plan_wait(hpccoll_plan *plan) {
         return status < 0 ? status : hpccoll_plan_waitall(plan->n, plan->parts);
     if (!plan->started)
         return HC_OK;
-    if (!plan->c)
+    if (!plan->c && !plan->halo)
         return ended(plan);
     const hc_loop_calls *calls = &plan->world->base->calls;
-    if (!calls->plan_poll(plan->c))
+    if (plan->halo)
+        while (!calls->halo.wait(plan->halo, UINT64_MAX)) {}
+    else if (!calls->plan_poll(plan->c))
         while (!calls->plan_wait(plan->c, UINT64_MAX)) {}
     return outcome(plan);
 }
 
 /* 1: done, or not started. */
 static int look(const hpccoll_plan *plan) {
-    int over = !plan->started || !plan->c || plan->world->base->calls.plan_test(plan->c);
+    int over = !plan->started || (!plan->c && !plan->halo) ||
+               (plan->halo ? plan->world->base->calls.halo.test(plan->halo)
+                           : plan->world->base->calls.plan_test(plan->c));
     for (int i = 0; i < plan->n; i++)
         over &= look(plan->parts[i]);
     return over;

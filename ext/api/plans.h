@@ -6,6 +6,7 @@
 #define HC_API_PLANS_H
 
 #include "api/calls.h"
+#include "api/codes.h"
 #include "api/requests.h"
 
 /* All ranks call it with their calls: OK and the terms, or the same error on all (error set). They compare `whole`, of
@@ -19,8 +20,9 @@ int hc__plan_refuse(const hc__call *, hpccoll_world *, int status);
 struct hpccoll_plan {
     uint64_t state; /* HC__PLAN_ALIVE, or 0 */
     hpccoll_world *world;
-    hc_plan *c;        /* NULL: a list, or its World has ended */
+    hc_plan *c;        /* NULL: a list, a halo exchange, or its World has ended */
     hc_handle *handle; /* NULL like `c` */
+    hc_halo *halo;     /* NULL: none, or its World has ended */
     int number;        /* of its tags between nodes; -1: no tags */
     uint8_t started, is_list, byte[1];
     int n; /* plans in a list */
@@ -32,6 +34,13 @@ struct hpccoll_plan {
     size_t element;
     hpccoll_plan *next, **link; /* in the list of its base, or of freed plans */
 };
+
+/* The status of a halo exchange that is over (error set if it is an error). */
+static inline int hc__halo_outcome(const hc_halo *halo) {
+    const char *text;
+    int status = hc_halo_status(halo, &text);
+    return status < 0 ? hc__error(status, "%s", text) : HC_OK;
+}
 
 /* plan_memory.c */
 /* NULL (error set): no memory. */

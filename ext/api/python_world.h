@@ -6,8 +6,19 @@
 #define HC_API_PYTHON_WORLD_H
 
 #include "loop/loop.h"
+#include "world/halo.h"
 #include "world/job.h"
 #include "world/set_agreement.h"
+
+/* Those of halo exchanges, which start plans. */
+typedef struct hc_halo_calls {
+    int (*make)(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int, hc_halo **, char *);
+    int (*alone)(const hc_halo_place *, const hc_halo_given *, hc_halo **, char *);
+    int (*start)(hc_halo *, int);
+    int (*test)(hc_halo *);
+    int (*wait)(hc_halo *, uint64_t);
+    void (*free)(hc_halo *);
+} hc_halo_calls;
 
 /* The functions of the library that has made a loop, which may be another copy of this code: Python's extension.
  * Handles are only memory, so either copy may make and free them. */
@@ -30,13 +41,18 @@ typedef struct hc_loop_calls {
     int (*plan_poll)(hc_plan *);
     int (*plan_test)(hc_plan *);
     int (*plan_wait)(hc_plan *, uint64_t);
+    hc_halo_calls halo;
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 9
+#define HC_LOOP_CALLS_VERSION 10
 /* The functions of the including code's copy. */
-#define HC_LOOP_CALLS                                                                                                 \
-    {HC_LOOP_CALLS_VERSION, hc_loop_submit,      hc_loop_wait,  hc_loop_progress, hc_loop_pending, hc_loop_get_stats, \
-     hc_loop_refuse,        hc_loop_broken_text, hc_set_make,   hc_sets_fail,     hc_set_remove,   hc_plan_new,       \
-     hc_plan_build,         hc_plan_free,        hc_plan_start, hc_plan_poll,     hc_plan_test,    hc_plan_wait}
+#define HC_LOOP_CALLS                                                                                                  \
+    {                                                                                                                  \
+        HC_LOOP_CALLS_VERSION, hc_loop_submit, hc_loop_wait, hc_loop_progress, hc_loop_pending, hc_loop_get_stats,     \
+            hc_loop_refuse, hc_loop_broken_text, hc_set_make, hc_sets_fail, hc_set_remove, hc_plan_new, hc_plan_build, \
+            hc_plan_free, hc_plan_start, hc_plan_poll, hc_plan_test, hc_plan_wait, {                                   \
+            hc_halo_new, hc_halo_alone, hc_halo_start, hc_halo_test, hc_halo_wait, hc_halo_free                        \
+        }                                                                                                              \
+    }
 extern const hc_loop_calls hc__own_calls;
 
 /* The target of Python's capsule "hpccoll.world", which owns it and sets `closed` when the World ends. */

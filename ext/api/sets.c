@@ -5,6 +5,7 @@
 #include "api/base.h"
 #include "api/calls.h"
 #include "api/codes.h"
+#include "api/grids.h"
 #include "api/list.h"
 #include "api/parts.h"
 #include "api/sets.h"
@@ -158,6 +159,44 @@ int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hpccoll_world 
     if (status >= 0)
         status = are_ranks ? make(world, &made, subset) : hc__error(HC_INVALID, "%s", wrong);
     return leave(world, HC__SUBSET, &made, status);
+}
+
+/* Compares the grids of all ranks, as texts. */
+static int compare_grids(hpccoll_world *world, const char mine[HC__GRID]) {
+    char (*all)[HC__GRID] = calloc((size_t)world->size, sizeof *all);
+    int status = all ? hc__exchange(world, "hpccoll.cart grids", mine, sizeof *all, all)
+                     : hc__error(HC_NO_MEMORY, NULL);
+    for (int32_t r = 1; r < world->size && status >= 0; r++)
+        if (strncmp(all[r], all[0], sizeof *all) != 0)
+            status = hc__error(HC_MISMATCH, "cart_create: rank 0 says %.*s, rank %d says %.*s", HC__GRID, all[0],
+                               (int)r, HC__GRID, all[r]);
+    free(all);
+    return status < 0 ? status : hc__error(HC_MISMATCH, "cart_create: the ranks differ in the grids that they say");
+}
+
+int hpccoll_cart_create(hpccoll_world *world, int ndims, const int *dims, const int *periods, hpccoll_world **cart) {
+    hc_sets_made made = {0};
+    hc_grid grid = {0};
+    char text[HC__GRID];
+    int status = check(world, cart);
+    if (status < 0)
+        return status;
+    int32_t ranks = hc_grid_make(&grid, world->size, dims ? ndims : 0, dims, periods);
+    hc_sets_call call = {.name = "hpccoll.cart", .key = world->rank, .colored = world->rank < ranks};
+    call.digest = ranks ? hc_fnv(&grid, sizeof grid) : 0;
+    hc__grid_text(ndims, dims, periods, text);
+    call.crowded = take_turn(world, HC__CART);
+    status = agree(world, &call, &made);
+    if (status == HC_SETS_DIFFER)
+        status = compare_grids(world, text);
+    else if (status >= 0 && !ranks)
+        status = hc__error(HC_INVALID, "cart_create of %s: no grid of the %d ranks of the World", text,
+                           (int)world->size);
+    else if (status >= 0)
+        status = make(world, &made, cart);
+    if (status >= 0 && *cart)
+        (*cart)->grid = grid;
+    return leave(world, HC__CART, &made, status);
 }
 
 int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part) {

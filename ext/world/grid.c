@@ -103,7 +103,7 @@ int32_t hc_grid_make(hc_grid *grid, int32_t size, int32_t ndim, const int *dims,
         if (extents[d] < 1 || (product *= extents[d]) > size)
             return 0;
         grid->dims[d] = (int32_t)extents[d];
-        grid->wraps[d] = periods[d] != 0;
+        grid->wraps[d] = periods && periods[d];
     }
     return (int32_t)product;
 }

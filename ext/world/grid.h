@@ -17,7 +17,7 @@ typedef struct hc_grid {
  * possible and do not increase. 0: the given extents do not divide `size`. */
 int hc_dims_create(int64_t size, int32_t ndim, int64_t *dims);
 /* Makes a grid of at most `size` ranks, after it has replaced zeros in `dims`. Returns the number of its ranks; 0:
- * there is no such grid. */
+ * there is no such grid. `periods` NULL: no ends touch. */
 int32_t hc_grid_make(hc_grid *, int32_t size, int32_t ndim, const int *dims, const int *periods);
 void hc_grid_coords(const hc_grid *, int32_t rank, int32_t *coords);
 /* The rank at these coordinates; HC_NO_PEER: they lie beyond an end that does not touch the other one. */

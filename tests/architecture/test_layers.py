@@ -52,6 +52,8 @@ SEES = {  # layer: headers of lower layers that it may include
         "rendezvous/ucx_start.h",
         "loop/loop.h",
         "world/arguments.h",
+        "world/grid.h",
+        "world/halo.h",
         "world/job.h",
         "world/machines.h",
         "world/segments.h",

@@ -37,6 +37,15 @@ def test_plans(plans, job, ranks: int, nodes: int) -> None:
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [pytest.param(1, 1, marks=pytest.mark.slow), (2, 1), pytest.param(4, 1, marks=pytest.mark.slow), (4, 2)],
+)
+def test_halos(mpicc, compiled, job, ranks: int, nodes: int) -> None:
+    assert "fine\n" in job(ranks, compiled(mpicc, *STRICT, "tests/capi/halo.c"), ranks, 30, nodes=nodes)
+
+
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(2, 1, marks=pytest.mark.slow), (3, 2)])
 def test_wrong_calls_are_clear_errors(mpicc, compiled, job, ranks: int, nodes: int) -> None:
     program = compiled(mpicc, *STRICT, "tests/capi/wrong.c")
@@ -130,7 +139,7 @@ def test_threads_under_a_sanitizer(build_c, mpicc, job, library_sources, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("source", ["program", "plans", "reductions"])
+@pytest.mark.parametrize("source", ["program", "plans", "halo", "reductions"])
 def test_random_programs_under_sanitizers(build_c, mpicc, job, library_sources, source: str) -> None:
     """The library's sources in the program; Open MPI itself is not instrumented, so its own leaks are not looked at."""
     flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ldl", "-lm")

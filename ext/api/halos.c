@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * halos.c - halo exchanges of hpccoll.h, blocking and as plans.
+ */
+#include "api/base.h"
+#include "api/calls.h"
+#include "api/codes.h"
+#include "api/devices.h"
+#include "api/list.h"
+#include "api/plans.h"
+#include "api/sets.h"
+
+#include <string.h>
+
+/* The arguments of the public functions. */
+typedef struct halo_call {
+    void *array;
+    hpccoll_dtype dtype;
+    int ndims;
+    const int64_t *shape, *strides;
+    const int *width;
+    int corners;
+} halo_call;
+
+/* OK, or a status (error set): these can be no arguments of a halo exchange. */
+static int check(const halo_call *call, const hpccoll_world *world) {
+    int fits = call->array && (unsigned)call->dtype < HC_DTYPE_COUNT && call->ndims > 0 && call->ndims <= HC_MAX_DIMS &&
+               call->shape && call->width;
+    int memory = HC_MEMORY_HOST, status = HC_OK;
+    int64_t most = 1; /* elements, if no extent is 0 */
+    for (int d = 0; fits && d < call->ndims; d++)
+        fits = call->shape[d] >= 0 && (!call->shape[d] || !__builtin_mul_overflow(most, call->shape[d], &most)) &&
+               most <= HC_MAX_ELEMENTS;
+    if (!fits)
+        return hc__error(HC_INVALID,
+                         "halo_exchange: array, shape or width is NULL, dtype is no hpccoll_dtype, ndims is none of 1 "
+                         "to %d, or an extent is negative or too large",
+                         HC_MAX_DIMS);
+    if (world->base->devices.on)
+        status = hc__devices_place_one(world, call->array, "halo_exchange: array", &memory);
+    if (status >= 0 && memory != HC_MEMORY_HOST)
+        status = hc__error(HC_UNSUPPORTED,
+                           "halo_exchange: the array lies in device memory: halo exchanges are for host "
+                           "memory; nothing was sent");
+    return status;
+}
+
+/* Writes checked arguments for world/halo.h. */
+static void read(const halo_call *call, const hpccoll_world *world, hc_halo_given *given) {
+    given->data = call->array;
+    given->dtype = (int)call->dtype;
+    given->element = hc_dtype_size(given->dtype);
+    given->ndim = call->ndims;
+    given->nwidths = world->grid.ndim;
+    given->corners = call->corners != 0;
+    memcpy(given->shape, call->shape, (size_t)call->ndims * sizeof *call->shape);
+    for (int d = 0; d < world->grid.ndim; d++)
+        given->widths[d] = call->width[d];
+    if (call->strides)
+        memcpy(given->strides, call->strides, (size_t)call->ndims * sizeof *call->strides);
+    else
+        hc_halo_contiguous(given);
+}
+
+/* OK, or a status (error set): the World can have no halo exchange. */
+static int check_world(const hpccoll_world *world) {
+    int status = hc__world_check(world);
+    if (status >= 0 && !world->grid.ndim)
+        status = hc__error(HC_INVALID, "halo_exchange: the ranks of the World are on no grid: hpccoll_cart_create() "
+                                       "makes a World of ranks that are");
+    return status;
+}
+
+static hc_halo_place place_in(const hpccoll_world *world) {
+    return (hc_halo_place){
+        .job = world->base->job, .members = world->members, .own = {world->number, world->rank, world->size}};
+}
+
+static int halo_exchange(const halo_call *call, hpccoll_world *world) {
+    hc_halo_given given = {.grid = world ? &world->grid : NULL};
+    hc_halo *halo;
+    char why[HC_WHY];
+    int status = check_world(world);
+    if (status >= 0)
+        status = check(call, world);
+    if (status < 0)
+        return status;
+    const hc_halo_calls *calls = &world->base->calls.halo;
+    const hc_halo_place place = place_in(world);
+    read(call, world, &given);
+    status = calls->alone(&place, &given, &halo, why);
+    if (status < 0)
+        return hc__error(status, "halo_exchange: %s", why);
+    if (calls->start(halo, 1) >= 0)
+        while (!calls->wait(halo, UINT64_MAX)) {}
+    status = hc__halo_outcome(halo);
+    calls->free(halo);
+    return status;
+}
+
+/* Makes the plan with all ranks, also if this one has refused its arguments (status, error set). */
+static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_halo **halo) {
+    char why[HC_WHY], said[HC__ERROR_BYTES];
+    hc_halo_given given = {.grid = &world->grid, .number = ++world->halos};
+    if (refused >= 0) {
+        read(call, world, &given);
+    } else {
+        snprintf(said, sizeof said, "%s", hpccoll_last_error());
+        given.said = said;
+    }
+    const hc_halo_place place = place_in(world);
+    const hc_exchange exchange = hc__exchange_of(world);
+    int status = world->base->calls.halo.make(&place, &given, &exchange, refused, halo, why);
+    return status < 0 && *why ? hc__error(status, "%s", why) : status;
+}
+
+static int make_plan(const halo_call *call, hpccoll_world *world, hpccoll_plan **plan) {
+    int status = hc__plan_check(world, plan);
+    if (status < 0 || (status = check_world(world)) < 0)
+        return status;
+    hpccoll_plan *made = hc__plan_new(world);
+    hc_halo *halo = NULL;
+    status = agree(call, world, made ? check(call, world) : HC_NO_MEMORY, &halo);
+    if (status >= 0) {
+        made->halo = halo;
+        made->memory = hc_halo_memory(halo, &world->base->job->plans);
+        status = made->memory ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
+    }
+    if (status >= 0) {
+        hc__plan_link(made);
+        *plan = made;
+    } else if (made) {
+        hc__plan_give_back(made);
+        hc__plan_rest(made);
+    }
+    return status;
+}
+
+int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape, const int64_t *strides,
+                          const int *width, int corners, hpccoll_world *world) {
+    const halo_call call = {array, dtype, ndims, shape, strides, width, corners};
+    return halo_exchange(&call, world);
+}
+
+int hpccoll_halo_exchange_init(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
+                               const int64_t *strides, const int *width, int corners, hpccoll_world *world,
+                               hpccoll_plan **plan) {
+    const halo_call call = {array, dtype, ndims, shape, strides, width, corners};
+    return make_plan(&call, world, plan);
+}
