@@ -55,6 +55,12 @@ def test_fortran_procedures(fortran, job, ranks: int, nodes: int) -> None:
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.parametrize(("ranks", "nodes"), [pytest.param(1, 1, marks=pytest.mark.slow), (4, 2)])
+def test_halos_in_fortran(fortran, job, ranks: int, nodes: int) -> None:
+    assert "fine\n" in job(ranks, fortran("tests/capi/halo.f90"), nodes=nodes)
+
+
+@pytest.mark.timeout(200)
 def test_an_error_without_ierror_ends_the_program(fortran, job, tmp_path) -> None:
     source = tmp_path / "wrong.f90"
     source.write_text(
@@ -175,7 +181,8 @@ def test_the_pattern_of_hpcg(mpicc, compiled, job) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_cpp_header(mpicc, compiled, job) -> None:
+@pytest.mark.parametrize("source", ["values", "halo"])
+def test_cpp_header(mpicc, compiled, job, source: str) -> None:
     compiler = shutil.which("mpicxx", path=str(Path(mpicc).parent))
-    program = compiled(compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "tests/capi/values.cpp")
+    program = compiled(compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"tests/capi/{source}.cpp")
     assert "fine\n" in job(3, program, nodes=2)
