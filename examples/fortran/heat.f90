@@ -9,13 +9,13 @@ program heat
   use hpccoll
   use, intrinsic :: iso_fortran_env, only: int64, real64
   implicit none
-  type(hpccoll_world) :: world
+  type(hpccoll_world) :: world, cart
   type(hpccoll_plan) :: halo, largest
   real(real64), allocatable, asynchronous :: u(:, :)
   real(real64), allocatable :: next(:, :)
   real(real64), asynchronous :: change
   real(real64) :: total
-  integer :: points, steps, step, left, right, rank, ranks, mine, first, j
+  integer :: points, steps, step, rank, ranks, mine, first, j
   integer(int64) :: begun, ended, rate
   character(len=16) :: word
 
@@ -29,8 +29,6 @@ program heat
   ranks = hpccoll_size(world)
   mine = int(hpccoll_share(points, ranks, rank))
   first = int(hpccoll_share_begin(points, ranks, rank))
-  left = rank - 1
-  right = rank + 1
 
   allocate (u(points, 0:mine + 1), next(points, 0:mine + 1))
   u = 0
@@ -38,11 +36,14 @@ program heat
     if (abs(2*(first + j) - points) < points/2) u(points/4:3*points/4, j) = 100
   end do
   next = u
-  call make_plans()
+  ! A grid of one row of ranks: the second dimension is divided, and its halos, columns, go to the neighbours.
+  call hpccoll_cart_create(world, [1, ranks], [.false., .false.], cart)
+  call hpccoll_halo_exchange_init(u, [0, 1], cart, halo, corners=.false.)
+  call hpccoll_allreduce_init(change, HPCCOLL_MAX, world, largest)
   call system_clock(begun, rate)
   do step = 1, steps
-    if (ranks > 1) call hpccoll_start(halo)
-    if (ranks > 1) call hpccoll_wait(halo)
+    call hpccoll_start(halo)
+    call hpccoll_wait(halo)
     call advance(u, next)
     if (mod(step, 10) /= 0) cycle
     call hpccoll_start(largest)
@@ -56,29 +57,11 @@ program heat
   if (rank == 0) print "(i0, a, i0, a, es22.15, a, es22.15)", &
     points, "^2 points, ", steps, " steps: heat ", total, ", last change ", change
   if (rank == 0) print "(f0.1, a)", 1e6_real64*real(ended - begun, real64)/real(rate, real64)/steps, " us a step"
+  call hpccoll_world_free(cart)
   call hpccoll_world_free(world)
   call MPI_Finalize()
 
 contains
-
-  ! The columns at the borders go to the neighbours. They are contiguous: no copies.
-  subroutine make_plans()
-    type(hpccoll_plan) :: faces(4)
-    integer :: n
-    n = 0
-    if (left >= 0) then
-      call hpccoll_recv_init(u(:, 0), left, 1, world, faces(1))
-      call hpccoll_send_init(u(:, 1), left, 2, world, faces(2))
-      n = 2
-    end if
-    if (right < ranks) then
-      call hpccoll_recv_init(u(:, mine + 1), right, 2, world, faces(n + 1))
-      call hpccoll_send_init(u(:, mine), right, 1, world, faces(n + 2))
-      n = n + 2
-    end if
-    if (n > 0) call hpccoll_plan_list(faces(1:n), halo)
-    call hpccoll_allreduce_init(change, HPCCOLL_MAX, world, largest)
-  end subroutine
 
   ! Dummy arguments without the attribute asynchronous: the compiler may keep their values in registers.
   subroutine advance(u, next)

@@ -4,6 +4,7 @@
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 STRICT = ("-std=c11", "-O1", "-g1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Iext")
@@ -43,6 +44,20 @@ def test_plans(plans, job, ranks: int, nodes: int) -> None:
 )
 def test_halos(mpicc, compiled, job, ranks: int, nodes: int) -> None:
     assert "fine\n" in job(ranks, compiled(mpicc, *STRICT, "tests/capi/halo.c"), ranks, 30, nodes=nodes)
+
+
+@pytest.mark.timeout(200)
+def test_the_halo_of_the_documentation(mpicc, compiled, job, tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "from-c.md").read_text()
+    text = page.partition("## Grids and halos")[2].partition("```c\n")[2].partition("```")[0]
+    (tmp_path / "halo.c").write_text(text)
+    printed = job(2, compiled(mpicc, *STRICT, tmp_path / "halo.c"))
+    u = np.zeros((102, 40))
+    u[0] = 1
+    for _ in range(100):
+        around = u[:-2] + u[2:] + np.roll(u, 1, 1)[1:-1] + np.roll(u, -1, 1)[1:-1]
+        u[1:-1] = 0.2 * (around + u[1:-1])
+    assert f"rank 0 at (0, 0): {u[1, 0]:g}\n" in printed and f"rank 1 at (1, 0): {u[51, 0]:g}\n" in printed
 
 
 @pytest.mark.timeout(200)
