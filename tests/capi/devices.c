@@ -232,7 +232,11 @@ static void what_takes_host_memory(hpccoll_world *world) {
            "broadcast: an array lies in device memory: plans are for host memory, use the _async form");
     EXPECT(hpccoll_send_init(x, N, HPCCOLL_FLOAT64, 0, 0, world, &plan), HPCCOLL_UNSUPPORTED,
            "send: an array lies in device memory: plans are for host memory");
-    CHECK(!request && !plan && hpccoll_op_free(&op) == 0);
+    hpccoll_world *cart;
+    CHECK(hpccoll_cart_create(world, 1, &(int){0}, NULL, &cart) == 0);
+    EXPECT(hpccoll_halo_exchange_init(x, HPCCOLL_FLOAT64, 1, &(int64_t){N}, NULL, &(int){1}, 0, cart, &plan),
+           HPCCOLL_UNSUPPORTED, "halo_exchange: the array lies in device memory: halo exchanges are for host memory");
+    CHECK(!request && !plan && hpccoll_op_free(&op) == 0 && hpccoll_world_free(&cart) == 0);
     if (size > 1) {
         double host[N], *mine = rank == 1 ? x : host;
         EXPECT(hpccoll_broadcast_init(mine, N, HPCCOLL_FLOAT64, 0, NULL, world, &plan),

@@ -246,3 +246,35 @@ def test_process_sets_of_both_sides(library: ctypes.CDLL) -> None:
     assert add(library, left, x) == SHUT_DOWN
     assert library.hpccoll_world_free(ctypes.byref(left)) == 0
     assert library.hpccoll_world_free(ctypes.byref(c)) == 0
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_halos_of_both_sides(library: ctypes.CDLL) -> None:
+    """A plan of C and one of Python on the same ring, started together, of which each shuts out the other's cells."""
+    with hpccoll.World(verbose=0) as world:
+        c, ring, plan = given_to_c(library, world), ctypes.c_void_p(), ctypes.c_void_p()
+        one, shape, width = ctypes.c_int(0), (ctypes.c_int64 * 2)(4, 3), (ctypes.c_int * 1)(1)
+        assert (
+            library.hpccoll_cart_create(c, 1, ctypes.byref(one), ctypes.byref(ctypes.c_int(1)), ctypes.byref(ring)) == 0
+        )
+        u, v = np.zeros((4, 3)), np.zeros(6)
+        assert library.hpccoll_halo_exchange_init(
+            u.ctypes.data_as(ctypes.c_void_p), FLOAT64, 2, shape, None, width, 0, ring, ctypes.byref(plan)
+        ) == 0  # fmt: skip
+        below, above = (world.rank - 1) % world.size, (world.rank + 1) % world.size
+        cart = world.cart([world.size], periods=True)
+        with cart.halo_exchange_init(v) as halo, cart.halo_exchange_init(u) as shared:
+            for step in range(5):
+                u[1:3], v[1:5] = [[world.rank + step], [world.rank - step]], world.rank + step
+                assert library.hpccoll_start(plan) == 0
+                halo.start()
+                with pytest.raises(hpccoll.InvalidArgumentError, match="shares memory with a halo exchange, which was"):
+                    shared.start()
+                halo.wait()
+                assert library.hpccoll_plan_wait(plan) == 0
+                assert (u[0] == below - step).all() and (u[3] == above + step).all()
+                assert (v[0], v[5]) == (below + step, above + step)
+            assert library.hpccoll_plan_free(ctypes.byref(plan)) == 0
+        assert library.hpccoll_world_free(ctypes.byref(ring)) == 0
+        cart.shutdown()
