@@ -7,6 +7,7 @@ from table import (
     COLLECTIVES,
     COMMENTS,
     DTYPES,
+    GRIDS,
     MESSAGES,
     OPERATIONS,
     PARAMETERS,
@@ -91,9 +92,14 @@ def messages() -> str:
     return prototypes(MESSAGES, "", "async")
 
 
+def grids() -> str:
+    """Operations on grids."""
+    return prototypes(GRIDS, "")
+
+
 def plans() -> str:
     """Plans of all of them."""
     return prototypes(ALL, "init")
 
 
-SECTIONS = {section.__name__: section for section in (codes, blocking, asynchronous, messages, plans)}
+SECTIONS = {section.__name__: section for section in (codes, grids, blocking, asynchronous, messages, plans)}

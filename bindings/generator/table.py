@@ -79,16 +79,16 @@ class Operation:
 
 
 def operations(kind: str) -> list[Operation]:
-    """Read the rows of a kind, "collective" or "message"."""
+    """Read the rows of a kind, "collective", "message" or "grid"."""
     made = []
     for name, row in TABLE[kind].items():
         comments = {key: row.pop(key) for key in list(row) if key.split("_")[0] in ("c", "fortran", "cpp")}
-        made.append(Operation(name, kind == "message", row.pop("parameters").split(), comments, **row))
+        made.append(Operation(name, kind != "collective", row.pop("parameters").split(), comments, **row))
     return made
 
 
-COLLECTIVES, MESSAGES = operations("collective"), operations("message")
-ALL = COLLECTIVES + MESSAGES
+COLLECTIVES, MESSAGES, GRIDS = operations("collective"), operations("message"), operations("grid")
+ALL = COLLECTIVES + MESSAGES + GRIDS
 WRAPPED = [one for one in ALL if one.reads is not None]
 """The operations that Fortran and C++ have, too."""
 

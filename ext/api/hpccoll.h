@@ -177,6 +177,14 @@ HPCCOLL_API int hpccoll_subset(hpccoll_world *world, const int *ranks, int n, hp
 #define HPCCOLL_UNDEFINED (-32766)
 HPCCOLL_API int hpccoll_split(hpccoll_world *world, int color, int key, hpccoll_world **part);
 
+/* Reads a counter of this rank by name ("requests", "net_sent_bytes", ...), as World.stats() in Python names them. */
+HPCCOLL_API int hpccoll_stat(hpccoll_world *world, const char *name, uint64_t *value);
+/* The name of counter number `i`; NULL after the last. */
+HPCCOLL_API const char *hpccoll_stat_name(int i);
+
+/* Makes progress without blocking, for programs whose World has no background thread. */
+HPCCOLL_API int hpccoll_progress(hpccoll_world *world);
+
 /* ---- grids of ranks -------------------------------------------------------------------------------------------- */
 
 /* Replaces the zeros in `dims` so that the product of all extents is `size`, as evenly as possible, as MPI_Dims_create
@@ -195,14 +203,18 @@ HPCCOLL_API int hpccoll_cart_coords(const hpccoll_world *cart, int rank, int ndi
 HPCCOLL_API int hpccoll_cart_rank(const hpccoll_world *cart, const int *coords, int *rank);
 /* The ranks that a shift along a dimension (from 0) receives from and sends to; HPCCOLL_PROC_NULL: there is none. */
 HPCCOLL_API int hpccoll_cart_shift(const hpccoll_world *cart, int dimension, int displacement, int *source, int *dest);
-
-/* Reads a counter of this rank by name ("requests", "net_sent_bytes", ...), as World.stats() in Python names them. */
-HPCCOLL_API int hpccoll_stat(hpccoll_world *world, const char *name, uint64_t *value);
-/* The name of counter number `i`; NULL after the last. */
-HPCCOLL_API const char *hpccoll_stat_name(int i);
-
-/* Makes progress without blocking, for programs whose World has no background thread. */
-HPCCOLL_API int hpccoll_progress(hpccoll_world *world);
+/* generated: grids (make bindings) */
+/* Fills the halo of an array from the neighbours on the grid of `world` (hpccoll_cart_create()) with their cells next
+ * to the common side. All ranks call it. It compares nothing before: a side of another size or dtype is
+ * HPCCOLL_RESULT_SIZE or HPCCOLL_MISMATCH on the rank that receives it.
+ * Dimension d of the array is divided along dimension d of the grid; further dimensions are whole on each rank. The
+ * outermost width[d] cells on both sides are the halo, the cells inside, at least as many, belong to this rank; 0: no
+ * halo. A halo where the grid ends keeps its values. `corners` 1: also fills the corners and edges. `strides`: the
+ * bytes from an element to the next one along each dimension; NULL: contiguous, and the last dimension is the fastest.
+ * The array lies in host memory. */
+HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
+                                      const int64_t *strides, const int *width, int corners, hpccoll_world *world);
+/* end of generated */
 
 /* ---- optional arguments of every call -------------------------------------------------------------------------- */
 
@@ -453,24 +465,12 @@ HPCCOLL_API int hpccoll_send_init(const void *data, int64_t count, hpccoll_dtype
 /* *from and *received (or NULL) are written at the end of each start. */
 HPCCOLL_API int hpccoll_recv_init(void *data, int64_t count, hpccoll_dtype dtype, int source, int tag, int *from,
                                   int64_t *received, hpccoll_world *world, hpccoll_plan **plan);
-/* end of generated */
-/* Makes a plan that fills the halo of an array from the neighbours on a grid (hpccoll_cart_create()) with their cells
- * next to the common side. All ranks call it; what differs between them is one error on all.
- *
- * Dimension d of the array is divided along dimension d of the grid; further dimensions are whole on each rank. The
- * outermost width[d] cells on both sides are the halo, the cells inside, at least as many, belong to this rank; 0: no
- * halo. A halo where the grid ends keeps its values. `corners` 1: also fills the corners and edges; then the dimensions
- * are exchanged one after the other, and all but the first begin in the wait, or in hpccoll_plan_test(). `strides`: the
- * bytes from an element to the next one along each dimension; NULL: contiguous, and the last dimension is the fastest.
- * The array lies in host memory. Between start and wait the program may use the cells that are neither halo nor sent.
- */
+/* What differs between the ranks is one error on all. Between start and wait the sides may be read. With `corners` the
+ * dimensions are exchanged one after the other: all but the first begin in the wait, or in hpccoll_plan_test(). */
 HPCCOLL_API int hpccoll_halo_exchange_init(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
-                                           const int64_t *strides, const int *width, int corners, hpccoll_world *cart,
+                                           const int64_t *strides, const int *width, int corners, hpccoll_world *world,
                                            hpccoll_plan **plan);
-/* The same once, without a plan. It compares nothing before: a side of another size or dtype is HPCCOLL_RESULT_SIZE or
- * HPCCOLL_MISMATCH on the rank that receives it. */
-HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndims, const int64_t *shape,
-                                      const int64_t *strides, const int *width, int corners, hpccoll_world *cart);
+/* end of generated */
 /* Makes one plan of several, which the list owns: plans[i] is NULL afterwards. A start starts them in this order. This
  * needs no other rank. After an error the caller still owns all of them. */
 HPCCOLL_API int hpccoll_plan_list(int n, hpccoll_plan *plans[], hpccoll_plan **list);

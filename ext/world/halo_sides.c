@@ -167,10 +167,10 @@ size_t hc__box_extents(const hc__box *box, int writes, hc_extent *extents) {
     int64_t rows = rows_of(box), n = box->ndim ? box->n[0] : 1;
     if (!extents)
         return (size_t)(rows * n);
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t i = 0; i < n; i++) {
-            const char *begin = row_at(box, row) + (box->ndim ? i * box->strides[0] : 0);
+    for (int64_t row = 0; row < rows; row++) {
+        const char *begin = row_at(box, row);
+        for (int64_t i = 0; i < n; i++, begin += box->strides[0])
             *extents++ = (hc_extent){begin, begin + (box->ndim ? box->run : box->bytes), writes, 0};
-        }
+    }
     return (size_t)(rows * n);
 }
