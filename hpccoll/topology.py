@@ -23,7 +23,7 @@ HALO, ALLGATHER, ALLTOALL, FIRST_PLAN = range(4)
 """The numbers of a Cart's exchanges, for their tags; each plan has a different number."""
 
 DIMS = 64
-"""The most dimensions that a grid can have, as an array."""
+"""The most dimensions that a grid or an array can have."""
 
 TAGS = 2 * DIMS
 """Tags of one exchange: two for each dimension."""

@@ -35,7 +35,6 @@ static void write_report(const hc_halo_place *place, const hc_halo_given *given,
 
 /* ---- compare ----------------------------------------------------------------------------------------------- */
 
-/* Calls `visit` for each face of all ranks, until it returns a status below 0. */
 typedef struct face {
     int32_t rank, peer;
     int d, upper;
@@ -43,6 +42,7 @@ typedef struct face {
 
 typedef int visitor(void *of, const face *);
 
+/* Calls `visit` for each face of all ranks, until it returns a status below 0. */
 static int for_each_face(const hc_halo_given *given, int32_t size, visitor *visit, void *of) {
     int status = HC_OK;
     for (int32_t rank = 0; rank < size; rank++)
