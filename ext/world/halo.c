@@ -239,9 +239,11 @@ hc_plan_memory *hc_halo_memory(const hc_halo *halo, hc_plan_memories *memories) 
     size_t n = 0;
     for (int i = 0; i < halo->nfaces; i++)
         n += hc__box_extents(&halo->faces[i].send, 0, NULL) + hc__box_extents(&halo->faces[i].recv, 1, NULL);
+    int is_compared = n <= HC_HALO_RUNS;
+    n = is_compared ? n : 0;
     hc_extent *extents = malloc((n + 1) * sizeof *extents), *next = extents;
     hc_plan_memory *memory = NULL;
-    for (int i = 0; i < halo->nfaces && extents; i++) {
+    for (int i = 0; i < halo->nfaces && extents && is_compared; i++) {
         next += hc__box_extents(&halo->faces[i].send, 0, next);
         next += hc__box_extents(&halo->faces[i].recv, 1, next);
     }

@@ -18,6 +18,7 @@
 #include "world/job.h"
 
 #define HC_HALO_PAIR_BYTES (64 << 10) /* of the largest face in shared memory: a message copies as often */
+#define HC_HALO_RUNS (1 << 16)        /* of sides that are compared with other plans: each takes 24 bytes */
 
 /* This rank's array and its halo. The first dimensions are divided as those of the grid are. */
 typedef struct hc_halo_given {
@@ -54,7 +55,8 @@ int hc_halo_new(const hc_halo_place *, const hc_halo_given *, const hc_exchange 
                 char why[HC_WHY]);
 /* Makes one without the other ranks: all its faces are messages, and each is compared when it arrives. */
 int hc_halo_alone(const hc_halo_place *, const hc_halo_given *, hc_halo **, char why[HC_WHY]);
-/* Notes the memory of the sides, for hc_plan_memory_start(). NULL: no memory. */
+/* Notes the memory of the sides, for hc_plan_memory_start(), unless it has more than HC_HALO_RUNS contiguous runs: then
+ * no start is refused because of it. NULL: no memory. */
 hc_plan_memory *hc_halo_memory(const hc_halo *, hc_plan_memories *);
 size_t hc_halo_packed(const hc_halo *); /* bytes that a start copies from strided sides, and to strided halos */
 /* OK, and the first stage has begun: the others begin in test and wait. BROKEN or FORKED: nothing was started.
