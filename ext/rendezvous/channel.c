@@ -283,3 +283,24 @@ int hc_channel_ask(hc_channel *channel, const char *question, uint64_t ns, char 
         status = receive_message(channel, until, answer, why);
     return status == BUSY ? HC_TRANSPORT : status;
 }
+
+int hc_channel_send(hc_channel *channel, const char *message, uint64_t ns, char why[HC_CHANNEL_WHY]) {
+    int status = send_message(channel, message, strlen(message), hc__now_ns() + ns, why);
+    if (status == HC_STALLED)
+        snprintf(why, HC_CHANNEL_WHY, "the other end takes no messages");
+    return status == HC_STALLED ? HC_TRANSPORT : status;
+}
+
+void hc_channel_await(const hc_channel *channel, uint64_t ns) {
+    await(channel->fd, POLLIN, hc__now_ns() + ns);
+}
+
+int hc_channel_receive(hc_channel *channel, uint64_t ns, char **message, char why[HC_CHANNEL_WHY]) {
+    int status = await(channel->fd, POLLIN, hc__now_ns() + ns);
+    if (status < 0)
+        return status == HC_STALLED ? status : system_failed("poll", why);
+    status = receive_message(channel, hc__now_ns() + PATIENCE, message, why);
+    if (status == HC_STALLED)
+        snprintf(why, HC_CHANNEL_WHY, "the other end has stopped in a message");
+    return status == BUSY || status == HC_STALLED ? HC_TRANSPORT : status;
+}

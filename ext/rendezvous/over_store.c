@@ -9,6 +9,7 @@
  */
 #include "rendezvous/channel.h"
 #include "rendezvous/kinds.h"
+#include "rendezvous/values.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -101,45 +102,11 @@ static int one_there(over_store *o, const char *key, uint64_t ns) {
 
 /* ---- values ------------------------------------------------------------------------------------------------ */
 
-/* "`before` 00ff...": the caller frees it. */
-static char *to_text(const char *before, const void *data, size_t bytes) {
-    static const char digits[] = "0123456789abcdef";
-    size_t at = strlen(before);
-    char *text = malloc(at + 2 * bytes + 1);
-    if (!text)
-        return NULL;
-    memcpy(text, before, at);
-    for (const unsigned char *from = data, *end = from + bytes; from < end; from++) {
-        text[at++] = digits[*from >> 4];
-        text[at++] = digits[*from & 15];
-    }
-    text[at] = 0;
-    return text;
-}
-
-static int digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* 1: the text has exactly so many bytes. */
-static int from_text(const char *text, void *data, size_t bytes) {
-    unsigned char *to = data;
-    if (strlen(text) != 2 * bytes)
-        return 0;
-    for (size_t i = 0; i < bytes; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return 0;
-        to[i] = (unsigned char)(high << 4 | low);
-    }
-    return 1;
-}
-
 /* Writes this rank's error where the others look for values. */
 static int put_failure(over_store *o, const char *key) {
     char why[HC_RENDEZVOUS_WHY], mark[] = {FAILED, 0};
     snprintf(why, sizeof why, "%s", o->base.why); /* which put() may replace */
-    char *text = to_text(mark, why, sizeof why);
+    char *text = hc__to_hex(mark, why, sizeof why);
     int status = text ? put(o, key, text) : HC_NO_MEMORY;
     free(text);
     snprintf(o->base.why, sizeof o->base.why, "%s", why);
@@ -150,7 +117,7 @@ static int put_failure(over_store *o, const char *key) {
 static int take_failure(over_store *o, const char *text) {
     if (*text != FAILED)
         return HC_OK;
-    if (!from_text(text + 1, o->base.why, sizeof o->base.why))
+    if (!hc__from_hex(text + 1, o->base.why, sizeof o->base.why))
         snprintf(o->base.why, sizeof o->base.why, "rank 0 has failed");
     o->base.why[sizeof o->base.why - 1] = 0;
     return HC_TRANSPORT;
@@ -271,7 +238,7 @@ static int draw_number(over_store *o) {
         snprintf(o->base.why, sizeof o->base.why, "getrandom: %s", strerror(errno));
         return HC_TRANSPORT;
     }
-    char *text = to_text("", drawn, sizeof drawn);
+    char *text = hc__to_hex("", drawn, sizeof drawn);
     if (!text)
         return HC_NO_MEMORY;
     memcpy(o->number, text, sizeof o->number);
@@ -318,22 +285,6 @@ static int await_values(over_store *o) {
     return found < 0 ? found : HC_OK;
 }
 
-/* `text`: a version, a blank, a value. */
-static int take_value(over_store *o, int32_t rank, const char *text, size_t bytes, char *all) {
-    char version[16];
-    size_t length = strcspn(text, " ");
-    snprintf(version, sizeof version, "%.*s", (int)length, text);
-    if (text[length] != ' ' || strcmp(version, o->base.version) != 0)
-        return hc__other_version(&o->base, rank, text[length] == ' ' ? version : "");
-    if (from_text(text + length + 1, all + (size_t)rank * bytes, bytes))
-        return HC_OK;
-    snprintf(o->base.why, sizeof o->base.why,
-             "rank %d is at another step of the start than rank 0: all ranks make the "
-             "same Worlds in the same order",
-             (int)rank);
-    return HC_TRANSPORT;
-}
-
 static int collect(over_store *o, size_t bytes, char *all) {
     int status = await_values(o);
     for (int32_t rank = 0; rank < o->base.size && status >= 0; rank++) {
@@ -341,7 +292,7 @@ static int collect(over_store *o, size_t bytes, char *all) {
         key_of_value(o, rank, key);
         status = get(o, key, &text);
         if (status >= 0)
-            status = take_value(o, rank, text ? text : "", bytes, all);
+            status = hc__value_take(&o->base, rank, text ? text : "", bytes, all);
         free(text);
     }
     return status;
@@ -354,7 +305,7 @@ static int distribute(over_store *o, size_t bytes, char *all) {
     key_of_all(o, key);
     if (status < 0)
         return put_failure(o, key);
-    char *text = to_text("", all, bytes * (size_t)o->base.size);
+    char *text = hc__to_hex("", all, bytes * (size_t)o->base.size);
     status = text ? put(o, key, text) : HC_NO_MEMORY;
     free(text);
     return status;
@@ -374,7 +325,7 @@ static int await_all(over_store *o, size_t bytes, char *all) {
     int status = found < 0 ? found : get(o, key, &text);
     if (status >= 0)
         status = take_failure(o, text ? text : "");
-    if (status >= 0 && !(text && from_text(text, all, bytes * (size_t)o->base.size))) {
+    if (status >= 0 && !(text && hc__from_hex(text, all, bytes * (size_t)o->base.size))) {
         snprintf(o->base.why, sizeof o->base.why,
                  "what rank 0 has written into the store of `hpccoll run` is not what "
                  "rank %d expects: all ranks make the same Worlds in the same order",
@@ -387,10 +338,9 @@ static int await_all(over_store *o, size_t bytes, char *all) {
 
 static int allgather(hc_rendezvous *base, const void *mine, size_t bytes, void *all) {
     over_store *o = (over_store *)base;
-    char key[KEY_BYTES], version[18];
-    snprintf(version, sizeof version, "%.15s ", base->version);
+    char key[KEY_BYTES];
     key_of_value(o, base->rank, key);
-    char *text = to_text(version, mine, bytes);
+    char *text = hc__value_text(base, mine, bytes);
     int status = text ? put(o, key, text) : HC_NO_MEMORY;
     free(text);
     if (status >= 0)
