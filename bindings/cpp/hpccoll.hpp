@@ -309,6 +309,23 @@ class World {
         return value;
     }
 
+    // ---- lost ranks, and the changes of an elastic job's ranks: see hpccoll.h ----
+
+    std::vector<int> lost_ranks() const {
+        std::vector<int> ranks(static_cast<std::size_t>(size()));
+        int count = 0;
+        check(hpccoll_lost_ranks(c_, static_cast<int>(ranks.size()), ranks.data(), &count));
+        ranks.resize(static_cast<std::size_t>(count));
+        return ranks;
+    }
+    // The ranks are about to change: the same on all ranks.
+    bool changes() const {
+        int found = 0;
+        check(hpccoll_world_changes(c_, &found));
+        return found != 0;
+    }
+    void leave() const { check(hpccoll_leave(c_)); }
+
     // ---- collectives: of one span, which the result replaces, or from one span to another ----
 
     // generated: collectives (make bindings)

@@ -55,7 +55,8 @@ module hpccoll
 
   public :: hpccoll_world_create, hpccoll_world_launched, hpccoll_world_alone, hpccoll_world_free, hpccoll_split, &
     hpccoll_subset, hpccoll_rank, hpccoll_size, hpccoll_local_rank, hpccoll_local_size, hpccoll_is_member, &
-    hpccoll_share, hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror
+    hpccoll_share, hpccoll_share_begin, hpccoll_last_error, hpccoll_strerror, hpccoll_lost_ranks, &
+    hpccoll_world_changes, hpccoll_leave
   public :: hpccoll_wait, hpccoll_waitall, hpccoll_test, hpccoll_function, hpccoll_op_create, hpccoll_op_free
   ! generated: public (make bindings)
   public :: hpccoll_allreduce, hpccoll_reduce, hpccoll_scan, hpccoll_exscan, hpccoll_broadcast, hpccoll_reducescatter, &
@@ -149,6 +150,26 @@ module hpccoll
       type(hpccoll_world), intent(in) :: world
       integer(c_int), intent(in) :: ranks(..)
       type(hpccoll_world), intent(out) :: subset
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine lost_n(world, capacity, ranks, count, ierror) bind(c, name="hpccoll_f_lost_ranks")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(in) :: capacity
+      integer(c_int), intent(inout) :: ranks(*)
+      integer(c_int), intent(out) :: count
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    subroutine world_changes(world, changes, ierror) bind(c, name="hpccoll_f_world_changes")
+      import
+      type(hpccoll_world), intent(in) :: world
+      integer(c_int), intent(out) :: changes
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! Asks the launcher of an elastic job to take this rank out of it.
+    subroutine hpccoll_leave(world, ierror) bind(c, name="hpccoll_f_leave")
+      import
+      type(hpccoll_world), intent(in) :: world
       integer(c_int), intent(out), optional :: ierror
     end subroutine
     subroutine hpccoll_last_error(text) bind(c, name="hpccoll_f_last_error")
@@ -640,6 +661,28 @@ contains
     type(hpccoll_world), intent(in) :: world
     hpccoll_is_member = c_associated(world%handle)
   end function
+
+  ! The ranks that were lost: the first size(ranks) of them. count: how many there are.
+  subroutine hpccoll_lost_ranks(world, ranks, count, ierror)
+    type(hpccoll_world), intent(in) :: world
+    integer(c_int), intent(inout), contiguous :: ranks(:)
+    integer(c_int), intent(out) :: count
+    integer(c_int), intent(out), optional :: ierror
+    count = 0
+    call lost_n(world, size(ranks, kind=c_int), ranks, count, ierror)
+  end subroutine
+
+  ! Whether the ranks of an elastic job are about to change: the same on all ranks. See hpccoll_world_changes in
+  ! hpccoll.h.
+  subroutine hpccoll_world_changes(world, changes, ierror)
+    type(hpccoll_world), intent(in) :: world
+    logical, intent(out) :: changes
+    integer(c_int), intent(out), optional :: ierror
+    integer(c_int) :: found
+    found = 0
+    call world_changes(world, found, ierror)
+    changes = found /= 0
+  end subroutine
 
   ! Rows of the share of rank r (from 0) of `rows` among `size` ranks, and how many are before them.
   pure integer(c_int64_t) function hpccoll_share(rows, size, r)

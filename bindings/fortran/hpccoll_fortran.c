@@ -302,6 +302,21 @@ void hpccoll_f_halo_exchange(array u, array width, const int *corners, hpccoll_w
     report(status, ierror);
 }
 
+void hpccoll_f_lost_ranks(hpccoll_world *const *world, const int *capacity, int *ranks, int *count, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_lost_ranks(*world, *capacity, ranks, count), ierror);
+}
+
+void hpccoll_f_world_changes(hpccoll_world *const *world, int *changes, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_world_changes(*world, changes), ierror);
+}
+
+void hpccoll_f_leave(hpccoll_world *const *world, int *ierror) {
+    own_error[0] = 0;
+    report(hpccoll_leave(*world), ierror);
+}
+
 /* ---- reductions of the program's own ---------------------------------------------------------------------------- */
 
 void hpccoll_f_op_create(hpccoll_function *function, int *op, const int *block, array given, int *ierror) {

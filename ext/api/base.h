@@ -17,6 +17,7 @@
  *     grids.c       ranks and coordinates of grids
  *     halos.c       halo exchanges, blocking and as plans
  *     queries.c     ranks, counters, addresses
+ *     elastic.c     lost ranks, changes of an elastic job's ranks
  *     requests.c    waits, and outcomes of requests
  *     calls.c       turns arguments into a request
  *     shortcuts.c   calls of few bytes, without a request
@@ -40,6 +41,7 @@
 #include "world/grid.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Parts of the line at the start. */
 typedef struct hc__nodes_text {
@@ -56,6 +58,13 @@ typedef struct hc__devices {
     uint8_t on;             /* calls ask the driver about their addresses */
 } hc__devices;
 
+/* The World as a generation of an elastic job. */
+typedef struct hc__elastic {
+    uint32_t generation;  /* 0: the job is none */
+    atomic_int asked;     /* this rank has asked all to stop, because the ranks change */
+    atomic_ullong waited; /* largest position in the World's log of calls that the program has waited for */
+} hc__elastic;
+
 /* The state shared by a World and all Worlds made from it. */
 typedef struct hc__base {
     hc_job *job, own;       /* `job` is `own`, or the job of a World of Python */
@@ -67,6 +76,7 @@ typedef struct hc__base {
     hc__settings settings;
     hc_processes processes;
     hc__nodes_text nodes;
+    hc__elastic elastic;
     int32_t machine_rank;    /* this rank, among those of its machine */
     hpccoll_plan *plans;     /* plans that are not freed */
     hc__devices devices;     /* its last member stands beside what small calls read */

@@ -216,6 +216,33 @@ HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndim
                                       const int64_t *strides, const int *width, int corners, hpccoll_world *world);
 /* end of generated */
 
+/* ---- lost ranks, and the changes of an elastic job's ranks --------------------------------------------------------
+ *
+ * In an elastic job, `hpccoll run -np N --min-np M`, ranks may be lost, and new ones may come in. The program frees its
+ * World and calls hpccoll_world_from_launcher() again
+ *
+ *   - after an error that has broken the World: hpccoll_world_free() then returns that error, HPCCOLL_PEER_LOST mostly;
+ *   - after HPCCOLL_PEER_LOST of hpccoll_world_from_launcher(): a rank was lost while the World was made;
+ *   - after hpccoll_world_changes() has given 1.
+ *
+ * It waits until all ranks that are left have called it, and makes the World of these, in their old order, and of the
+ * new ranks behind them. The state is the program's: after each start the ranks find out which of them has the newest
+ * one, and broadcast that. If hpccoll_world_from_launcher() returns HPCCOLL_SHUT_DOWN, the job does not need this
+ * process any more: end it with status 0. docs/from-c.md has a program. */
+
+/* The ranks of `world` that were lost, as far as this rank knows; none before a call has returned a loss. The first
+ * `capacity` of them go to `ranks`; *count says how many there are. In any World, also of a job that is not elastic. */
+HPCCOLL_API int hpccoll_lost_ranks(const hpccoll_world *world, int capacity, int *ranks, int *count);
+/* *changes 1: the ranks are about to change, because a new one waits, or one must leave. All ranks call it after the
+ * same collective, which is no plan, and get the same answer, so that no step is lost. It sends no message and does not
+ * wait. By this call a rank says that it has the program's state: if all such ranks are lost, the job ends. `world` is
+ * the World of all ranks; in a job that is not elastic the answer is 0. */
+HPCCOLL_API int hpccoll_world_changes(hpccoll_world *world, int *changes);
+/* Asks the launcher to take this rank out of the job, as for a program that got SIGTERM: soon hpccoll_world_changes()
+ * gives 1 on all ranks. HPCCOLL_TRANSPORT: the launcher is gone, so the ranks cannot change. A signal handler must not
+ * call it. */
+HPCCOLL_API int hpccoll_leave(const hpccoll_world *world);
+
 /* ---- optional arguments of every call -------------------------------------------------------------------------- */
 
 typedef struct hpccoll_args {

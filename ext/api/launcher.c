@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launcher.c - finds what has started this process: `hpccoll run` without MPI, a launcher with PMIx, or nothing.
+ * launcher.c - finds what has started this process: `hpccoll run` without MPI, also an elastic job of it, a launcher
+ * with PMIx, or nothing.
  */
 #include "api/codes.h"
 #include "api/launcher.h"
@@ -56,12 +57,11 @@ static int through_store(const char *store, hc_rendezvous_terms terms, hc_rendez
 
 int hc__launcher_rendezvous(const hc_rendezvous_terms *terms, hc_rendezvous **made) {
     char why[HC_RENDEZVOUS_WHY] = "";
-    const char *store = variable("_HPCCOLL_STORE");
+    const char *store = variable("_HPCCOLL_STORE"), *coordinator = variable("_HPCCOLL_COORDINATOR");
     int status;
-    if (variable("_HPCCOLL_COORDINATOR"))
-        return hc__error(HC_UNSUPPORTED, "the World was not made: this is a rank of an elastic job, whose Worlds "
-                                         "Python makes (hpccoll.elastic)");
-    if (store)
+    if (coordinator)
+        status = hc_rendezvous_over_coordinator(coordinator, number("_HPCCOLL_WORKER"), terms, made, why);
+    else if (store)
         status = through_store(store, *terms, made, why);
     else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE"))
         status = hc_rendezvous_over_pmix(variable("PMIX_PREFIX"), terms, made, why);

@@ -117,11 +117,20 @@ static void note_order(const hpccoll_world *world, const hc_handle *h) {
     }
 }
 
+/* For hpccoll_world_changes(). */
+static void note_waited(const hpccoll_world *world, const hc_handle *h) {
+    if (!world->base || !world->base->elastic.generation || world->number)
+        return;
+    unsigned long long position = hc_handle_position(h), before = atomic_load(&world->base->elastic.waited);
+    while (before < position && !atomic_compare_exchange_weak(&world->base->elastic.waited, &before, position)) {}
+}
+
 int hc__outcome(hpccoll_world *world, hc_handle *h, int64_t *counts) {
     int status = hc__status(h);
     if (h->finished)
         status = hc__devices_end(world, h, status);
     note_order(world, h);
+    note_waited(world, h);
     int gets = hc_operation_gets(h->request.operation, h->request.root, world->rank);
     if (status >= 0 && counts && gets && h->rows && h->pieces[0].recv_rows)
         memcpy(counts, h->pieces[0].recv_rows, (size_t)world->size * sizeof *counts);

@@ -7,6 +7,7 @@
 #include "api/calls.h"
 #include "api/codes.h"
 #include "api/devices.h"
+#include "api/elastic.h"
 #include "api/launcher.h"
 #include "api/list.h"
 #include "api/parts.h"
@@ -80,6 +81,7 @@ static int make(hc_rendezvous *r, const hc_mpi_family *mpi, const void *comm, co
         return hc__error(HC_NO_MEMORY, NULL);
     base->mpi = mpi;
     base->settings = *settings;
+    base->elastic.generation = r->generation;
     int status = hc__start(base, r, comm, wrong);
     if (status >= 0 && !(*world = world_of_all(base)))
         status = hc__error(HC_NO_MEMORY, NULL);
@@ -95,6 +97,7 @@ static hc_rendezvous_terms terms_of(const hc__settings *settings) {
 /* ---- forks and the end of MPI ------------------------------------------------------------------------------- */
 
 static void mark_forked(void) {
+    hc_coordinator_forked();
     for (hpccoll_world *world = hc__world_newest(); world; world = world->next)
         if (world->state == HC__WORLD_ALIVE && !world->base->python && world->base->job->loop && world->number == 0) {
             hc__devices_forked(world->base);
@@ -334,6 +337,7 @@ static int end(hpccoll_world *world, const char *by) {
     stop(world);
     if ((broken = hc_loop_broken(base->job->loop)) < 0)
         hc__error(broken, "%s", hc_loop_broken_text(base->job->loop));
+    hc__report_lost(base);
     hc__worlds_ended(base, by);
     free_base(base);
     return broken;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous.h - exchanges between the ranks before there is a World: over MPI, through the store of `hpccoll run`,
- * through a launcher's PMIx server, or of a rank that is alone.
+ * rendezvous.h - exchanges between the ranks before there is a World: over MPI, through the store of `hpccoll run` or
+ * the coordinator of an elastic job, through a launcher's PMIx server, or of a rank that is alone.
  *
  * Python's Worlds have their own (hpccoll/rendezvous), which share pmix.c.
  */
@@ -26,6 +26,7 @@ typedef struct hc_rendezvous_ops {
 struct hc_rendezvous {
     const hc_rendezvous_ops *ops;
     int32_t rank, size;
+    uint32_t generation; /* of an elastic job, from 1; 0: the job is none */
     uint64_t timeout;    /* ns for each exchange */
     const char *version; /* of the library: a rank with another one is refused */
     const hc_processes *processes;
@@ -47,6 +48,11 @@ int hc_rendezvous_over_store(const char *store, const hc_rendezvous_terms *, hc_
                              char why[HC_RENDEZVOUS_WHY]);
 int hc_rendezvous_over_pmix(const char *prefix, const hc_rendezvous_terms *, hc_rendezvous **,
                             char why[HC_RENDEZVOUS_WHY]);
+/* `coordinator`: as `store`; `worker`: the launcher's number of this process. Waits for the next generation of the job,
+ * which has rank and size. SHUT_DOWN: the job does not need this process any more. An exchange returns PEER_LOST if a
+ * rank was lost, or has left the generation. */
+int hc_rendezvous_over_coordinator(const char *coordinator, int32_t worker, const hc_rendezvous_terms *,
+                                   hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
 int hc_rendezvous_alone(const hc_rendezvous_terms *, hc_rendezvous **, char why[HC_RENDEZVOUS_WHY]);
 void hc_rendezvous_free(hc_rendezvous *); /* NULL is allowed */
 
@@ -54,5 +60,17 @@ void hc_rendezvous_free(hc_rendezvous *); /* NULL is allowed */
 int hc_rendezvous_allgather(hc_rendezvous *, const void *mine, size_t bytes, void *all);
 /* The same, for what ranks agree on; the rendezvous has the text of a failure. */
 hc_exchange hc_rendezvous_exchange(hc_rendezvous *);
+
+/* ---- the connection to the coordinator of an elastic job, which the first rendezvous makes [any thread] ---- */
+
+/* A rank of this generation was lost here: the next rendezvous reports it. */
+void hc_coordinator_lost(uint32_t generation, int32_t rank, const char *how);
+/* 1: this generation is about to change; 0: as far as this process knows, it is not. It looks for a message every ten
+ * milliseconds at most, and never waits. From the first call on the next rendezvous reports that this process has the
+ * state of the program. */
+int hc_coordinator_changes(uint32_t generation);
+/* Asks to leave the job. OK, or a status and why: the launcher is gone. */
+int hc_coordinator_leave(char why[HC_RENDEZVOUS_WHY]);
+void hc_coordinator_forked(void); /* in the child of a fork(): closes its copy of the connection */
 
 #endif

@@ -77,12 +77,16 @@ static void note_failure(hc_order *order, int number) {
         atomic_store_explicit(&order->failed, number, memory_order_relaxed);
 }
 
+void hc_order_agree(hc_order *order) {
+    atomic_store_explicit(&order->refused, order->shortcut != NULL, memory_order_relaxed);
+}
+
 int hc_order_refuse(hc_order *order, char name[HC_ORDER_NAME]) {
     int length = hc_order_begin(order, name);
     if (length < 0)
         return length;
     note_failure(order, atomic_load_explicit(&order->next, memory_order_relaxed) - 1);
-    atomic_store_explicit(&order->refused, order->shortcut != NULL, memory_order_relaxed);
+    hc_order_agree(order);
     hc_order_end(order);
     return length;
 }

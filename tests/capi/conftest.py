@@ -66,3 +66,23 @@ def job() -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def elastic_job(tmp_path: Path) -> Callable[..., str]:
+    """`elastic_job(program, "argument", options=("-np", "2", "--min-np", "1"))`: run it, return its output."""
+
+    def run(
+        *command: object, options: tuple[str, ...] = ("-np", "3", "--min-np", "2"), status: int = 0, **variables: object
+    ) -> str:
+        words = [sys.executable, "-m", "hpccoll", "run", "--timeout", "60", *options, *map(str, command)]
+        own = {"ELASTIC_FOLDER": str(tmp_path), "HPCCOLL_TRACE_DIR": "none"}
+        environment = os.environ | own | {name: str(value) for name, value in variables.items()}
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment, timeout=90, text=True, check=False, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    return run

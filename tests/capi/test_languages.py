@@ -85,6 +85,13 @@ def test_fortran_without_mpi(fortran, job, tmp_path) -> None:
 
 
 @pytest.mark.timeout(200)
+def test_fortran_in_an_elastic_job(fortran, elastic_job) -> None:
+    output = elastic_job(fortran("tests/capi/elastic.f90"))
+    assert output.count("fine\n") == 2 and output.count("lost rank 1 of 3\n") == 2, output
+    assert "the job does not need this process any more" in output, output
+
+
+@pytest.mark.timeout(200)
 def test_fortran_on_a_device(fortran, job, fake_cuda: Path) -> None:
     program = fortran("tests/capi/device.f90", "-Wl,--no-as-needed", fake_cuda, f"-Wl,-rpath,{fake_cuda.parent}")
     assert "fine\n" in job(2, program, launcher="ssh", **on_device(fake_cuda))
