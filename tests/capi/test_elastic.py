@@ -70,15 +70,17 @@ def test_ranks_come_and_go_as_the_script_says(program: Path, elastic_job: Job, t
     assert sorted(size for _, size, _ in begun(output)) == [1, 2, 2, 3, 3, 3], output
 
 
+def with_a_loss_at_the_start(program: str, folder: Path) -> tuple[str, ...]:
+    """The command of a rank. Worker 1 is in the first generation, and dies before it has exchanged a value."""
+    dies = folder / "dies.py"
+    lines = ["import os, signal", "from hpccoll.rendezvous import coordinator"]
+    lines += ["coordinator.of_process(os.environ).come()", "os.kill(os.getpid(), signal.SIGKILL)"]
+    dies.write_text("\n".join(lines))
+    return "bash", "-c", f"if [ $_HPCCOLL_WORKER = 1 ]; then exec {sys.executable} {dies}; fi; exec {program}"
+
+
 def test_a_rank_that_is_lost_during_the_start_is_named(program: Path, elastic_job: Job, tmp_path: Path) -> None:
-    """It is in the first generation, and dies before it has exchanged a value."""
-    dies = tmp_path / "dies.py"
-    lines = "import os, signal", "from hpccoll.rendezvous import coordinator"
-    dies.write_text(
-        "\n".join([*lines, "coordinator.of_process(os.environ).come()", "os.kill(os.getpid(), signal.SIGKILL)"])
-    )
-    line = f"if [ $_HPCCOLL_WORKER = 1 ]; then exec {sys.executable} {dies}; fi; exec {program} 20 10:0:until=3"
-    output = elastic_job("bash", "-c", line)
+    output = elastic_job(*with_a_loss_at_the_start(f"{program} 20 10:0:until=3", tmp_path))
     assert output.count("fine: rank") == 3, output
     assert output.count("the World was not made: generation 1 has ended: rank 1 was lost\n") == 2, output
 
@@ -102,7 +104,29 @@ def test_a_program_in_cpp(needs: Callable[..., None], compiled: Callable[..., Pa
     program = compiled("g++", "-std=c++20", *STRICT, "tests/capi/elastic.cpp")
     output = elastic_job(program)
     assert output.count("fine\n") == 2 and output.count("lost rank 1 of 3\n") == 2, output
-    assert "released: " in output, output
+
+
+def test_the_example_of_the_docs(compiled: Callable[..., Path], elastic_job: Job, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "from-c.md").read_text()
+    found = re.search(r"^## Elastic jobs$.*?```c\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert found
+    source = tmp_path / "example.c"
+    source.write_text(found[1])
+    program = compiled("cc", "-std=c11", "-D_DEFAULT_SOURCE", *STRICT, source)
+    output = elastic_job(*with_a_loss_at_the_start(str(program), tmp_path))
+    assert output.count("step 1000, field[999] 999\n") >= 2, output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_under_sanitizers(
+    build_c: Callable[..., Path], elastic_job: Job, library_sources: list[str], sanitizer: str
+) -> None:
+    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-ldl", "-lm")
+    program = build_c("tests/capi/elastic.c", *library_sources, flags=flags, name=f"elastic-{sanitizer[:6]}")
+    output = elastic_job(program, 30, "10:1:kill", "15:0:until=3", "20:2:term", "25:0:until=-2")
+    assert output.count("fine: rank") == 2, output
 
 
 def test_what_is_wrong_is_said(compiled: Callable[..., Path], elastic_job: Job) -> None:
