@@ -231,7 +231,7 @@ HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndim
  * process any more: end it with status 0. docs/from-c.md has a program. */
 
 /* The ranks of `world` that were lost, as far as this rank knows; none before a call has returned a loss. The first
- * `capacity` of them go to `ranks`; *count says how many there are. In any World, also of a job that is not elastic. */
+ * `capacity` of them go to `ranks`; *count says how many there are. In any World but Python's, elastic or not. */
 HPCCOLL_API int hpccoll_lost_ranks(const hpccoll_world *world, int capacity, int *ranks, int *count);
 /* *changes 1: the ranks are about to change, because a new one waits, or one must leave. All ranks call it after the
  * same collective, which is no plan, and get the same answer, so that no step is lost. It sends no message and does not

@@ -137,9 +137,10 @@ static int make_steps(hpccoll_world *world, state *s, int64_t steps) {
     return status < 0 ? status : 1;
 }
 
+/* The World may have broken before the call that returns the error. */
 static void say_loss(const hpccoll_world *world, int status) {
     int ranks[8], count = -1;
-    CHECK(status == HPCCOLL_PEER_LOST && hpccoll_last_error()[0]);
+    CHECK((status == HPCCOLL_PEER_LOST || (world && status == HPCCOLL_BROKEN)) && hpccoll_last_error()[0]);
     char text[600];
     snprintf(text, sizeof text, "%s", hpccoll_last_error());
     if (world)

@@ -63,11 +63,12 @@ int main() {
                 std::printf("released: %s\n", error.what());
                 return 0;
             }
-            if (error.status() != HPCCOLL_PEER_LOST)
+            if (!world && error.status() == HPCCOLL_PEER_LOST) // while the World was made
+                continue;
+            if (!world || world.lost_ranks().empty())
                 throw;
-            if (world) // else the rank was lost while the World was made
-                for (int rank : world.lost_ranks())
-                    std::printf("lost rank %d of %d\n", rank, world.size());
+            for (int rank : world.lost_ranks())
+                std::printf("lost rank %d of %d\n", rank, world.size());
         }
     }
     const bool fine = state.total == STEPS * (STEPS - 1) / 2;

@@ -85,6 +85,19 @@ def test_a_rank_that_is_lost_during_the_start_is_named(program: Path, elastic_jo
     assert output.count("the World was not made: generation 1 has ended: rank 1 was lost\n") == 2, output
 
 
+def test_a_rank_that_is_awaited_too_long_during_the_start_is_an_error(
+    program: Path, elastic_job: Job, tmp_path: Path
+) -> None:
+    """It is in the first generation, and does nothing there."""
+    sleeps = tmp_path / "sleeps.py"
+    lines = "import os, time", "from hpccoll.rendezvous import coordinator"
+    sleeps.write_text("\n".join([*lines, "coordinator.of_process(os.environ).come()", "time.sleep(3)", "os._exit(1)"]))
+    line = f"if [ $_HPCCOLL_WORKER = 1 ]; then exec {sys.executable} {sleeps}; fi; exec {program} 20"
+    output = elastic_job("bash", "-c", line, options=("-np", "2", "--min-np", "2"), status=1, HPCCOLL_START_TIMEOUT=1)
+    words = "not all ranks have come to step 0 of the start within 1 s (HPCCOLL_START_TIMEOUT)"
+    assert f"it ends: the World was not made: {words}\n" in output, output
+
+
 def test_steps_go_on_without_the_launcher(program: Path, elastic_job: Job) -> None:
     output = elastic_job(program, 30, "10:2:launcher", status=-signal.SIGKILL)
     assert output.count("fine: rank") == 3, output

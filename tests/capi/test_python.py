@@ -11,7 +11,7 @@ import pytest
 import hpccoll
 
 LIBRARY = Path(hpccoll.__file__).parent / "lib" / "libhpccoll.so.1"
-FLOAT64, SUM, MISMATCH, SHUT_DOWN, INVALID = 12, 1, -1, -3, -8
+FLOAT64, SUM, MISMATCH, SHUT_DOWN, INVALID, UNSUPPORTED = 12, 1, -1, -3, -8, -13
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,18 @@ def test_both_sides_take_turns(library: ctypes.CDLL) -> None:
     assert add(library, c, x) == SHUT_DOWN
     assert b"shut down by Python" in library.hpccoll_last_error()
     assert library.hpccoll_world_free(ctypes.byref(c)) == 0
+
+
+@pytest.mark.mpi
+@pytest.mark.timeout(120)
+def test_python_has_its_own_elastic_jobs(library: ctypes.CDLL) -> None:
+    number = ctypes.c_int()
+    with hpccoll.World(verbose=0) as world:
+        c = given_to_c(library, world)
+        assert library.hpccoll_lost_ranks(c, 0, None, ctypes.byref(number)) == UNSUPPORTED
+        assert b"the World is Python's: World.lost_ranks() has them" in library.hpccoll_last_error()
+        assert library.hpccoll_world_changes(c, ctypes.byref(number)) == UNSUPPORTED
+        assert library.hpccoll_leave(c) == UNSUPPORTED
 
 
 @pytest.mark.mpi
