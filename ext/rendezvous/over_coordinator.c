@@ -45,11 +45,11 @@ typedef struct over_coordinator {
 
 /* ---- messages: under the lock ------------------------------------------------------------------------------ */
 
-static int gone(struct coordinator *c, const char *why) {
-    c->ended = HC_TRANSPORT;
+static int gone(struct coordinator *c, int status, const char *why) {
     snprintf(c->why, sizeof c->why,
-             "the launcher of the job is gone (%.100s), so its ranks cannot change: see why `hpccoll run` ended", why);
-    return c->ended;
+             "the launcher of the job is gone (%.100s), so its ranks cannot change: see why `hpccoll run` ended",
+             *why ? why : hc_status_text(status));
+    return c->ended = HC_TRANSPORT;
 }
 
 static int say(struct coordinator *c, const char *message) {
@@ -57,7 +57,7 @@ static int say(struct coordinator *c, const char *message) {
     if (c->ended)
         return c->ended;
     int status = hc_channel_send(c->channel, message, PATIENCE, why);
-    return status < 0 ? gone(c, why) : HC_OK;
+    return status < 0 ? gone(c, status, why) : HC_OK;
 }
 
 /* A message that has come, which the caller frees. STALLED, or another status: there is none, and it is NULL. Notes
@@ -70,7 +70,7 @@ static int take(struct coordinator *c, char **message) {
             return c->ended;
         int status = hc_channel_receive(c->channel, 0, message, why);
         if (status < 0)
-            return status == HC_STALLED ? status : gone(c, why);
+            return status == HC_STALLED ? status : gone(c, status, why);
         int64_t changing = hc__json_number(hc__json_get(*message, "change"));
         if (changing < 0)
             return HC_OK;
