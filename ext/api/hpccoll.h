@@ -429,12 +429,10 @@ HPCCOLL_API int hpccoll_sendrecv(const void *in, int64_t count, hpccoll_dtype dt
                                  int64_t out_count, int source, int recvtag, int *from, int64_t *received,
                                  hpccoll_world *world);
 /* Waits for a message that no receive has taken, and describes it; each pointer may be NULL. The message stays: the
- * next
- * receive that matches takes it. */
+ * next receive that matches takes it. */
 HPCCOLL_API int hpccoll_probe(int source, int tag, int *from, int *found_tag, int64_t *bytes, hpccoll_world *world);
 /* The same without a wait. *there: 0, and nothing else is written, if no such message has come. One that was sent is
- * there
- * after some calls at the latest. */
+ * there after some calls at the latest. */
 HPCCOLL_API int hpccoll_iprobe(int source, int tag, int *there, int *from, int *found_tag, int64_t *bytes,
                                hpccoll_world *world);
 HPCCOLL_API int hpccoll_send_async(const void *data, int64_t count, hpccoll_dtype dtype, int dest, int tag,

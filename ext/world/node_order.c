@@ -118,7 +118,7 @@ static int from_file(const hc_address_facts *facts, hc_address *to) {
 }
 
 hc_address hc_address_of(const hc_address_facts *facts) {
-    hc_address found;
+    hc_address found = {0}; /* it is sent as it lies in memory */
     int given = facts->file && *facts->file;
     if (given ? from_file(facts, &found) : from_slurm(facts, &found) || from_xname(facts, &found))
         return found;
