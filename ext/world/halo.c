@@ -295,6 +295,22 @@ static int begin(hc_halo *halo, const face *f, hc_plan *plan, int waits) {
     return status >= 0;
 }
 
+/* The number of faces from this one on that are packed together: both of its dimension, or 1. */
+static int together(const hc_halo *halo, int i) {
+    const face *f = &halo->faces[i];
+    return i + 1 < halo->begun && f[1].side / 2 == f->side / 2 ? 2 : 1;
+}
+
+static void pack(const face *f, int n) {
+    if (f->send.ndim)
+        hc__boxes_pack(&f->send, f->outgoing, n > 1 ? &f[1].send : NULL, n > 1 ? f[1].outgoing : NULL);
+}
+
+static void unpack(const face *f, int n) {
+    if (f->recv.ndim)
+        hc__boxes_unpack(&f->recv, f->incoming, n > 1 ? &f[1].recv : NULL, n > 1 ? f[1].incoming : NULL);
+}
+
 /* Begins the next stage: all its receives, then its sends. Returns how many plans were started. */
 static int begin_stage(hc_halo *halo, int waits) {
     int first = halo->begun, started = 0;
@@ -303,11 +319,11 @@ static int begin_stage(hc_halo *halo, int waits) {
         if (f->receiver)
             started += begin(halo, f, f->receiver, waits);
     }
-    for (int i = first; i < halo->begun; i++) {
-        const face *f = &halo->faces[i];
-        if (f->send.ndim)
-            hc__box_pack(&f->send, f->outgoing);
-        started += begin(halo, f, f->sender, waits);
+    for (int i = first, n; i < halo->begun; i += n) {
+        n = together(halo, i);
+        pack(&halo->faces[i], n);
+        for (int k = i; k < i + n; k++)
+            started += begin(halo, &halo->faces[k], halo->faces[k].sender, waits);
     }
     return started;
 }
@@ -324,14 +340,12 @@ int hc_halo_start(hc_halo *halo, int waits) {
 
 typedef int is_over(hc_plan *, uint64_t ns);
 
-static int end_face(hc_halo *halo, const face *f, is_over *over, uint64_t ns) {
+static int is_face_over(hc_halo *halo, const face *f, is_over *over, uint64_t ns) {
     if ((f->receiver && !over(f->receiver, ns)) || !over(f->sender, ns))
         return 0;
     if (f->received)
         note_failure(halo, f, f->received, f->received->status);
     note_failure(halo, f, f->sent, f->sent->status);
-    if (f->recv.ndim && halo->status >= 0)
-        hc__box_unpack(&f->recv, f->incoming);
     return 1;
 }
 
@@ -341,9 +355,13 @@ static int advance(hc_halo *halo, is_over *over, uint64_t ns) {
     while (halo->ended < halo->nfaces) {
         if (halo->ended == halo->begun)
             begin_stage(halo, 1);
-        if (!end_face(halo, &halo->faces[halo->ended], over, ns))
-            return 0;
-        halo->ended++;
+        int n = together(halo, halo->ended);
+        for (int i = halo->ended; i < halo->ended + n; i++)
+            if (!is_face_over(halo, &halo->faces[i], over, ns))
+                return 0;
+        if (halo->status >= 0)
+            unpack(&halo->faces[halo->ended], n);
+        halo->ended += n;
     }
     return 1;
 }

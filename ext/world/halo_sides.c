@@ -115,52 +115,66 @@ static char *row_at(const hc__box *box, int64_t row) {
 
 /* ---- copies ------------------------------------------------------------------------------------------------ */
 
+/* Where the next run of a side is copied to and from. */
+typedef struct cursor {
+    char *to;
+    const char *from;
+} cursor;
+
+typedef struct steps {
+    int64_t to, from;
+} steps;
+
 /* With a constant number of bytes it needs no call per run. */
-__attribute__((always_inline)) static inline void copy_runs(char *to, int64_t to_step, const char *from,
-                                                            int64_t from_step, int64_t n, size_t bytes) {
+__attribute__((always_inline)) static inline void copy_runs(cursor one, cursor two, int are_two, steps by, int64_t n,
+                                                            size_t bytes) {
     for (int64_t i = 0; i < n; i++) {
-        memcpy(to, from, bytes);
-        to += to_step;
-        from += from_step;
+        memcpy(one.to + i * by.to, one.from + i * by.from, bytes);
+        if (are_two)
+            memcpy(two.to + i * by.to, two.from + i * by.from, bytes);
     }
 }
 
-static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, size_t run) {
+static void copy_row(cursor one, cursor two, int are_two, steps by, int64_t n, size_t run) {
     switch (run) {
     case 1:
-        copy_runs(to, to_step, from, from_step, n, 1);
+        copy_runs(one, two, are_two, by, n, 1);
         break;
     case 2:
-        copy_runs(to, to_step, from, from_step, n, 2);
+        copy_runs(one, two, are_two, by, n, 2);
         break;
     case 4:
-        copy_runs(to, to_step, from, from_step, n, 4);
+        copy_runs(one, two, are_two, by, n, 4);
         break;
     case 8:
-        copy_runs(to, to_step, from, from_step, n, 8);
+        copy_runs(one, two, are_two, by, n, 8);
         break;
     case 16:
-        copy_runs(to, to_step, from, from_step, n, 16);
+        copy_runs(one, two, are_two, by, n, 16);
         break;
     default:
-        copy_runs(to, to_step, from, from_step, n, run);
+        copy_runs(one, two, are_two, by, n, run);
     }
 }
 
-void hc__box_pack(const hc__box *box, char *to) {
-    int64_t rows = rows_of(box), packed = box->ndim ? box->n[0] * (int64_t)box->run : 0;
-    if (!box->ndim)
-        memcpy(to, box->data, box->bytes);
-    for (int64_t row = 0; row < rows && box->ndim; row++, to += packed)
-        copy_row(to, (int64_t)box->run, row_at(box, row), box->strides[0], box->n[0], box->run);
+void hc__boxes_pack(const hc__box *box, char *to, const hc__box *other, char *to_other) {
+    const steps by = {(int64_t)box->run, box->strides[0]};
+    int64_t rows = rows_of(box), packed = box->n[0] * by.to;
+    for (int64_t row = 0; row < rows; row++) {
+        cursor one = {to + row * packed, row_at(box, row)};
+        cursor two = other ? (cursor){to_other + row * packed, row_at(other, row)} : one;
+        copy_row(one, two, other != NULL, by, box->n[0], box->run);
+    }
 }
 
-void hc__box_unpack(const hc__box *box, const char *from) {
-    int64_t rows = rows_of(box), packed = box->ndim ? box->n[0] * (int64_t)box->run : 0;
-    if (!box->ndim)
-        memcpy(box->data, from, box->bytes);
-    for (int64_t row = 0; row < rows && box->ndim; row++, from += packed)
-        copy_row(row_at(box, row), box->strides[0], from, (int64_t)box->run, box->n[0], box->run);
+void hc__boxes_unpack(const hc__box *box, const char *from, const hc__box *other, const char *from_other) {
+    const steps by = {box->strides[0], (int64_t)box->run};
+    int64_t rows = rows_of(box), packed = box->n[0] * by.from;
+    for (int64_t row = 0; row < rows; row++) {
+        cursor one = {row_at(box, row), from + row * packed};
+        cursor two = other ? (cursor){row_at(other, row), from_other + row * packed} : one;
+        copy_row(one, two, other != NULL, by, box->n[0], box->run);
+    }
 }
 
 size_t hc__box_extents(const hc__box *box, int writes, hc_extent *extents) {

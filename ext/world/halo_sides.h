@@ -31,8 +31,10 @@ void hc__halo_order(const hc_halo_given *, uint8_t order[HC_MAX_DIMS]);
 /* The cells that this rank sends from a side, or the halo on it. `upper`: 0: of the side at index 0; 1: of the other
  * one. `order`: in which the cells are packed. */
 void hc__box_make(const hc_halo_given *, const uint8_t *order, int d, int upper, enum hc__part, hc__box *);
-void hc__box_pack(const hc__box *, char *to);
-void hc__box_unpack(const hc__box *, const char *from);
+/* Copies a strided part, and with it the same part on the other side of its dimension; NULL: that one alone. The upper
+ * side of a row and the lower side of the next one often lie on one page: then a page is visited once for both. */
+void hc__boxes_pack(const hc__box *, char *to, const hc__box *other, char *to_other);
+void hc__boxes_unpack(const hc__box *, const char *from, const hc__box *other, const char *from_other);
 /* Writes the extents of all runs, unless `extents` is NULL. Returns their number. */
 size_t hc__box_extents(const hc__box *, int writes, hc_extent *extents);
 
