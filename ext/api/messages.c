@@ -146,7 +146,7 @@ int hpccoll_recv(void *data, int64_t count, hpccoll_dtype dtype, int source, int
 /* OK, or INVALID (error set): what comes in would change what goes out. */
 static int check_apart(const hc_p2p_op *send, const hc_p2p_op *receive) {
     const char *in = send->data, *out = receive->data;
-    int overlap = in < out + receive->bytes && out < in + send->bytes;
+    int overlap = send->bytes && receive->bytes && in < out + receive->bytes && out < in + send->bytes;
     if (!overlap || send->peer == HC_NO_PEER || receive->peer == HC_NO_PEER)
         return HC_OK;
     return hc__error(HC_INVALID, "in and out of sendrecv share memory: what comes in would change what goes out; "

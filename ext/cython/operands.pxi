@@ -398,7 +398,7 @@ cdef str dtype_name(const hc_operand *o):
 
 
 cdef inline bint overlap(const hc_operand *a, const hc_operand *b) noexcept:
-    return a.data < b.data + b.nbytes and b.data < a.data + a.nbytes
+    return a.nbytes and b.nbytes and a.data < b.data + b.nbytes and b.data < a.data + a.nbytes
 
 
 cdef tuple shape_of(const hc_operand *o):

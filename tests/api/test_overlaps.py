@@ -163,6 +163,19 @@ def test_sendrecv_over_its_own_array_is_refused(two, n):
     two(program)
 
 
+def test_sendrecv_of_no_element_shares_no_memory(two):
+    def program(world):
+        x, other = np.arange(5.0), 1 - world.rank
+        status = hpccoll.Status()
+        world.sendrecv(x[2:2], other, x, other, status=status)
+        world.sendrecv(x, other, x[2:2], hpccoll.PROC_NULL)
+        got = np.zeros(5)
+        world.recv(got, other)
+        assert status.nbytes == 0 and (x == np.arange(5)).all() and (got == x).all()
+
+    two(program)
+
+
 def test_sendrecv_with_no_rank_on_one_side_may_have_one_array(two):
     def program(world):
         x = np.full(9000, float(world.rank))

@@ -336,6 +336,10 @@ static void shift(int64_t n, hpccoll_world *world) {
     CHECK(hpccoll_sendrecv(mine, n, HPCCOLL_FLOAT64, right, 9, theirs, n, left, HPCCOLL_ANY_TAG, &from, &received,
                            world) == 0);
     CHECK(from == left && received == (rank ? n : 0) && theirs[0] == (rank ? left * n : -1));
+    received = -1; /* a message of no element shares no memory */
+    CHECK(hpccoll_sendrecv(theirs + n / 2, 0, HPCCOLL_FLOAT64, right, 10, theirs, n, left, 10, &from, &received,
+                           world) == 0);
+    CHECK(from == left && received == 0 && theirs[0] == (rank ? left * n : -1));
     free(mine);
     free(theirs);
 }
