@@ -375,6 +375,18 @@ static int look(const hpccoll_plan *plan) {
     return over;
 }
 
+/* Makes progress in the Worlds of started plans, which may be several of a list: once for all plans in a row of one
+ * World. `driven`: the World of the plan before. Returns that of the last one. */
+static const hc__base *progress(const hpccoll_plan *plan, const hc__base *driven) {
+    const hc__base *base = plan->world->base;
+    for (int i = 0; i < plan->n; i++)
+        driven = progress(plan->parts[i], driven);
+    if (!plan->started || !base || base == driven)
+        return driven;
+    base->calls.progress(base->job->loop);
+    return base;
+}
+
 int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
     int status = check(plan), over;
     if (status < 0)
@@ -382,8 +394,8 @@ int hpccoll_plan_test(hpccoll_plan *plan, int *done) {
     if (!done)
         return hc__error(HC_INVALID, "done is NULL");
     over = look(plan);
-    if (!over && plan->world->base) {
-        plan->world->base->calls.progress(plan->world->base->job->loop);
+    if (!over) {
+        progress(plan, NULL);
         over = look(plan);
     }
     *done = over;

@@ -343,6 +343,29 @@ static void wrong_order(hpccoll_world *world) {
     CHECK(hpccoll_plan_free(&plan) == 0 && !plan);
 }
 
+/* A list whose plans are of two Worlds: a test makes progress in both. The message is larger than an eager one. */
+static void two_worlds(hpccoll_world *world) {
+    enum { N = 400000, LOOKS = 100000000 };
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, done = 0;
+    double sum = 1, *mine = malloc(N * sizeof *mine), *theirs = malloc(N * sizeof *theirs);
+    hpccoll_world *other;
+    hpccoll_plan *parts[3], *list;
+    CHECK(hpccoll_world_from_mpi(MPI_COMM_WORLD, "verbose=0 background=0", &other) == 0);
+    CHECK(hpccoll_allreduce_init(&sum, &sum, 1, HPCCOLL_FLOAT64, HPCCOLL_SUM, NULL, world, &parts[0]) == 0);
+    CHECK(hpccoll_recv_init(theirs, N, HPCCOLL_FLOAT64, from, 1, NULL, NULL, other, &parts[1]) == 0);
+    CHECK(hpccoll_send_init(mine, N, HPCCOLL_FLOAT64, to, 1, other, &parts[2]) == 0);
+    CHECK(hpccoll_plan_list(3, parts, &list) == 0);
+    for (int i = 0; i < N; i++)
+        mine[i] = rank + i;
+    CHECK(hpccoll_start(list) == 0);
+    for (int looks = 0; looks < LOOKS && !done; looks++)
+        CHECK(hpccoll_plan_test(list, &done) == 0);
+    CHECK(done && sum == size && theirs[0] == from && theirs[N - 1] == from + N - 1);
+    CHECK(hpccoll_plan_free(&list) == 0 && hpccoll_world_free(&other) == 0);
+    free(mine);
+    free(theirs);
+}
+
 int main(int argc, char **argv) {
     hpccoll_world *world;
     MPI_Comm split; /* has none of the attributes that MPI gives MPI_COMM_WORLD */
@@ -367,6 +390,7 @@ int main(int argc, char **argv) {
             CHECK(hpccoll_plan_free(&plans[i].plan) == 0);
     }
     rows_and_prefixes(world);
+    two_worlds(world);
     wrong_alone(world);
     wrong_memory(world);
     if (size > 1)
