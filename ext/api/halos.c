@@ -22,6 +22,23 @@ typedef struct halo_call {
     int corners;
 } halo_call;
 
+/* 1: the elements lie apart, and the distance between two of them is a number. So strides in elements are refused. */
+static int are_strides(const halo_call *call) {
+    int64_t element = (int64_t)hc_dtype_size((int)call->dtype), reach = 0, step;
+    for (int d = 0; call->strides && d < call->ndims; d++) {
+        int64_t stride = call->strides[d];
+        if (stride == INT64_MIN)
+            return 0;
+        if (call->shape[d] < 2)
+            continue;
+        stride = stride < 0 ? -stride : stride;
+        if (stride < element || __builtin_mul_overflow(call->shape[d] - 1, stride, &step) ||
+            __builtin_add_overflow(reach, step, &reach))
+            return 0;
+    }
+    return 1;
+}
+
 /* OK, or a status (error set): these can be no arguments of a halo exchange. */
 static int check(const halo_call *call, const hpccoll_world *world) {
     int fits = call->array && (unsigned)call->dtype < HC_DTYPE_COUNT && call->ndims > 0 && call->ndims <= HC_MAX_DIMS &&
@@ -36,6 +53,11 @@ static int check(const halo_call *call, const hpccoll_world *world) {
                          "halo_exchange: array, shape or width is NULL, dtype is no hpccoll_dtype, ndims is none of 1 "
                          "to %d, or an extent is negative or too large",
                          HC_MAX_DIMS);
+    if (!are_strides(call))
+        return hc__error(HC_INVALID,
+                         "halo_exchange: strides are the bytes from an element to the next one along each dimension: "
+                         "not less than the %d of an element, and the array fits into memory",
+                         (int)hc_dtype_size((int)call->dtype));
     if (world->base->devices.on)
         status = hc__devices_place_one(world, call->array, "halo_exchange: array", &memory);
     if (status >= 0 && memory != HC_MEMORY_HOST)

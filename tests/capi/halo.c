@@ -246,6 +246,8 @@ static void check_grids(hpccoll_world *world) {
     CHECK(hpccoll_dims_create(24, 3, dims) == 0 && dims[0] == 4 && dims[1] == 2 && dims[2] == 3);
     dims[0] = 5;
     EXPECT(hpccoll_dims_create(24, 3, dims), HPCCOLL_INVALID, "do not divide 24");
+    EXPECT(hpccoll_dims_create(24, 0, dims), HPCCOLL_INVALID, "ndims is none of 1 to 64");
+    EXPECT(hpccoll_dims_create(24, 3, NULL), HPCCOLL_INVALID, "or dims is NULL");
     CHECK(hpccoll_cart_create(world, 2, (const int[]){0, 1}, (const int[]){0, 1}, &cart) == 0);
     CHECK(hpccoll_size(cart) == size && hpccoll_rank(cart) == rank);
     CHECK(hpccoll_cart_dims(cart, 3, extents) == 2 && extents[0] == size && extents[1] == 1);
@@ -297,6 +299,20 @@ static void wrong_together(hpccoll_world *cart, hpccoll_world *world) {
     CHECK(hpccoll_barrier(NULL, world) == 0);
 }
 
+/* Strides in elements, of no cell, and beyond what an address can be; those of an extent of 1 mean nothing. */
+static void wrong_strides(hpccoll_world *cart) {
+    static const int64_t strides[][2] = {{5, 1}, {0, 8}, {40, -4}, {INT64_MAX, 8}, {INT64_MIN, 8}, {INT64_MAX / 4, 8}};
+    double u[64] = {0};
+    hpccoll_plan *plan;
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
+        EXPECT(hpccoll_halo_exchange_init(u, HPCCOLL_FLOAT64, 2, (const int64_t[]){6, 5}, strides[i],
+                                          (const int[]){1, 0}, 1, cart, &plan),
+               HPCCOLL_INVALID, "strides are the bytes from an element to the next one");
+    CHECK(hpccoll_halo_exchange_init(u, HPCCOLL_FLOAT64, 2, (const int64_t[]){6, 1}, (const int64_t[]){-8, 0},
+                                     (const int[]){0, 0}, 1, cart, &plan) == 0);
+    CHECK(hpccoll_plan_free(&plan) == 0);
+}
+
 static void wrong_alone(hpccoll_world *cart, hpccoll_world *world) {
     double u[64] = {0};
     hpccoll_plan *plan, *other, *copy;
@@ -331,6 +347,7 @@ int main(int argc, char **argv) {
     check_large(world);
     CHECK(hpccoll_cart_create(world, 2, (const int[]){0, 1}, NULL, &cart) == 0);
     wrong_alone(cart, world);
+    wrong_strides(cart);
     if (size > 1)
         wrong_together(cart, world);
     CHECK(hpccoll_world_free(&cart) == 0 && hpccoll_world_free(&world) == 0);
