@@ -25,6 +25,9 @@ void hc__grid_text(int ndims, const int *dims, const int *periods, char text[HC_
 int hpccoll_dims_create(int size, int ndims, int *dims) {
     int64_t extents[HC_MAX_DIMS];
     char text[HC__GRID];
+    if (!dims || ndims < 1 || ndims > HC_MAX_DIMS)
+        return hc__error(HC_INVALID, "dims_create(%d, %d): ndims is none of 1 to %d, or dims is NULL", size, ndims,
+                         HC_MAX_DIMS);
     hc__grid_text(ndims, dims, NULL, text);
     for (int d = 0; dims && d < ndims && d < HC_MAX_DIMS; d++)
         extents[d] = dims[d];
