@@ -257,11 +257,11 @@ typedef struct halo {
     hpccoll_dtype dtype;
 } halo;
 
-/* One width is that of all dimensions. */
+/* One width is that of all dimensions. `ndims` below 0: there is no grid, as the library will say. */
 static int read_widths(const char *procedure, array width, int ndims, halo *h) {
     place p;
     int status = read_array(procedure, "width", width, &p);
-    if (status >= 0 && (ndims < 0 || (p.count != ndims && p.count != 1)))
+    if (status >= 0 && ndims >= 0 && p.count != ndims && p.count != 1)
         status = refuse(procedure, "width", "is for each dimension of the grid, or one number for all of them");
     for (int d = 0; status >= 0 && d < ndims; d++)
         h->width[d] = ((const int *)p.data)[p.count == 1 ? 0 : d];

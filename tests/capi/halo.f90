@@ -153,7 +153,11 @@ contains
     call hpccoll_last_error(text)
     call check(status == HPCCOLL_INVALID .and. index(text, "shape (6, 6) has no halo of width (3, 3)") > 0, "a width")
     call hpccoll_halo_exchange(u, 1, world, ierror=status)
-    call check(status == HPCCOLL_INVALID, "no grid")
+    call hpccoll_last_error(text)
+    call check(status == HPCCOLL_INVALID .and. index(text, "are on no grid") > 0, "no grid")
+    call hpccoll_halo_exchange_init(u, 1, world, plan, ierror=status)
+    call hpccoll_last_error(text)
+    call check(status == HPCCOLL_INVALID .and. index(text, "are on no grid") > 0, "a plan on no grid")
     if (ranks == 1) return
     if (rank == 1) then
       call hpccoll_halo_exchange_init(words, 1, cart, plan, ierror=status)
