@@ -274,19 +274,27 @@ module hpccoll
       integer(c_int), intent(out) :: source, dest
       integer(c_int), intent(out), optional :: ierror
     end subroutine
-    subroutine exchange_halo(u, width, corners, cart, ierror) bind(c, name="hpccoll_f_halo_exchange")
+    ! A plan that fills the halo of u from the neighbours on the grid, as hpccoll_halo_exchange_init in hpccoll.h. The
+    ! first dimension of u is divided along the first one of the grid, and so on. u may be a section with strides.
+    ! width: for each dimension of the grid, or one number for all. corners: also the corners and edges (.true.).
+    ! Without bind(c), gfortran 12 would give it a copy of a component, u = cells%value.
+    subroutine hpccoll_halo_exchange_init(u, width, cart, plan, corners, ierror) &
+        bind(c, name="hpccoll_f_halo_exchange_init")
       import
       type(*), asynchronous :: u(..)
-      integer(c_int), intent(in) :: width(..), corners
-      type(hpccoll_world), intent(in) :: cart
-      integer(c_int), intent(out), optional :: ierror
-    end subroutine
-    subroutine plan_halo(u, width, corners, cart, plan, ierror) bind(c, name="hpccoll_f_halo_exchange_init")
-      import
-      type(*), asynchronous :: u(..)
-      integer(c_int), intent(in) :: width(..), corners
+      integer(c_int), intent(in) :: width(..)
       type(hpccoll_world), intent(in) :: cart
       type(hpccoll_plan), intent(out) :: plan
+      logical, intent(in), optional :: corners
+      integer(c_int), intent(out), optional :: ierror
+    end subroutine
+    ! The same once, without a plan.
+    subroutine hpccoll_halo_exchange(u, width, cart, corners, ierror) bind(c, name="hpccoll_f_halo_exchange")
+      import
+      type(*), asynchronous :: u(..)
+      integer(c_int), intent(in) :: width(..)
+      type(hpccoll_world), intent(in) :: cart
+      logical, intent(in), optional :: corners
       integer(c_int), intent(out), optional :: ierror
     end subroutine
   end interface
@@ -712,35 +720,6 @@ contains
     if (n > 0) touch = merge(1_c_int, 0_c_int, periods)
     call create_cart(world, n, extents, touch, cart, ierror)
   end subroutine
-
-  ! A plan that fills the halo of u from the neighbours on the grid, as hpccoll_halo_exchange_init in hpccoll.h. The
-  ! first dimension of u is divided along the first one of the grid, and so on. u may be a section with strides.
-  ! width: for each dimension of the grid, or one number for all. corners: also the corners and edges (.true.).
-  subroutine hpccoll_halo_exchange_init(u, width, cart, plan, corners, ierror)
-    type(*), asynchronous :: u(..)
-    integer(c_int), intent(in) :: width(..)
-    type(hpccoll_world), intent(in) :: cart
-    type(hpccoll_plan), intent(out) :: plan
-    logical, intent(in), optional :: corners
-    integer(c_int), intent(out), optional :: ierror
-    call plan_halo(u, width, with(corners), cart, plan, ierror)
-  end subroutine
-
-  ! The same once, without a plan.
-  subroutine hpccoll_halo_exchange(u, width, cart, corners, ierror)
-    type(*), asynchronous :: u(..)
-    integer(c_int), intent(in) :: width(..)
-    type(hpccoll_world), intent(in) :: cart
-    logical, intent(in), optional :: corners
-    integer(c_int), intent(out), optional :: ierror
-    call exchange_halo(u, width, with(corners), cart, ierror)
-  end subroutine
-
-  pure integer(c_int) function with(corners)
-    logical, intent(in), optional :: corners
-    with = 1
-    if (present(corners)) with = merge(1_c_int, 0_c_int, corners)
-  end function
 
   subroutine wait_requests(requests, ierror)
     type(hpccoll_request), intent(inout), contiguous :: requests(:)

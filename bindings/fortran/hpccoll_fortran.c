@@ -283,22 +283,28 @@ static int read_halo(const char *procedure, array u, array width, const hpccoll_
     return status;
 }
 
+/* `corners`: a logical of the default kind; NULL: it is absent, which is .true. */
+static int has_corners(const int *corners) {
+    return !corners || *corners;
+}
+
 /* An array that is wrong here has the dtype of none: so the library refuses the call, and tells the other ranks. */
-void hpccoll_f_halo_exchange_init(array u, array width, const int *corners, hpccoll_world *const *cart,
-                                  hpccoll_plan **plan, int *ierror) {
+void hpccoll_f_halo_exchange_init(array u, array width, hpccoll_world *const *cart, hpccoll_plan **plan,
+                                  const int *corners, int *ierror) {
     halo h;
     *plan = NULL;
     int wrong = read_halo("hpccoll_halo_exchange_init", u, width, *cart, &h);
     int status = hpccoll_halo_exchange_init(u->base_addr, wrong < 0 ? HPCCOLL_NO_COMPRESSION : h.dtype, u->rank,
-                                            h.shape, h.strides, h.width, *corners, *cart, plan);
+                                            h.shape, h.strides, h.width, has_corners(corners), *cart, plan);
     report(wrong < 0 ? wrong : status, ierror);
 }
 
-void hpccoll_f_halo_exchange(array u, array width, const int *corners, hpccoll_world *const *cart, int *ierror) {
+void hpccoll_f_halo_exchange(array u, array width, hpccoll_world *const *cart, const int *corners, int *ierror) {
     halo h;
     int status = read_halo("hpccoll_halo_exchange", u, width, *cart, &h);
     if (status >= 0)
-        status = hpccoll_halo_exchange(u->base_addr, h.dtype, u->rank, h.shape, h.strides, h.width, *corners, *cart);
+        status = hpccoll_halo_exchange(u->base_addr, h.dtype, u->rank, h.shape, h.strides, h.width,
+                                       has_corners(corners), *cart);
     report(status, ierror);
 }
 

@@ -33,6 +33,7 @@ program halo
   call matrices()
   call components()
   call sections()
+  call one_component()
   call errors()
   call hpccoll_world_free(cart)
   call hpccoll_world_free(world)
@@ -133,6 +134,33 @@ contains
       do i = 0, nx + 1
         call check(wide(2, 2*i, j) == cell(i, j), "a section")
         call check(all(wide(:, 2*i + 1, j) == -1) .and. wide(1, 2*i, j) == -1, "beside a section")
+      end do
+    end do
+    call hpccoll_plan_free(plan)
+  end subroutine
+
+  ! The plan needs the array itself: gfortran makes a copy of a component for procedures of Fortran.
+  subroutine one_component()
+    type pair
+      real(c_double) :: left
+      integer(c_int) :: right
+    end type
+    type(pair), asynchronous :: pairs(0:nx + 1, 0:ny + 1)
+    type(hpccoll_plan) :: plan
+    integer :: i, j
+    pairs%left = -2
+    call hpccoll_halo_exchange_init(pairs%right, 1, cart, plan)
+    pairs%right = -1
+    do j = 1, ny
+      do i = 1, nx
+        pairs(i, j)%right = cell(i, j)
+      end do
+    end do
+    call hpccoll_start(plan)
+    call hpccoll_wait(plan)
+    do j = 0, ny + 1
+      do i = 0, nx + 1
+        call check(pairs(i, j)%right == cell(i, j) .and. pairs(i, j)%left == -2, "one component")
       end do
     end do
     call hpccoll_plan_free(plan)
