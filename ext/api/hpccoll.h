@@ -234,9 +234,10 @@ HPCCOLL_API int hpccoll_halo_exchange(void *array, hpccoll_dtype dtype, int ndim
  * `capacity` of them go to `ranks`; *count says how many there are. In any World but Python's, elastic or not. */
 HPCCOLL_API int hpccoll_lost_ranks(const hpccoll_world *world, int capacity, int *ranks, int *count);
 /* *changes 1: the ranks are about to change, because a new one waits, or one must leave. All ranks call it after the
- * same collective, which is no plan, and get the same answer, so that no step is lost. It sends no message and does not
- * wait. By this call a rank says that it has the program's state: if all such ranks are lost, the job ends. `world` is
- * the World of all ranks; in a job that is not elastic the answer is 0. */
+ * same collective of `world`, and get the same answer, so that no step is lost. Plans, and calls of subsets, splits and
+ * grids, do not count: after these alone the answer stays 0. It sends no message and does not wait. By this call a rank
+ * says that it has the program's state: if all such ranks are lost, the job ends. `world` is the World of all ranks; in
+ * a job that is not elastic the answer is 0. */
 HPCCOLL_API int hpccoll_world_changes(hpccoll_world *world, int *changes);
 /* Asks the launcher to take this rank out of the job, as for a program that got SIGTERM: soon hpccoll_world_changes()
  * gives 1 on all ranks. HPCCOLL_TRANSPORT: the launcher is gone, so the ranks cannot change. A signal handler must not
