@@ -168,7 +168,7 @@ cdef class Halo:
     cdef int begin(self, bint waits) except -1:
         cdef const hc_plan_memory *other = NULL
         cdef int status
-        if self.active:
+        if self.active and self.c is not NULL:
             raise errors.InvalidArgumentError(
                 "a halo exchange was started twice: call wait() before the next start()")
         if self.c is NULL or self.set.closed or self.set.loop.closed:
@@ -234,7 +234,7 @@ cdef class Halo:
             return 0
         hc_halo_free(self.c)
         hc_plan_memory_free(&loop.job.plans, self.memory)
-        self.c, self.memory, self.array, self.active = NULL, NULL, None, False
+        self.c, self.memory, self.array = NULL, NULL, None  # a wait for a start that runs says why it has ended
         loop.plans.discard(self)
         return 0
 

@@ -311,6 +311,20 @@ def test_halo_plans_give_their_memory_back():
     assert mapped() <= before
 
 
+def test_a_wait_after_the_end_of_the_world_says_so():
+    def program(world):
+        halo = world.cart([world.size]).halo_exchange_init(np.zeros(9))
+        halo.start()
+        return halo  # the World ends
+
+    for halo in testing.make_and_run(2, program):
+        with pytest.raises(hpccoll.ShutDownError):
+            halo.wait()
+        with pytest.raises(hpccoll.ShutDownError):
+            halo.start()
+        halo.free()
+
+
 def test_a_neighbour_that_does_not_start_is_reported(threads, heard):
     def program(world):
         cart = world.cart([world.size])
@@ -337,7 +351,11 @@ def test_numbers_of_numpy_are_numbers(threads):
         plan = cart.halo_exchange_init(u, one if world.rank else 1)
         plan()
         assert u.tolist() == ([0, 0, 0, 1] if world.rank == 0 else [0, 1, 1, 1])
+        assert (cart.rank_of([one]), cart.shift(np.int64(0), -one)) == (1, cart.shift(0)[::-1])
         with pytest.raises(hpccoll.InvalidArgumentError, match=r"width 1.5 of a halo: a whole number, or one per"):
             cart.halo_exchange(u, 1.5)
+        for wrong in (lambda: cart.rank_of([0.5]), lambda: cart.shift(0, 1.5), lambda: cart.shift(0.0)):
+            with pytest.raises(TypeError, match="float"):
+                wrong()
 
     testing.run(threads(2), program)
