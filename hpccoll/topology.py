@@ -141,7 +141,7 @@ class Cart:
         """
         if len(coords) != len(self.dims):
             raise errors.InvalidArgumentError(f"coords {tuple(coords)} for {len(self.dims)} dimensions")
-        return self._grid.rank(coords)
+        return self._grid.rank([operator.index(at) for at in coords])
 
     def shift(self, dimension: int, displacement: int = 1) -> tuple[int, int]:
         """Give the ranks that a shift by `displacement` receives from and sends to (MPI_Cart_shift).
@@ -150,9 +150,9 @@ class Cart:
         :param displacement: in ranks; negative: downwards
         :returns: source and destination, for `cart.world.sendrecv`; PROC_NULL where there is none
         """
-        if not 0 <= dimension < len(self.dims):
+        if not 0 <= operator.index(dimension) < len(self.dims):
             raise errors.InvalidArgumentError(f"dimension {dimension} of {len(self.dims)}")
-        return self._grid.shift(self._member(), dimension, displacement)
+        return self._grid.shift(self._member(), dimension, operator.index(displacement))
 
     @property
     def neighbours(self) -> tuple[int, ...]:
