@@ -781,10 +781,10 @@ class World {
     }
     // 0 and nullptr: the library refuses the call, and tells the other ranks.
     template <class T> static int ndims(std::span<T> x, const std::vector<std::int64_t> &shape) {
-        std::int64_t elements = 1;
+        std::size_t elements = 1; // the library refuses a product beyond 64 bits
         for (std::int64_t n : shape)
-            elements *= n;
-        return elements == count(x) ? static_cast<int>(shape.size()) : 0;
+            elements *= static_cast<std::size_t>(n);
+        return elements == x.size() ? static_cast<int>(shape.size()) : 0;
     }
     const int *widths(const std::vector<int> &width) const {
         return hpccoll_cart_dims(c_, 0, nullptr) == static_cast<int>(width.size()) ? width.data() : nullptr;
