@@ -95,11 +95,11 @@ struct hpccoll_world {
     hc__base *base;
     uint32_t number;
     int32_t rank, size;
+    uint32_t halos;             /* plans of halo exchanges that it has made */
     int32_t *members;           /* World rank of each member */
     pthread_mutex_t *turns;     /* HC__MAKERS, for the threads that make Worlds of this one */
     struct hpccoll_world *next; /* list of all Worlds */
-    hc_grid grid;               /* of its ranks; ndim 0: they have none */
-    uint32_t halos;             /* plans of halo exchanges that it has made */
+    hc_grid *grid;              /* of its ranks; NULL: they have none, or the World has ended */
 };
 
 #endif

@@ -42,7 +42,7 @@ int hpccoll_dims_create(int size, int ndims, int *dims) {
 /* OK, or a status (error set): the World has no grid. */
 static int check(const hpccoll_world *world) {
     int status = hc__world_check(world);
-    if (status >= 0 && !world->grid.ndim)
+    if (status >= 0 && !world->grid)
         status = hc__error(HC_INVALID, "the ranks of the World are on no grid: hpccoll_cart_create() makes a World of "
                                        "ranks that are");
     return status;
@@ -50,9 +50,9 @@ static int check(const hpccoll_world *world) {
 
 int hpccoll_cart_dims(const hpccoll_world *world, int ndims, int *dims) {
     int status = check(world);
-    for (int d = 0; status >= 0 && dims && d < ndims && d < world->grid.ndim; d++)
-        dims[d] = world->grid.dims[d];
-    return status < 0 ? status : world->grid.ndim;
+    for (int d = 0; status >= 0 && dims && d < ndims && d < world->grid->ndim; d++)
+        dims[d] = world->grid->dims[d];
+    return status < 0 ? status : world->grid->ndim;
 }
 
 int hpccoll_cart_coords(const hpccoll_world *world, int rank, int ndims, int *coords) {
@@ -60,12 +60,12 @@ int hpccoll_cart_coords(const hpccoll_world *world, int rank, int ndims, int *co
     int status = check(world);
     if (status < 0)
         return status;
-    if (rank < 0 || rank >= world->size || ndims != world->grid.ndim || !coords)
+    if (rank < 0 || rank >= world->size || ndims != world->grid->ndim || !coords)
         return hc__error(HC_INVALID,
                          "cart_coords of rank %d in %d dimensions: the World has ranks 0 to %d in %d dimensions; or "
                          "coords is NULL",
-                         rank, ndims, (int)world->size - 1, (int)world->grid.ndim);
-    hc_grid_coords(&world->grid, rank, found);
+                         rank, ndims, (int)world->size - 1, (int)world->grid->ndim);
+    hc_grid_coords(world->grid, rank, found);
     for (int d = 0; d < ndims; d++)
         coords[d] = found[d];
     return HC_OK;
@@ -78,9 +78,9 @@ int hpccoll_cart_rank(const hpccoll_world *world, const int *coords, int *rank) 
         return status;
     if (!coords || !rank)
         return hc__error(HC_INVALID, "cart_rank: %s is NULL", coords ? "rank" : "coords");
-    for (int d = 0; d < world->grid.ndim; d++)
+    for (int d = 0; d < world->grid->ndim; d++)
         at[d] = coords[d];
-    *rank = hc_grid_rank(&world->grid, at);
+    *rank = hc_grid_rank(world->grid, at);
     return HC_OK;
 }
 
@@ -89,10 +89,10 @@ int hpccoll_cart_shift(const hpccoll_world *world, int dimension, int displaceme
     int status = check(world);
     if (status < 0)
         return status;
-    if (dimension < 0 || dimension >= world->grid.ndim || !source || !dest)
+    if (dimension < 0 || dimension >= world->grid->ndim || !source || !dest)
         return hc__error(HC_INVALID, "cart_shift: dimension %d of %d, or the place for source or dest is NULL",
-                         dimension, (int)world->grid.ndim);
-    hc_grid_shift(&world->grid, world->rank, dimension, displacement, peers);
+                         dimension, (int)world->grid->ndim);
+    hc_grid_shift(world->grid, world->rank, dimension, displacement, peers);
     *source = peers[0];
     *dest = peers[1];
     return HC_OK;

@@ -73,10 +73,10 @@ static void read(const halo_call *call, const hpccoll_world *world, hc_halo_give
     given->dtype = (int)call->dtype;
     given->element = hc_dtype_size(given->dtype);
     given->ndim = call->ndims;
-    given->nwidths = world->grid.ndim;
+    given->nwidths = world->grid->ndim;
     given->corners = call->corners != 0;
     memcpy(given->shape, call->shape, (size_t)call->ndims * sizeof *call->shape);
-    for (int d = 0; d < world->grid.ndim; d++)
+    for (int d = 0; d < world->grid->ndim; d++)
         given->widths[d] = call->width[d];
     if (call->strides)
         memcpy(given->strides, call->strides, (size_t)call->ndims * sizeof *call->strides);
@@ -87,7 +87,7 @@ static void read(const halo_call *call, const hpccoll_world *world, hc_halo_give
 /* OK, or a status (error set): the World can have no halo exchange. */
 static int check_world(const hpccoll_world *world) {
     int status = hc__world_check(world);
-    if (status >= 0 && !world->grid.ndim)
+    if (status >= 0 && !world->grid)
         status = hc__error(HC_INVALID, "halo_exchange: the ranks of the World are on no grid: hpccoll_cart_create() "
                                        "makes a World of ranks that are");
     return status;
@@ -99,7 +99,7 @@ static hc_halo_place place_in(const hpccoll_world *world) {
 }
 
 static int halo_exchange(const halo_call *call, hpccoll_world *world) {
-    hc_halo_given given = {.grid = world ? &world->grid : NULL};
+    hc_halo_given given = {.grid = world ? world->grid : NULL};
     hc_halo *halo;
     char why[HC_WHY];
     int status = check_world(world);
@@ -123,7 +123,7 @@ static int halo_exchange(const halo_call *call, hpccoll_world *world) {
 /* Makes the plan with all ranks, also if this one has refused its arguments (status, error set). */
 static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_halo **halo) {
     char why[HC_WHY], said[HC__ERROR_BYTES];
-    hc_halo_given given = {.grid = &world->grid, .number = ++world->halos};
+    hc_halo_given given = {.grid = world->grid, .number = ++world->halos};
     if (refused >= 0) {
         read(call, world, &given);
     } else {

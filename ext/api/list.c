@@ -15,6 +15,8 @@ static _Atomic(hpccoll_world *) newest;
 static void free_lists(hpccoll_world *world) {
     free(world->members);
     free(world->turns);
+    free(world->grid);
+    world->grid = NULL;
     world->members = NULL;
     world->turns = NULL;
 }

@@ -176,14 +176,14 @@ static int compare_grids(hpccoll_world *world, const char mine[HC__GRID]) {
 
 int hpccoll_cart_create(hpccoll_world *world, int ndims, const int *dims, const int *periods, hpccoll_world **cart) {
     hc_sets_made made = {0};
-    hc_grid grid = {0};
     char text[HC__GRID];
     int status = check(world, cart);
     if (status < 0)
         return status;
-    int32_t ranks = hc_grid_make(&grid, world->size, dims ? ndims : 0, dims, periods);
+    hc_grid *grid = calloc(1, sizeof *grid); /* without memory there is no grid, and the other ranks are told */
+    int32_t ranks = grid ? hc_grid_make(grid, world->size, dims ? ndims : 0, dims, periods) : 0;
     hc_sets_call call = {.name = "hpccoll.cart", .key = world->rank, .colored = world->rank < ranks};
-    call.digest = ranks ? hc_fnv(&grid, sizeof grid) : 0;
+    call.digest = ranks ? hc_fnv(grid, sizeof *grid) : 0;
     hc__grid_text(ndims, dims, periods, text);
     call.crowded = take_turn(world, HC__CART);
     status = agree(world, &call, &made);
@@ -196,6 +196,8 @@ int hpccoll_cart_create(hpccoll_world *world, int ndims, const int *dims, const 
         status = make(world, &made, cart);
     if (status >= 0 && *cart)
         (*cart)->grid = grid;
+    else
+        free(grid);
     return leave(world, HC__CART, &made, status);
 }
 
