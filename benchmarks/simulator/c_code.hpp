@@ -14,7 +14,8 @@
 #define atomic_store_explicit(at, value, order) (*(at) = (value))
 extern "C" {
 #include "fleet/resnet50.h"
-#include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/hierarchy.h"
+#include "transport/hierarchy/placement.h"
 #include "transport/net/channel.h"
 #include "transport/net/vote.h"
 }

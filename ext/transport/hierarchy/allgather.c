@@ -5,7 +5,12 @@
  * First the ranks gather the row counts of all tensors of the batch. Then one gather per tensor moves the rows from the
  * caller's memory to the result; small tensors are packed together.
  */
+#include "transport/hierarchy/allgather.h"
+
+#include "transport/hierarchy/gather_bytes.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/verdict.h"
 
 #include <stdlib.h>
 

@@ -12,7 +12,10 @@
  * the network, with several rails per node, follows Romero et al., "Accelerating Collective Communication in Data
  * Parallel Training across Deep Learning Frameworks" (NSDI 2022).
  */
+#include "transport/hierarchy/pipeline.h"
+
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/tags.h"
 
 #include <stdlib.h>
 

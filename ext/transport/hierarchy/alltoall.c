@@ -8,7 +8,14 @@
  * tensor by tensor, an exchange inside the node, and messages to and from the ranks of other nodes for which the rows
  * were too many. Each rank starts with its next neighbour, so that not all ranks send to the same one.
  */
+#include "transport/hierarchy/alltoall.h"
+
+#include "transport/hierarchy/gather_bytes.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/tags.h"
+#include "transport/hierarchy/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

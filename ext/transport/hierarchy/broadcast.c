@@ -11,7 +11,13 @@
  * batch form one stream. A segment is forwarded as soon as it has arrived, and goes to the node's ranks while the next
  * segments arrive.
  */
+#include "transport/hierarchy/broadcast.h"
+
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/pipeline.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/tags.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,13 @@
  *     SHARE   in the node: the bytes that each carrier has for each rank
  *     ARRIVE  in the node: those bytes: for each rank of the carried nodes its counts, and its few rows behind them
  */
+#include "transport/hierarchy/carriers.h"
+
+#include "transport/hierarchy/alltoall.h"
+#include "transport/hierarchy/few_rows.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/tags.h"
 
 #include <string.h>
 

@@ -6,7 +6,13 @@
  * counts, so that no second message follows. The receiver sees in the counts whether they do. It keeps the rows until
  * all counts have come and the ranks have accepted the result; of a refused tensor it drops them.
  */
+#include "transport/hierarchy/few_rows.h"
+
+#include "transport/hierarchy/alltoall.h"
+#include "transport/hierarchy/carriers.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/tags.h"
 
 #include <string.h>
 

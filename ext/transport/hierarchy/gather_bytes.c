@@ -9,7 +9,11 @@
  * Only the leader exchanges messages with other nodes: all ranks of its node need the same bytes, so they cross the
  * wire once per node. Leaders on top of shared memory are the hierarchy of Romero et al. (NSDI 2022).
  */
+#include "transport/hierarchy/gather_bytes.h"
+
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/tags.h"
 
 #include <string.h>
 

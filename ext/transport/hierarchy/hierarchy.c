@@ -2,7 +2,14 @@
  *
  * hierarchy.c - a process set's data plane over node and net: starts, tests and ends the operation of a batch.
  */
+#include "transport/hierarchy/hierarchy.h"
+
+#include "transport/hierarchy/broadcast.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/pipeline.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * placement.c - maps set ranks to nodes, and nodes to set ranks.
  */
-#include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,10 @@
  * 1) times the data, half of an allreduce. Among many nodes parts of a shard are added up in stages, and then gathered,
  * which sends more bytes in all, and fewer in succession.
  */
-#include "transport/hierarchy/hierarchy_state.h"
 #include "transport/hierarchy/reduce_way.h"
+
+#include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/pipeline.h"
 
 /* Few bytes of few nodes go to the root at once, which takes one message in place of a tree's several. The order of the
  * sum is that of the nodes' votes, so a small call has the same bits with and without a vote. The rails of a node may

@@ -5,7 +5,12 @@
  * With one node the node scatters tensor by tensor. Between nodes the pipeline of the allreduce runs, but its network
  * stage sends each node only that node's rows, and no byte twice.
  */
+#include "transport/hierarchy/reducescatter.h"
+
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/pipeline.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
 
 #include <stdlib.h>
 

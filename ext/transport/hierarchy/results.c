@@ -2,6 +2,8 @@
  *
  * results.c - the memory for the rows that a rank receives: the caller's, or new memory.
  */
+#include "transport/hierarchy/results.h"
+
 #include "transport/hierarchy/hierarchy_state.h"
 
 #include <stdio.h>

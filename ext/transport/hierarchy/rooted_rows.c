@@ -8,7 +8,14 @@
  * caller's memory to the result. So every byte crosses the network once and needs no intermediate memory. The root has
  * a window of messages in flight.
  */
+#include "transport/hierarchy/rooted_rows.h"
+
+#include "transport/hierarchy/gather_bytes.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/tags.h"
+#include "transport/hierarchy/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

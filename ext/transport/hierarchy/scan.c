@@ -15,7 +15,13 @@
  * The ranks of a node step together, because an exchange takes all of them: in step t the rank that is d ranks behind
  * the node's first one offers chunk t - d to its neighbour.
  */
+#include "transport/hierarchy/scan.h"
+
+#include "transport/hierarchy/gather_bytes.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/placement.h"
+#include "transport/hierarchy/results.h"
+#include "transport/hierarchy/tags.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,11 @@
  * run. A vote costs one small gather, so it is taken only where a rank may have no memory: the result is large, or it
  * is the caller's, whose rows can be checked only after the counts are known.
  */
+#include "transport/hierarchy/verdict.h"
+
+#include "transport/hierarchy/gather_bytes.h"
 #include "transport/hierarchy/hierarchy_state.h"
+#include "transport/hierarchy/results.h"
 
 #include <stdio.h>
 #include <stdlib.h>
