@@ -9,7 +9,7 @@
 
 #include "memory_model/nodes.h"
 #include "memory_model/scenarios.h"
-#include "transport/shm/shm_state.h"
+#include "transport/shm/shortcut_state.h"
 
 hc_loop *mm_loop;
 _Atomic uint32_t *mm_counting;

@@ -14,7 +14,13 @@
  * In a broadcast nobody packs: `packed` tells that a rank has spread the chunk whose result this one replaces. The root
  * copies the chunk to the result; on the other nodes the net brings it there.
  */
+#include "transport/shm/allreduce.h"
+
+#include "transport/shm/chunks.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/pieces.h"
 #include "transport/shm/shm_state.h"
+#include "transport/shm/small.h"
 
 /* ---- places ----------------------------------------------------------------------------------------- */
 

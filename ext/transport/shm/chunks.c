@@ -11,6 +11,8 @@
  * These are the places of a chunk, numbered from 0. A rail is a range of places, and so is the share of a rail that a
  * rank reduces.
  */
+#include "transport/shm/chunks.h"
+
 #include "transport/shm/shm_state.h"
 
 #define SHARE_MIN 1024 /* bytes of a share: with less, fewer ranks reduce */

@@ -7,6 +7,10 @@
  * the round that the slot held before. The rounds of exchanges that follow each other count on, so a rank that reads
  * nothing packs for the next exchanges while the others read.
  */
+#include "transport/shm/exchange.h"
+
+#include "transport/shm/layout.h"
+#include "transport/shm/pieces.h"
 #include "transport/shm/shm_state.h"
 
 #include <string.h>

@@ -9,10 +9,14 @@
  */
 #include "transport/shm/flat.h"
 
+#include "transport/shm/control_segment.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/pieces.h"
+#include "transport/shm/shm_state.h"
+#include "transport/shm/small.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "transport/shm/shm_state.h"
 
 typedef struct hc__flat hc__flat;
 

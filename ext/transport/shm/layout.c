@@ -2,7 +2,14 @@
  *
  * layout.c - the layout of a node's segment, and the marks that tell which parts may be read or written.
  */
+#include "transport/shm/layout.h"
+
+#include "transport/shm/control_segment.h"
+#include "transport/shm/shm.h"
 #include "transport/shm/shm_state.h"
+#include "transport/shm/shortcut_state.h"
+#include "transport/shm/small.h"
+#include "transport/shm/stores.h"
 
 #include <string.h>
 #include <time.h>

@@ -11,6 +11,9 @@
  * for that; a copy has many lines in flight, or streams them if the other cores are far (kernels/copy.h). Between two
  * cores this halves the time of an allreduce (benchmarks/node_stage, 64 KB to 1 MB).
  */
+#include "transport/shm/pieces.h"
+
+#include "transport/shm/layout.h"
 #include "transport/shm/shm_state.h"
 
 int hc__take_batch(hc__shm *shm, const hc_batch *batch, int result_dtype) {

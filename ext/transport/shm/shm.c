@@ -2,6 +2,12 @@
  *
  * shm.c - creates and frees a node of ranks that share memory, and has its table of operations.
  */
+#include "transport/shm/shm.h"
+
+#include "transport/shm/allreduce.h"
+#include "transport/shm/exchange.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/pieces.h"
 #include "transport/shm/shm_state.h"
 
 #include <stdlib.h>

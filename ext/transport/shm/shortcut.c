@@ -18,7 +18,12 @@
  * Memory order: a rank that joins releases its slot, and one that finds the count full acquires all slots. No rank
  * reads a slot of a call that is off, so OFF and DECLINED release nothing.
  */
+#include "transport/shm/shortcut.h"
+
+#include "transport/shm/control_segment.h"
 #include "transport/shm/shm_state.h"
+#include "transport/shm/shortcut_state.h"
+#include "transport/shm/stores.h"
 
 #include <string.h>
 #include <time.h>

@@ -11,7 +11,9 @@
  * kept is a hole in the file again when its members have left.
  */
 #include "transport/shm/slices.h"
-#include "transport/shm/shm_state.h"
+
+#include "transport/shm/layout.h"
+#include "transport/shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,6 +8,10 @@
  * Two slots per rank are enough: t + 2 replaces t. A rank writes t + 2 after it has seen every flag t + 1, and each
  * rank raises that flag after it has read all of t.
  */
+#include "transport/shm/small.h"
+
+#include "transport/shm/control_segment.h"
+#include "transport/shm/pieces.h"
 #include "transport/shm/shm_state.h"
 
 #include <string.h>

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange.h - exchange and scatter, in rounds through the slots.
+ */
+#ifndef HC_SHM_EXCHANGE_H
+#define HC_SHM_EXCHANGE_H
+
+#include "transport/node.h"
+#include "transport/shm/layout.h"
+
+typedef struct hc__rounds {
+    int64_t count, packed, taken; /* count 0: no rounds are running */
+    int32_t next;                 /* the next rank to read in round `taken` */
+    uint64_t since, ended;        /* `sequence` when the slots were cut, and after the last round */
+    hc__mark_scan freed, arrived;
+    const hc_stream_part *parts; /* of this rank's stream */
+    const hc_stream_read *reads;
+    const int64_t *lengths, *bounds;
+} hc__rounds;
+
+int hc__shm_exchange(hc_node *, const hc_stream_part *, int32_t n, const hc_stream_read *reads, const int64_t *lengths);
+int hc__shm_scatter(hc_node *, const hc_batch *, const int64_t *bounds);
+
+#endif
