@@ -39,17 +39,18 @@ int hpccoll_dims_create(int size, int ndims, int *dims) {
     return HC_OK;
 }
 
-/* OK, or a status (error set): the World has no grid. */
-static int check(const hpccoll_world *world) {
+int hc__grid_check(const hpccoll_world *world, const char *call) {
     int status = hc__world_check(world);
     if (status >= 0 && !world->grid)
-        status = hc__error(HC_INVALID, "the ranks of the World are on no grid: hpccoll_cart_create() makes a World of "
-                                       "ranks that are");
+        status = hc__error(HC_INVALID,
+                           "%s: the ranks of the World are on no grid: hpccoll_cart_create() makes a World "
+                           "of ranks that are",
+                           call);
     return status;
 }
 
 int hpccoll_cart_dims(const hpccoll_world *world, int ndims, int *dims) {
-    int status = check(world);
+    int status = hc__grid_check(world, "cart_dims");
     for (int d = 0; status >= 0 && dims && d < ndims && d < world->grid->ndim; d++)
         dims[d] = world->grid->dims[d];
     return status < 0 ? status : world->grid->ndim;
@@ -57,7 +58,7 @@ int hpccoll_cart_dims(const hpccoll_world *world, int ndims, int *dims) {
 
 int hpccoll_cart_coords(const hpccoll_world *world, int rank, int ndims, int *coords) {
     int32_t found[HC_MAX_DIMS];
-    int status = check(world);
+    int status = hc__grid_check(world, "cart_coords");
     if (status < 0)
         return status;
     if (rank < 0 || rank >= world->size || ndims != world->grid->ndim || !coords)
@@ -73,7 +74,7 @@ int hpccoll_cart_coords(const hpccoll_world *world, int rank, int ndims, int *co
 
 int hpccoll_cart_rank(const hpccoll_world *world, const int *coords, int *rank) {
     int64_t at[HC_MAX_DIMS];
-    int status = check(world);
+    int status = hc__grid_check(world, "cart_rank");
     if (status < 0)
         return status;
     if (!coords || !rank)
@@ -86,7 +87,7 @@ int hpccoll_cart_rank(const hpccoll_world *world, const int *coords, int *rank) 
 
 int hpccoll_cart_shift(const hpccoll_world *world, int dimension, int displacement, int *source, int *dest) {
     int32_t peers[2];
-    int status = check(world);
+    int status = hc__grid_check(world, "cart_shift");
     if (status < 0)
         return status;
     if (dimension < 0 || dimension >= world->grid->ndim || !source || !dest)

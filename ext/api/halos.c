@@ -6,6 +6,7 @@
 #include "api/calls.h"
 #include "api/codes.h"
 #include "api/devices.h"
+#include "api/grids.h"
 #include "api/list.h"
 #include "api/plans.h"
 #include "api/sets.h"
@@ -84,25 +85,23 @@ static void read(const halo_call *call, const hpccoll_world *world, hc_halo_give
         hc_halo_contiguous(given);
 }
 
-/* OK, or a status (error set): the World can have no halo exchange. */
-static int check_world(const hpccoll_world *world) {
-    int status = hc__world_check(world);
-    if (status >= 0 && !world->grid)
-        status = hc__error(HC_INVALID, "halo_exchange: the ranks of the World are on no grid: hpccoll_cart_create() "
-                                       "makes a World of ranks that are");
-    return status;
-}
-
 static hc_halo_place place_in(const hpccoll_world *world) {
     return (hc_halo_place){
         .job = world->base->job, .members = world->members, .own = {world->number, world->rank, world->size}};
+}
+
+/* The status of an exchange that is over (error set if it is an error). */
+static int outcome(const hc_halo *halo) {
+    const char *text;
+    int status = hc_halo_status(halo, &text);
+    return status < 0 ? hc__error(status, "%s", text) : HC_OK;
 }
 
 static int halo_exchange(const halo_call *call, hpccoll_world *world) {
     hc_halo_given given = {.grid = world ? world->grid : NULL};
     hc_halo *halo;
     char why[HC_WHY];
-    int status = check_world(world);
+    int status = hc__grid_check(world, "halo_exchange");
     if (status >= 0)
         status = check(call, world);
     if (status < 0)
@@ -115,7 +114,7 @@ static int halo_exchange(const halo_call *call, hpccoll_world *world) {
         return hc__error(status, "halo_exchange: %s", why);
     if (calls->start(halo, 1) >= 0)
         while (!calls->wait(halo, UINT64_MAX)) {}
-    status = hc__halo_outcome(halo);
+    status = outcome(halo);
     calls->free(halo);
     return status;
 }
@@ -136,15 +135,34 @@ static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_ha
     return status < 0 && *why ? hc__error(status, "%s", why) : status;
 }
 
+static int plan_start(hpccoll_plan *plan, int waits) {
+    return plan->world->base->calls.halo.start(plan->halo, waits);
+}
+
+static int plan_test(const hpccoll_plan *plan) {
+    return plan->world->base->calls.halo.test(plan->halo);
+}
+
+static void plan_wait(const hpccoll_plan *plan) {
+    while (!plan->world->base->calls.halo.wait(plan->halo, UINT64_MAX)) {}
+}
+
+static int plan_outcome(hpccoll_plan *plan) {
+    return outcome(plan->halo);
+}
+
+static const hc__plan_steps steps = {plan_start, plan_test, plan_wait, plan_outcome};
+
 static int make_plan(const halo_call *call, hpccoll_world *world, hpccoll_plan **plan) {
     int status = hc__plan_check(world, plan);
-    if (status < 0 || (status = check_world(world)) < 0)
+    if (status < 0 || (status = hc__grid_check(world, "halo_exchange")) < 0)
         return status;
     hpccoll_plan *made = hc__plan_new(world);
     hc_halo *halo = NULL;
     status = agree(call, world, made ? check(call, world) : HC_NO_MEMORY, &halo);
     if (status >= 0) {
         made->halo = halo;
+        made->steps = &steps;
         made->memory = hc_halo_memory(halo, &world->base->job->plans);
         status = made->memory ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
     }

@@ -77,6 +77,7 @@ static void end_plan(hpccoll_plan *plan, const hc__base *base) {
     hc_handle_release(plan->handle);
     if (plan->memory)
         hc_plan_memory_free(&base->job->plans, plan->memory);
+    plan->steps = NULL;
     plan->c = NULL;
     plan->halo = NULL;
     plan->handle = NULL;

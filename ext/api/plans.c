@@ -21,6 +21,28 @@
 
 /* ---- init -------------------------------------------------------------------------------------------------- */
 
+static int start_call(hpccoll_plan *plan, int waits) {
+    return plan->world->base->calls.plan_start(plan->c, waits);
+}
+
+static int test_call(const hpccoll_plan *plan) {
+    return plan->world->base->calls.plan_test(plan->c);
+}
+
+static void wait_for_call(const hpccoll_plan *plan) {
+    const hc_loop_calls *calls = &plan->world->base->calls;
+    if (!calls->plan_poll(plan->c))
+        while (!calls->plan_wait(plan->c, UINT64_MAX)) {}
+}
+
+static int outcome_of_call(hpccoll_plan *plan) {
+    if (plan->handle->op)
+        hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
+    return plan->after ? plan->after->finish(plan->after, plan->handle) : hc__status(plan->handle);
+}
+
+static const hc__plan_steps steps_of_calls = {start_call, test_call, wait_for_call, outcome_of_call};
+
 /* Builds this rank's plan after all ranks have agreed. */
 static int build(hpccoll_plan *plan, const hc__call *call, const hc__read *given, const hc_members *members,
                  const hc_plan_terms *terms, hc_segment *segment) {
@@ -41,6 +63,7 @@ static int build(hpccoll_plan *plan, const hc__call *call, const hc__read *given
     plan->handle = hc__call_handle(call, given, name, length);
     if (!plan->handle)
         return HC_NO_MEMORY;
+    plan->steps = &steps_of_calls;
     int status = world->base->calls.plan_build(world->base->job, members, terms, plan->handle, segment, &plan->c);
     if (status == HC_NO_MEMORY)
         return hc__error(status, "no memory for a plan");
@@ -230,6 +253,7 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
     }
     made->c = c;
     made->handle = handle;
+    made->steps = &steps_of_calls;
     const hc_extent extent = {data, (const char *)data + handle->op->bytes, receives, 0};
     made->memory = hc_plan_memory_new(&world->base->job->plans, &extent, 1, -1, receives ? "a receive" : "a send");
     if (!made->memory) {
@@ -297,7 +321,7 @@ static int start(hpccoll_plan *plan, int waits) {
         return hc__error(HC_INVALID,
                          "the plan shares memory with %s, which was started and is not over: wait for that one first",
                          other->words);
-    status = plan->halo ? base->calls.halo.start(plan->halo, waits) : base->calls.plan_start(plan->c, waits);
+    status = plan->steps->start(plan, waits);
     if (status < 0) {
         hc_plan_memory_end(plan->memory);
         return hc__error(status, "%s", status == HC_BROKEN ? base->calls.broken_text(base->job->loop) : "");
@@ -310,11 +334,7 @@ static int start(hpccoll_plan *plan, int waits) {
 static int outcome(hpccoll_plan *plan) {
     plan->started = 0;
     hc_plan_memory_end(plan->memory);
-    if (plan->halo)
-        return hc__halo_outcome(plan->halo);
-    if (plan->handle->op)
-        hc__note_message(plan->world, plan->handle, plan->element, plan->from, plan->received);
-    return plan->after ? plan->after->finish(plan->after, plan->handle) : hc__status(plan->handle);
+    return plan->steps->outcome(plan);
 }
 
 int hpccoll_start(hpccoll_plan *plan) {
@@ -355,21 +375,15 @@ int hpccoll_plan_wait(hpccoll_plan *plan) {
         return status < 0 ? status : hpccoll_plan_waitall(plan->n, plan->parts);
     if (!plan->started)
         return HC_OK;
-    if (!plan->c && !plan->halo)
+    if (!plan->steps)
         return ended(plan);
-    const hc_loop_calls *calls = &plan->world->base->calls;
-    if (plan->halo)
-        while (!calls->halo.wait(plan->halo, UINT64_MAX)) {}
-    else if (!calls->plan_poll(plan->c))
-        while (!calls->plan_wait(plan->c, UINT64_MAX)) {}
+    plan->steps->wait(plan);
     return outcome(plan);
 }
 
 /* 1: done, or not started. */
 static int look(const hpccoll_plan *plan) {
-    int over = !plan->started || (!plan->c && !plan->halo) ||
-               (plan->halo ? plan->world->base->calls.halo.test(plan->halo)
-                           : plan->world->base->calls.plan_test(plan->c));
+    int over = !plan->started || !plan->steps || plan->steps->test(plan);
     for (int i = 0; i < plan->n; i++)
         over &= look(plan->parts[i]);
     return over;

@@ -17,13 +17,22 @@ int hc__plan_agree(const hc__read *given, const hc__read *whole, hpccoll_world *
 int hc__plan_refuse(const hc__call *, hpccoll_world *, int status);
 #define HC__PLAN_ALIVE 0x68706c616eull
 
+/* How a plan of one kind is started and ended. */
+typedef struct hc__plan_steps {
+    int (*start)(hpccoll_plan *, int waits);
+    int (*test)(const hpccoll_plan *); /* 1: what was started is done */
+    void (*wait)(const hpccoll_plan *);
+    int (*outcome)(hpccoll_plan *); /* the status of what is done (error set) */
+} hc__plan_steps;
+
 struct hpccoll_plan {
     uint64_t state; /* HC__PLAN_ALIVE, or 0 */
     hpccoll_world *world;
-    hc_plan *c;        /* NULL: a list, a halo exchange, or its World has ended */
-    hc_handle *handle; /* NULL like `c` */
-    hc_halo *halo;     /* NULL: none, or its World has ended */
-    int number;        /* of its tags between nodes; -1: no tags */
+    const hc__plan_steps *steps; /* NULL: a list, or its World has ended */
+    hc_plan *c;                  /* of a call or a message; else NULL */
+    hc_handle *handle;           /* like `c` */
+    hc_halo *halo;               /* of a halo exchange; else NULL */
+    int number;                  /* of its tags between nodes; -1: no tags */
     uint8_t started, is_list, byte[1];
     int n; /* plans in a list */
     hpccoll_plan **parts;
@@ -34,13 +43,6 @@ struct hpccoll_plan {
     size_t element;
     hpccoll_plan *next, **link; /* in the list of its base, or of freed plans */
 };
-
-/* The status of a halo exchange that is over (error set if it is an error). */
-static inline int hc__halo_outcome(const hc_halo *halo) {
-    const char *text;
-    int status = hc_halo_status(halo, &text);
-    return status < 0 ? hc__error(status, "%s", text) : HC_OK;
-}
 
 /* plan_memory.c */
 /* NULL (error set): no memory. */
