@@ -14,7 +14,7 @@ void hc_order_reset(hc_order *order, int32_t size, hc_shortcut *shortcut, hc_vot
     atomic_store(&order->odd, 0);
     atomic_store(&order->count, 0);
     atomic_store(&order->failed, -1);
-    atomic_store(&order->refused, 0);
+    atomic_store(&order->agree, 0);
     atomic_store(&order->many, 0);
     order->size = size;
     order->shortcut = shortcut;
@@ -78,7 +78,8 @@ static void note_failure(hc_order *order, int number) {
 }
 
 void hc_order_agree(hc_order *order) {
-    atomic_store_explicit(&order->refused, order->shortcut != NULL, memory_order_relaxed);
+    if (order->shortcut)
+        atomic_store_explicit(&order->agree, hc_order_count(order) + 1, memory_order_relaxed);
 }
 
 int hc_order_refuse(hc_order *order, char name[HC_ORDER_NAME]) {
@@ -121,7 +122,8 @@ void hc_order_note(hc_order *order, const hc_handle *h) {
     }
     if (!order->shortcut)
         return;
-    atomic_store_explicit(&order->refused, 0, memory_order_relaxed);
+    if (h->request.order >= atomic_load_explicit(&order->agree, memory_order_relaxed))
+        atomic_store_explicit(&order->agree, 0, memory_order_relaxed);
     note_bytes(order, h);
     hc_shortcut_renumber(order->shortcut, h->position);
 }

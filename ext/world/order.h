@@ -30,7 +30,7 @@ typedef struct hc_order {
     _Atomic(uintptr_t) thread; /* that makes the open calls */
     _Atomic uint64_t count;    /* calls with a number since the set was made */
     atomic_int failed;         /* the highest number that a rank refused, or the ranks disagreed on; -1: none */
-    atomic_int refused;        /* of hc_order_agree() or _refuse(), and the ranks have agreed on no call since */
+    _Atomic uint64_t agree;    /* the ranks must agree on a call of at least this count; 0: shortcuts are allowed */
     atomic_int many;           /* 1: the newest scatter on which the ranks have agreed was too large for a shortcut */
     int32_t size;              /* of the set */
     hc_shortcut *shortcut;     /* of the node; NULL: the set's calls take none */
@@ -45,7 +45,7 @@ void hc_order_take_back(hc_order *); /* the call was not submitted: the next cal
 /* Counts a call that has no number. 0; -1: as above. */
 int hc_order_hold(hc_order *);
 void hc_order_end(hc_order *); /* of begin() or hold(): the program has waited for the call */
-/* Shortcuts are off until the ranks agree on a call. */
+/* Shortcuts are off until the ranks agree on a call that begins later. */
 void hc_order_agree(hc_order *);
 /* Names a call that this rank refuses; it uses up the number. Shortcuts are off, too. */
 int hc_order_refuse(hc_order *, char name[HC_ORDER_NAME]);
@@ -69,7 +69,7 @@ static inline size_t hc_order_most(const hc_order *order) {
 /* 1: the next call may try the shortcut. `own`: the number of open calls that the caller knows about. */
 static inline int hc_order_may_shorten(hc_order *order, int own) {
     return atomic_load_explicit(&order->open, memory_order_relaxed) == own &&
-           !atomic_load_explicit(&order->refused, memory_order_relaxed);
+           !atomic_load_explicit(&order->agree, memory_order_relaxed);
 }
 
 #endif
