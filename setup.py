@@ -238,7 +238,11 @@ setup(
         include_path=["ext/cython"],
         build_dir="build/cython",
         create_extension=plain,
-        compiler_directives={"language_level": 3, "freethreading_compatible": False},
+        compiler_directives={
+            "language_level": 3,
+            "freethreading_compatible": False,
+            "auto_pickle": False,  # Python refuses to pickle the classes anyway, and methods that say so are much code
+        },
     ),
     cmdclass={"build_ext": build, "install_lib": install},
 )

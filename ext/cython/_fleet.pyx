@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_fleet.pyx - for `hpccoll bench`: many virtual ranks of the real engine in one process, and the distance of cores."""
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
@@ -51,17 +52,21 @@ ARRIVALS = {"in order": FLEET_IN_ORDER, "differing": FLEET_DIFFERING, "one late"
 LINE_BYTES = sizeof(fleet_line)
 
 
-def bounce(uint8_t[::1] shared, int place, uint32_t turn, bint first):
+def bounce(shared, int place, uint32_t turn, bint first):
     """The seconds of a line of `shared` from this process to another one that calls this with the same turn.
 
     In the second process it is 1 after a measurement; 0: the other one did not come.
     """
-    if place < 0 or (place + 1) * sizeof(fleet_line) > <size_t>shared.shape[0]:
-        raise IndexError(f"line {place} of {shared.shape[0]} bytes")
-    cdef fleet_line *line = <fleet_line *>&shared[place * sizeof(fleet_line)]
+    cdef Py_buffer memory
     cdef double seconds
-    with nogil:
-        seconds = fleet_line_bounce(line, turn, first)
+    PyObject_GetBuffer(shared, &memory, PyBUF_WRITABLE)
+    try:
+        if place < 0 or (place + 1) * sizeof(fleet_line) > <size_t>memory.len:
+            raise IndexError(f"line {place} of {memory.len} bytes")
+        with nogil:
+            seconds = fleet_line_bounce(<fleet_line *>memory.buf + place, turn, first)
+    finally:
+        PyBuffer_Release(&memory)
     return seconds
 
 

@@ -21,6 +21,18 @@ cdef int32_t *copy_ranks(object ranks) except NULL:
     return c
 
 
+cdef bytes int32_bytes(object numbers, int size):
+    """The memory of a C array with a number per rank, of which `numbers` is a sequence; None: all are 0.
+
+    A typed memoryview would do the same, and make this module a quarter larger.
+    """
+    if numbers is None:
+        return bytes(size * sizeof(int32_t))
+    if len(numbers) != size:
+        raise ValueError(f"{len(numbers)} numbers for {size} ranks")
+    return np.asarray(numbers, np.int32).tobytes()
+
+
 def machine_name():
     """Name this host, its boot and its /dev/shm, of which containers on one host may have several."""
     cdef char name[HC_MACHINE_BYTES]
@@ -35,12 +47,13 @@ def nodes_of_machines(object machine_of, int size, str nodes):
     :raises StartError: the knob does not fit a machine's ranks
     """
     cdef char why[HC_WHY]
-    cdef int32_t[::1] machines = np.zeros(size, np.int32) if machine_of is None else machine_of.astype(np.int32)
-    cdef int32_t[::1] found = np.empty(size, np.int32)
-    cdef int status = hc_machines_to_nodes(&machines[0], size, nodes.encode(), &found[0], why)
+    cdef bytes machines = int32_bytes(machine_of, size)
+    cdef bytearray found = bytearray(len(machines))
+    cdef int status = hc_machines_to_nodes(<const int32_t *>PyBytes_AS_STRING(machines), size, nodes.encode(),
+                                           <int32_t *>PyByteArray_AS_STRING(found), why)
     if status < 0:
         raise errors.StartError(f"the World was not made: {why.decode()}")
-    return tuple(np.asarray(found).tolist())
+    return tuple(np.frombuffer(found, np.int32).tolist())
 
 
 @cython.final
@@ -105,13 +118,11 @@ cdef class Loop:
 
     cdef int note_processes(self, list hosts, object host_of, object pids) except -1:
         cdef list names = [host.encode("utf-8", "replace") for host in hosts]
-        cdef const int32_t[::1] of = np.zeros(self.size, np.int32) if host_of is None else \
-            np.ascontiguousarray(host_of, np.int32)
-        cdef const int32_t[::1] numbers = np.ascontiguousarray(pids, np.int32)
-        if len(of) != self.size or len(numbers) != self.size:
-            raise ValueError(f"{len(of)} hosts and {len(numbers)} processes of {self.size} ranks")
+        cdef bytes of = int32_bytes(host_of, self.size)
+        cdef bytes numbers = int32_bytes(pids, self.size)
         cdef const char **texts = texts_of(names)
-        cdef hc_processes lent = hc_processes(texts, &of[0], &numbers[0])
+        cdef hc_processes lent = hc_processes(
+            texts, <const int32_t *>PyBytes_AS_STRING(of), <const int32_t *>PyBytes_AS_STRING(numbers))
         cdef int status = hc_processes_copy(&lent, len(names), self.size, &self.processes)
         free(texts)
         return check(status, "no memory for the processes of the ranks")
