@@ -69,7 +69,7 @@ static void gather(rank *r, int64_t own, int64_t *table) {
         reads[q] = (hc_stream_read){&table[q], 0, sizeof own};
         lengths[q] = sizeof own;
     }
-    while (r->node->ops->exchange(r->node, &stream, 1, reads, lengths) != HC_DONE)
+    while (r->node->ops->exchange(r->node, &stream, 1, reads, lengths, r->size - 1) != HC_DONE)
         relax(r, &idle);
 }
 

@@ -295,7 +295,7 @@ int node_close(hc_node *) {
     return HC_OK;
 }
 
-int node_exchange(hc_node *, const hc_stream_part *, int32_t, const hc_stream_read *, const int64_t *) {
+int node_exchange(hc_node *, const hc_stream_part *, int32_t, const hc_stream_read *, const int64_t *, int32_t) {
     return HC_UNSUPPORTED; // the only rank of its node has nobody to exchange with
 }
 

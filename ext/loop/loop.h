@@ -121,7 +121,8 @@ typedef struct hc_loop hc_loop;
       "check that nobody changes an input while the library owns it")                                                  \
     X(uint8_t, single_copy, 1, 0, 1, "", HC_RANKS_MAY_DIFFER,                                                          \
       "a receiver reads a message of more than 8 KiB in the memory of a sender on its node (process_vm_readv), where " \
-      "the system allows it; 0: such messages go through shared memory, which is two copies")
+      "the system allows it, and, on Intel's processors, the rows of a large alltoall or of an allgather of two "      \
+      "ranks; 0: both go through shared memory, which is two copies")
 /* clang-format on */
 
 /* How a thread waits between two polls for other ranks (waiting.h). AUTO: spin if each rank can have a core, else

@@ -22,6 +22,8 @@ void hc_host_copy(void *to, const void *from, size_t bytes);
 enum hc_stores { HC_STORES_PLAIN, HC_STORES_STREAM, HC_STORES_AUTO };
 #define HC_STREAM_LEAST ((size_t)4 << 10) /* of fewer bytes the fence costs more than the stores */
 void hc_shared_copy(void *to, const void *from, size_t bytes, enum hc_stores);
+/* 1: ordinary copies of many bytes use the processor's string instruction, because that is its fastest copy. */
+int hc_host_copies_strings(void);
 int hc_stores_named(const char *); /* "auto", "plain", "stream"; AUTO for any other word */
 /* to[i] = (to_dtype)(scale * from[i]); one rounding. Scale 1.0 and equal dtypes: a copy. */
 void hc_host_convert(void *to, int to_dtype, const void *from, int from_dtype, int64_t n, double scale);

@@ -100,15 +100,18 @@ struct hc_node_ops {
     /* The primitive of the other operations inside one node, or NULL: each local rank offers a stream of bytes, the
      * concatenation of n parts, and reads ranges of all streams. reads[q]: the range of local rank q's stream, and its
      * destination (out NULL: none). Every rank knows the lengths of all streams (lengths[q]). All bytes of a stream are
-     * copied for the others, so it has none that only its owner needs. */
+     * copied for the others, so it has none that only its owner needs. readers: the most other ranks that read a byte;
+     * the same on all ranks. */
     int (*exchange)(hc_node *, const hc_stream_part *parts, int32_t n, const hc_stream_read *reads,
-                    const int64_t *lengths);
+                    const int64_t *lengths, int32_t readers);
     /* A reducescatter inside one node, or NULL: local rank q's share is the elements [bounds[q], bounds[q + 1]), and
      * goes to the outs of its tensors. */
     int (*scatter)(hc_node *, const hc_batch *, const int64_t *bounds);
     /* Chooses `results` for the next copies; open() does it itself. NULL: ordinary stores. passing: the bytes of this
      * rank's input and results. */
     void (*expect)(hc_node *, int64_t passing);
+    /* The batch is given up: the program may use its memory again, of which other ranks may be reading. Or NULL. */
+    void (*abandon)(hc_node *);
     void (*free)(hc_node *);
 };
 

@@ -15,8 +15,8 @@ REAL = (
     "core/who",
     "transport/control/control",
     *(f"transport/shm/{name}" for name in (
-        "allreduce", "byte_ring", "cells", "chunks", "control_segment", "exchange", "flat", "layout", "pieces", "shm",
-        "shortcut", "small", "stores",
+        "allreduce", "byte_ring", "cells", "chunks", "control_segment", "direct", "exchange", "flat", "layout",
+        "pieces", "shm", "shortcut", "small", "stores",
     )),
 )  # fmt: skip
 
@@ -32,7 +32,7 @@ SEEN = "-fsanitize=thread -fno-builtin -fno-inline -fno-optimize-sibling-calls"
 """Each access calls hooks.c, and each atomic operation of the source is one place in the program."""
 WRAPPED = (
     "memcpy", "memmove", "memset", "memcmp", "sched_yield", "syscall", "pthread_mutex_lock", "pthread_mutex_unlock",
-    "pthread_create", "pthread_join",
+    "pthread_create", "pthread_join", "hc__node_control_reads", "hc__node_control_read",
 )  # fmt: skip
 GROUPED = "-include tests/memory_model/groups.h"
 WATCHED = "-Dmalloc=mm_malloc -Dcalloc=mm_calloc -Dfree=mm_free"
@@ -40,11 +40,11 @@ WATCHED = "-Dmalloc=mm_malloc -Dcalloc=mm_calloc -Dfree=mm_free"
 
 IN_NODE = (
     "ring", "messages", "cells-2", "cells-3", "small-2", "small-3", "small-asleep", "chunks-2", "chunks-3",
-    "chunks-asleep", "rails-2", "rails-3", "turns-2", "turns-3", "broadcasts-2", "broadcasts-3", "broadcasts-turns",
-    "rounds-2", "rounds-3", "leaving", "shortcut-2", "shortcut-3", "shortcut-off-2", "shortcut-off-3",
-    "shortcut-groups", "shortcut-off-groups", "votes-2", "votes-3", "doorbells-2", "doorbells-3", "sleeper-3",
-    "control-2", "control-3", "lives", "withdrawn", "plan-2", "plan-3", "plan-from-one", "plan-to-one", "plan-asleep",
-    "local-2", "local-3", "cancel",
+    "chunks-asleep", "rails-2", "rails-3", "turns-2", "turns-3", "broadcasts-2", "broadcasts-3",
+    "broadcasts-turns", "rounds-2", "rounds-3", "direct-2", "direct-3", "leaving", "shortcut-2", "shortcut-3",
+    "shortcut-off-2", "shortcut-off-3", "shortcut-groups", "shortcut-off-groups", "votes-2", "votes-3",
+    "doorbells-2", "doorbells-3", "sleeper-3", "control-2", "control-3", "lives", "withdrawn", "plan-2",
+    "plan-3", "plan-from-one", "plan-to-one", "plan-asleep", "local-2", "local-3", "cancel",
 )  # fmt: skip
 """Each order of the code that they run must be needed."""
 IN_LOOP = (

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nodes.c - scenarios of a node: the small path, chunks with and without rails, rounds; chunks of a broadcast.
+ * nodes.c - scenarios of a node: the small path, chunks with and without rails, rounds; chunks of a broadcast; streams
+ * that are read where they lie.
  */
 #include "memory_model/nodes.h"
 
@@ -270,11 +271,70 @@ static void run_rounds(int rank) {
         int64_t lengths[MM_THREADS] = {STREAM, number ? 0 : STREAM, number ? 0 : STREAM};
         if (reads_it)
             reads[from] = (hc_stream_read){taken[rank], 0, STREAM};
-        MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, lengths[rank] > 0, reads, lengths));
+        MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, lengths[rank] > 0, reads, lengths, 1));
         for (int64_t at = 0; reads_it && at < STREAM; at += ROUND) {
             mm_check(taken[rank][at] == streamed(from, number, at), "the first byte of a round");
             mm_check(taken[rank][at + ROUND - 1] == streamed(from, number, at + ROUND - 1), "the last byte of a round");
         }
+    }
+}
+
+/* ---- streams that are read where they lie --------------------------------------------------------------------- */
+
+enum { DIRECT = 128 << 10, TURNS = 3, REFUSED = 1 }; /* bytes; exchanges; the one in which a rank cannot read */
+
+static int reads_memory, turns[MM_THREADS];
+
+/* In place of the kernel: the threads read each other's memory. */
+int __wrap_hc__node_control_reads(hc_node_control *node_control, int32_t local_rank);
+int __wrap_hc__node_control_read(hc_node_control *node_control, int32_t local_rank, void *into, uint64_t address,
+                                 size_t n);
+
+int __wrap_hc__node_control_reads(hc_node_control *node_control, int32_t local_rank) {
+    (void)local_rank;
+    return node_control != mm_controls[0] || turns[0] != REFUSED;
+}
+
+int __wrap_hc__node_control_read(hc_node_control *node_control, int32_t local_rank, void *into, uint64_t address,
+                                 size_t n) {
+    (void)node_control, (void)local_rank;
+    hc_host_copy(into, (const void *)(uintptr_t)address, n);
+    return 1;
+}
+
+int hc_host_copies_strings(void) {
+    return reads_memory;
+}
+
+static void direct_of_two(void) {
+    reads_memory = 1;
+    full_node_of_two();
+}
+
+static void direct_of_three(void) {
+    reads_memory = 1;
+    full_node_of_three();
+}
+
+static void direct_tear_down(void) {
+    reads_memory = 0;
+    tear_down();
+}
+
+/* Each rank reads all of the next rank's stream, and writes its own anew after each exchange. */
+static void run_direct(int rank) {
+    static uint8_t taken[MM_THREADS][DIRECT], given[MM_THREADS][DIRECT];
+    int from = (rank + 1) % size;
+    for (int turn = 0; turn < TURNS; turn++) {
+        const uint8_t first = (uint8_t)(1 + 50 * rank + turn), expected = (uint8_t)(1 + 50 * from + turn);
+        const int64_t lengths[MM_THREADS] = {DIRECT, DIRECT, DIRECT};
+        hc_stream_part stream = {given[rank], DIRECT};
+        hc_stream_read reads[MM_THREADS] = {{NULL, 0, 0}, {NULL, 0, 0}, {NULL, 0, 0}};
+        turns[rank] = turn;
+        given[rank][0] = given[rank][DIRECT - 1] = first;
+        reads[from] = (hc_stream_read){taken[rank], 0, DIRECT};
+        MM_UNTIL_DONE(rank, 0, nodes[rank]->ops->exchange(nodes[rank], &stream, 1, reads, lengths, 1));
+        mm_check(taken[rank][0] == expected && taken[rank][DIRECT - 1] == expected, "the ends of the next stream");
     }
 }
 
@@ -289,6 +349,8 @@ static void run_leaving(int rank) {
 
 const mm_scenario mm_rounds_of_two = {"rounds-2", 2, full_node_of_two, run_rounds, tear_down, 1, 1};
 const mm_scenario mm_rounds_of_three = {"rounds-3", 3, full_node_of_three, run_rounds, tear_down, 1, 1};
+const mm_scenario mm_direct_of_two = {"direct-2", 2, direct_of_two, run_direct, direct_tear_down, 1, 1};
+const mm_scenario mm_direct_of_three = {"direct-3", 3, direct_of_three, run_direct, direct_tear_down, 1, 1};
 const mm_scenario mm_leaving = {"leaving", 3, node_of_three, run_leaving, mm_free_controls, 2, 2};
 
 const mm_scenario mm_small_of_two = {"small-2", 2, node_of_two, run_small, tear_down, 2, 1};

@@ -43,6 +43,8 @@ const mm_scenario *const mm_scenarios[] = {
     &mm_plan_asleep,
     &mm_rounds_of_two,
     &mm_rounds_of_three,
+    &mm_direct_of_two,
+    &mm_direct_of_three,
     &mm_leaving,
     &mm_withdrawn,
     &mm_local_net,

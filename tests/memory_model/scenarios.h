@@ -20,7 +20,8 @@ extern const mm_scenario mm_doorbells_of_two, mm_doorbells_of_three, mm_one_slee
 extern const mm_scenario mm_long_messages, mm_answers, mm_lives, mm_withdrawn;
 extern const mm_scenario mm_plan_of_two, mm_plan_of_three, mm_plan_from_one; /* flats.c */
 extern const mm_scenario mm_plan_to_one, mm_plan_asleep;
-extern const mm_scenario mm_rounds_of_two, mm_rounds_of_three, mm_leaving;     /* nodes.c */
+extern const mm_scenario mm_rounds_of_two, mm_rounds_of_three, mm_leaving; /* nodes.c */
+extern const mm_scenario mm_direct_of_two, mm_direct_of_three;
 extern const mm_scenario mm_local_net, mm_local_net_of_three, mm_local_cancel; /* nets.c */
 extern const mm_scenario mm_trace_ring, mm_tuning;                             /* traces.c */
 extern const mm_scenario mm_callers_of_two, mm_callers_of_three;               /* loops.c */

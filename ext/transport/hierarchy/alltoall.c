@@ -69,7 +69,7 @@ static int exchange_counts(hc__hierarchy *h) {
         h->streams.reads[j] = (hc_stream_read){j == h->place.local_rank ? NULL : a->table + j * cells, 0, bytes};
     }
     hc_stream_part own = {a->counts, bytes};
-    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths, h->place.local_size - 1);
 }
 
 /* Fills my node's part of `incoming` from the table. */
@@ -165,7 +165,7 @@ static int exchange_rows(hc__hierarchy *h) {
         h->streams.parts[j] = (hc_stream_part){a->in + a->from_here[r],
                                                j == me ? 0 : a->from_here[r + 1] - a->from_here[r]};
     }
-    return h->node->ops->exchange(h->node, h->streams.parts, size, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, h->streams.parts, size, h->streams.reads, h->streams.lengths, 1);
 }
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */

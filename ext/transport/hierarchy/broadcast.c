@@ -180,7 +180,8 @@ static int exchange(hc__hierarchy *h) {
     if (to)
         h->streams.reads[local] = (hc_stream_read){to, 0, bytes};
     hc_stream_part own = {represents ? at : NULL, represents ? bytes : 0};
-    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths,
+                                        h->place.local_size - 1);
     if (status != HC_DONE)
         return status;
     advance(h, &b->exchanged);

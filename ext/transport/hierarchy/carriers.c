@@ -100,7 +100,7 @@ static int begin_leave(hc__hierarchy *h) {
 }
 
 static int exchange(hc__hierarchy *h) {
-    return h->node->ops->exchange(h->node, h->streams.parts, 1, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, h->streams.parts, 1, h->streams.reads, h->streams.lengths, 1);
 }
 
 /* ---- CROSS ---------------------------------------------------------------------------------------------- */

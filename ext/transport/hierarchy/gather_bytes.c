@@ -43,7 +43,7 @@ static int collect(hc__hierarchy *h) {
             h->streams.reads[j] = (hc_stream_read){g->out + g->offsets[r], 0, g->lengths[r]};
     }
     hc_stream_part own = {g->in, h->streams.lengths[h->place.local_rank]};
-    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths, h->place.local_size - 1);
 }
 
 static int share(hc__hierarchy *h) {
@@ -54,7 +54,7 @@ static int share(hc__hierarchy *h) {
     if (!is_leader(h))
         h->streams.reads[0] = (hc_stream_read){g->out, 0, total};
     hc_stream_part own = {is_leader(h) ? g->out : NULL, is_leader(h) ? total : 0};
-    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths, h->place.local_size - 1);
 }
 
 /* Posts a node's bytes to or from a leader: one message per contiguous run in the result. */

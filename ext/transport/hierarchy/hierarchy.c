@@ -103,6 +103,8 @@ static void abandon(hc_data *data) {
     hc__bundle_cancel(&h->gather.bundle);
     hc__bundle_cancel(&h->alltoall.bundle);
     hc__bundle_cancel(&h->rooted.bundle);
+    if (h->batch && h->node->ops->abandon)
+        h->node->ops->abandon(h->node);
     drop_results(h);
     h->batch = NULL;
 }

@@ -112,7 +112,7 @@ static int gather_near(hc__hierarchy *h) {
                                                h->streams.lengths[j]};
     }
     hc_stream_part own = {g->here, h->streams.lengths[h->place.local_rank]};
-    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    return h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths, 1);
 }
 
 /* The root's stream: the rows of the other ranks of its node. */
@@ -135,7 +135,7 @@ static int scatter_near(hc__hierarchy *h) {
     if (!is_root(h))
         h->streams.reads[root] = (hc_stream_read){g->here, mine, bytes_of(h, h->place.rank)};
     return h->node->ops->exchange(h->node, h->streams.parts, is_root(h) ? h->place.local_size : 0, h->streams.reads,
-                                  h->streams.lengths);
+                                  h->streams.lengths, 1);
 }
 
 static int move_near(hc__hierarchy *h) {

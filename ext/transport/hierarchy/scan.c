@@ -331,7 +331,7 @@ static int step_next(hc__hierarchy *h) {
     if (in >= 0)
         h->streams.reads[me - 1] = (hc_stream_read){prefix_of(h, in), 0, chunk_bytes(s, in)};
     hc_stream_part own = {out < 0 ? NULL : s->sums[out % SLOTS], h->streams.lengths[me]};
-    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths);
+    int status = h->node->ops->exchange(h->node, &own, 1, h->streams.reads, h->streams.lengths, 1);
     if (status != HC_DONE)
         return status;
     s->step++;

@@ -93,6 +93,10 @@ hc__copy_fn *hc__copy_of_many(void) {
     return copy ? copy : k->copy[HC_STORES_PLAIN]; /* another thread chooses */
 }
 
+int hc_host_copies_strings(void) {
+    return hc__copy_of_many() == copy_string;
+}
+
 const char *hc_kernels_name(void) {
     return hc__kernels_chosen()->name;
 }

@@ -171,6 +171,61 @@ static int exchange_take(hc__shm *shm, int64_t round, int *moved) {
 
 static const round_ops exchange_ops = {exchange_pack, exchange_take};
 
+/* ---- the direct stage ---------------------------------------------------------------------------- */
+
+static void direct_pack(hc__shm *shm, int64_t round) {
+    hc__direct_show(shm, slot_of(shm, shm->base.local_rank, round), shm->rounds.parts, shm->rounds.nparts);
+}
+
+/* 1: this rank has read all that it needs. */
+static int read_all(hc__shm *shm, int64_t round, int *moved) {
+    hc__rounds *rounds = &shm->rounds;
+    int32_t size = shm->base.local_size, me = shm->base.local_rank;
+    for (; rounds->next < size; rounds->next++) {
+        int32_t q = (me + rounds->next) % size;
+        const hc_stream_read *read = &rounds->reads[q];
+        if (read->out == NULL || read->bytes == 0)
+            continue;
+        if (q == me) {
+            take_own(shm, read->offset, read->offset + read->bytes, read->out);
+            continue;
+        }
+        if (!hc__mark_reached(shm, q, HC__PACKED, sequence_of(shm, round)))
+            return 0;
+        *moved = 1;
+        if (!hc__direct_read(shm, &rounds->direct, slot_of(shm, q, round), read))
+            return 0;
+    }
+    return 1;
+}
+
+static int direct_take(hc__shm *shm, int64_t round, int *moved) {
+    hc__rounds *rounds = &shm->rounds;
+    if (!rounds->direct.has_read) {
+        if (!read_all(shm, round, moved))
+            return 0;
+        hc__direct_tell(shm, &rounds->direct, slot_of(shm, shm->base.local_rank, round), sequence_of(shm, round));
+        *moved = 1;
+    }
+    if (!hc__direct_have_all_read(shm, &rounds->direct, sequence_of(shm, round)))
+        return 0;
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        rounds->direct.is_failed |= hc__direct_has_failed(slot_of(shm, q, round));
+    return 1;
+}
+
+static const round_ops direct_ops = {direct_pack, direct_take};
+
+static int direct_begin(hc__shm *shm) {
+    int status = rounds_cut(shm, HC__DIRECT_SLOT);
+    hc__direct_begin(&shm->rounds.direct);
+    shm->rounds.is_direct = 1;
+    rounds_begin(shm, 1);
+    return status;
+}
+
+/* ---- start to end -------------------------------------------------------------------------------- */
+
 static int64_t length_of(const hc_stream_part *parts, int32_t n) {
     int64_t length = 0;
     for (int32_t i = 0; i < n; i++)
@@ -178,27 +233,61 @@ static int64_t length_of(const hc_stream_part *parts, int32_t n) {
     return length;
 }
 
+static int64_t longest_of(const hc__shm *shm, const int64_t *lengths) {
+    int64_t longest = 0;
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        longest = most(longest, lengths[q]);
+    return longest;
+}
+
+/* Whether the exchange has a direct stage; the ranks of a node have the same answer. Not if some ranks give much more
+ * than others: those that read little would sleep until the others have read. */
+static int is_direct(const hc__shm *shm, const int64_t *lengths, int32_t readers) {
+    int64_t longest = longest_of(shm, lengths), shortest = longest;
+    for (int32_t q = 0; q < shm->base.local_size; q++)
+        shortest = least(shortest, lengths[q]);
+    return readers == 1 && shortest >= longest / 2 && hc__direct_suits(shm->base.local_size, longest);
+}
+
+static int slots_begin(hc__shm *shm, int64_t longest) {
+    int status = rounds_cut(shm, longest);
+    shm->rounds.is_direct = 0;
+    if (status == HC_OK)
+        rounds_begin(shm, (longest + (int64_t)shm->chunks.slot_stride - 1) / (int64_t)shm->chunks.slot_stride);
+    return status;
+}
+
 int hc__shm_exchange(hc_node *node, const hc_stream_part *parts, int32_t n, const hc_stream_read *reads,
-                     const int64_t *lengths) {
+                     const int64_t *lengths, int32_t readers) {
     hc__shm *shm = hc__shm_of(node);
     hc__rounds *rounds = &shm->rounds;
     rounds->parts = parts;
+    rounds->nparts = n;
     rounds->reads = reads;
     rounds->lengths = lengths;
     if (rounds->count == 0) {
         if (length_of(parts, n) != lengths[node->local_rank])
             return HC_INVALID;
-        int64_t longest = 0;
-        for (int32_t q = 0; q < node->local_size; q++)
-            longest = most(longest, lengths[q]);
+        int64_t longest = longest_of(shm, lengths);
         if (longest == 0)
             return HC_DONE;
-        int status = rounds_cut(shm, longest);
+        int status = is_direct(shm, lengths, readers) ? direct_begin(shm) : slots_begin(shm, longest);
         if (status != HC_OK)
             return status;
-        rounds_begin(shm, (longest + (int64_t)shm->chunks.slot_stride - 1) / (int64_t)shm->chunks.slot_stride);
     }
-    return rounds_go_on(shm, &exchange_ops);
+    if (!rounds->is_direct)
+        return rounds_go_on(shm, &exchange_ops);
+    int status = rounds_go_on(shm, &direct_ops);
+    if (status != HC_DONE || !rounds->direct.is_failed)
+        return status;
+    status = slots_begin(shm, longest_of(shm, lengths));
+    return status == HC_OK ? HC_MOVED : status;
+}
+
+void hc__shm_exchange_abandon(hc_node *node) {
+    hc__shm *shm = hc__shm_of(node);
+    if (shm->rounds.count && shm->rounds.is_direct)
+        hc__node_control_withdraw(shm->node_control);
 }
 
 /* ---- scatter ------------------------------------------------------------------------------------- */

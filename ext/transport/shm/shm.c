@@ -46,6 +46,7 @@ static const struct hc_node_ops shm_ops = {
     .exchange = hc__shm_exchange,
     .scatter = hc__shm_scatter,
     .expect = hc__shm_expect,
+    .abandon = hc__shm_exchange_abandon,
     .free = shm_free,
 };
 

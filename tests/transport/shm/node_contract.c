@@ -301,24 +301,27 @@ static uint8_t stream_byte(uint64_t s, int q, int64_t i) {
 
 static void test_exchange(tester *t) {
     uint64_t s = all_draw(t, UINT64_MAX);
-    int size = t->place->size, me = t->place->rank, shape = (int)all_draw(t, 3);
+    int size = t->place->size, me = t->place->rank, shape = (int)all_draw(t, 4);
     int64_t lengths[RANKS_MAX] = {0};
     hc_stream_read want[RANKS_MAX];
-    int root = (int)all_draw(t, (uint64_t)size); /* shape 0: a broadcast; 1: all of all; 2: parts */
+    int root = (int)all_draw(t, (uint64_t)size); /* shape 0: a broadcast; 1: all of all; 2: parts;
+                                                    3: parts of equal lengths */
     for (int q = 0; q < size; q++)
-        lengths[q] = shape == 0 && q != root ? 0 : (int64_t)all_draw(t, all_draw(t, 2) ? 3000 : 3000000);
+        lengths[q] = shape == 0 && q != root ? 0
+                     : shape == 3 && q       ? lengths[0]
+                                             : (int64_t)all_draw(t, all_draw(t, 2) ? 3000 : 3000000);
     uint8_t *mine = malloc((size_t)lengths[me] + 1);
     for (int64_t i = 0; i < lengths[me]; i++)
         mine[i] = stream_byte(s, me, i);
     for (int q = 0; q < size; q++) {
-        int64_t from = shape == 2 ? (int64_t)draw(&t->own, (uint64_t)lengths[q] + 1) : 0;
-        int64_t n = shape == 2 ? (int64_t)draw(&t->own, (uint64_t)(lengths[q] - from) + 1) : lengths[q];
-        int none = shape == 2 && draw(&t->own, 4) == 0;
+        int64_t from = shape >= 2 ? (int64_t)draw(&t->own, (uint64_t)lengths[q] + 1) : 0;
+        int64_t n = shape >= 2 ? (int64_t)draw(&t->own, (uint64_t)(lengths[q] - from) + 1) : lengths[q];
+        int none = shape >= 2 && draw(&t->own, 4) == 0;
         want[q] = (hc_stream_read){none ? NULL : calloc(1, (size_t)n + 1), from, n};
     }
     int64_t first = (int64_t)draw(&t->own, (uint64_t)lengths[me] + 1), second = lengths[me] - first;
     hc_stream_part parts[] = {{NULL, 0}, {mine, first}, {NULL, 0}, {mine + first, second}};
-    UNTIL_DONE(t, t->node->ops->exchange(t->node, parts, 4, want, lengths));
+    UNTIL_DONE(t, t->node->ops->exchange(t->node, parts, 4, want, lengths, 1));
     for (int q = 0; q < size; q++) {
         for (int64_t i = 0; want[q].out != NULL && i < want[q].bytes; i++)
             CHECK(((uint8_t *)want[q].out)[i] == stream_byte(s, q, want[q].offset + i),
@@ -344,7 +347,7 @@ static void test_ahead(tester *t) {
         if (me != root)
             want[root] = (hc_stream_read){bytes, 0, length};
         hc_stream_part mine = {bytes, lengths[me]};
-        UNTIL_DONE(t, t->node->ops->exchange(t->node, &mine, 1, want, lengths));
+        UNTIL_DONE(t, t->node->ops->exchange(t->node, &mine, 1, want, lengths, size - 1));
         for (int64_t i = 0; i < length; i++)
             CHECK(bytes[i] == stream_byte(s, turn, i), "rank %d: byte %lld of exchange %d", me, (long long)i, turn);
     }
@@ -362,7 +365,10 @@ static void body(rank_place *place) {
         locals[q] = q;
     int status = hc_shm_node_new(place->segment, place->node_control, locals, place->rank, place->size, &t.node);
     CHECK(status == 0, "node: %d", status);
+    int reads_from = (int)draw(&t.own, 4) * rounds_to_run / 8; /* before that, streams are not read where they lie */
     for (int round = 0; round < rounds_to_run; round++) {
+        if (round == reads_from)
+            hc_node_control_read_memory(place->node_control);
         void (*const tests[])(tester *) = {test_allreduce, test_allreduce, test_allreduce,
                                            test_scatter,   test_exchange,  test_ahead};
         hc_node_control_set_stores(place->node_control, (int)draw(&t.own, 2)); /* changes no result */

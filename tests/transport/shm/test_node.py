@@ -16,6 +16,9 @@ SOURCES = (
 SIZES = (1, 2, 3, 4, pytest.param(8, marks=pytest.mark.slow))
 
 
+DIRECT = "-DHC__DIRECT_SUITS=1 -DHC__DIRECT_LEAST=30000"  # as on processors whose kernel copies fast
+
+
 @pytest.fixture(scope="module")
 def contract(build_c: Callable[..., Path]) -> Path:
     return build_c(*SOURCES)
@@ -26,6 +29,18 @@ def contract(build_c: Callable[..., Path]) -> Path:
 @pytest.mark.parametrize("mode", ["threads", "processes"])
 def test_random_programs(run_c: Callable[..., str], contract: Path, mode: str, size: int) -> None:
     run_c(contract, mode, size, size, 25, timeout=100)
+
+
+@pytest.fixture(scope="module")
+def direct(build_c: Callable[..., Path]) -> Path:
+    return build_c(*(f"{source} {DIRECT}" if "/shm/" in source else source for source in SOURCES))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_streams_read_where_they_lie(run_c: Callable[..., str], direct: Path, mode: str, size: int) -> None:
+    run_c(direct, mode, size, size, 40, timeout=100)
 
 
 @pytest.mark.timeout(120)
