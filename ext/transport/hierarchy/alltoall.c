@@ -26,18 +26,18 @@ enum { COUNT, CARRY, ASK, MOVE };
 
 /* The rows of a piece that local rank j sends to set rank r. */
 static int64_t shown(const hc__hierarchy *h, int32_t j, int32_t r, int32_t piece) {
-    int64_t pieces = h->batch->npieces;
-    return h->alltoall.table[((int64_t)j * h->place.size + r) * pieces + piece].rows;
+    const hc__alltoall *a = &h->alltoall;
+    const int64_t pieces = h->batch->npieces;
+    const hc__count *its = a->table ? a->table + (int64_t)j * h->place.size * pieces : a->counts;
+    return its[r * pieces + piece].rows;
 }
 
-static int begin_counts(hc__hierarchy *h) {
+/* Sets `counts`. */
+static int count_rows(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     const hc_batch *b = h->batch;
-    size_t cells = (size_t)h->place.size * (size_t)b->npieces;
-    a->counts = hc_calloc(cells + 1, sizeof *a->counts);
-    a->incoming = hc_calloc(cells + 1, sizeof *a->incoming);
-    a->table = hc_calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
-    if (!a->counts || !a->incoming || !a->table)
+    a->counts = hc_calloc((size_t)h->place.size * (size_t)b->npieces + 1, sizeof *a->counts);
+    if (!a->counts)
         return HC_NO_MEMORY;
     for (int32_t i = 0; i < b->npieces; i++) {
         const hc_piece *piece = &b->pieces[i];
@@ -47,17 +47,19 @@ static int begin_counts(hc__hierarchy *h) {
         for (int32_t r = 0; r < h->place.size; r++)
             a->counts[(int64_t)r * b->npieces + i] = (hc__count){total ? piece->send_rows[r] : 0, total, room};
     }
-    memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
-    return hc__few_start(h);
+    return HC_OK;
 }
 
-/* The counts of all ranks are mine. */
-static void take_equal_counts(hc__hierarchy *h) {
+/* For the counts of other ranks. */
+static int make_tables(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     size_t cells = (size_t)h->place.size * (size_t)h->batch->npieces;
-    for (int32_t j = 0; j < h->place.local_size; j++)
-        memcpy(a->table + cells * (size_t)j, a->counts, cells * sizeof *a->counts);
-    memcpy(a->incoming, a->counts, cells * sizeof *a->counts);
+    a->incoming = hc_calloc(cells + 1, sizeof *a->incoming);
+    a->table = hc_calloc(cells * (size_t)h->place.local_size + 1, sizeof *a->table);
+    if (!a->incoming || !a->table)
+        return HC_NO_MEMORY;
+    memcpy(a->table + cells * (size_t)h->place.local_rank, a->counts, cells * sizeof *a->counts);
+    return HC_OK;
 }
 
 /* Exchanges the counts of the node's ranks. */
@@ -110,6 +112,25 @@ static int must_ask(const hc__hierarchy *h) {
     return !h->batch->equal_rows && (asks || rows * row_bytes(h) > HC__ASKED_BYTES);
 }
 
+/* The stream of each rank of the node has its rows for the other ranks there. */
+static void find_streams(hc__hierarchy *h) {
+    hc__alltoall *a = &h->alltoall;
+    const int32_t me = h->place.local_rank, size = h->place.local_size;
+    for (int32_t j = 0; j < size; j++) {
+        int32_t r = hc__set_rank(&h->place, h->place.node, j);
+        int64_t length = 0, mine = 0;
+        for (int32_t q = 0; q < size; q++) {
+            mine = q == me ? length : mine;
+            length += q == j ? 0 : shown(h, j, hc__set_rank(&h->place, h->place.node, q), a->piece) * row_bytes(h);
+        }
+        h->streams.lengths[j] = length;
+        h->streams.reads[j] = (hc_stream_read){j == me ? NULL : a->out + a->to_here[r], mine,
+                                               a->to_here[r + 1] - a->to_here[r]};
+        h->streams.parts[j] = (hc_stream_part){a->in + a->from_here[r],
+                                               j == me ? 0 : a->from_here[r + 1] - a->from_here[r]};
+    }
+}
+
 static void move_piece(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
     int32_t me = h->place.rank;
@@ -122,6 +143,7 @@ static void move_piece(hc__hierarchy *h) {
     if (a->to_here[me + 1] > a->to_here[me])
         hc_node_copy_result(h->node, a->out + a->to_here[me], a->in + a->from_here[me],
                             (size_t)(a->to_here[me + 1] - a->to_here[me]));
+    find_streams(h);
     hc__few_place(h);
 }
 
@@ -148,24 +170,9 @@ static int begin_piece(hc__hierarchy *h) {
     return status;
 }
 
-/* Inside the node: the stream of each rank has the rows for the other ranks of the node. */
 static int exchange_rows(hc__hierarchy *h) {
-    hc__alltoall *a = &h->alltoall;
-    const int32_t me = h->place.local_rank, size = h->place.local_size;
-    for (int32_t j = 0; j < size; j++) {
-        int32_t r = hc__set_rank(&h->place, h->place.node, j);
-        int64_t length = 0, mine = 0;
-        for (int32_t q = 0; q < size; q++) {
-            mine = q == me ? length : mine;
-            length += q == j ? 0 : shown(h, j, hc__set_rank(&h->place, h->place.node, q), a->piece) * row_bytes(h);
-        }
-        h->streams.lengths[j] = length;
-        h->streams.reads[j] = (hc_stream_read){j == me ? NULL : a->out + a->to_here[r], mine,
-                                               a->to_here[r + 1] - a->to_here[r]};
-        h->streams.parts[j] = (hc_stream_part){a->in + a->from_here[r],
-                                               j == me ? 0 : a->from_here[r + 1] - a->from_here[r]};
-    }
-    return h->node->ops->exchange(h->node, h->streams.parts, size, h->streams.reads, h->streams.lengths, 1);
+    return h->node->ops->exchange(h->node, h->streams.parts, h->place.local_size, h->streams.reads, h->streams.lengths,
+                                  1);
 }
 
 /* ---- to and from the other nodes ------------------------------------------------------------------------- */
@@ -220,10 +227,12 @@ static int alltoall_start(hc__hierarchy *h) {
     a->locally_done = 0;
     a->from_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->from_here);
     a->to_here = hc_calloc((size_t)h->place.size + 1, sizeof *a->to_here);
-    int status = a->from_here && a->to_here ? begin_counts(h) : HC_NO_MEMORY;
+    int status = a->from_here && a->to_here ? count_rows(h) : HC_NO_MEMORY;
+    if (status >= 0)
+        status = hc__few_start(h);
     if (status < 0 || !h->batch->equal_rows || a->is_carried)
-        return status;
-    take_equal_counts(h);
+        return status < 0 ? status : make_tables(h);
+    a->incoming = a->counts;
     return begin_piece(h);
 }
 
@@ -278,8 +287,9 @@ static int alltoall_test(hc__hierarchy *h) {
 
 static void alltoall_end(hc__hierarchy *h) {
     hc__alltoall *a = &h->alltoall;
+    if (a->incoming != a->counts)
+        hc_free(a->incoming);
     hc_free(a->counts);
-    hc_free(a->incoming);
     hc_free(a->table);
     hc_free(a->from_here);
     hc_free(a->to_here);

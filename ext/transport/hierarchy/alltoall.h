@@ -13,8 +13,8 @@ typedef struct hc__alltoall {
     int stage;
     int32_t piece, step;
     hc__count *counts;            /* [set rank][piece]: sent by me */
-    hc__count *incoming;          /* [set rank][piece]: sent to me */
-    hc__count *table;             /* [local rank][set rank][piece]: sent by my node's ranks */
+    hc__count *incoming;          /* [set rank][piece]: sent to me; equal rows: `counts` */
+    hc__count *table;             /* [local rank][set rank][piece]: sent by my node's ranks; equal rows: NULL */
     int64_t *from_here, *to_here; /* of the current piece: byte offset of each rank's rows, in and out */
     const char *in;
     char *out;
