@@ -255,7 +255,8 @@ static int message(void *data, int64_t count, hpccoll_dtype dtype, int receives,
     made->handle = handle;
     made->steps = &steps_of_calls;
     const hc_extent extent = {data, (const char *)data + handle->op->bytes, receives, 0};
-    made->memory = hc_plan_memory_new(&world->base->job->plans, &extent, 1, -1, receives ? "a receive" : "a send");
+    made->memory = hc_plan_memory_new(&world->base->job->plans, &extent, peer != HPCCOLL_PROC_NULL, -1,
+                                      receives ? "a receive" : "a send");
     if (!made->memory) {
         hc__plan_give_back(made);
         hc__plan_rest(made);

@@ -430,6 +430,6 @@ cdef Plan new_message_plan(Set own, bint receives, object x, object peer, object
         raise errors.OutOfMemoryError("no memory for a plan of a message")
     extent.begin, extent.end = plan.two[0].data, plan.two[0].data + plan.two[0].nbytes
     extent.writes, extent.array = receives, 0
-    plan.add_memory(&extent, 1, -1)
+    plan.add_memory(&extent, peer != HC_NO_PEER, -1)
     own.loop.plans.add(plan)
     return plan

@@ -189,6 +189,19 @@ def test_sendrecv_with_no_rank_on_one_side_may_have_one_array(two):
     two(program)
 
 
+def test_plans_with_no_rank_share_no_memory(two):
+    def program(world):
+        x = np.full(5, float(world.rank))
+        one_way = [world.send_init(x, 1), world.recv_init(x, PROC_NULL)]
+        plans = one_way if world.rank == 0 else [world.send_init(x, PROC_NULL), world.recv_init(x, 0)]
+        for plan in plans:
+            plan.start()
+        hpccoll.wait_all(plans)
+        assert (x == 0).all()
+
+    two(program)
+
+
 @pytest.mark.parametrize("n", SIZES)
 def test_sendrecv_of_what_is_not_contiguous_has_a_copy(two, n):
     """Columns of one table interleave; an array that is sent backwards is a copy."""
