@@ -42,14 +42,16 @@ static int are_strides(const halo_call *call) {
 
 /* OK, or a status (error set): these can be no arguments of a halo exchange. */
 static int check(const halo_call *call, const hpccoll_world *world) {
-    int fits = call->array && (unsigned)call->dtype < HC_DTYPE_COUNT && call->ndims > 0 && call->ndims <= HC_MAX_DIMS &&
-               call->shape && call->width;
-    int memory = HC_MEMORY_HOST, status = HC_OK;
+    int fits = (unsigned)call->dtype < HC_DTYPE_COUNT && call->ndims > 0 && call->ndims <= HC_MAX_DIMS && call->shape &&
+               call->width;
+    int memory = HC_MEMORY_HOST, status = HC_OK, is_empty = 0;
     int64_t most = 1; /* elements, if no extent is 0 */
     for (int d = 0; fits && d < call->ndims; d++)
         fits = call->shape[d] >= 0 && (!call->shape[d] || !__builtin_mul_overflow(most, call->shape[d], &most)) &&
                most <= HC_MAX_ELEMENTS;
-    if (!fits)
+    for (int d = 0; fits && d < call->ndims; d++)
+        is_empty |= !call->shape[d];
+    if (!fits || (!call->array && !is_empty))
         return hc__error(HC_INVALID,
                          "halo_exchange: array, shape or width is NULL, dtype is no hpccoll_dtype, ndims is none of 1 "
                          "to %d, or an extent is negative or too large",
@@ -68,9 +70,10 @@ static int check(const halo_call *call, const hpccoll_world *world) {
     return status;
 }
 
-/* Writes checked arguments for world/halo.h. */
+/* Writes checked arguments for world/halo.h. An array without elements may be NULL. */
 static void read(const halo_call *call, const hpccoll_world *world, hc_halo_given *given) {
-    given->data = call->array;
+    static char nothing;
+    given->data = call->array ? call->array : &nothing;
     given->dtype = (int)call->dtype;
     given->element = hc_dtype_size(given->dtype);
     given->ndim = call->ndims;
@@ -120,7 +123,7 @@ static int halo_exchange(const halo_call *call, hpccoll_world *world) {
 }
 
 /* Makes the plan with all ranks, also if this one has refused its arguments (status, error set). */
-static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_halo **halo) {
+static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_halo **halo, hc_plan_memory **memory) {
     char why[HC_WHY], said[HC__ERROR_BYTES];
     hc_halo_given given = {.grid = world->grid, .number = ++world->halos};
     if (refused >= 0) {
@@ -131,7 +134,7 @@ static int agree(const halo_call *call, hpccoll_world *world, int refused, hc_ha
     }
     const hc_halo_place place = place_in(world);
     const hc_exchange exchange = hc__exchange_of(world);
-    int status = world->base->calls.halo.make(&place, &given, &exchange, refused, halo, why);
+    int status = world->base->calls.halo.make(&place, &given, &exchange, refused, halo, memory, why);
     return status < 0 && *why ? hc__error(status, "%s", why) : status;
 }
 
@@ -159,18 +162,15 @@ static int make_plan(const halo_call *call, hpccoll_world *world, hpccoll_plan *
         return status;
     hpccoll_plan *made = hc__plan_new(world);
     hc_halo *halo = NULL;
-    status = agree(call, world, made ? check(call, world) : HC_NO_MEMORY, &halo);
+    hc_plan_memory *memory = NULL;
+    status = agree(call, world, made ? check(call, world) : HC_NO_MEMORY, &halo, &memory);
     if (status >= 0) {
-        made->halo = halo;
         made->steps = &steps;
-        made->memory = hc_halo_memory(halo, &world->base->job->plans);
-        status = made->memory ? HC_OK : hc__error(HC_NO_MEMORY, "no memory for a plan");
-    }
-    if (status >= 0) {
+        made->halo = halo;
+        made->memory = memory;
         hc__plan_link(made);
         *plan = made;
     } else if (made) {
-        hc__plan_give_back(made);
         hc__plan_rest(made);
     }
     return status;

@@ -12,7 +12,8 @@
 
 /* Those of halo exchanges, which start plans. */
 typedef struct hc_halo_calls {
-    int (*make)(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int, hc_halo **, char *);
+    int (*make)(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int, hc_halo **, hc_plan_memory **,
+                char *);
     int (*alone)(const hc_halo_place *, const hc_halo_given *, hc_halo **, char *);
     int (*start)(hc_halo *, int);
     int (*test)(hc_halo *);
@@ -43,7 +44,7 @@ typedef struct hc_loop_calls {
     int (*plan_wait)(hc_plan *, uint64_t);
     hc_halo_calls halo;
 } hc_loop_calls;
-#define HC_LOOP_CALLS_VERSION 10
+#define HC_LOOP_CALLS_VERSION 11
 /* The functions of the including code's copy. */
 #define HC_LOOP_CALLS                                                                                                  \
     {                                                                                                                  \

@@ -32,7 +32,6 @@ cdef extern from "world/halo.h" nogil:
         const int32_t *members
         hc_place own
     int hc_halo_alone(const hc_halo_place *, const hc_halo_given *, hc_halo **, char *)
-    hc_plan_memory *hc_halo_memory(const hc_halo *, hc_plan_memories *)
     size_t hc_halo_packed(const hc_halo *)
     int hc_halo_start(hc_halo *, int)
     int hc_halo_poll(hc_halo *)
@@ -42,7 +41,8 @@ cdef extern from "world/halo.h" nogil:
     void hc_halo_free(hc_halo *)
 
 cdef extern from "world/halo.h":
-    int hc_halo_new(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int, hc_halo **, char *)
+    int hc_halo_new(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int, hc_halo **,
+                    hc_plan_memory **, char *)
 
 DEF LARGE = 65536  # bytes whose copies are made without the GIL
 
@@ -296,16 +296,13 @@ def halo_plan(Set own, Grid grid, array, tuple widths, bint corners, uint32_t nu
     if not refused:
         read_halo(&given, own, grid, array, widths, corners)
     given.number, given.said = number, text
-    cdef int status = hc_halo_new(&place, &given, &c, HC_INVALID if refused else HC_OK, &halo.c, why)
+    cdef int status = hc_halo_new(&place, &given, &c, HC_INVALID if refused else HC_OK, &halo.c, &halo.memory, why)
     if exchange.error is not None:
         raise exchange.error
     if refused and status == HC_INVALID:
         return None
     if status < 0:
         raise error_of(status, (<bytes>why).decode("utf-8", "replace"))
-    halo.memory = hc_halo_memory(halo.c, &own.loop.job.plans)
-    if halo.memory is NULL:
-        raise errors.OutOfMemoryError("no memory for a plan of a halo exchange")
     halo.large = hc_halo_packed(halo.c) > LARGE
     own.loop.plans.add(halo)
     return halo

@@ -199,43 +199,8 @@ static int make_segment(const hc_halo_place *place, const hc__halo_terms *terms,
     return status;
 }
 
-int hc_halo_new(const hc_halo_place *place, const hc_halo_given *given, const hc_exchange *exchange, int refused,
-                hc_halo **out, char why[HC_WHY]) {
-    hc__halo_terms terms;
-    hc_segment segment;
-    *out = NULL;
-    int status = hc__halo_agree(place, given, exchange, refused, &terms, why);
-    if (status < 0)
-        return status;
-    hc_job_note_generation(place->job, terms.generation);
-    status = make_segment(place, &terms, exchange, &segment, why);
-    if (status < 0)
-        return status;
-    hc_halo *halo = new_halo(place, given);
-    int made = HC_NO_MEMORY;
-    if (halo) {
-        halo->segment = segment;
-        made = make_faces(halo, given, &terms);
-    } else {
-        hc_segment_close(&segment);
-    }
-    status = hc_exchange_agree(exchange, made, "no memory for a plan of a halo exchange", why);
-    return give(halo, status, out);
-}
-
-int hc_halo_alone(const hc_halo_place *place, const hc_halo_given *given, hc_halo **out, char why[HC_WHY]) {
-    hc__halo_terms terms = {0};
-    *out = NULL;
-    memset(terms.places, 0xff, sizeof terms.places);
-    int status = hc_halo_check(given, why);
-    if (status < 0)
-        return status;
-    hc_halo *halo = new_halo(place, given);
-    status = give(halo, halo ? make_faces(halo, given, &terms) : HC_NO_MEMORY, out);
-    return status < 0 ? hc__refuse(why, status, "no memory for a halo exchange; nothing was sent") : status;
-}
-
-hc_plan_memory *hc_halo_memory(const hc_halo *halo, hc_plan_memories *memories) {
+/* Notes the memory of the sides. NULL: no memory. */
+static hc_plan_memory *note_memory(const hc_halo *halo, hc_plan_memories *memories) {
     size_t n = 0;
     for (int i = 0; i < halo->nfaces; i++)
         n += hc__box_extents(&halo->faces[i].send, 0, NULL) + hc__box_extents(&halo->faces[i].recv, 1, NULL);
@@ -251,6 +216,49 @@ hc_plan_memory *hc_halo_memory(const hc_halo *halo, hc_plan_memories *memories) 
         memory = hc_plan_memory_new(memories, extents, n, -1, "a halo exchange");
     free(extents);
     return memory;
+}
+
+int hc_halo_new(const hc_halo_place *place, const hc_halo_given *given, const hc_exchange *exchange, int refused,
+                hc_halo **out, hc_plan_memory **memory, char why[HC_WHY]) {
+    hc__halo_terms terms;
+    hc_segment segment;
+    *out = NULL;
+    *memory = NULL;
+    int status = hc__halo_agree(place, given, exchange, refused, &terms, why);
+    if (status < 0)
+        return status;
+    hc_job_note_generation(place->job, terms.generation);
+    status = make_segment(place, &terms, exchange, &segment, why);
+    if (status < 0)
+        return status;
+    hc_halo *halo = new_halo(place, given);
+    int made = HC_NO_MEMORY;
+    if (halo) {
+        halo->segment = segment;
+        made = make_faces(halo, given, &terms);
+        *memory = made < 0 ? NULL : note_memory(halo, &place->job->plans);
+        made = made < 0 || *memory ? made : HC_NO_MEMORY;
+    } else {
+        hc_segment_close(&segment);
+    }
+    status = hc_exchange_agree(exchange, made, "no memory for a plan of a halo exchange", why);
+    if (status < 0 && *memory) {
+        hc_plan_memory_free(&place->job->plans, *memory);
+        *memory = NULL;
+    }
+    return give(halo, status, out);
+}
+
+int hc_halo_alone(const hc_halo_place *place, const hc_halo_given *given, hc_halo **out, char why[HC_WHY]) {
+    hc__halo_terms terms = {0};
+    *out = NULL;
+    memset(terms.places, 0xff, sizeof terms.places);
+    int status = hc_halo_check(given, why);
+    if (status < 0)
+        return status;
+    hc_halo *halo = new_halo(place, given);
+    status = give(halo, halo ? make_faces(halo, given, &terms) : HC_NO_MEMORY, out);
+    return status < 0 ? hc__refuse(why, status, "no memory for a halo exchange; nothing was sent") : status;
 }
 
 void hc_halo_free(hc_halo *halo) {

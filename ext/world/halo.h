@@ -50,14 +50,12 @@ void hc_halo_contiguous(hc_halo_given *);
 int hc_halo_check(const hc_halo_given *, char why[HC_WHY]);
 /* Makes a plan. All ranks call it, and compare what they give: OK, or the same error and why ("": the exchange has the
  * text). `refused`: OK, or the status with which this rank has refused its arguments already. If all ranks refuse with
- * one text, each gets its own status. */
+ * one text, each gets its own status. The caller owns the plan and the note of its memory, for hc_plan_memory_start().
+ * A plan whose sides have more than HC_HALO_RUNS contiguous runs notes none: no start is refused because of it. */
 int hc_halo_new(const hc_halo_place *, const hc_halo_given *, const hc_exchange *, int refused, hc_halo **,
-                char why[HC_WHY]);
+                hc_plan_memory **, char why[HC_WHY]);
 /* Makes one without the other ranks: all its faces are messages, and each is compared when it arrives. */
 int hc_halo_alone(const hc_halo_place *, const hc_halo_given *, hc_halo **, char why[HC_WHY]);
-/* Notes the memory of the sides, for hc_plan_memory_start(), unless it has more than HC_HALO_RUNS contiguous runs: then
- * no start is refused because of it. NULL: no memory. */
-hc_plan_memory *hc_halo_memory(const hc_halo *, hc_plan_memories *);
 size_t hc_halo_packed(const hc_halo *); /* bytes that a start copies from strided sides, and to strided halos */
 /* OK, and the first stage has begun: the others begin in test and wait. BROKEN or FORKED: nothing was started.
  * `waits`: as for hc_plan_start(). */

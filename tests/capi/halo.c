@@ -311,6 +311,8 @@ static void wrong_strides(hpccoll_world *cart) {
     CHECK(hpccoll_halo_exchange_init(u, HPCCOLL_FLOAT64, 2, (const int64_t[]){6, 1}, (const int64_t[]){-8, 0},
                                      (const int[]){0, 0}, 1, cart, &plan) == 0);
     CHECK(hpccoll_plan_free(&plan) == 0);
+    CHECK(hpccoll_halo_exchange(NULL, HPCCOLL_FLOAT64, 2, (const int64_t[]){0, 5}, NULL, (const int[]){0, 0}, 1,
+                                cart) == 0); /* no elements: it may be NULL */
 }
 
 static void wrong_alone(hpccoll_world *cart, hpccoll_world *world) {
