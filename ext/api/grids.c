@@ -77,8 +77,11 @@ int hpccoll_cart_rank(const hpccoll_world *world, const int *coords, int *rank) 
     int status = hc__grid_check(world, "cart_rank");
     if (status < 0)
         return status;
-    if (!coords || !rank)
-        return hc__error(HC_INVALID, "cart_rank: %s is NULL", coords ? "rank" : "coords");
+    if (!rank)
+        return hc__error(HC_INVALID, "cart_rank: the place for the rank is NULL");
+    if (!coords)
+        return hc__error(HC_INVALID, "cart_rank: coords is NULL: give one for each of the %d dimensions",
+                         (int)world->grid->ndim);
     for (int d = 0; d < world->grid->ndim; d++)
         at[d] = coords[d];
     *rank = hc_grid_rank(world->grid, at);

@@ -40,22 +40,46 @@ static int are_strides(const halo_call *call) {
     return 1;
 }
 
+/* 1: the number of elements is one that an array can have. Sets whether there are none. */
+static int are_extents(const halo_call *call, int *is_empty) {
+    int64_t most = 1; /* elements, if no extent is 0 */
+    *is_empty = 0;
+    for (int d = 0; d < call->ndims; d++) {
+        int64_t extent = call->shape[d];
+        *is_empty |= !extent;
+        if (extent < 0 || (extent && __builtin_mul_overflow(most, extent, &most)) || most > HC_MAX_ELEMENTS)
+            return 0;
+    }
+    return 1;
+}
+
+/* OK, or INVALID (error set): the arguments describe no array. */
+static int check_array(const halo_call *call) {
+    int is_empty;
+    if ((unsigned)call->dtype >= HC_DTYPE_COUNT)
+        return hc__error(HC_INVALID, "halo_exchange: dtype is no hpccoll_dtype");
+    if (call->ndims < 1 || call->ndims > HC_MAX_DIMS)
+        return hc__error(HC_INVALID,
+                         "halo_exchange: ndims is %d, none of 1 to %d (from C++: shape has another number of elements "
+                         "than the array)",
+                         call->ndims, HC_MAX_DIMS);
+    if (!call->shape)
+        return hc__error(HC_INVALID, "halo_exchange: shape is NULL");
+    if (!are_extents(call, &is_empty))
+        return hc__error(HC_INVALID, "halo_exchange: an extent in shape is negative, or all are too large");
+    if (!call->array && !is_empty)
+        return hc__error(HC_INVALID, "halo_exchange: array is NULL");
+    return HC_OK;
+}
+
 /* OK, or a status (error set): these can be no arguments of a halo exchange. */
 static int check(const halo_call *call, const hpccoll_world *world) {
-    int fits = (unsigned)call->dtype < HC_DTYPE_COUNT && call->ndims > 0 && call->ndims <= HC_MAX_DIMS && call->shape &&
-               call->width;
-    int memory = HC_MEMORY_HOST, status = HC_OK, is_empty = 0;
-    int64_t most = 1; /* elements, if no extent is 0 */
-    for (int d = 0; fits && d < call->ndims; d++)
-        fits = call->shape[d] >= 0 && (!call->shape[d] || !__builtin_mul_overflow(most, call->shape[d], &most)) &&
-               most <= HC_MAX_ELEMENTS;
-    for (int d = 0; fits && d < call->ndims; d++)
-        is_empty |= !call->shape[d];
-    if (!fits || (!call->array && !is_empty))
-        return hc__error(HC_INVALID,
-                         "halo_exchange: array, shape or width is NULL, dtype is no hpccoll_dtype, ndims is none of 1 "
-                         "to %d, or an extent is negative or too large",
-                         HC_MAX_DIMS);
+    int memory = HC_MEMORY_HOST, status = check_array(call);
+    if (status < 0)
+        return status;
+    if (!call->width)
+        return hc__error(HC_INVALID, "halo_exchange: width is NULL: give one for each of the %d dimensions of the grid",
+                         (int)world->grid->ndim);
     if (!are_strides(call))
         return hc__error(HC_INVALID,
                          "halo_exchange: strides are the bytes from an element to the next one along each dimension: "
