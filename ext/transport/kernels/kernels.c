@@ -93,8 +93,16 @@ hc__copy_fn *hc__copy_of_many(void) {
     return copy ? copy : k->copy[HC_STORES_PLAIN]; /* another thread chooses */
 }
 
+/* The ranks of a node rely on equal answers, so it does not depend on a choice that another thread may be making. */
 int hc_host_copies_strings(void) {
-    return hc__copy_of_many() == copy_string;
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int answer;
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known == UNKNOWN) {
+        known = moves_strings() ? YES : NO;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known == YES;
 }
 
 const char *hc_kernels_name(void) {

@@ -12,9 +12,9 @@
 #include "transport/shm/layout.h"
 
 typedef struct hc__direct {
-    int64_t done; /* bytes read of the current rank's stream */
-    int has_read; /* this rank has read all that it needs, or has failed */
-    int is_failed;
+    int64_t done;  /* bytes read of the current rank's stream */
+    int has_read;  /* this rank has read all that it needs, or has failed */
+    int is_failed; /* this rank could not read; when all have read: a rank could not */
     hc__mark_scan all_read;
 } hc__direct;
 

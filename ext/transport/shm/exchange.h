@@ -14,10 +14,10 @@ typedef struct hc__rounds {
     int32_t next;                 /* the next rank to read in round `taken` */
     uint64_t since, ended;        /* `sequence` when the slots were cut, and after the last round */
     hc__mark_scan freed, arrived;
-    int is_direct; /* of the one round of a direct stage */
+    int is_direct; /* 1: the one round of a direct stage is running */
     hc__direct direct;
-    int32_t nparts;
     const hc_stream_part *parts; /* of this rank's stream */
+    int32_t nparts;
     const hc_stream_read *reads;
     const int64_t *lengths, *bounds;
 } hc__rounds;
