@@ -29,9 +29,9 @@ int hpccoll_dims_create(int size, int ndims, int *dims) {
         return hc__error(HC_INVALID, "dims_create(%d, %d): ndims is none of 1 to %d, or dims is NULL", size, ndims,
                          HC_MAX_DIMS);
     hc__grid_text(ndims, dims, NULL, text);
-    for (int d = 0; dims && d < ndims && d < HC_MAX_DIMS; d++)
+    for (int d = 0; d < ndims; d++)
         extents[d] = dims[d];
-    if (!dims || !hc_dims_create(size, ndims, extents))
+    if (!hc_dims_create(size, ndims, extents))
         return hc__error(HC_INVALID, "dims_create(%d, %d) with %s: the extents given do not divide %d", size, ndims,
                          text, size);
     for (int d = 0; d < ndims; d++)

@@ -68,7 +68,7 @@ int hc_kernels_select(const char *name) {
     int any = strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if ((any || strcmp(name, sets[i].kernels->name) == 0) && sets[i].runs()) {
-            hc__copy_fn *copy = moves_strings() ? copy_string : sets[i].kernels->copy[HC_STORES_PLAIN];
+            hc__copy_fn *copy = hc_host_copies_strings() ? copy_string : sets[i].kernels->copy[HC_STORES_PLAIN];
             atomic_store_explicit(&copy_of_many, copy, memory_order_relaxed);
             atomic_store_explicit(&chosen, sets[i].kernels, memory_order_relaxed);
             return HC_OK;

@@ -220,7 +220,8 @@ static int direct_begin(hc__shm *shm) {
     int status = rounds_cut(shm, HC__DIRECT_SLOT);
     hc__direct_begin(&shm->rounds.direct);
     shm->rounds.is_direct = 1;
-    rounds_begin(shm, 1);
+    if (status == HC_OK)
+        rounds_begin(shm, 1);
     return status;
 }
 
@@ -242,11 +243,13 @@ static int64_t longest_of(const hc__shm *shm, const int64_t *lengths) {
 
 /* Whether the exchange has a direct stage; the ranks of a node have the same answer. Not if some ranks give much more
  * than others: those that read little would sleep until the others have read. */
-static int is_direct(const hc__shm *shm, const int64_t *lengths, int32_t readers) {
-    int64_t longest = longest_of(shm, lengths), shortest = longest;
+static int is_direct(const hc__shm *shm, const int64_t *lengths, int64_t longest, int32_t readers) {
+    if (readers != 1 || !hc__direct_suits(shm->base.local_size, longest))
+        return 0;
     for (int32_t q = 0; q < shm->base.local_size; q++)
-        shortest = least(shortest, lengths[q]);
-    return readers == 1 && shortest >= longest / 2 && hc__direct_suits(shm->base.local_size, longest);
+        if (lengths[q] < longest / 2)
+            return 0;
+    return 1;
 }
 
 static int slots_begin(hc__shm *shm, int64_t longest) {
@@ -271,7 +274,7 @@ int hc__shm_exchange(hc_node *node, const hc_stream_part *parts, int32_t n, cons
         int64_t longest = longest_of(shm, lengths);
         if (longest == 0)
             return HC_DONE;
-        int status = is_direct(shm, lengths, readers) ? direct_begin(shm) : slots_begin(shm, longest);
+        int status = is_direct(shm, lengths, longest, readers) ? direct_begin(shm) : slots_begin(shm, longest);
         if (status != HC_OK)
             return status;
     }

@@ -12,7 +12,8 @@
  *
  *     packed     my input is in my slot
  *     reduced    my share of the result is complete, and I have finished reading the other ranks' slots
- *     published  (rail drivers) the rail's shard has been through the network
+ *     published  (rail drivers) the rail's shard has been through the network;
+ *                (direct stage) I have finished reading the other ranks' memory
  *
  * The marks are enough for the reuse of slots and results. Let S be the slots of a rank, and D the results (the depth).
  *   (1) pack(n) comes after my own spread(n - D).
