@@ -13,16 +13,18 @@ from hpccoll.outside import Outside
 from hpccoll.rendezvous import newcomer
 from hpccoll.worlds import World
 
-__all__ = [
+__all__ = ["cross_rank", "cross_size", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
+# generated: names (make bindings)
+__all__ += [
     "allgather", "allgather_async", "allgather_init", "allgather_object", "allreduce", "allreduce_async",
     "allreduce_init", "alltoall", "alltoall_async", "alltoall_init", "barrier", "barrier_async", "barrier_init",
-    "broadcast", "broadcast_async", "broadcast_init", "broadcast_object", "capsule", "cross_rank", "cross_size",
-    "exscan", "exscan_async", "exscan_init", "gather", "gather_async", "gather_init", "gather_object", "init", "iprobe",
-    "is_initialized", "join", "join_async", "local_rank", "local_size", "probe", "rank", "recv", "recv_async",
-    "recv_init", "recv_object", "reduce", "reduce_async", "reduce_init", "reducescatter", "reducescatter_async",
-    "reducescatter_init", "scan", "scan_async", "scan_init", "scatter", "scatter_async", "scatter_init",
-    "scatter_object", "send", "send_async", "send_init", "send_object", "sendrecv", "shutdown", "size",
+    "broadcast", "broadcast_async", "broadcast_init", "broadcast_object", "capsule", "exscan", "exscan_async",
+    "exscan_init", "gather", "gather_async", "gather_init", "gather_object", "iprobe", "join", "join_async", "probe",
+    "recv", "recv_async", "recv_init", "recv_object", "reduce", "reduce_async", "reduce_init", "reducescatter",
+    "reducescatter_async", "reducescatter_init", "scan", "scan_async", "scan_init", "scatter", "scatter_async",
+    "scatter_init", "scatter_object", "send", "send_async", "send_init", "send_object", "sendrecv",
 ]  # fmt: skip
+# end of generated
 
 _NO_WORLD = "there is no World: call hpccoll.init() first"
 
@@ -206,6 +208,7 @@ def cross_size() -> int:
 
 # ---- the functions of the package: each method of a World that moves data ------------------------------------
 
+# generated: functions (make bindings)
 allreduce = default.allreduce
 allreduce_async = default.allreduce_async
 allgather = default.allgather
@@ -257,3 +260,4 @@ barrier_init = default.barrier_init
 send_init = default.send_init
 recv_init = default.recv_init
 capsule = default.capsule
+# end of generated

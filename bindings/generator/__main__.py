@@ -13,14 +13,17 @@ import c
 import cpp
 import cython
 import fortran
+import python
 from table import ROOT
 
 FILES: dict[str, dict[str, Callable[[], str]]] = {
     "ext/api/hpccoll.h": c.SECTIONS,
+    "ext/api/operations.c": c.OF_FUNCTIONS,
     "bindings/cpp/hpccoll.hpp": cpp.SECTIONS,
     "bindings/fortran/hpccoll.f90": fortran.OF_MODULE,
     "bindings/fortran/hpccoll_fortran.c": fortran.OF_GLUE,
     "ext/cython/hc.pxd": cython.SECTIONS,
+    "hpccoll/default_world.py": python.SECTIONS,
 }
 SECTION = re.compile(r"(^ *\S+ generated: (\w+) .*?\n).*?(^ *\S+ end of generated\b.*?\n)", re.DOTALL | re.MULTILINE)
 

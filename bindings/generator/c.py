@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of hpccoll.h: enums and prototypes."""
+"""The sections of hpccoll.h, which are enums and prototypes, and of ext/api/operations.c, which are the functions."""
 
 from table import (
     ALL,
@@ -102,4 +102,38 @@ def plans() -> str:
     return prototypes(ALL, "init")
 
 
+# ---- the functions ---------------------------------------------------------------------------------------------------
+
+FIELDS = {
+    "op": "OP",
+    "root": ".root = root",
+    "out_count": ".out_count = out_count",
+    "counts": ".counts = counts",
+    "recv_counts": ".counts = recv_counts",
+    "splits": ".splits = splits",
+}
+"""How a parameter becomes fields of the struct hc__call."""
+INPUTS, RESULTS, COUNTS = ("in_or_both", "in", "both"), ("out_or_none", "out", "both"), ("count", "in_count")
+
+
+def variable(one: Operation, among: tuple[str, ...]) -> str:
+    """The name in C of the parameter of an operation that is one of some."""
+    return next(PARAMETERS[name]["c"] for name in one.parameters if name in among).split()[-1].lstrip("*")
+
+
+def function(one: Operation) -> str:
+    """The functions of an operation in all forms: a macro of operations.c with the parameters, and their fields."""
+    declared = fill("    LIST(", [PARAMETERS[name]["c"] for name in one.parameters], ")").strip()
+    array = ", ".join(variable(one, among) for among in (INPUTS, RESULTS, COUNTS))
+    fields = [FIELDS[name] for name in one.parameters if name in FIELDS]
+    items = [one.name, declared, f".operation = HC_{one.name.upper()}", *fields, f"ARRAY({array})"]
+    return fill("ALL(", items, ")", indent=4)
+
+
+def functions() -> str:
+    """The functions of the collectives that move one array."""
+    return "\n".join(function(one) for one in COLLECTIVES if "dtype" in one.parameters)
+
+
 SECTIONS = {section.__name__: section for section in (codes, grids, blocking, asynchronous, messages, plans)}
+OF_FUNCTIONS = {"functions": functions}

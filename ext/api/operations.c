@@ -6,11 +6,6 @@
 #include "api/requests.h"
 #include "api/user_reductions.h"
 
-#define ONE(input, output, elements)                                            \
-    (const hpccoll_array[]) {                                                   \
-        { .in = (input), .out = (output), .count = (elements), .dtype = dtype } \
-    }
-
 static int now(const hc__call *call, hpccoll_world *world) {
     return hc__call_is_users(call) ? hc__users_now(call, world) : hc__call_now(call, world);
 }
@@ -37,33 +32,43 @@ static int plan_of(const hc__call *call, hpccoll_world *world, hpccoll_plan **pl
         return plan_of(&(hc__call){__VA_ARGS__, .args = args}, world, plan);                                     \
     }
 #define LIST(...) __VA_ARGS__
-#define REDUCED LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op)
-#define OF(code) .operation = HC_##code, .n = 1
-#define REDUCES .reduction = (uint8_t)((unsigned)op < 255 ? op : 255)
+#define CODE(code) (uint8_t)((unsigned)(code) < 255 ? (code) : 255)
+#define OP .reduction = CODE(op)
+#define ARRAY(input, output, elements)                                          \
+    .n = 1, .arrays = (const hpccoll_array[]) {                                 \
+        { .in = (input), .out = (output), .count = (elements), .dtype = dtype } \
+    }
 
-ALL(allreduce, LIST(REDUCED), OF(ALLREDUCE), REDUCES, .arrays = ONE(in, out, count))
-ALL(scan, LIST(REDUCED), OF(SCAN), REDUCES, .arrays = ONE(in, out, count))
-ALL(exscan, LIST(REDUCED), OF(EXSCAN), REDUCES, .arrays = ONE(in, out, count))
-ALL(reducescatter, LIST(REDUCED), OF(REDUCESCATTER), REDUCES, .arrays = ONE(in, out, count))
-ALL(reduce, LIST(REDUCED, int root), OF(REDUCE), REDUCES, .root = root, .arrays = ONE(in, out, count))
-ALL(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), OF(BROADCAST), .root = root,
-    .arrays = ONE(data, data, count))
+/* generated: functions (make bindings) */
+ALL(allreduce, LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op),
+    .operation = HC_ALLREDUCE, OP, ARRAY(in, out, count))
+ALL(reduce, LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op, int root),
+    .operation = HC_REDUCE, OP, .root = root, ARRAY(in, out, count))
+ALL(scan, LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op),
+    .operation = HC_SCAN, OP, ARRAY(in, out, count))
+ALL(exscan, LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op),
+    .operation = HC_EXSCAN, OP, ARRAY(in, out, count))
+ALL(broadcast, LIST(void *data, int64_t count, hpccoll_dtype dtype, int root), .operation = HC_BROADCAST, .root = root,
+    ARRAY(data, data, count))
+ALL(reducescatter, LIST(const void *in, void *out, int64_t count, hpccoll_dtype dtype, hpccoll_reduction op),
+    .operation = HC_REDUCESCATTER, OP, ARRAY(in, out, count))
 ALL(allgather, LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts),
-    OF(ALLGATHER), .out_count = out_count, .counts = counts, .arrays = ONE(in, out, count))
+    .operation = HC_ALLGATHER, .out_count = out_count, .counts = counts, ARRAY(in, out, count))
 ALL(gather,
     LIST(const void *in, int64_t count, hpccoll_dtype dtype, void *out, int64_t out_count, int64_t *counts, int root),
-    OF(GATHER), .out_count = out_count, .counts = counts, .root = root, .arrays = ONE(in, out, count))
+    .operation = HC_GATHER, .out_count = out_count, .counts = counts, .root = root, ARRAY(in, out, count))
 ALL(scatter,
     LIST(const void *in, int64_t in_count, const int64_t *splits, hpccoll_dtype dtype, void *out, int64_t out_count,
          int root),
-    OF(SCATTER), .out_count = out_count, .splits = splits, .root = root, .arrays = ONE(in, out, in_count))
+    .operation = HC_SCATTER, .splits = splits, .out_count = out_count, .root = root, ARRAY(in, out, in_count))
 ALL(alltoall,
     LIST(const void *in, int64_t count, const int64_t *splits, hpccoll_dtype dtype, void *out, int64_t out_count,
          int64_t *recv_counts),
-    OF(ALLTOALL), .out_count = out_count, .splits = splits, .counts = recv_counts, .arrays = ONE(in, out, count))
+    .operation = HC_ALLTOALL, .splits = splits, .out_count = out_count, .counts = recv_counts, ARRAY(in, out, count))
+/* end of generated */
+
 ALL(group, LIST(hpccoll_operation operation, const hpccoll_array *arrays, int n, hpccoll_reduction op, int root),
-    .operation = (uint8_t)((unsigned)operation < 255 ? operation : 255), REDUCES, .root = root, .arrays = arrays,
-    .n = n, .is_group = 1)
+    .operation = CODE(operation), OP, .root = root, .arrays = arrays, .n = n, .is_group = 1)
 
 int hpccoll_barrier(const hpccoll_args *args, hpccoll_world *world) {
     return hc__call_now(&(hc__call){.operation = HC_BARRIER, .args = args}, world);
