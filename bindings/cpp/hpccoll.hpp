@@ -234,6 +234,13 @@ class World {
         check(hpccoll_world_alone(options.c_str(), &made.c_));
         return made;
     }
+    // The World that the Python part of this program has made: `capsule_pointer` is the pointer in the capsule that
+    // hpccoll.capsule() returns. Python ends the World.
+    static World from_python(void *capsule_pointer) {
+        World made;
+        check(hpccoll_world_from_python(capsule_pointer, &made.c_));
+        return made;
+    }
     // As the destructor, and throws what broke the World.
     void free() { check(hpccoll_world_free(&c_)); }
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bindings/table.toml says of the operations is what all languages have, Python among them."""
 
-import importlib.util
 import inspect
 import subprocess
 import sys
 import typing
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from bindings_table import OPERATIONS
 
 import hpccoll
 
@@ -17,16 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATOR = ROOT / "bindings" / "generator"
 
 
-def module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bindings_table", GENERATOR / "table.py")
-    assert spec
-    assert spec.loader
-    loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-OPERATIONS = {one.name: one for one in module().WRAPPED}
 COLLECTIVES = [name for name, one in OPERATIONS.items() if not one.is_message]
 
 

@@ -9,12 +9,12 @@ module driver
 contains
   ! what: the operation; kind: the dtype. x and y have nx(1) columns and nx(2) rows, and ny likewise.
   ! letters: of the name; none: the call has no name.
-  subroutine run_call(what, kind, x, nx, y, ny, op, root, factors, counts, peers, text, letters, world, status) &
+  subroutine run_call(what, kind, x, nx, y, ny, op, root, factors, splits, peers, text, letters, world, status) &
     bind(c, name="run_call")
     integer(c_int), value :: what, kind, op, root, letters
     type(c_ptr), value :: x, y
     integer(c_int), intent(in) :: nx(2), ny(2), peers(2)
-    integer(c_int64_t), intent(in) :: counts(*)
+    integer(c_int64_t), intent(in) :: splits(*)
     real(c_double), intent(in) :: factors(2)
     character(kind=c_char), intent(in) :: text(*)
     type(hpccoll_world), intent(in) :: world
@@ -60,27 +60,8 @@ contains
       type(hpccoll_request) :: request
       integer(c_int) :: ended
       select case (what)
-      case (1)
-        call hpccoll_allreduce(a, op, world, b, name, factors(1), factors(2), ierror=status)
-      case (2)
-        call hpccoll_reduce(a, op, root, world, b, name, ierror=status)
-      case (3)
-        call hpccoll_scan(a, op, world, b, name, ierror=status)
-      case (4)
-        call hpccoll_exscan(a, op, world, b, name, ierror=status)
-      case (5)
-        call hpccoll_broadcast(b, root, world, name, ierror=status)
-      case (6)
-        call hpccoll_reducescatter(a, b, op, world, name, factors(1), factors(2), ierror=status)
-      case (7)
-        call hpccoll_allgather(a, b, world, name=name, ierror=status)
-      case (8)
-        call hpccoll_gather(a, b, root, world, name=name, ierror=status)
-      case (9)
-        call hpccoll_scatter(a, b, root, world, name=name, ierror=status)
-      case (10)
-        call hpccoll_alltoall(a, b, world, counts, name=name, ierror=status)
-      case (11)
+      ! the calls
+      case default ! a shift around a ring
         call hpccoll_recv(b, peers(2), 7_c_int, world, request=request, ierror=status)
         call hpccoll_send(a, peers(1), 7_c_int, world, ierror=ended)
         call hpccoll_wait(request, status)

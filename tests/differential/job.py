@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Any, Self
 
-from differential import fortran_driver
+from differential import drivers
 from differential.oracle import difference, wanted
 from differential.programs import Abilities, Program
 from run_limits import grown
@@ -59,10 +59,11 @@ class Job:
         """Start the ranks, unless they run."""
         if self.process:
             return
-        fortran = Path(self.folder.name, "driver.so")
-        if "fortran" in self.front_ends and not fortran.exists():
-            fortran_driver.build(fortran, self.plant)
-        with tempfile.TemporaryDirectory() as folder, Listener(str(Path(folder, "socket"))) as listener:
+        folder = Path(self.folder.name)
+        for language in drivers.COMPILERS:
+            if language in self.front_ends and not Path(folder, f"{language}.so").exists():
+                drivers.build(language, folder, self.plant)
+        with tempfile.TemporaryDirectory() as short, Listener(str(Path(short, "socket"))) as listener:
             program = Path(__file__).with_name("rank.py")
             self.process = subprocess.Popen(
                 [
@@ -70,7 +71,7 @@ class Job:
                     sys.executable, str(program), str(listener.address), ",".join(self.front_ends),
                 ],
                 env=os.environ | {
-                    "DIFFERENTIAL_PLANT": self.plant, "DIFFERENTIAL_FORTRAN": str(fortran),
+                    "DIFFERENTIAL_PLANT": self.plant, "DIFFERENTIAL_DRIVERS": str(folder),
                     "JAX_ENABLE_X64": "1", "CUDA_VISIBLE_DEVICES": "",
                     "TF_CPP_MIN_LOG_LEVEL": "3", "HPCCOLL_STALL_LIMIT": "8",
                 },

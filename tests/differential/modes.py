@@ -9,7 +9,7 @@ import numpy as np
 from differential.programs import Abilities, Program, Unit
 
 Array = np.ndarray[Any, Any]
-NOT_FRAMEWORKS = ("numpy", "c", "fortran")
+NOT_FRAMEWORKS = ("numpy", "c", "cpp", "fortran")
 """Front ends that belong to the library itself."""
 Results = list[list[Array | None]]
 """Per turn, the results of the calls, in the order of the description."""

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of hpccoll.h as blocking calls, in the Worlds that Python has made."""
+"""The functions of hpccoll.h, blocking and asynchronous, in the Worlds that Python has made."""
 
 import ctypes
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bindings_table import OPERATIONS as BINDINGS
 from differential import process_sets
 from differential.modes import Array, Mode, in_turns, placed
 from differential.modes_numpy import neighbours, place_for
+from differential.operations import OF_ROWS, OPERATIONS, SPLIT
 from differential.oracle import expected
-from differential.programs import DTYPES, OF_ROWS, OPERATIONS, REDUCES, ROOTED, Abilities, Call, Program, Unit
+from differential.programs import DTYPES, Abilities, Call, Program, Unit
 
 import hpccoll
 
+KINDS = ("int32", "int64", "float32", "float64")
+"""The dtypes that Fortran and C++ have, too."""
 GROUPED = ("allreduce", "reduce", "scan", "exscan")
 
 
@@ -55,20 +60,34 @@ LIBRARY.hpccoll_last_error.restype = ctypes.c_char_p
 CODES = enumerators((PACKAGE / "include" / "hpccoll.h").read_text())
 
 
+def is_in_place(call: Call) -> bool:
+    """Return whether the function has one array, for the values before and after."""
+    return "both" in BINDINGS[call.operation].parameters
+
+
 def code_of(call: Call) -> int:
     return 99 if call.misuse else CODES[call.reduction]
 
 
-def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
-    """Return the Worlds of all sets that this rank is in, for C."""
+def row_of(call: Call) -> int:
+    """Return the elements of a row, for operations that count rows."""
+    return int(np.prod(call.trailing)) if call.operation in OF_ROWS else 1
+
+
+def pointer_of(world: hpccoll.World) -> ctypes.c_void_p:
+    """Return the pointer in the capsule of a World."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.c_void_p(pointer(world.capsule(), b"hpccoll.world"))
+
+
+def worlds() -> dict[process_sets.Members, ctypes.c_void_p]:
+    """Return the Worlds of all sets that this rank is in, for C."""
     made = {}
     for members, world in process_sets.all_worlds().items():
         if world:
             made[members] = ctypes.c_void_p()
-            capsule = ctypes.c_void_p(pointer(world.capsule(), b"hpccoll.world"))
-            check(LIBRARY.hpccoll_world_from_python(capsule, ctypes.byref(made[members])))
+            check(LIBRARY.hpccoll_world_from_python(pointer_of(world), ctypes.byref(made[members])))
     return made
 
 
@@ -97,7 +116,7 @@ class Memory:
     def fill(self, turn: int) -> None:
         for call, x, out in zip(self.unit.calls, self.inputs, self.outputs, strict=True):
             x[...] = call.values(self.unit.rank, self.unit.size, turn)
-            if call.operation == "broadcast":
+            if is_in_place(call):
                 out[...] = x
 
     def results(self) -> list[Array | None]:
@@ -105,9 +124,8 @@ class Memory:
 
     def more(self) -> Any:
         call = self.unit.calls[0]
-        row = int(np.prod(call.trailing)) if call.operation in OF_ROWS else 1
         name = self.name.encode() if self.name else None
-        return ctypes.byref(Arguments(name, *call.factors, CODES["NO_COMPRESSION"], row))
+        return ctypes.byref(Arguments(name, *call.factors, CODES["NO_COMPRESSION"], row_of(call)))
 
     def group(self) -> Any:
         rows = zip(self.unit.calls, self.inputs, self.outputs, strict=True)
@@ -121,43 +139,45 @@ def arguments(memory: Memory) -> list[Any]:
     if unit.is_group:
         operation, root = CODES[call.operation.upper()], call.root if call.operation == "reduce" else 0
         return [operation, memory.group(), len(unit.calls), code_of(call), root]
-    x, out, dtype = memory.inputs[0], memory.outputs[0], CODES[call.dtype.upper()]
-    given, taken, count = pointer_to(x), pointer_to(out), ctypes.c_int64(x.size)
-    root = [call.root] if call.operation in ROOTED else []
-    if call.operation == "broadcast":
-        return [taken, count, dtype, *root]
-    if call.operation in REDUCES:
-        return [given, taken, count, dtype, code_of(call), *root]
-    capacity = ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)
-    splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
-    return {
-        "allgather": [given, count, dtype, taken, capacity, None],
-        "gather": [given, count, dtype, taken, capacity, None, *root],
-        "scatter": [given, count, None, dtype, taken, capacity, *root],
-        "alltoall": [given, count, splits, dtype, taken, capacity, None],
-    }[call.operation]
+    x, out, count = memory.inputs[0], memory.outputs[0], ctypes.c_int64(memory.inputs[0].size)
+    splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size)) if call.operation in SPLIT else None
+    given = dict.fromkeys(("in", "in_or_both"), pointer_to(x)) | dict.fromkeys(("count", "in_count"), count)
+    given |= dict.fromkeys(("out", "out_or_none", "both"), pointer_to(out)) | {"splits": splits}
+    given |= {"dtype": CODES[call.dtype.upper()], "op": code_of(call), "root": call.root}
+    given |= {"out_count": ctypes.c_int64(out.size if memory.wanted[0] is not None else 0)}
+    return [given.get(name) for name in BINDINGS[call.operation].parameters]
 
 
-def blocking(found: dict[process_sets.Members, ctypes.c_void_p]) -> Callable[..., list[Array | None]]:
-    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+def run(memory: Memory, world: ctypes.c_void_p, form: str) -> None:
+    call, request = memory.unit.calls[0], ctypes.c_void_p()
+    if call.operation == "sendrecv":
+        message(memory, call, world)
+        return
+    what = "group" if memory.unit.is_group else call.operation
+    more = [ctypes.byref(request)] if form else []
+    function = getattr(LIBRARY, f"hpccoll_{what}{form}")
+    check(function(*arguments(memory), memory.more(), world, *more))
+    if request:
+        check(LIBRARY.hpccoll_wait(ctypes.byref(request)))
+
+
+Run = Callable[[Memory, Any], None]
+"""Makes the call of a unit, in the World of the front end, and waits for it."""
+
+
+def one_by_one(run: Run, found: dict[process_sets.Members, Any]) -> Callable[..., list[Array | None]]:
+    """Make a mode that makes the calls of a program one after the other."""
+
+    def run_all(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
         made = []
         for unit in program.units(rank, size):
             memory = Memory(unit)
             memory.fill(turn)
-            begin(memory, found[unit.members])
+            run(memory, found[unit.members])
             made.append((unit, memory.results()))
         return placed(program, made)
 
-    return run
-
-
-def begin(memory: Memory, world: ctypes.c_void_p) -> None:
-    call = memory.unit.calls[0]
-    if call.operation == "sendrecv":
-        message(memory, call, world)
-        return
-    function = getattr(LIBRARY, "hpccoll_group" if memory.unit.is_group else f"hpccoll_{call.operation}")
-    check(function(*arguments(memory), memory.more(), world))
+    return run_all
 
 
 def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
@@ -177,4 +197,5 @@ def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
 def modes() -> list[Mode]:
     """Return the modes; there are no plans, because a World of Python makes them in Python."""
     can = Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False, large=True, misuses=("no reduction",))
-    return [Mode("C", in_turns(blocking(worlds())), can)]
+    forms = {"C": "", "C, asynchronous": "_async"}
+    return [Mode(name, in_turns(one_by_one(partial(run, form=form), worlds())), can) for name, form in forms.items()]

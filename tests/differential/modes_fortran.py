@@ -3,19 +3,18 @@
 
 import ctypes
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
-from differential.modes import Array, Mode, in_turns, placed
-from differential.modes_c import LIBRARY, Memory, code_of, worlds
+from differential.drivers import COLLECTIVES
+from differential.modes import Array, Mode, in_turns
+from differential.modes_c import KINDS, LIBRARY, Memory, code_of, one_by_one, worlds
 from differential.modes_numpy import neighbours
-from differential.programs import OPERATIONS, Abilities, Program
+from differential.operations import OPERATIONS
+from differential.programs import Abilities
 
-WHAT = (
-    "allreduce", "reduce", "scan", "exscan", "broadcast", "reducescatter", "allgather", "gather", "scatter", "alltoall",
-    "sendrecv",
-)  # fmt: skip
-KINDS = ("int32", "int64", "float32", "float64")
+NUMBERS = {name: number for number, name in enumerate((*COLLECTIVES, "sendrecv"))}
 
 
 def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
@@ -24,11 +23,11 @@ def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
     return (ctypes.c_int * 2)(columns, x.shape[0] if x.ndim else 1)
 
 
-def run_one(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
+def run(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
     unit, call = memory.unit, memory.unit.calls[0]
     x, out, name, status = memory.inputs[0], memory.outputs[0], (call.name or "").encode(), ctypes.c_int()
     driver.run_call(
-        WHAT.index(call.operation) + 1, KINDS.index(call.dtype) + 1,
+        NUMBERS[call.operation], KINDS.index(call.dtype) + 1,
         ctypes.c_void_p(x.ctypes.data), columns_and_rows(x, call.trailing),
         ctypes.c_void_p(out.ctypes.data), columns_and_rows(out, call.trailing),
         code_of(call), call.root, (ctypes.c_double * 2)(*call.factors),
@@ -40,16 +39,6 @@ def run_one(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
 
 
 def modes() -> list[Mode]:
-    driver, found = ctypes.CDLL(os.environ["DIFFERENTIAL_FORTRAN"]), worlds()
-
-    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-        made = []
-        for unit in program.units(rank, size):
-            memory = Memory(unit)
-            memory.fill(turn)
-            run_one(driver, memory, found[unit.members])
-            made.append((unit, memory.results()))
-        return placed(program, made)
-
+    driver = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "fortran.so"))
     can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
-    return [Mode("Fortran", in_turns(run), can)]
+    return [Mode("Fortran", in_turns(one_by_one(partial(run, driver), worlds())), can)]

@@ -8,21 +8,8 @@ from typing import Any
 import numpy as np
 from differential import process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.programs import (
-    BYTES,
-    DTYPES,
-    MISUSES,
-    OF_PAIRS,
-    OPERATIONS,
-    REDUCES,
-    REDUCTIONS,
-    ROOTED,
-    WHOLE,
-    Abilities,
-    Call,
-    Program,
-    Unit,
-)  # fmt: skip
+from differential.operations import OF_PAIRS, OPERATIONS, REDUCES, ROOTED, SPLIT, WHOLE
+from differential.programs import BYTES, DTYPES, MISUSES, REDUCTIONS, Abilities, Call, Program, Unit
 
 import hpccoll
 
@@ -46,7 +33,7 @@ def arguments(unit: Unit) -> dict[str, Any]:
         given["prescale"], given["postscale"] = call.factors
     if call.operation in ROOTED:
         given["root"] = hpccoll.MAX if call.misuse == "a reduction as the root" else call.root
-    if call.operation == "alltoall":
+    if call.operation in SPLIT:
         given["splits"] = call.splits(unit.rank, unit.size)
     return given
 
@@ -60,10 +47,10 @@ def one_or_all(unit: Unit, inputs: list[Array]) -> Any:
 
 
 def arrays(unit: Unit, result: Any) -> list[Array | None]:
-    """Return the results of the calls. An alltoall returns the rows that came from each rank, too."""
+    """Return the results of the calls. With splits, it is a pair: also how many rows came from each rank."""
     if result is None:
         return [None] * len(unit.calls)
-    if unit.calls[0].operation == "alltoall":
+    if unit.calls[0].operation in SPLIT:
         result = result[0]
     return list(result) if unit.is_group else [result]
 

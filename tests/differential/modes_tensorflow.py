@@ -10,7 +10,8 @@ import tensorflow as tf
 from differential import oracle, process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
 from differential.modes_torch import GROUPED, REDUCTIONS, arguments
-from differential.programs import NORMALIZE, Abilities, Program, Unit
+from differential.operations import EPSILON, NORMALIZE
+from differential.programs import Abilities, Program, Unit
 
 import hpccoll.tensorflow as hvd
 
@@ -122,7 +123,7 @@ def normalized(program: Program, rank: int, size: int, turn: int) -> list[Array 
     units = program.units(rank, size)
     results = []
     for unit, inputs in zip(units, inputs_of(units, turn), strict=True):
-        how = {"epsilon": oracle.EPSILON, "center": False, "scale": False, "dtype": unit.calls[0].dtype}
+        how = {"epsilon": EPSILON, "center": False, "scale": False, "dtype": unit.calls[0].dtype}
         results.append([hvd.SyncBatchNormalization(**how)(x, training=True) for x in inputs])
     return arrays(program, units, results)
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from differential import oracle, process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.programs import NORMALIZE, Abilities, Call, Program, Unit
+from differential.operations import EPSILON, NORMALIZE
+from differential.programs import Abilities, Call, Program, Unit
 
 import hpccoll.torch as hvd
 
@@ -123,7 +124,7 @@ def trained(program: Program, rank: int, size: int) -> Results:
 def normalized(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
     made = []
     for unit in program.units(rank, size):
-        layer = hvd.SyncBatchNorm(unit.calls[0].trailing[0], eps=oracle.EPSILON, affine=False)
+        layer = hvd.SyncBatchNorm(unit.calls[0].trailing[0], eps=EPSILON, affine=False)
         made.append((unit, [layer(x).numpy() for x in tensors_of(unit, turn)]))
     return placed(program, made)
 

@@ -1,26 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expected results of a call by MPI's standard and Horovod's rules, computed by NumPy in float64 and int64."""
+"""The expected results and gradients of a call, and how a result differs from them."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from differential.programs import NORMALIZE, OF_PAIRS, PAIRS, WHOLE, Abilities, Array, Call
+from differential.operations import NORMALIZE, RESULTS, Array, Results, cut, normalize, wide
+from differential.programs import Abilities, Call
 
-FOLDS = {
-    "SUM": np.add, "AVERAGE": np.add, "MIN": np.minimum, "MAX": np.maximum, "PRODUCT": np.multiply,
-}  # fmt: skip
 TOLERANCE = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}
-EPSILON = 1e-5
-"""Batch normalization adds it to a variance."""
 
 
-def wide(x: Array) -> Array:
-    return x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
-
-
-def among_members(call: Call, size: int, of_members: Callable[[Call, int], list[Array | None]]) -> list[Array | None]:
+def among_members(call: Call, size: int, of_members: Callable[[Call, int], Results]) -> list[Array | None]:
     """Return the result of each rank, from the results of the members; other ranks have none."""
     if call.members is None:
         return of_members(call, size)
@@ -30,91 +21,18 @@ def among_members(call: Call, size: int, of_members: Callable[[Call, int], list[
     return results
 
 
-def shares(rows: int, size: int) -> list[int]:
-    """Return the rows of each rank, as even as can be: Horovod's rule for a reducescatter."""
-    return [rows // size + (rank < rows % size) for rank in range(size)]
-
-
-def cut(x: Array, counts: list[int]) -> list[Array]:
-    return np.split(x, np.cumsum(counts)[:-1])
-
-
-def neutral(call: Call) -> Any:
-    """Return rank 0's result of an exscan: docs/reductions.md."""
-    if call.reduction in OF_PAIRS:
-        return np.array((np.inf if call.reduction == "MINLOC" else -np.inf, np.iinfo(np.int64).max), PAIRS)
-    integers = np.iinfo(call.dtype) if np.dtype(call.dtype).kind in "iu" else None
-    least, largest = (integers.min, integers.max) if integers else (-np.inf, np.inf)
-    return {"SUM": 0, "PRODUCT": 1, "MIN": largest, "MAX": least}[call.reduction]
-
-
-def folded(call: Call, inputs: list[Array], divisor: int) -> Array:
-    """Return the reduction of arrays. A mean divides before it adds, so that float64 holds the mean of large values."""
-    if call.reduction in OF_PAIRS:
-        return pairs(call, np.stack(inputs))
-    if call.reduction == WHOLE:
-        ordered = np.sort(np.concatenate(inputs, axis=None))[-inputs[0].size :].reshape(inputs[0].shape)
-        return ordered if len(inputs) > 1 else inputs[0]  # there is nothing to combine
-    factor = call.factors[0] / divisor if call.reduction == "AVERAGE" else call.factors[0]
-    total: Array = FOLDS[call.reduction].reduce([wide(x) * factor if factor != 1 else wide(x) for x in inputs])
-    return total * call.factors[1] if call.factors[1] != 1 else total
-
-
-def pairs(call: Call, stacked: Array) -> Array:
-    """Return the best values, and of equal ones the least index (MPI's standard on MINLOC and MAXLOC)."""
-    result = np.empty(stacked.shape[1:], PAIRS)
-    result["f0"] = FOLDS[call.reduction.removesuffix("LOC")].reduce(stacked["f0"])
-    last = np.iinfo(np.int64).max
-    result["f1"] = np.where(stacked["f0"] == result["f0"], stacked["f1"], last).min(axis=0, initial=last)
-    return result
-
-
-def normalized(inputs: list[Array]) -> list[Array]:
-    """Return what batch normalization makes of the rows of all ranks, in training, without weights."""
-    rows = np.concatenate([wide(x) for x in inputs])
-    return [(wide(x) - rows.mean(axis=0)) / np.sqrt(rows.var(axis=0) + EPSILON) for x in inputs]
-
-
 def expected(call: Call, size: int, turn: int = 0) -> list[Array | None]:
     """Return the result of each rank; None where a rank has none."""
 
-    def of_members(inner: Call, count: int) -> list[Array | None]:
+    def of_members(inner: Call, count: int) -> Results:
         return results(inner, [inner.values(rank, count, turn) for rank in range(count)])
 
     return among_members(call, size, of_members)
 
 
-def results(call: Call, inputs: list[Array]) -> list[Array | None]:
+def results(call: Call, inputs: list[Array]) -> Results:
     """Return the result of each rank, from their inputs."""
-    size = len(inputs)
-    everybody = range(size)
-    match call.operation:
-        case "allreduce":
-            return [folded(call, inputs, size)] * size
-        case "reduce":
-            return [folded(call, inputs, size) if rank == call.root else None for rank in everybody]
-        case "reducescatter":
-            return list(cut(folded(call, inputs, size), shares(call.rows, size)))
-        case "scan":
-            return [folded(call, inputs[: rank + 1], size) for rank in everybody]
-        case "exscan":
-            first: list[Array | None] = [np.full_like(inputs[0], neutral(call))]
-            return first + [folded(call, inputs[:rank], size) for rank in everybody[1:]]
-        case "allgather":
-            return [np.concatenate(inputs)] * size
-        case "gather":
-            return [np.concatenate(inputs) if rank == call.root else None for rank in everybody]
-        case "broadcast":
-            return [inputs[call.root]] * size
-        case "scatter":
-            return list(cut(inputs[call.root], shares(call.rows, size)))
-        case "alltoall":
-            parts = [cut(inputs[rank], call.splits(rank, size)) for rank in everybody]
-            return [np.concatenate([parts[source][rank] for source in everybody]) for rank in everybody]
-        case "sendrecv":  # around a ring
-            return [inputs[(rank - 1) % size] for rank in everybody]
-    assert call.operation == NORMALIZE
-    return list(normalized(inputs))
+    return normalize(call, inputs) if call.operation == NORMALIZE else RESULTS[call.operation](call, inputs)
 
 
 def gradients(call: Call, size: int, turn: int, convention: str) -> list[Array | None]:
@@ -123,9 +41,7 @@ def gradients(call: Call, size: int, turn: int, convention: str) -> list[Array |
     "Horovod": with Sum the losses of all ranks count as one, with Average their mean does (horovod/torch/mpi_ops.py,
     horovod/tensorflow/mpi_ops.py, since 0.21). "own": each rank differentiates its own loss (JAX's psum, mpi4jax).
     """
-    return among_members(
-        call, size, lambda inner, count: list(backward(inner, weights_of(inner, count, turn), convention))
-    )
+    return among_members(call, size, lambda inner, count: backward(inner, weights_of(inner, count, turn), convention))
 
 
 def second_gradients(call: Call, size: int, turn: int) -> list[Array | None]:
@@ -135,11 +51,11 @@ def second_gradients(call: Call, size: int, turn: int) -> list[Array | None]:
     derivative, both linear; and the derivative of B is F, divided as B is for allgather and broadcast.
     """
 
-    def of_members(inner: Call, count: int) -> list[Array | None]:
+    def of_members(inner: Call, count: int) -> Results:
         divisor = count if inner.operation in ("allgather", "broadcast") else 1
         through = results(inner, [vector(inner, count, rank, turn) for rank in range(count)])
         weighted = zip(weights_of(inner, count, turn), through, strict=True)
-        return list(backward(inner, [w * each / divisor for w, each in weighted if each is not None], "Horovod"))
+        return backward(inner, [w * each / divisor for w, each in weighted if each is not None], "Horovod")
 
     return among_members(call, size, of_members)
 

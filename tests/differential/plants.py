@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 from differential import checks
-from differential.programs import REDUCES
+from differential.operations import REDUCES
 
 import hpccoll
 
@@ -184,7 +184,11 @@ def pieces_for_whole_arrays() -> None:
 
 
 def sections_of_fortran() -> None:
-    """A part of one column is not contiguous: fortran_driver.py compiles the module so."""
+    """A part of one column is not contiguous: drivers.py compiles the module so."""
+
+
+def rows_of_cpp() -> None:
+    """The elements of a row are not given to C: drivers.py compiles the header so."""
 
 
 def second_derivative() -> None:
@@ -290,6 +294,7 @@ PLANTS = {
     "an exscan of MINLOC begins with zeros": Plant(zeros_of_pairs, "numpy", "NumPy, blocking"),
     "pieces of arrays for whole ones": Plant(pieces_for_whole_arrays, "numpy", "NumPy, blocking"),
     "sections of Fortran": Plant(sections_of_fortran, "fortran", "Fortran"),
+    "rows of C++": Plant(rows_of_cpp, "cpp", "C++"),
     "two numbers for a reduction": Plant(numbers_of_reductions, "torch", "PyTorch, blocking"),
     "gradient of broadcast is a sum": Plant(gradient_of_broadcast, "torch", "PyTorch, gradients"),
     "no second gradient of broadcast": Plant(second_derivative, "torch", "PyTorch, second gradients"),

@@ -8,28 +8,11 @@ end runs the same description in every mode (modes_*.py); oracle.py has the expe
 import random
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
+from differential.operations import NORMALIZE, OF_OWN_ROWS, OPERATIONS, PAIRS, REDUCES, ROOTED, SPLIT, Array
 
-Array = np.ndarray[Any, Any]
-
-OPERATIONS = (
-    "allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter", "scan", "exscan",
-    "sendrecv",
-)  # fmt: skip
-NORMALIZE = "normalize"
-"""A layer that normalizes the rows of all ranks."""
-REDUCES = ("allreduce", "reducescatter", "reduce", "scan", "exscan")
 REDUCTIONS = ("SUM", "AVERAGE", "MIN", "MAX", "PRODUCT")
-OF_PAIRS = ("MINLOC", "MAXLOC")
-WHOLE = "LARGEST"
-"""A reduction of the program's own that keeps the largest elements of two arrays: it needs whole arrays."""
-PAIRS = "f8,i8"
-"""A value, and the rank that has it."""
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
-OF_ROWS = ("allgather", "gather", "reducescatter", "scatter", "alltoall")
-"""They count, cut or concatenate rows, so that an array without dimensions has no meaning."""
 DTYPES = ("int32", "int64", "float16", "float32", "float64")
 BYTES = ("datetime64[s]", ">i4", ">f8", "S4", "U3", "i4,f8")
 """Types that move, and of which there are no sums."""
@@ -99,12 +82,12 @@ class Call:
 
     def own_rows(self, rank: int, size: int) -> int:
         """Return the number of rows of this rank's input."""
-        if self.operation in ("allgather", "gather", NORMALIZE):
+        if self.operation in (*OF_OWN_ROWS, NORMALIZE):
             return self.rows + rank
-        return sum(self.splits(rank, size)) if self.operation == "alltoall" else self.rows
+        return sum(self.splits(rank, size)) if self.operation in SPLIT else self.rows
 
     def splits(self, rank: int, size: int) -> list[int]:
-        """Return the numbers of rows that a rank sends to each rank in an alltoall."""
+        """Return the numbers of rows that a rank sends to each rank, as in an alltoall."""
         return [(self.rows + rank + 2 * to) % 4 for to in range(size)]
 
     def shape(self, rank: int, size: int) -> tuple[int, ...]:

@@ -17,9 +17,10 @@ from hypothesis.errors import FlakyFailure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from differential import checks, fortran_driver
+from differential import checks, drivers
 from differential.job import Job
-from differential.programs import BYTES, DTYPES, GROUPED, OPERATIONS, Abilities
+from differential.operations import OPERATIONS
+from differential.programs import BYTES, DTYPES, GROUPED, Abilities
 
 
 def main() -> int:
@@ -28,7 +29,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--front-ends", default="numpy,c,fortran,torch,tensorflow,jax")
+    parser.add_argument("--front-ends", default="numpy,c,cpp,fortran,torch,tensorflow,jax")
     parser.add_argument("--modes", default="", help="only modes whose names contain this")
     parser.add_argument("--programs", type=int, default=20, help="programs of a mode before the next one's turn")
     parser.add_argument("--plant", default="", help="a fault of plants.py")
@@ -38,9 +39,10 @@ def main() -> int:
         suppress_health_check=list(HealthCheck), print_blob=False,
     )  # fmt: skip
     front_ends = arguments.front_ends.split(",")
-    if "fortran" in front_ends and (why := fortran_driver.problem()):
-        print(why)
-        front_ends.remove("fortran")
+    for language in drivers.COMPILERS:
+        if language in front_ends and (why := drivers.problem(language)):
+            print(why)
+            front_ends.remove(language)
     passed, found = Counter[str](), Counter[str]()
     with Job(arguments.ranks, arguments.nodes, front_ends, arguments.plant) as job:
         job.start()

@@ -3,22 +3,18 @@
 
 from dataclasses import replace
 
-from differential.programs import (
-    BYTES,
-    LAYOUTS,
-    MISUSES,
+from differential.operations import (
     NORMALIZE,
     OF_PAIRS,
     OF_ROWS,
+    OPERATIONS,
     PAIRS,
+    PREFIX,
     REDUCES,
-    REDUCTIONS,
     ROOTED,
     WHOLE,
-    Abilities,
-    Call,
-    Program,
 )
+from differential.programs import BYTES, LAYOUTS, MISUSES, REDUCTIONS, Abilities, Call, Program
 from hypothesis import strategies as st
 
 FACTORS = ((1.0, 1.0), (0.5, 1.0), (1.0, 0.25), (2.0, 0.5))
@@ -29,7 +25,7 @@ NAMES = (None, *(f"name {i}" for i in range(5)))
 def reductions(draw: st.DrawFn, call: Call, can: Abilities) -> Call:
     """Draw a reduction that the call's operation and dtype have, with its factors or the dtype that it needs."""
     real = call.dtype.startswith("float")
-    absent = () if real and call.operation not in ("scan", "exscan") else ("AVERAGE",)
+    absent = () if real and call.operation not in PREFIX else ("AVERAGE",)
     absent += () if call.operation in ("allreduce", "reduce") else (WHOLE,)
     reduction = draw(st.sampled_from([each for each in can.reductions if each not in absent]))
     if reduction in OF_PAIRS:
@@ -117,11 +113,13 @@ def programs(draw: st.DrawFn, size: int, can: Abilities) -> Program:
 
 # ---- programs of which one rank makes another last call ------------------------------------------------
 
+COMPARED = tuple(name for name in OPERATIONS if name not in ("scatter", "sendrecv"))
+"""The ranks compare their arrays; a scatter has that of the root alone."""
 DIFFERENT: dict[str, tuple[str, ...]] = {
-    "dtype": ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scan"),
-    "trailing": ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scan"),
-    "reduction": ("allreduce", "reducescatter", "reduce", "scan"),
-    "root": ("broadcast", "reduce", "gather", "scatter"),
+    "dtype": COMPARED,
+    "trailing": COMPARED,
+    "reduction": REDUCES,
+    "root": ROOTED,
 }
 """The properties in which one rank may differ, with their operations. The number of rows of a gather may differ."""
 OTHER = {

@@ -7,7 +7,7 @@ Here run a few programs, the same each time. `make soak` runs others for hours (
 from collections.abc import Iterator
 
 import pytest
-from differential import checks, fortran_driver, plants_table
+from differential import checks, drivers, plants_table
 from differential.job import Job
 from differential.modes import NOT_FRAMEWORKS
 from differential.plants import IN_CI, PLANTS
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 JOBS = {
     "2 ranks": (2, 1, ["numpy", "c", "torch"]),
     "3 ranks on 2 nodes": (3, 2, ["numpy", "c", "torch"]),
-    "Fortran": (3, 2, ["fortran"]),
+    "C++ and Fortran": (3, 2, ["cpp", "fortran"]),
     "TensorFlow, 2 ranks": (2, 1, ["tensorflow"]),
     "TensorFlow, 3 ranks on 2 nodes": (3, 2, ["tensorflow"]),
     "JAX, 2 ranks": (2, 1, ["jax"]),
@@ -33,7 +33,7 @@ def param(name: str) -> object:
 
 
 def skip_without(front_end: str) -> None:
-    if front_end == "fortran" and (why := fortran_driver.problem()):
+    if why := drivers.problem(front_end):
         pytest.skip(why)
     if front_end not in NOT_FRAMEWORKS:
         pytest.importorskip(front_end)
@@ -42,7 +42,8 @@ def skip_without(front_end: str) -> None:
 @pytest.fixture(scope="module", params=map(param, JOBS))
 def job(request: pytest.FixtureRequest) -> Iterator[Job]:
     ranks, nodes, front_ends = request.param
-    skip_without(front_ends[-1])
+    for front_end in front_ends:
+        skip_without(front_end)
     with Job(ranks, nodes, front_ends) as running:
         yield running
 

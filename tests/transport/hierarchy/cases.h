@@ -101,14 +101,18 @@ static void choose_types(test_case *c, uint64_t *random) {
     c->divisor = hc_operation_has(c->operation, HC_OP_REDUCES) && c->reduction == HC_AVERAGE ? size : 1;
 }
 
-static const int operations[] = {
-    HC_ALLREDUCE, HC_ALLGATHER, HC_BROADCAST, HC_REDUCESCATTER, HC_ALLTOALL,
-    HC_REDUCE,    HC_GATHER,    HC_SCATTER,   HC_SCAN,          HC_EXSCAN,
-};
+/* Any of those that move tensors. */
+static int choose_operation(uint64_t *random) {
+    int operation;
+    do
+        operation = (int)below(random, HC_OPERATION_COUNT);
+    while (hc_operation_has(operation, HC_OP_NO_TENSORS));
+    return operation;
+}
 
 static void choose_case(test_case *c, uint64_t *random) {
     memset(c, 0, sizeof *c);
-    c->operation = only >= 0 ? only : operations[below(random, (int64_t)(sizeof operations / sizeof *operations))];
+    c->operation = only >= 0 ? only : choose_operation(random);
     choose_types(c, random);
     c->deterministic = (int)below(random, 2) && !getenv("TEST_NCCL_ONLY");
     c->root = hc_operation_has(c->operation, HC_OP_ROOTED) ? (int32_t)below(random, size) : -1;

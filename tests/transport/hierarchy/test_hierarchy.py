@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bindings_table import OPERATIONS as BINDINGS
 
 LAYOUTS = ["0", "0,0", "0,1", "0,0,0,0", "0,0,1,1", "0,1,0,1", "0,0,0,1", "0,1,2,2", "0,1,2,3", "2,0,1,1"]
 RARE = ("0,0,0,0", "0,1,0,1", "0,1,2,3")  # `make test-all` has them
-OPERATIONS = [
-    *("allreduce", "allgather", "broadcast", "reducescatter", "alltoall", "reduce", "gather", "scatter"),
-    *("scan", "exscan"),
-]
+OPERATIONS = [name for name, one in BINDINGS.items() if one.traits and "NO_TENSORS" not in one.traits]
 ALGORITHMS = ["direct", "stages", "ring"]
 
 ROOT = Path(__file__).resolve().parents[3]

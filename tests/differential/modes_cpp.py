@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods of hpccoll.hpp, blocking and asynchronous, in the Worlds that Python has made; driver.cpp calls them."""
+
+import ctypes
+import os
+from functools import partial
+from typing import Any
+
+from differential import process_sets
+from differential.modes import Mode, in_turns
+from differential.modes_c import CODES, KINDS, Memory, code_of, one_by_one, pointer_of, row_of
+from differential.modes_numpy import neighbours
+from differential.operations import OPERATIONS
+from differential.programs import Abilities
+
+
+class Arguments(ctypes.Structure):
+    """Call of driver.cpp."""
+
+    _fields_ = (
+        ("operation", ctypes.c_char_p), ("dtype", ctypes.c_int), ("op", ctypes.c_int), ("root", ctypes.c_int),
+        ("waits", ctypes.c_int), ("factors", ctypes.c_double * 2), ("name", ctypes.c_char_p), ("row", ctypes.c_int64),
+        ("splits", ctypes.POINTER(ctypes.c_int64)), ("n_splits", ctypes.c_int64), ("in", ctypes.c_void_p),
+        ("in_count", ctypes.c_int64), ("out", ctypes.c_void_p), ("out_count", ctypes.c_int64),
+        ("peers", ctypes.c_int * 2),
+    )  # fmt: skip
+
+
+def run(driver: Any, memory: Memory, world: ctypes.c_void_p, *, waits: bool) -> None:
+    unit, call = memory.unit, memory.unit.calls[0]
+    x, out, name = memory.inputs[0], memory.outputs[0], (call.name or "").encode()
+    splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
+    has_result = memory.wanted[0] is not None
+    text = driver.run_call(
+        ctypes.byref(
+            Arguments(
+                call.operation.encode(), CODES[call.dtype.upper()], code_of(call), call.root, waits, call.factors,
+                name or None, row_of(call), splits, unit.size, x.ctypes.data, x.size, out.ctypes.data,
+                out.size if has_result else 0, neighbours(unit),
+            )
+        ),
+        world,
+    )  # fmt: skip
+    if text is not None:
+        raise RuntimeError(text.decode())
+
+
+def modes() -> list[Mode]:
+    driver = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "cpp.so"))
+    driver.run_call.restype, driver.open_world.restype = ctypes.c_char_p, ctypes.c_void_p
+    worlds = process_sets.all_worlds().items()
+    found = {its: ctypes.c_void_p(driver.open_world(pointer_of(world))) for its, world in worlds if world}
+    can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
+    forms = {"C++": True, "C++, asynchronous": False}
+    return [
+        Mode(name, in_turns(one_by_one(partial(run, driver, waits=waits), found)), can) for name, waits in forms.items()
+    ]
