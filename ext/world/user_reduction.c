@@ -57,12 +57,17 @@ static size_t element_of(const hc_folding *f) {
 }
 
 static int has_result(const hc_folding *f) {
-    return f->operation != HC_REDUCE || f->rank == f->root;
+    return hc_operation_gets(f->operation, f->root, f->rank);
 }
 
+static int has(const hc_folding *f, enum hc_operation_trait trait) {
+    return hc_operation_has(f->operation, trait);
+}
+
+/* Only where all elements of all ranks are combined for one result. */
 static int divides(const hc_folding *f) {
     return f->form == HC_FOLDING_WAITS && f->user.block && f->size > 1 && f->in.bytes >= LARGE &&
-           (f->operation == HC_ALLREDUCE || f->operation == HC_REDUCE);
+           has(f, HC_OP_ELEMENTWISE) && !has(f, HC_OP_PREFIX);
 }
 
 uint64_t hc_user_reduction_hash(const hc_user_reduction *user) {
@@ -93,7 +98,7 @@ static size_t describe(const hc_folding *f, char text[TEXT]) {
     for (int d = 0; d < shown; d++)
         append(text, &length, "%s%" PRId64, d ? "," : "", in->dims[d]);
     append(text, &length, "]");
-    if (f->operation == HC_REDUCE)
+    if (has(f, HC_OP_ROOTED))
         append(text, &length, " to rank %d", (int)f->root);
     if (!f->user.block)
         append(text, &length, ", of whole arrays");
@@ -197,7 +202,7 @@ static void bring_shares(const hc_folding *f, hc_folding_step *step) {
 
 static void gather_shares(const hc_folding *f, hc_folding_step *step) {
     int64_t blocks = f->in.count / f->user.block, row = f->user.block * (int64_t)element_of(f);
-    set_step(step, f->operation == HC_REDUCE ? HC_GATHER : HC_ALLGATHER, f->memory, hc_share(blocks, f->size, f->rank),
+    set_step(step, has(f, HC_OP_TO_ROOT) ? HC_GATHER : HC_ALLGATHER, f->memory, hc_share(blocks, f->size, f->rank),
              row);
     step->arguments.root = f->root;
     if (has_result(f))
@@ -286,10 +291,10 @@ static int finish(hc_folding *f, part *parts, int n) {
     int64_t first = 0, count = f->in.count;
     if (!has_result(f))
         return HC_OK;
-    if (hc_operation_has(f->operation, HC_OP_PREFIX))
-        while (n && parts[n - 1].rank >= f->rank + (f->operation == HC_SCAN))
+    if (has(f, HC_OP_PREFIX))
+        while (n && parts[n - 1].rank >= f->rank + !has(f, HC_OP_EXCLUSIVE))
             n--;
-    if (f->operation == HC_REDUCESCATTER) {
+    if (!has(f, HC_OP_ELEMENTWISE)) { /* each rank has a share of the rows */
         int64_t row = hc_operand_row(&f->in);
         first = hc_share_begin(f->in.dims[0], f->size, f->rank) * row;
         count = hc_share(f->in.dims[0], f->size, f->rank) * row;

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from differential import process_sets
 from differential.modes import Array, Mode, Results, in_turns, placed
-from differential.operations import OF_PAIRS, OPERATIONS, REDUCES, ROOTED, SPLIT, WHOLE
+from differential.operations import OF_PAIRS, OPERATIONS, PLANNED, REDUCES, ROOTED, SPLIT, WHOLE
 from differential.programs import BYTES, DTYPES, MISUSES, REDUCTIONS, Abilities, Call, Program, Unit
 
 import hpccoll
@@ -155,5 +155,5 @@ def modes() -> list[Mode]:
         Mode("NumPy, blocking", in_turns(blocking), replace(can, misuses=tuple(MISUSES))),
         Mode("NumPy, asynchronous", in_turns(asynchronous), can),
         Mode("NumPy, waiting anywhere", in_turns(waiting_anywhere), can),
-        Mode("NumPy, plans", planned, replace(can, reductions=REDUCTIONS, misuses=wrong)),
+        Mode("NumPy, plans", planned, replace(can, operations=PLANNED, reductions=REDUCTIONS, misuses=wrong)),
     ]

@@ -134,5 +134,6 @@ OF_OWN_ROWS = having("counts")
 """Ranks may give different numbers of rows."""
 SPLIT = tuple(name for name in having("splits") if name not in ROOTED)
 """Each rank says how many rows each one gets."""
+PLANNED = tuple(name for name in RESULTS if "init" in BINDINGS[name].forms or name == "sendrecv")
 PREFIX = tuple(name for name in RESULTS if "PREFIX" in BINDINGS[name].traits)
 """They have no mean."""

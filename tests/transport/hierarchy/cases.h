@@ -35,7 +35,7 @@ static int is_float(int dtype) {
 }
 
 static int is_scan(const test_case *c) {
-    return c->operation == HC_SCAN || c->operation == HC_EXSCAN;
+    return hc_operation_has(c->operation, HC_OP_PREFIX);
 }
 
 static void choose_shape(test_case *c, shape *s, uint64_t *random) {

@@ -124,7 +124,7 @@ static int64_t expected_rows(const test_case *c, int32_t piece, int32_t q, int32
 
 /* Whether the caller brings the memory of rank me's result, and whether that has another size than the result. */
 static int has_room(const test_case *c, int32_t me) {
-    if (me == c->joined || (me != c->root && (c->operation == HC_REDUCE || c->operation == HC_GATHER)))
+    if (me == c->joined || !hc_operation_gets(c->operation, c->root, me))
         return 0;
     return !hc_operation_has(c->operation, HC_OP_RESULT_ALLOCATED) || c->in_place;
 }
@@ -228,10 +228,10 @@ static void check_piece(const test_case *c, int32_t i, int32_t me, const hc_piec
         char *expected = make_input(c, i, c->root);
         CHECK(!memcmp(p->out, expected, (size_t)(rows * p->row) * hc_dtype_size(c->dtype)), "broadcast");
         free(expected);
-    } else if (c->operation == HC_ALLREDUCE || c->operation == HC_REDUCE) {
-        check_reduced(c, i, p->out, 0, rows, size);
     } else if (is_scan(c)) {
-        check_reduced(c, i, p->out, 0, rows, me + (c->operation == HC_SCAN));
+        check_reduced(c, i, p->out, 0, rows, me + !hc_operation_has(c->operation, HC_OP_EXCLUSIVE));
+    } else if (hc_operation_has(c->operation, HC_OP_ELEMENTWISE)) {
+        check_reduced(c, i, p->out, 0, rows, size);
     } else if (!has_wrong_room(c, me)) {
         check_reduced(c, i, p->out, hc_share_begin(rows, size, me) * p->row, result_rows(c, i, me) * p->row, size);
     }
