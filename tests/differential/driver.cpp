@@ -8,8 +8,8 @@
 #include <string_view>
 
 struct Call {
-    const char *operation;
-    int dtype, op, root, waits;
+    const char *operation, *form;
+    int dtype, op, root;
     double factors[2];
     const char *name;
     std::int64_t row;
@@ -34,11 +34,15 @@ static void wait(hpccoll::Request request) {
     request.wait();
 }
 
+static void start(hpccoll::Plan plan) {
+    plan();
+}
+
 template <class T> static void run(const Call &c, const hpccoll::World &world) {
     const std::span<const T> in(static_cast<const T *>(c.in), static_cast<std::size_t>(c.in_count));
     const std::span<T> out(static_cast<T *>(c.out), static_cast<std::size_t>(c.out_count));
     const std::span<const std::int64_t> splits(c.splits, static_cast<std::size_t>(c.n_splits));
-    const std::string_view what(c.operation);
+    const std::string_view what(c.operation), form(c.form);
     const auto op = static_cast<hpccoll_reduction>(c.op);
     hpccoll::Args args;
     args.name = c.name ? c.name : "";

@@ -7,7 +7,8 @@ module driver
   use hpccoll
   implicit none
 contains
-  ! what: the operation; kind: the dtype. x and y have nx(1) columns and nx(2) rows, and ny likewise.
+  ! what: the call (drivers.py), -1: a shift around a ring; kind: the dtype. x has nx(1) columns and nx(2) rows, y
+  ! likewise.
   ! letters: of the name; none: the call has no name.
   subroutine run_call(what, kind, x, nx, y, ny, op, root, factors, splits, peers, text, letters, world, status) &
     bind(c, name="run_call")
@@ -55,18 +56,30 @@ contains
     end function
 
     subroutine chosen(a, b)
-      type(*), intent(in) :: a(..)
-      type(*), intent(inout) :: b(..)
+      type(*), intent(in), asynchronous :: a(..)
+      type(*), intent(inout), asynchronous :: b(..)
       type(hpccoll_request) :: request
+      type(hpccoll_plan) :: plan
       integer(c_int) :: ended
+      ended = HPCCOLL_OK
       select case (what)
       ! the calls
-      case default ! a shift around a ring
+      case default
         call hpccoll_recv(b, peers(2), 7_c_int, world, request=request, ierror=status)
         call hpccoll_send(a, peers(1), 7_c_int, world, ierror=ended)
         call hpccoll_wait(request, status)
-        if (ended /= HPCCOLL_OK) status = ended
       end select
+      if (status == HPCCOLL_OK) status = ended
+    end subroutine
+
+    subroutine finish(plan, ended)
+      type(hpccoll_plan), intent(inout) :: plan
+      integer(c_int), intent(out) :: ended
+      ended = HPCCOLL_OK
+      if (status /= HPCCOLL_OK) return
+      call hpccoll_start(plan, ended)
+      if (ended == HPCCOLL_OK) call hpccoll_wait(plan, ended)
+      call hpccoll_plan_free(plan)
     end subroutine
   end subroutine
 end module

@@ -24,7 +24,7 @@ COLLECTIVES = tuple(name for name in OPERATIONS if not BINDINGS[name].is_message
 OF_FORTRAN = {
     "in_or_both": "a", "in": "a", "both": "b", "out": "b", "out_or_none": "b", "op": "op", "root": "root",
     "splits": "splits", "world": "world", "name": "name", "prescale": "factors(1)", "postscale": "factors(2)",
-    "ierror": "status",
+    "ierror": "status", "request": "request", "plan": "plan",
 }  # fmt: skip
 OF_CPP = {
     "in_or_both": "in", "in": "in", "both": "out", "out_or_none": "out", "out": "out", "op": "op", "root": "c.root",
@@ -39,32 +39,54 @@ def problem(language: str) -> str:
     return f"{language}: skipped, there is no {' and no '.join(missing)}" if missing else ""
 
 
-def in_fortran(number: int, name: str) -> str:
-    """Return the case of an operation in driver.f90: a call with all its arguments by their names."""
+def in_fortran(name: str) -> str:
+    """Return the cases of an operation in driver.f90: calls in all forms, with all their arguments by their names."""
     one = BINDINGS[name]
-    options = ["world", *one.options(""), "ierror"]
-    columns = [column for column in one.in_order("fortran", "", options) if column in OF_FORTRAN]
-    given = [
-        f"{re.sub(r'.* :: |[(].*', '', PARAMETERS[column]['fortran'])}={OF_FORTRAN[column]}"
-        for column in columns
-        if column != "splits" or name in SPLIT
-    ]
-    listed = ", &\n          ".join(given)
-    return f"      case ({number})\n        call {one.function('')}( &\n          {listed})"
+    more = {"": [], "async": ["request"], "init": ["plan"]}
+    ends = {"": [], "async": ["call hpccoll_wait(request, ended)"], "init": ["call finish(plan, ended)"]}
+    lines = []
+    for form in one.forms:
+        own = ["world", *one.options(form), "ierror", *more[form]]
+        columns = one.in_order("fortran", "init" if form == "init" else "", own)
+        given = [
+            f"{re.sub(r'.* :: |[(].*', '', PARAMETERS[column]['fortran'])}={OF_FORTRAN[column]}"
+            for column in columns
+            if column in OF_FORTRAN and (column != "splits" or name in SPLIT)
+        ]
+        listed = ", &\n          ".join(given)
+        lines.append(f"      case ({case_of(name, form)})")
+        lines.append(f"        call {one.function('' if form == 'async' else form)}( &\n          {listed})")
+        lines += [f"        {end}" for end in ends[form]]
+    return "\n".join(lines)
+
+
+def case_of(name: str, form: str) -> int:
+    """Return the number of a call in driver.f90."""
+    return 3 * COLLECTIVES.index(name) + ["", "async", "init"].index(form)
 
 
 def in_cpp(name: str) -> str:
-    """Return the calls of an operation in driver.cpp: one that waits, and an asynchronous one."""
+    """Return the calls of an operation in driver.cpp: blocking, asynchronous, and a plan."""
     one = BINDINGS[name]
-    columns = sorted(one.in_order("cpp", "", ["args"]), key=lambda column: OF_CPP[column] not in ("in", "out"))
-    given = ["{}" if column == "splits" and name not in SPLIT else OF_CPP[column] for column in columns]
-    later = f"wait(world.{name}_async({', '.join(given)}))"
-    if "out" in columns:  # the blocking method returns it
-        given.remove("out")
-        now = f"keep(world.{name}({', '.join(given)}), out)"
-    else:
-        now = f"world.{name}({', '.join(given)})"
-    return f'    if (what == "{name}")\n        return c.waits ? {now} : {later};'
+
+    def given(form: str) -> list[str]:
+        # A plan has no name; what else stands in Args a barrier and a broadcast lack.
+        args = ["args"] if form != "init" or one.options("init") or "out" in one.parameters else []
+        columns = sorted(one.in_order("cpp", "", args), key=lambda column: OF_CPP[column] not in ("in", "out"))
+        return ["{}" if column == "splits" and name not in SPLIT else OF_CPP[column] for column in columns]
+
+    now = ", ".join(each for each in given("") if each != "out" or "out" not in one.parameters)
+    calls = {
+        "": f"keep(world.{name}({now}), out)" if "out" in one.parameters else f"world.{name}({now})",
+        "async": f"wait(world.{name}_async({', '.join(given('async'))}))",
+        "init": f"start(world.{name}_init({', '.join(given('init'))}))",
+    }
+    lines = [
+        f'    if (what == "{name}" && form == "{form}")\n        return {calls[form]};'
+        for form in calls
+        if form in one.forms
+    ]
+    return "\n".join(lines)
 
 
 def completed(driver: str, mark: str, calls: list[str]) -> str:
@@ -93,7 +115,7 @@ def build(language: str, folder: Path, fault: str) -> None:
         strict = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"]
         commands = [["g++", *strict, "-fPIC", "-shared", "-I.", f"-I{INCLUDE}", "driver.cpp", *linking]]
     else:
-        calls = [in_fortran(number, name) for number, name in enumerate(COLLECTIVES)]
+        calls = [in_fortran(name) for name in COLLECTIVES]
         Path(folder, "driver.f90").write_text(completed("driver.f90", "      ! the calls", calls))
         glue = Path(folder, "hpccoll_fortran.c")
         sources = [str(INCLUDE / "hpccoll.f90"), "driver.f90", "hpccoll_fortran.o"]

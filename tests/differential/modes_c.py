@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of hpccoll.h, blocking and asynchronous, in the Worlds that Python has made."""
+"""The functions of hpccoll.h, blocking, asynchronous and as plans, in the Worlds that Python has made."""
 
 import ctypes
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from bindings_table import OPERATIONS as BINDINGS
 from differential import process_sets
 from differential.modes import Array, Mode, in_turns, placed
 from differential.modes_numpy import neighbours, place_for
-from differential.operations import OF_ROWS, OPERATIONS, SPLIT
+from differential.operations import OF_ROWS, OPERATIONS, PLANNED, SPLIT
 from differential.oracle import expected
 from differential.programs import DTYPES, Abilities, Call, Program, Unit
 
@@ -122,9 +123,9 @@ class Memory:
     def results(self) -> list[Array | None]:
         return [None if want is None else out.copy() for want, out in zip(self.wanted, self.outputs, strict=True)]
 
-    def more(self) -> Any:
+    def more(self, *, has_name: bool) -> Any:
         call = self.unit.calls[0]
-        name = self.name.encode() if self.name else None
+        name = self.name.encode() if self.name and has_name else None
         return ctypes.byref(Arguments(name, *call.factors, CODES["NO_COMPRESSION"], row_of(call)))
 
     def group(self) -> Any:
@@ -149,16 +150,20 @@ def arguments(memory: Memory) -> list[Any]:
 
 
 def run(memory: Memory, world: ctypes.c_void_p, form: str) -> None:
-    call, request = memory.unit.calls[0], ctypes.c_void_p()
+    call, made = memory.unit.calls[0], ctypes.c_void_p()
     if call.operation == "sendrecv":
         message(memory, call, world)
         return
     what = "group" if memory.unit.is_group else call.operation
-    more = [ctypes.byref(request)] if form else []
     function = getattr(LIBRARY, f"hpccoll_{what}{form}")
-    check(function(*arguments(memory), memory.more(), world, *more))
-    if request:
-        check(LIBRARY.hpccoll_wait(ctypes.byref(request)))
+    given = [*arguments(memory), memory.more(has_name=form != "_init"), world]
+    check(function(*given, ctypes.byref(made)) if form else function(*given))
+    if form == "_async":
+        check(LIBRARY.hpccoll_wait(ctypes.byref(made)))
+    if form == "_init":
+        check(LIBRARY.hpccoll_start(made))
+        check(LIBRARY.hpccoll_plan_wait(made))
+        check(LIBRARY.hpccoll_plan_free(ctypes.byref(made)))
 
 
 Run = Callable[[Memory, Any], None]
@@ -195,7 +200,10 @@ def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
 
 
 def modes() -> list[Mode]:
-    """Return the modes; there are no plans, because a World of Python makes them in Python."""
     can = Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False, large=True, misuses=("no reduction",))
-    forms = {"C": "", "C, asynchronous": "_async"}
-    return [Mode(name, in_turns(one_by_one(partial(run, form=form), worlds())), can) for name, form in forms.items()]
+    planned = replace(can, operations=PLANNED, grouped=("allreduce", "reduce"))
+    forms = {"C": ("", can), "C, asynchronous": ("_async", can), "C, plans": ("_init", planned)}
+    found = worlds()
+    return [
+        Mode(name, in_turns(one_by_one(partial(run, form=form), found)), able) for name, (form, able) in forms.items()
+    ]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The methods of hpccoll.hpp, blocking and asynchronous, in the Worlds that Python has made; driver.cpp calls them."""
+"""The methods of hpccoll.hpp in the Worlds that Python has made: driver.cpp makes each call."""
 
 import ctypes
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from differential import process_sets
 from differential.modes import Mode, in_turns
 from differential.modes_c import CODES, KINDS, Memory, code_of, one_by_one, pointer_of, row_of
 from differential.modes_numpy import neighbours
-from differential.operations import OPERATIONS
+from differential.operations import OPERATIONS, PLANNED
 from differential.programs import Abilities
 
 
@@ -18,15 +19,15 @@ class Arguments(ctypes.Structure):
     """Call of driver.cpp."""
 
     _fields_ = (
-        ("operation", ctypes.c_char_p), ("dtype", ctypes.c_int), ("op", ctypes.c_int), ("root", ctypes.c_int),
-        ("waits", ctypes.c_int), ("factors", ctypes.c_double * 2), ("name", ctypes.c_char_p), ("row", ctypes.c_int64),
+        ("operation", ctypes.c_char_p), ("form", ctypes.c_char_p), ("dtype", ctypes.c_int), ("op", ctypes.c_int),
+        ("root", ctypes.c_int), ("factors", ctypes.c_double * 2), ("name", ctypes.c_char_p), ("row", ctypes.c_int64),
         ("splits", ctypes.POINTER(ctypes.c_int64)), ("n_splits", ctypes.c_int64), ("in", ctypes.c_void_p),
         ("in_count", ctypes.c_int64), ("out", ctypes.c_void_p), ("out_count", ctypes.c_int64),
         ("peers", ctypes.c_int * 2),
     )  # fmt: skip
 
 
-def run(driver: Any, memory: Memory, world: ctypes.c_void_p, *, waits: bool) -> None:
+def run(driver: Any, memory: Memory, world: ctypes.c_void_p, form: bytes) -> None:
     unit, call = memory.unit, memory.unit.calls[0]
     x, out, name = memory.inputs[0], memory.outputs[0], (call.name or "").encode()
     splits = (ctypes.c_int64 * unit.size)(*call.splits(unit.rank, unit.size))
@@ -34,7 +35,7 @@ def run(driver: Any, memory: Memory, world: ctypes.c_void_p, *, waits: bool) -> 
     text = driver.run_call(
         ctypes.byref(
             Arguments(
-                call.operation.encode(), CODES[call.dtype.upper()], code_of(call), call.root, waits, call.factors,
+                call.operation.encode(), form, CODES[call.dtype.upper()], code_of(call), call.root, call.factors,
                 name or None, row_of(call), splits, unit.size, x.ctypes.data, x.size, out.ctypes.data,
                 out.size if has_result else 0, neighbours(unit),
             )
@@ -51,7 +52,9 @@ def modes() -> list[Mode]:
     worlds = process_sets.all_worlds().items()
     found = {its: ctypes.c_void_p(driver.open_world(pointer_of(world))) for its, world in worlds if world}
     can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
-    forms = {"C++": True, "C++, asynchronous": False}
+    planned = replace(can, operations=PLANNED)
+    forms = {"C++": (b"", can), "C++, asynchronous": (b"async", can), "C++, plans": (b"init", planned)}
     return [
-        Mode(name, in_turns(one_by_one(partial(run, driver, waits=waits), found)), can) for name, waits in forms.items()
+        Mode(name, in_turns(one_by_one(partial(run, driver, form=form), found)), able)
+        for name, (form, able) in forms.items()
     ]

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The procedures of the Fortran module, blocking, in the Worlds that Python has made: driver.f90 makes each call."""
+"""The procedures of the Fortran module in the Worlds that Python has made: driver.f90 makes each call."""
 
 import ctypes
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from differential.drivers import COLLECTIVES
+from differential.drivers import case_of
 from differential.modes import Array, Mode, in_turns
 from differential.modes_c import KINDS, LIBRARY, Memory, code_of, one_by_one, worlds
 from differential.modes_numpy import neighbours
-from differential.operations import OPERATIONS
+from differential.operations import OPERATIONS, PLANNED
 from differential.programs import Abilities
-
-NUMBERS = {name: number for number, name in enumerate((*COLLECTIVES, "sendrecv"))}
 
 
 def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
@@ -23,11 +22,11 @@ def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
     return (ctypes.c_int * 2)(columns, x.shape[0] if x.ndim else 1)
 
 
-def run(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
+def run(driver: Any, memory: Memory, world: ctypes.c_void_p, form: str) -> None:
     unit, call = memory.unit, memory.unit.calls[0]
     x, out, name, status = memory.inputs[0], memory.outputs[0], (call.name or "").encode(), ctypes.c_int()
     driver.run_call(
-        NUMBERS[call.operation], KINDS.index(call.dtype) + 1,
+        -1 if call.operation == "sendrecv" else case_of(call.operation, form), KINDS.index(call.dtype) + 1,
         ctypes.c_void_p(x.ctypes.data), columns_and_rows(x, call.trailing),
         ctypes.c_void_p(out.ctypes.data), columns_and_rows(out, call.trailing),
         code_of(call), call.root, (ctypes.c_double * 2)(*call.factors),
@@ -41,4 +40,10 @@ def run(driver: Any, memory: Memory, world: ctypes.c_void_p) -> None:
 def modes() -> list[Mode]:
     driver = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "fortran.so"))
     can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
-    return [Mode("Fortran", in_turns(one_by_one(partial(run, driver), worlds())), can)]
+    planned = replace(can, operations=PLANNED)
+    forms = {"Fortran": ("", can), "Fortran, asynchronous": ("async", can), "Fortran, plans": ("init", planned)}
+    found = worlds()
+    return [
+        Mode(name, in_turns(one_by_one(partial(run, driver, form=form), found)), able)
+        for name, (form, able) in forms.items()
+    ]
