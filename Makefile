@@ -86,7 +86,7 @@ soak: $(VENV)/.tests build
 	$(BIN)/python tests/memory_model/soak.py --seconds $(SECONDS)
 	$(BIN)/hpccoll run -np 4 --nodes 2 python tests/api/random_jobs.py --seconds $(SECONDS)
 	$(BIN)/python tests/differential/soak.py --ranks 2 --seconds $(SECONDS)
-	$(BIN)/python tests/differential/soak.py --ranks 4 --nodes 2 --front-ends numpy,c,cpp,fortran,torch --seconds $(SECONDS)
+	$(BIN)/python tests/differential/soak.py --ranks 4 --nodes 2 --front-ends numpy,c,cpp,fortran,languages,torch --seconds $(SECONDS)
 
 check: $(VENV)/.tools build docs
 	$(BIN)/ruff check

@@ -14,6 +14,8 @@ import hpccoll
 
 INCLUDE, LIBRARIES = (Path(hpccoll.__file__).parent / name for name in ("include", "lib"))
 COMPILERS = {"fortran": ("gfortran", "gcc"), "cpp": ("g++",)}
+NEEDED = {"fortran": ("fortran",), "cpp": ("cpp",), "languages": ("cpp", "fortran")}
+"""The drivers of a front end."""
 FAULTS = {
     "sections of Fortran": ("hpccoll_fortran.c", "x->dim[d].extent > 1 && ", ""),
     "rows of C++": ("hpccoll.hpp", "compression, row};", "compression, 1};"),
@@ -33,10 +35,11 @@ OF_CPP = {
 """What the drivers give for the parameters of the table."""
 
 
-def problem(language: str) -> str:
-    """Return why a language is missing here, or ""."""
-    missing = [compiler for compiler in COMPILERS.get(language, ()) if not shutil.which(compiler)]
-    return f"{language}: skipped, there is no {' and no '.join(missing)}" if missing else ""
+def problem(front_end: str) -> str:
+    """Return why a front end is missing here, or ""."""
+    compilers = [compiler for language in NEEDED.get(front_end, ()) for compiler in COMPILERS[language]]
+    missing = [compiler for compiler in compilers if not shutil.which(compiler)]
+    return f"{front_end}: skipped, there is no {' and no '.join(missing)}" if missing else ""
 
 
 def in_fortran(name: str) -> str:

@@ -60,8 +60,8 @@ class Job:
         if self.process:
             return
         folder = Path(self.folder.name)
-        for language in drivers.COMPILERS:
-            if language in self.front_ends and not Path(folder, f"{language}.so").exists():
+        for language in {each for front_end in self.front_ends for each in drivers.NEEDED.get(front_end, ())}:
+            if not Path(folder, f"{language}.so").exists():
                 drivers.build(language, folder, self.plant)
         with tempfile.TemporaryDirectory() as short, Listener(str(Path(short, "socket"))) as listener:
             program = Path(__file__).with_name("rank.py")

@@ -9,7 +9,7 @@ import numpy as np
 from differential.programs import Abilities, Program, Unit
 
 Array = np.ndarray[Any, Any]
-NOT_FRAMEWORKS = ("numpy", "c", "cpp", "fortran")
+NOT_FRAMEWORKS = ("numpy", "c", "cpp", "fortran", "languages")
 """Front ends that belong to the library itself."""
 Results = list[list[Array | None]]
 """Per turn, the results of the calls, in the order of the description."""
@@ -41,3 +41,16 @@ def placed(program: Program, made: Iterable[tuple[Unit, list[Any]]]) -> list[Any
         for place, value in zip(unit.places, values, strict=True):
             results[place] = value
     return results
+
+
+Way = Callable[[Unit, int], list[Array | None]]
+"""Makes the call of a unit in a turn, and returns its results."""
+
+
+def one_by_one(way: Way) -> Callable[[Program, int, int], Results]:
+    """Make a mode that makes the calls of a program one after the other."""
+
+    def run(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
+        return placed(program, [(unit, way(unit, turn)) for unit in program.units(rank, size)])
+
+    return in_turns(run)

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 from bindings_table import OPERATIONS as BINDINGS
 from differential import process_sets
-from differential.modes import Array, Mode, in_turns, placed
+from differential.modes import Array, Mode, Way, one_by_one
 from differential.modes_numpy import neighbours, place_for
 from differential.operations import OF_ROWS, OPERATIONS, PLANNED, SPLIT
 from differential.oracle import expected
-from differential.programs import DTYPES, Abilities, Call, Program, Unit
+from differential.programs import DTYPES, Abilities, Call, Unit
 
 import hpccoll
 
 KINDS = ("int32", "int64", "float32", "float64")
 """The dtypes that Fortran and C++ have, too."""
+OF_ALL = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
+"""The features of programs in C, C++ and Fortran."""
 GROUPED = ("allreduce", "reduce", "scan", "exscan")
 
 
@@ -170,19 +172,26 @@ Run = Callable[[Memory, Any], None]
 """Makes the call of a unit, in the World of the front end, and waits for it."""
 
 
-def one_by_one(run: Run, found: dict[process_sets.Members, Any]) -> Callable[..., list[Array | None]]:
-    """Make a mode that makes the calls of a program one after the other."""
+def way_of(run: Run, found: dict[process_sets.Members, Any]) -> Way:
+    """Make a way of the function that makes the calls, in the Worlds of the sets."""
 
-    def run_all(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-        made = []
-        for unit in program.units(rank, size):
-            memory = Memory(unit)
-            memory.fill(turn)
-            run(memory, found[unit.members])
-            made.append((unit, memory.results()))
-        return placed(program, made)
+    def way(unit: Unit, turn: int) -> list[Array | None]:
+        memory = Memory(unit)
+        memory.fill(turn)
+        run(memory, found[unit.members])
+        return memory.results()
 
-    return run_all
+    return way
+
+
+def modes_of(language: str, ways: list[Way], can: Abilities, planned: Abilities) -> list[Mode]:
+    """Return the modes of a language, whose ways are blocking, asynchronous, and plans."""
+    blocking, asynchronous, plans = map(one_by_one, ways)
+    return [
+        Mode(language, blocking, can),
+        Mode(f"{language}, asynchronous", asynchronous, can),
+        Mode(f"{language}, plans", plans, replace(planned, operations=PLANNED)),
+    ]
 
 
 def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
@@ -199,11 +208,11 @@ def message(memory: Memory, call: Call, world: ctypes.c_void_p) -> None:
     assert received.value == out.size
 
 
+def ways() -> list[Way]:
+    found = worlds()
+    return [way_of(partial(run, form=form), found) for form in ("", "_async", "_init")]
+
+
 def modes() -> list[Mode]:
     can = Abilities(OPERATIONS, DTYPES, GROUPED, narrow=False, large=True, misuses=("no reduction",))
-    planned = replace(can, operations=PLANNED, grouped=("allreduce", "reduce"))
-    forms = {"C": ("", can), "C, asynchronous": ("_async", can), "C, plans": ("_init", planned)}
-    found = worlds()
-    return [
-        Mode(name, in_turns(one_by_one(partial(run, form=form), found)), able) for name, (form, able) in forms.items()
-    ]
+    return modes_of("C", ways(), can, replace(can, grouped=("allreduce", "reduce")))

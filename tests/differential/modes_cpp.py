@@ -3,16 +3,13 @@
 
 import ctypes
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from differential import process_sets
-from differential.modes import Mode, in_turns
-from differential.modes_c import CODES, KINDS, Memory, code_of, one_by_one, pointer_of, row_of
+from differential.modes import Mode, Way
+from differential.modes_c import CODES, OF_ALL, Memory, code_of, modes_of, pointer_of, row_of, way_of
 from differential.modes_numpy import neighbours
-from differential.operations import OPERATIONS, PLANNED
-from differential.programs import Abilities
 
 
 class Arguments(ctypes.Structure):
@@ -46,15 +43,13 @@ def run(driver: Any, memory: Memory, world: ctypes.c_void_p, form: bytes) -> Non
         raise RuntimeError(text.decode())
 
 
-def modes() -> list[Mode]:
+def ways() -> list[Way]:
     driver = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "cpp.so"))
     driver.run_call.restype, driver.open_world.restype = ctypes.c_char_p, ctypes.c_void_p
     worlds = process_sets.all_worlds().items()
     found = {its: ctypes.c_void_p(driver.open_world(pointer_of(world))) for its, world in worlds if world}
-    can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
-    planned = replace(can, operations=PLANNED)
-    forms = {"C++": (b"", can), "C++, asynchronous": (b"async", can), "C++, plans": (b"init", planned)}
-    return [
-        Mode(name, in_turns(one_by_one(partial(run, driver, form=form), found)), able)
-        for name, (form, able) in forms.items()
-    ]
+    return [way_of(partial(run, driver, form=form), found) for form in (b"", b"async", b"init")]
+
+
+def modes() -> list[Mode]:
+    return modes_of("C++", ways(), OF_ALL, OF_ALL)

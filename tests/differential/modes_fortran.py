@@ -3,17 +3,14 @@
 
 import ctypes
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from differential.drivers import case_of
-from differential.modes import Array, Mode, in_turns
-from differential.modes_c import KINDS, LIBRARY, Memory, code_of, one_by_one, worlds
+from differential.modes import Array, Mode, Way
+from differential.modes_c import KINDS, LIBRARY, OF_ALL, Memory, code_of, modes_of, way_of, worlds
 from differential.modes_numpy import neighbours
-from differential.operations import OPERATIONS, PLANNED
-from differential.programs import Abilities
 
 
 def columns_and_rows(x: Array, trailing: tuple[int, ...] | None) -> Any:
@@ -37,13 +34,10 @@ def run(driver: Any, memory: Memory, world: ctypes.c_void_p, form: str) -> None:
         raise RuntimeError(f"{status.value}: {LIBRARY.hpccoll_last_error().decode()}")
 
 
+def ways() -> list[Way]:
+    driver, found = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "fortran.so")), worlds()
+    return [way_of(partial(run, driver, form=form), found) for form in ("", "async", "init")]
+
+
 def modes() -> list[Mode]:
-    driver = ctypes.CDLL(os.path.join(os.environ["DIFFERENTIAL_DRIVERS"], "fortran.so"))
-    can = Abilities(OPERATIONS, KINDS, narrow=False, large=True, misuses=("no reduction",))
-    planned = replace(can, operations=PLANNED)
-    forms = {"Fortran": ("", can), "Fortran, asynchronous": ("async", can), "Fortran, plans": ("init", planned)}
-    found = worlds()
-    return [
-        Mode(name, in_turns(one_by_one(partial(run, driver, form=form), found)), able)
-        for name, (form, able) in forms.items()
-    ]
+    return modes_of("Fortran", ways(), OF_ALL, OF_ALL)

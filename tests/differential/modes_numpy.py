@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from differential import process_sets
-from differential.modes import Array, Mode, Results, in_turns, placed
+from differential.modes import Array, Mode, Results, in_turns, one_by_one, placed
 from differential.operations import OF_PAIRS, OPERATIONS, PLANNED, REDUCES, ROOTED, SPLIT, WHOLE
 from differential.programs import BYTES, DTYPES, MISUSES, REDUCTIONS, Abilities, Call, Program, Unit
 
@@ -65,17 +65,15 @@ def place_for(call: Call) -> Array:
     return np.empty(() if call.trailing is None else (call.rows, *call.trailing), call.dtype)
 
 
-def blocking(program: Program, rank: int, size: int, turn: int) -> list[Array | None]:
-    def run(unit: Unit) -> list[Array | None]:
-        call, inputs = unit.calls[0], inputs_of(unit, turn)
-        if call.operation == "sendrecv":
-            (to, source), result = neighbours(unit), inputs[0] if call.misuse else place_for(call)
-            process_sets.world_of(unit.members).sendrecv(inputs[0], to, result, source)
-            return [result]
-        function = getattr(process_sets.world_of(unit.members), call.operation)
-        return arrays(unit, function(one_or_all(unit, inputs), name=call.name, **arguments(unit)))
-
-    return placed(program, [(unit, run(unit)) for unit in program.units(rank, size)])
+def block(unit: Unit, turn: int) -> list[Array | None]:
+    """Make a blocking call."""
+    call, inputs = unit.calls[0], inputs_of(unit, turn)
+    if call.operation == "sendrecv":
+        (to, source), result = neighbours(unit), inputs[0] if call.misuse else place_for(call)
+        process_sets.world_of(unit.members).sendrecv(inputs[0], to, result, source)
+        return [result]
+    function = getattr(process_sets.world_of(unit.members), call.operation)
+    return arrays(unit, function(one_or_all(unit, inputs), name=call.name, **arguments(unit)))
 
 
 def begin(unit: Unit, turn: int) -> Any:
@@ -152,7 +150,7 @@ def modes() -> list[Mode]:
     can = Abilities(OPERATIONS, (*DTYPES, *BYTES), ("allreduce", "reduce"), reductions=reductions, large=True)
     wrong = ("a reduction as the root", "no reduction")
     return [
-        Mode("NumPy, blocking", in_turns(blocking), replace(can, misuses=tuple(MISUSES))),
+        Mode("NumPy, blocking", one_by_one(block), replace(can, misuses=tuple(MISUSES))),
         Mode("NumPy, asynchronous", in_turns(asynchronous), can),
         Mode("NumPy, waiting anywhere", in_turns(waiting_anywhere), can),
         Mode("NumPy, plans", planned, replace(can, operations=PLANNED, reductions=REDUCTIONS, misuses=wrong)),

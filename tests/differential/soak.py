@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--front-ends", default="numpy,c,cpp,fortran,torch,tensorflow,jax")
+    parser.add_argument("--front-ends", default="numpy,c,cpp,fortran,languages,torch,tensorflow,jax")
     parser.add_argument("--modes", default="", help="only modes whose names contain this")
     parser.add_argument("--programs", type=int, default=20, help="programs of a mode before the next one's turn")
     parser.add_argument("--plant", default="", help="a fault of plants.py")
@@ -39,10 +39,9 @@ def main() -> int:
         suppress_health_check=list(HealthCheck), print_blob=False,
     )  # fmt: skip
     front_ends = arguments.front_ends.split(",")
-    for language in drivers.COMPILERS:
-        if language in front_ends and (why := drivers.problem(language)):
-            print(why)
-            front_ends.remove(language)
+    for front_end in [front_end for front_end in front_ends if drivers.problem(front_end)]:
+        print(drivers.problem(front_end))
+        front_ends.remove(front_end)
     passed, found = Counter[str](), Counter[str]()
     with Job(arguments.ranks, arguments.nodes, front_ends, arguments.plant) as job:
         job.start()

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 JOBS = {
     "2 ranks": (2, 1, ["numpy", "c", "torch"]),
     "3 ranks on 2 nodes": (3, 2, ["numpy", "c", "torch"]),
-    "C++ and Fortran": (3, 2, ["cpp", "fortran"]),
+    "C++ and Fortran": (3, 2, ["cpp", "fortran", "languages"]),
     "TensorFlow, 2 ranks": (2, 1, ["tensorflow"]),
     "TensorFlow, 3 ranks on 2 nodes": (3, 2, ["tensorflow"]),
     "JAX, 2 ranks": (2, 1, ["jax"]),
