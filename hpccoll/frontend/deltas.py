@@ -36,10 +36,15 @@ class Deltas(Generic[P, T]):
         process_set: ProcessSet,
     ) -> None:
         self._adapter, self._requests = adapter, Requests(adapter)
-        self._named = list(zip(names, parameters, strict=True))
+        self._named: list[tuple[str, P]] = []
         check_compressor(compression)
         self._compression = compression
         self._process_set = process_set
+        self.add(parameters, names)
+
+    def add(self, parameters: Sequence[P], names: Sequence[str]) -> None:
+        """Combine the changes of these parameters, too."""
+        self._named += zip(names, parameters, strict=True)
 
     @contextlib.contextmanager
     def combined(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,11 @@ class AdasumSteps(Attributes):
         """
         check_passes(passes)
         self._passes = passes
+
+    def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
+        """See Attributes."""
+        del first
+        self._deltas.add(parameters, names)
 
     def synchronize(self) -> None:
         """Do nothing: gradients are never reduced."""

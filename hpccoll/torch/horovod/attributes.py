@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attributes of every DistributedOptimizer, under Horovod's names."""
+"""What every DistributedOptimizer has: attributes under Horovod's names, and groups of parameters that come later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -40,6 +40,25 @@ class Attributes(_Base):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """See the classes that have this one as a base."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group as the optimizer does. It is combined over the ranks as well, so all ranks call this together.
+
+        :param param_group: as for torch.optim.Optimizer.add_param_group
+        """
+        super().add_param_group(param_group)
+        *before, group = self.param_groups
+        added, first = group["params"], sum(len(other["params"]) for other in before)
+        names = [f"added.{first + at}" for at in range(len(added))]
+        self._given.names.update(zip(added, names, strict=True))
+        self.reduce_added(added, names, first)
+
+    def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
+        """Combine these parameters over the ranks, too.
+
+        :param first: the number of parameters before them
+        """
         raise NotImplementedError
 
     @property

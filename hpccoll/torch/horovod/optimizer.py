@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -142,18 +142,10 @@ class _Reducing(Attributes):
         self._synchronized = False
         super().load_state_dict(*args, **kwargs)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group as the optimizer does. Its gradients are reduced as well, so all ranks call this together.
-
-        :param param_group: as for torch.optim.Optimizer.add_param_group
-        """
-        super().add_param_group(param_group)
+    def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
+        """See Attributes."""
         if self._gradients:
-            first = len(self._gradients.parameters)
-            added = self.param_groups[-1]["params"]
-            names = [f"added.{first + at}" for at in range(len(added))]
-            self._given.names.update(zip(added, names, strict=True))
-            self._gradients.add(added, names, one_bucket_each(names, first))
+            self._gradients.add(parameters, names, one_bucket_each(names, first))
 
     @property
     def _step_supports_amp_scaling(self) -> bool:

@@ -57,6 +57,21 @@ def test_changes_are_combined(world, make):
             one.data.copy_(parameter.detach())
 
 
+def test_parameters_added_later_are_combined(world):
+    """Against the formula of Adasum: each rank's step of SGD changes a parameter by minus its own gradient."""
+    if world.size == 3:
+        pytest.skip("Adasum needs a power of two of ranks")
+    first, late = (torch.nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([first], lr=1.0), [("first", first)], op=hvd.Adasum)
+    optimizer.add_param_group({"params": [late], "lr": 2.0})
+    gradients = [torch.randn(5, generator=torch.Generator().manual_seed(r)).double() for r in range(world.size)]
+    ((first + late) * gradients[world.rank]).sum().backward()
+    optimizer.step()
+    change = torch.from_numpy(adasum(np.stack([-one.numpy() for one in gradients])))
+    torch.testing.assert_close(first.detach(), 1 + change)
+    torch.testing.assert_close(late.detach(), 1 + 2 * change)
+
+
 @pytest.mark.mpi(min_size=2)
 def test_what_it_does_not_have(world):
     parameter = torch.nn.Parameter(torch.ones(2))
