@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
-import itertools
+import math
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
 from hpccoll import errors
+from hpccoll.collectives import Handle
 from hpccoll.lost_errors import warn_of_lost_error
 from hpccoll.worlds import World
 
@@ -32,14 +34,22 @@ __all__ = ["Procedure", "begin", "combine"]
 TINY = np.sqrt(sys.float_info.min)
 """A squared length below this counts as zero: such a vector is added as it is."""
 
-_unnamed: weakref.WeakKeyDictionary[World, Iterator[int]] = weakref.WeakKeyDictionary()
+_unnamed: weakref.WeakKeyDictionary[World, list[Handle]] = weakref.WeakKeyDictionary()
+"""The first requests of each World's Adasums without a name that were in flight when the last one began."""
 
 
 class Procedure:
     """An Adasum in progress."""
 
-    def __init__(self, future: concurrent.futures.Future[np.ndarray], rank: int) -> None:
-        self._future, self._rank, self._waited = future, rank, False
+    def __init__(self, future: concurrent.futures.Future[np.ndarray], first: Handle, rank: int) -> None:
+        """:param first: its first request"""
+        self._future, self._first, self._rank, self._waited = future, first, rank, False
+
+    @property
+    def number(self) -> int:
+        """The number of its first request, see hpccoll.frontend.handles.Waitable."""
+        number: int = self._first.number
+        return number
 
     def __del__(self) -> None:
         if not self._waited:
@@ -54,7 +64,11 @@ class Procedure:
     def wait(self) -> np.ndarray:
         """Block until it is finished; return the result, which has the shape and dtype of the input."""
         self._waited = True
-        return self._future.result()
+        try:
+            return self._future.result()
+        except errors.HpccollError:
+            self._first.wait()  # raises its error in this thread, which must know that the other ranks have it, too
+            raise
 
 
 def _warn(rank: int, done: concurrent.futures.Future[np.ndarray]) -> None:
@@ -65,9 +79,10 @@ def _warn(rank: int, done: concurrent.futures.Future[np.ndarray]) -> None:
 def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
     """Start the Adasum of one array.
 
-    If MPI allows calls from one thread only, it is finished on return.
+    If MPI allows calls from one thread only, it is finished on return. The alltoall begins here, so that calls without
+    a name are in the program's order; the later requests are named after it.
 
-    :param x: float32 or float64; do not change it until the Adasum is finished
+    :param x: float32 or float64; it is copied
     :param name: matches the calls of different ranks; calls without a name match by their order
     :raises NotDefinedError: the number of ranks is no power of two
     :raises UnsupportedError: the array has another dtype
@@ -76,32 +91,51 @@ def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
         raise errors.NotDefinedError(f"Adasum needs a power of two of ranks, the process set has {world.size}")
     if x.dtype not in (np.float32, np.float64):
         raise errors.UnsupportedError(f"Adasum of {x.dtype}: it is for floating-point values")
+    p = world.size
+    shares = np.zeros((p, max(1, -(-x.size // p))), x.dtype)
+    shares.reshape(-1)[: x.size] = x.reshape(-1)
+    first = world.alltoall_async(shares, name=None if name is None else f"adasum.{name}.shares")
+    earlier = [one for one in _unnamed.get(world, ()) if name is None and not one.done()]
     if name is None:
-        name = f"noname.{next(_unnamed.setdefault(world, itertools.count()))}"
-    run = _run(x, f"adasum.{name}", world)
+        _unnamed[world] = [*earlier, first]
+    run = _run(first, earlier, shares, x.shape, name, world)
     if world.base.loop.background:
-        return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()), world.rank)
+        return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()), first, world.rank)
     future: concurrent.futures.Future[np.ndarray] = concurrent.futures.Future()
     try:
         future.set_result(asyncio.run(run))
     except errors.HpccollError as error:
         future.set_exception(error)
-    return Procedure(future, world.rank)
+    return Procedure(future, first, world.rank)
 
 
-async def _run(x: np.ndarray, name: str, world: World) -> np.ndarray:
-    p = world.size
-    shares = np.zeros((p, max(1, -(-x.size // p))), x.dtype)
-    shares.reshape(-1)[: x.size] = x.reshape(-1)
-    vectors, rows = await world.alltoall_async(shares, name=f"{name}.shares")
+async def _name(first: Handle, earlier: Sequence[Handle]) -> str:
+    """Name an Adasum without a name: after the entry of the log that has its first request, and its place there.
+
+    The entry is the same on all ranks, and so is the order of such requests in it.
+
+    :param first: this request, which is done
+    :param earlier: those that were in flight when it began: no other may be in the same entry, before it
+    """
+    for one in earlier:
+        with contextlib.suppress(errors.HpccollError):  # raised where its result is awaited
+            await one
+    return f"call {first.number}.{sum(one.number == first.number for one in earlier)}"
+
+
+async def _run(
+    first: Handle, earlier: Sequence[Handle], shares: np.ndarray, shape: tuple[int, ...], name: str | None, world: World
+) -> np.ndarray:
+    vectors, rows = await first
+    name, size = f"adasum.{await _name(first, earlier) if name is None else name}", math.prod(shape)
     if not rows.all():
-        return (await _without_joined(shares, rows > 0, name, world))[: x.size].reshape(x.shape)
-    for level in range(p.bit_length() - 1):
+        return (await _without_joined(shares, rows > 0, name, world))[:size].reshape(shape)
+    for level in range(world.size.bit_length() - 1):
         a, b = vectors[0::2], vectors[1::2]
         products = await world.allreduce_async(_products(a, b), name=f"{name}.level{level}")
         vectors = combine(a, b, products)
     whole: np.ndarray = await world.allgather_async(vectors[0], name=f"{name}.result")
-    return whole[: x.size].reshape(x.shape)
+    return whole[:size].reshape(shape)
 
 
 async def _without_joined(shares: np.ndarray, present: np.ndarray, name: str, world: World) -> np.ndarray:

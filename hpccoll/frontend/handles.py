@@ -17,6 +17,14 @@ _numbers = itertools.count()
 class Waitable(Protocol):
     """Something in progress: a request of the library, or a procedure of several requests."""
 
+    @property
+    def number(self) -> int:
+        """The entry of the set's log in which the ranks agreed on the (first) request; known when it is finished.
+
+        Requests that were in flight together may have the same one.
+        0: they agreed without the log, as they may where the request has no name and its caller waits at once.
+        """
+
     def done(self) -> bool:
         """Whether it is finished, successfully or not."""
 
@@ -27,6 +35,8 @@ class Waitable(Protocol):
 class HandleNumber(int):
     """A number, as in Horovod, that owns its operation; so no table keeps operations without a waiter alive."""
 
+    number: int = 0
+    """See Waitable."""
     _requests: Sequence[Waitable]
     _finish: Callable[[list[Any]], Any] | None
     _result: Any
@@ -46,6 +56,7 @@ class HandleNumber(int):
         """See synchronize()."""
         if self._finish is not None:
             self._result = self._finish(wait_for_all(self._requests))
+            self.number = self._requests[0].number if self._requests else 0
             self._finish, self._requests = None, ()
         return self._result
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from hpccoll import errors
 from hpccoll.worlds import World
 
-__all__ = ["InFlight", "member", "members", "occurrence", "part", "request"]
+__all__ = ["InFlight", "member", "members", "occurrence", "of_call", "part", "request"]
 
 _TOLD_APART = re.compile(r" \((\d+|in .*)\)\Z")
 """How a name ends that was made different from an equal one; kernels of compiled programs write the second form."""
@@ -37,6 +37,20 @@ def members(name: str | None, count: int) -> list[str | None]:
 def part(name: str | None, what: str) -> str | None:
     """Return the name of one of the requests of an operation: "weights.gradient"."""
     return f"{text}.{what}" if (text := _text(name)) else None
+
+
+def of_call(name: str | None, number: int) -> str:
+    """Return the name of a call that is done, for the names of its derivatives.
+
+    Calls without a name match by their order. Their derivatives run in the order of each rank's tape, which may differ
+    between ranks; matched by order, they would be added to derivatives of other calls. So they are named after the
+    entry of the log in which the ranks agreed on the call. No rank could count the calls itself: those that the others
+    make while it has joined are not among its own. Calls that are recorded are blocking, so no two have one entry.
+
+    :param number: of that entry, as handles.Waitable has it; begin a call without a name by waits=False, so that it has
+        one
+    """
+    return _text(name) or f"eager call {number}"
 
 
 def occurrence(name: str, number: int) -> str:

@@ -12,20 +12,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from hpccoll import _core, errors
 from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, world_of
+from hpccoll.frontend.reductions import Adasum
 
-__all__ = ["each", "tells"]
+__all__ = ["each", "in_order", "tells"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Naming = Callable[[str, ProcessSet], str | None]
 _GROUPS_OF_REQUESTS = ("allgather", "reducescatter")
-"""Operations whose groups are as many requests as tensors; a group of another one is one request."""
+"""Operations whose groups are as many requests as tensors; a group of another one is one request, but for Adasum."""
 
 
 def tells(function: Callable[P, T], name_unnamed: Naming | None = None) -> Callable[P, T]:
@@ -88,10 +89,12 @@ def _requests(operation: str, arguments: dict[str, Any]) -> tuple[str, str, int]
         return "allgather", "allgather", 2  # indices and values
     if operation == "broadcast_object":
         return "broadcast", "broadcast_object", 1
+    tensors = arguments.get("tensors")
+    number = len(tensors) if isinstance(tensors, Sequence) else 1
     if single != operation and single in _GROUPS_OF_REQUESTS:
-        tensors = arguments.get("tensors")
-        return single, single, len(tensors) if isinstance(tensors, Sequence) else 1
-    return single, f"grouped_{single}" if arguments.get("group") else operation, 1
+        return single, single, number
+    whole = f"grouped_{single}" if arguments.get("group") else operation
+    return single, whole, number if arguments.get("op") is Adasum else 1
 
 
 def each(
@@ -107,19 +110,27 @@ def each(
     """
     started: list[Any] = []
     core = world_of(process_set).core
-    by_order = None in members
-    if by_order:
-        _core.hold_order(core)
-    try:
-        for name, tensor in zip(members, tensors, strict=True):
-            started.append(begin(name, tensor, *arguments, process_set, **options))
-    except Exception as error:
-        for _ in members[len(started) + 1 :] if by_order else ():
-            core.tell_refusal(begin.__name__, None, error)
-        with contextlib.suppress(errors.HpccollError):
-            wait_for_all(started)
-        raise
-    finally:
-        if by_order:
-            _core.release_order(core)
+    with in_order(core, members):
+        try:
+            for name, tensor in zip(members, tensors, strict=True):
+                started.append(begin(name, tensor, *arguments, process_set, **options))
+        except Exception as error:
+            for _ in members[len(started) + 1 :] if None in members else ():
+                core.tell_refusal(begin.__name__, None, error)
+            with contextlib.suppress(errors.HpccollError):
+                wait_for_all(started)
+            raise
     return started
+
+
+@contextlib.contextmanager
+def in_order(core: _core.Set, members: Sequence[str | None]) -> Iterator[None]:
+    """Number the requests of a group one after the other where they have no names, even if the first ends at once."""
+    if None not in members:
+        yield
+        return
+    _core.hold_order(core)
+    try:
+        yield
+    finally:
+        _core.release_order(core)

@@ -28,7 +28,7 @@ from hpccoll.frontend.calls import Allreduce
 from hpccoll.frontend.handles import HandleNumber, Waitable
 from hpccoll.frontend.process_sets import ProcessSet, root_in, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Reduction, Sum
-from hpccoll.frontend.refused import tells
+from hpccoll.frontend.refused import in_order, tells
 from hpccoll.worlds import World
 
 __all__ = ["Requests", "check_factors", "group_of", "together"]
@@ -127,16 +127,18 @@ class Requests(Generic[T]):
         """Begin an Adasum of each tensor, computed in float32 or wider."""
         adapter, requests = self.adapter, list[Waitable]()
         dtypes = [adapter.dtype(source) for source in sources]
-        for i, (source, dtype) in enumerate(zip(sources, dtypes, strict=True)):
+        for source, dtype in zip(sources, dtypes, strict=True):  # before the first begins: one refused, all refused
             if adapter.on_device(source):
                 raise errors.UnsupportedError("Adasum is formed in host memory: copy the tensor to the host first")
             if not is_floating(dtype):
                 raise errors.UnsupportedError(f"Adasum of {dtype}: it is for floating-point values")
-            wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
-            own = names.member(name, i, len(sources))
-            _in_flight.check(own, world)
-            requests.append(started := adasum.begin(adapter.to_numpy(wide), own, world))
-            _in_flight.add(own, world, started)
+        members = names.members(name, len(sources))
+        with in_order(world.core, members):
+            for own, source, dtype in zip(members, sources, dtypes, strict=True):
+                wide = adapter.cast(source, "float64" if dtype == "float64" else "float32")
+                _in_flight.check(own, world)
+                requests.append(started := adasum.begin(adapter.to_numpy(wide), own, world))
+                _in_flight.add(own, world, started)
 
         def finish(results: list[np.ndarray]) -> Any:
             done = [

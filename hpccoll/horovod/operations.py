@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hpccoll.frontend import names
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressor, NoneCompressor, check_compressor, packed
-from hpccoll.frontend.handles import synchronize, wait_for_all
+from hpccoll.frontend.handles import HandleNumber, synchronize, wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.refused import each, tells
@@ -343,8 +343,11 @@ class Operations(RootedOperations[T]):
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[T]) -> list[T]:
         """Return the results of reducescatters, one per name and tensor."""
-        begun = each(
+        return wait_for_all(self.begin_reducescatter(call, tensors, waits=True))
+
+    def begin_reducescatter(self, call: Reducescatter, tensors: Sequence[T], *, waits: bool) -> list[HandleNumber]:
+        """Begin reducescatters, one per name and tensor."""
+        return each(
             self.requests.reducescatter, call.names, tensors, call.process_set, call.op, call.prescale, call.postscale,
-            waits=True,
+            waits=waits,
         )  # fmt: skip
-        return wait_for_all(begun)

@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend import names
-from hpccoll.frontend.call_numbers import note_call
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
+from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
 from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
@@ -63,21 +63,7 @@ class TensorFlowOperations(Operations[Any]):
     def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
         """See Operations."""
         if tf.executing_eagerly():
-            plain = super().run_allreduce
-            quick = eager.can(call) and not could_possibly_record()
-
-            def at_once(x: Any) -> list[Any]:
-                return eager.allreduce(call.name, x, call.op, call.process_set, call.wire)
-
-            return now(
-                lambda *xs: (at_once(xs[0]) if quick else plain(call, xs), None),
-                lambda gradients, _, name: derivatives.of_allreduce(
-                    self, dataclasses.replace(call, name=name), gradients
-                ),
-                tensors,
-                call.process_set,
-                call.name,
-            )
+            return self._allreduce_now(call, tensors)
         compute = functools.partial(adasum.combine, self) if call.op is Adasum else graph.allreduce
         if call.op is not Adasum and not xla.compiles():
             return graph.allreduce(call, tensors)
@@ -87,20 +73,40 @@ class TensorFlowOperations(Operations[Any]):
             tensors,
         )
 
+    def _allreduce_now(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
+        if not could_possibly_record():
+            if eager.can(call):
+                return eager.allreduce(call.name, tensors[0], call.op, call.process_set, call.wire)
+            return super().run_allreduce(call, tensors)
+
+        def compute(*xs: Any) -> Any:
+            handle = self.requests.begin(call, xs, in_place=False)
+            result = handle.wait()
+            return [handle], result if call.group else [result], None
+
+        return now(
+            compute,
+            lambda gradients, _, name: derivatives.of_allreduce(self, dataclasses.replace(call, name=name), gradients),
+            tensors,
+            call.name,
+        )
+
     def run_allgather(self, tensor: Any, name: str | None, process_set: ProcessSet) -> Any:
         """See Operations."""
         if not tf.executing_eagerly():
             return graph.allgather(tensor, name, process_set)[0]
+        if not could_possibly_record():
+            return super().run_allgather(tensor, name, process_set)
 
-        def compute(x: Any) -> tuple[list[Any], Any]:
-            result, rows = self.requests.allgather(name, x, process_set, with_rows=True, waits=True).wait()
-            return [result], rows.copy()
+        def compute(x: Any) -> Any:
+            handle = self.requests.allgather(name, x, process_set, with_rows=True)
+            result, rows = handle.wait()
+            return [handle], [result], rows.copy()
 
         return now(
             compute,
             lambda gradients, rows, its: derivatives.of_allgather(self, gradients[0], rows, tensor, its, process_set),
             [tensor],
-            process_set,
             name,
         )[0]
 
@@ -108,10 +114,7 @@ class TensorFlowOperations(Operations[Any]):
         """See Operations."""
         members = names.members(name, len(tensors))
         if tf.executing_eagerly() and not could_possibly_record():
-            results = super().run_grouped_allgather(tensors, name, process_set)
-            for member in members:
-                note_call(member, process_set)
-            return results
+            return super().run_grouped_allgather(tensors, name, process_set)
         return [
             self.run_allgather(tensor, member, process_set) for tensor, member in zip(tensors, members, strict=True)
         ]
@@ -119,14 +122,7 @@ class TensorFlowOperations(Operations[Any]):
     def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
         """See Operations."""
         if tf.executing_eagerly():
-            plain = super().run_broadcast
-            return now(
-                lambda x: ([plain(x, root_rank, name, process_set)], None),
-                lambda gradients, _, its: derivatives.of_broadcast(self, gradients[0], root_rank, its, process_set),
-                [tensor],
-                process_set,
-                name,
-            )[0]
+            return self._broadcast_now(tensor, root_rank, name, process_set)
         if not xla.compiles():
             return graph.broadcast(tensor, root_rank, name, process_set)
         return recorded(
@@ -135,21 +131,37 @@ class TensorFlowOperations(Operations[Any]):
             [tensor],
         )[0]
 
+    def _broadcast_now(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
+        if not could_possibly_record():
+            return super().run_broadcast(tensor, root_rank, name, process_set)
+
+        def compute(x: Any) -> Any:
+            handle = self.requests.broadcast(name, x, root_rank, process_set, in_place=False)
+            return [handle], [handle.wait()], None
+
+        return now(
+            compute,
+            lambda gradients, _, its: derivatives.of_broadcast(self, gradients[0], root_rank, its, process_set),
+            [tensor],
+            name,
+        )[0]
+
     def run_alltoall(self, tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
         """See Operations."""
         if not tf.executing_eagerly():
             return graph.alltoall(tensor, splits, name, process_set)
-        plain = super().run_alltoall
+        if not could_possibly_record():
+            return super().run_alltoall(tensor, splits, name, process_set)
 
-        def compute(x: Any) -> tuple[list[Any], Any]:
-            output, rows = plain(x, splits, name, process_set)
-            return [output, rows], rows
+        def compute(x: Any) -> Any:
+            handle = self.requests.alltoall(name, x, splits, process_set)
+            output, rows = handle.wait()
+            return [handle], [output, rows], rows
 
         output, rows = now(
             compute,
             lambda gradients, rows, its: derivatives.of_alltoall(self, gradients[0], rows, its, process_set),
             [tensor],
-            process_set,
             name,
         )
         return output, rows
@@ -158,14 +170,19 @@ class TensorFlowOperations(Operations[Any]):
         """See Operations."""
         if not tf.executing_eagerly():
             return graph.reducescatter(call, tensors)
-        plain = super().run_reducescatter
+        if not could_possibly_record():
+            return super().run_reducescatter(call, tensors)
+
+        def compute(*xs: Any) -> Any:
+            handles = self.begin_reducescatter(call, xs, waits=False)
+            return handles, wait_for_all(handles), None
+
         return now(
-            lambda *xs: (plain(call, xs), None),
+            compute,
             lambda gradients, _, *its: derivatives.of_reducescatter(
                 self, dataclasses.replace(call, names=list(its)), gradients
             ),
             tensors,
-            call.process_set,
             *call.names,
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that a tape of TensorFlow can differentiate, and the names of the derivatives of calls without a name.
+"""Results that a tape of TensorFlow can differentiate.
 
 An eager derivative waits for its result, so the ranks have to compute derivatives in the same order. A tape goes from
 the loss to the tensors breadth first: the order depends on the number of steps between each call and the loss. A rank
@@ -15,9 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from hpccoll import errors
-from hpccoll.frontend.call_numbers import last_call, note_call
-from hpccoll.frontend.process_sets import ProcessSet
-from hpccoll.tensorflow.internals import could_possibly_record
+from hpccoll.frontend import names
+from hpccoll.frontend.handles import HandleNumber
 
 __all__ = ["now", "recorded"]
 
@@ -27,33 +26,25 @@ _ORDER = (
 )
 
 
-def _counted(name: str | None, process_set: ProcessSet) -> str:
-    """Return the name of a call that has succeeded: see hpccoll.frontend.call_numbers."""
-    note_call(name, process_set)
-    return last_call(name, process_set)
-
-
 def now(
-    compute: Callable[..., tuple[list[Any], Any]],
+    compute: Callable[..., tuple[Sequence[HandleNumber], list[Any], Any]],
     back: Callable[..., Any],
     tensors: Sequence[Any],
-    process_set: ProcessSet,
     *call_names: str | None,
 ) -> list[Any]:
-    """Compute results of eager tensors, which a tape can differentiate if one may record.
+    """Compute results of eager tensors, which a tape can differentiate.
 
-    :param compute: takes the tensors; returns the results, and a value for the derivative
+    :param compute: takes the tensors; returns the handle of each call, which is done, the results, and a value for the
+        derivative
     :param back: takes the gradients of the results, that value, and the names of the calls; returns the gradients of
         the tensors
     :param call_names: the name of each call; None: the call has no name
     """
 
     def named(*xs: Any) -> tuple[list[Any], Any]:
-        results, known = compute(*xs)
-        return results, (known, *[_counted(name, process_set) for name in call_names])
-
-    if not could_possibly_record():
-        return named(*tensors)[0]
+        handles, results, known = compute(*xs)
+        its = [names.of_call(name, handle.number) for name, handle in zip(call_names, handles, strict=True)]
+        return results, (known, *its)
 
     def derive(gradients: Sequence[Any], known: Any) -> Any:
         try:

@@ -71,6 +71,18 @@ def test_zeros_and_extremes():
     testing.run(testing.threads(2), program)
 
 
+def test_many_without_names_at_once():
+    """Some share an entry of the log; ranks wait for them in different orders. Orthogonal vectors are added."""
+
+    def program(world: hpccoll.World) -> None:
+        for _ in range(10):
+            begun = [adasum.begin(k * np.eye(2)[world.rank], None, world) for k in range(8)]
+            for k in sorted(range(8), reverse=world.rank == 1):
+                assert begun[k].wait().tolist() == [k, k]
+
+    testing.run(testing.threads(2), program)
+
+
 def test_other_numbers_of_ranks_are_refused():
     def program(world: hpccoll.World) -> None:
         with pytest.raises(NotImplementedError, match="a power of two of ranks, the process set has 3"):

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.mpi(min_size=2), pytest.mark.usefixtures("job")]
 
 def wrong_calls(front, ops):
     """Calls that are wrong in one argument, each beside the same call without that mistake."""
-    x = front.tensor([1, 2, 3], "float32")
+    x, counts = front.tensor([1, 2, 3], "float32"), front.tensor([1, 2, 3], "int32")
     return {
         "operation": (lambda: ops.allreduce(x, op="sum"), lambda: ops.allreduce(x)),
         "factor": (lambda: ops.allreduce(x, prescale_factor="x"), lambda: ops.allreduce(x)),
@@ -23,6 +23,11 @@ def wrong_calls(front, ops):
         "one of a group": (lambda: ops.grouped_allgather([x, None, x]), lambda: ops.grouped_allgather([x, x, x])),
         "all of a group": (
             lambda: ops.grouped_reducescatter([x, x], op="sum"), lambda: ops.grouped_reducescatter([x, x])
+        ),
+        "Adasum": (lambda: ops.allreduce(counts, op=hvd.Adasum), lambda: ops.allreduce(x, op=hvd.Adasum)),
+        "Adasum of a group": (
+            lambda: ops.grouped_allreduce([x, counts, x], op=hvd.Adasum),
+            lambda: ops.grouped_allreduce([x, x, x], op=hvd.Adasum),
         ),
     }  # fmt: skip
 
@@ -44,9 +49,13 @@ def ended(ops, handle):
         "group",
         "one of a group",
         "all of a group",
+        "Adasum",
+        "Adasum of a group",
     ],
 )
 def test_one_rank_refuses(front, mistake):
+    if mistake.startswith("Adasum") and hvd.size() & (hvd.size() - 1):
+        pytest.skip("Adasum needs a power of two of ranks")
     ops, refuses = front.operations, hvd.size() - 1
     wrong, right = wrong_calls(front, ops)[mistake]
     for number in range(2):

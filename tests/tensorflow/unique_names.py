@@ -125,6 +125,26 @@ def check_sets_are_counted_apart():
     hvd.remove_process_set(first)
 
 
+def check_derivatives_after_a_join():
+    """The ranks have made different numbers of calls without a name by then; docs/gradients.md has the gradients."""
+    for _ in range(3 * rank):
+        hvd.allreduce(tf.ones(2))
+    hvd.join()
+    for operation, want in (
+        (lambda x: hvd.allreduce(x, op=hvd.Sum), size),
+        (lambda x: hvd.grouped_allreduce([x, x], op=hvd.Sum)[0], size),
+        (hvd.allgather, 1),
+        (lambda x: hvd.grouped_allgather([x, x])[0], 1),
+        (lambda x: hvd.broadcast(x, 0), int(rank == 0)),
+        (hvd.alltoall, 1),
+        (lambda x: hvd.reducescatter(x, op=hvd.Sum), size),
+    ):
+        v = tf.Variable(tf.ones(size))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(operation(v.read_value()))
+        assert np.allclose(tape.gradient(loss, v), want)
+
+
 def check_derivatives_in_other_orders_are_never_mixed():
     """The derivatives of eager calls without a name belong to these calls in any order of a rank's tape."""
     v = tf.Variable([1.0])

@@ -25,12 +25,12 @@ import torch
 
 from hpccoll import errors
 from hpccoll.frontend import names
-from hpccoll.frontend.call_numbers import last_call, note_call
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressors
 from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, world_of
 from hpccoll.frontend.reductions import Adasum, Average, Sum
+from hpccoll.frontend.refused import each
 from hpccoll.horovod.job import rank
 from hpccoll.horovod.operations import Operations
 from hpccoll.torch.adapter import ADAPTER
@@ -67,18 +67,14 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allreduce, self, call, *tensors))
-        results = super().run_allreduce(call, tensors)
-        note_call(call.name, call.process_set)
-        return results
+        return super().run_allreduce(call, tensors)
 
     def run_allgather(self, tensor: Tensor, name: str | None, process_set: ProcessSet) -> Tensor:
         """See Operations."""
         if _recorded(tensor):
             (result,) = _apply(_Allgather, self, [name], process_set, tensor)
             return result  # type: ignore[no-any-return]
-        result = super().run_allgather(tensor, name, process_set)
-        note_call(name, process_set)
-        return result
+        return super().run_allgather(tensor, name, process_set)
 
     def run_grouped_allgather(
         self, tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet
@@ -86,17 +82,13 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Allgather, self, names.members(name, len(tensors)), process_set, *tensors))
-        results = super().run_grouped_allgather(tensors, name, process_set)
-        note_call(name, process_set)
-        return results
+        return super().run_grouped_allgather(tensors, name, process_set)
 
     def run_broadcast(self, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Tensor:
         """See Operations."""
         if _recorded(tensor):
             return _apply(_Broadcast, self, tensor, root_rank, name, process_set)  # type: ignore[no-any-return]
-        result = super().run_broadcast(tensor, root_rank, name, process_set)
-        note_call(name, process_set)
-        return result
+        return super().run_broadcast(tensor, root_rank, name, process_set)
 
     def run_alltoall(
         self, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
@@ -104,9 +96,7 @@ class TorchOperations(Operations[Tensor]):
         """See Operations."""
         if _recorded(tensor):
             return _apply(_Alltoall, self, tensor, splits, name, process_set)  # type: ignore[no-any-return]
-        result = super().run_alltoall(tensor, splits, name, process_set)
-        note_call(name, process_set)
-        return result
+        return super().run_alltoall(tensor, splits, name, process_set)
 
     def run_scatter(
         self, tensor: Tensor, root_rank: int, splits: Any, name: str | None, process_set: ProcessSet
@@ -114,25 +104,22 @@ class TorchOperations(Operations[Tensor]):
         """See RootedOperations."""
         if _recorded(tensor):
             return _apply(_Scatter, self, tensor, root_rank, splits, name, process_set)  # type: ignore[no-any-return]
-        result = super().run_scatter(tensor, root_rank, splits, name, process_set)
-        note_call(name, process_set)
-        return result
+        return super().run_scatter(tensor, root_rank, splits, name, process_set)
 
     def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Tensor]) -> list[Tensor]:
         """See Operations."""
         if _recorded(*tensors):
             return list(_apply(_Reducescatter, self, call, *tensors))
-        results = super().run_reducescatter(call, tensors)
-        note_call(call.names[0], call.process_set)
-        return results
+        return super().run_reducescatter(call, tensors)
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operations: TorchOperations, call: Allreduce, *tensors: Tensor) -> tuple[Tensor, ...]:
-        results = tuple(operations.run_allreduce(call, tensors))
-        ctx.operations, ctx.call, ctx.name = operations, call, last_call(call.name, call.process_set)
-        return results
+        handle = operations.requests.begin(call, tensors, in_place=False)
+        results = handle.wait()
+        ctx.operations, ctx.call, ctx.name = operations, call, names.of_call(call.name, handle.number)
+        return tuple(results) if call.group else (results,)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -148,17 +135,13 @@ class _Allgather(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, operations: TorchOperations, each: list[str | None], process_set: ProcessSet, *tensors: Tensor
+        ctx: Any, operations: TorchOperations, members: list[str | None], process_set: ProcessSet, *tensors: Tensor
     ) -> tuple[Tensor, ...]:  # fmt: skip
         ctx.operations, ctx.process_set = operations, process_set
         ctx.shapes = [tensor.shape for tensor in tensors]
-        handles = [
-            operations.requests.allgather(name, tensor, process_set, with_rows=True, waits=True)
-            for name, tensor in zip(each, tensors, strict=True)
-        ]
+        handles = each(operations.requests.allgather, members, tensors, process_set, with_rows=True)
         results, ctx.rows = zip(*wait_for_all(handles), strict=True)
-        note_call(each[0], process_set)
-        ctx.name = last_call(each[0], process_set)
+        ctx.name = names.of_call(members[0], handles[0].number)
         return results
 
     @staticmethod
@@ -178,9 +161,10 @@ class _Broadcast(torch.autograd.Function):
     def forward(
         ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> Tensor:  # fmt: skip
-        result = operations.run_broadcast(tensor, root_rank, name, process_set)
+        handle = operations.requests.broadcast(name, tensor, root_rank, process_set, in_place=False)
+        result: Tensor = handle.wait()
         ctx.operations, ctx.root_rank, ctx.process_set = operations, root_rank, process_set
-        ctx.name = last_call(name, process_set)
+        ctx.name = names.of_call(name, handle.number)
         return result
 
     @staticmethod
@@ -196,9 +180,10 @@ class _Alltoall(torch.autograd.Function):
     def forward(
         ctx: Any, operations: TorchOperations, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        output, rows = operations.run_alltoall(tensor, splits, name, process_set)
+        handle = operations.requests.alltoall(name, tensor, splits, process_set)
+        output, rows = handle.wait()
         ctx.operations, ctx.rows, ctx.process_set = operations, rows, process_set
-        ctx.name = last_call(name, process_set)
+        ctx.name = names.of_call(name, handle.number)
         ctx.mark_non_differentiable(rows)
         return output, rows
 
@@ -214,9 +199,10 @@ class _Scatter(torch.autograd.Function):
         ctx: Any, operations: TorchOperations, tensor: Tensor, root_rank: int, splits: Any, name: str | None,
         process_set: ProcessSet,
     ) -> Tensor:  # fmt: skip
-        rows = operations.run_scatter(tensor, root_rank, splits, name, process_set)
+        handle = operations.requests.scatter(name, tensor, root_rank, splits, process_set)
+        rows: Tensor = handle.wait()
         ctx.operations, ctx.shape = operations, tensor.shape
-        ctx.how = root_rank, splits, names.part(last_call(name, process_set), "gradient"), process_set
+        ctx.how = root_rank, splits, names.part(names.of_call(name, handle.number), "gradient"), process_set
         return rows
 
     @staticmethod
@@ -244,8 +230,9 @@ class _Unscatter(torch.autograd.Function):
 class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, operations: TorchOperations, call: Reducescatter, *tensors: Tensor) -> tuple[Tensor, ...]:
-        results = tuple(operations.run_reducescatter(call, tensors))
-        ctx.operations, ctx.call, ctx.name = operations, call, last_call(call.names[0], call.process_set)
+        handles = operations.begin_reducescatter(call, tensors, waits=False)
+        results = tuple(wait_for_all(handles))
+        ctx.operations, ctx.call, ctx.name = operations, call, names.of_call(call.names[0], handles[0].number)
         return results
 
     @staticmethod

@@ -29,6 +29,16 @@ class TestErrors:
             with pytest.raises(ValueError, match=text):
                 call()
 
+    def test_one_rank_refuses_one_tensor_of_a_group_with_gradients(self):
+        """The error of its call on all ranks; the next calls without a name match."""
+        refuses, x = hvd.size() - 1, torch.ones(2, requires_grad=True)
+        wrong = x.detach().to(torch.float8_e5m2) if hvd.rank() == refuses else x
+        text = "dtype torch.float8_e5m2" if hvd.rank() == refuses else f"rank {refuses} has refused"
+        with pytest.raises((ValueError, hpccoll.MismatchError), match=text):
+            hvd.grouped_allgather([x, wrong, x])
+        me = torch.full((1,), float(hvd.rank()), requires_grad=True)
+        assert hvd.allgather(me).tolist() == list(range(hvd.size()))
+
     def test_what_an_elastic_job_recovers_from(self):
         assert issubclass(hpccoll.PeerLostError, hvd.HorovodInternalError)
         assert issubclass(hvd.HorovodInternalError, RuntimeError)

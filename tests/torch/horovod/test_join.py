@@ -42,6 +42,41 @@ def test_allgather_after_a_join():
     assert hvd.allgather(torch.tensor([hvd.rank()])).tolist() == list(range(hvd.size()))
 
 
+def test_derivatives_after_a_join():
+    """The ranks have made different numbers of calls without a name by then; docs/gradients.md has the gradients."""
+    n, root = hvd.size(), float(hvd.rank() == 0)
+    for _ in range(3 * hvd.rank()):
+        hvd.allreduce(torch.ones(2))
+    hvd.join()
+    for operation, want in (
+        (lambda x: hvd.allreduce(x, op=hvd.Sum), n),
+        (lambda x: hvd.grouped_allreduce([x, x], op=hvd.Sum)[0], n),
+        (hvd.allgather, 1),
+        (lambda x: hvd.grouped_allgather([x, x])[0], 1),
+        (lambda x: hvd.broadcast(x, 0), root),
+        (hvd.alltoall, 1),
+        (lambda x: hvd.scatter(x, 0), root),
+        (lambda x: hvd.reducescatter(x, op=hvd.Sum), n),
+    ):
+        x = torch.ones(n, requires_grad=True)
+        operation(x).sum().backward()
+        assert x.grad.tolist() == [want] * n
+
+
+def test_adasum_after_a_join():
+    n, me = hvd.size(), hvd.rank()
+    if n & (n - 1):
+        pytest.skip("Adasum needs a power of two of ranks")
+    for _ in range(me):
+        hvd.allreduce(torch.ones(2), op=hvd.Adasum)
+    hvd.join()
+    x = torch.eye(n)[me].requires_grad_()  # orthogonal vectors are added
+    total = hvd.allreduce(x, op=hvd.Adasum)
+    assert total.tolist() == [1.0] * n
+    (total * x.detach()).sum().backward()  # and so are their gradients
+    assert x.grad.tolist() == [1.0] * n
+
+
 def test_adasum_with_joined_ranks():
     n, me = hvd.size(), hvd.rank()
     if n & (n - 1) == 0:
