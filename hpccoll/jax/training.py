@@ -18,7 +18,7 @@ from hpccoll.frontend.reductions import Average, Op, choose
 from hpccoll.frontend.variables import compare_variables
 from hpccoll.jax import eager, names
 from hpccoll.jax.call import Call
-from hpccoll.jax.checks import check_options
+from hpccoll.jax.checks import array, check_options
 from hpccoll.jax.operations import allreduce_call, run_all
 
 __all__ = ["DistributedOptimizer", "allreduce_gradients", "broadcast_parameters"]
@@ -172,6 +172,8 @@ def broadcast_parameters(
     :param process_set: the ranks that take part
     :returns: a tree of the same form, with the root's values
     :raises MismatchError: the ranks have trees of different forms
+    :raises UnsupportedError: (a ValueError) an array has a dtype that the library does not know: a key of jax.random,
+        for one, of which jax.random.key_data() gives the numbers
     """
     pairs, form = _leaves(tree)
     world = world_of(process_set)
@@ -179,5 +181,13 @@ def broadcast_parameters(
     compare_variables("broadcast_parameters", own, f"{name} of a tree", process_set, root_rank=root_rank)
     root = root_in(process_set, root_rank)
     call = Call("broadcast", "", eager.open_gate(world), world.rank, world.size, root=root)
-    results = run_all([(call, f"{name}{path}", [x]) for path, x in pairs])
+    results = run_all([(call, f"{name}{path}", [_known(path, x)]) for path, x in pairs])
     return form.unflatten([result for (result,) in results])
+
+
+def _known(path: str, x: Any) -> Any:
+    """Return an array of a tree, before any of them is sent; the error of a dtype that is not known names its path."""
+    try:
+        return array(x)
+    except errors.UnsupportedError as error:
+        raise errors.UnsupportedError(f"{path}: {error}") from None

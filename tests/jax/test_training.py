@@ -144,6 +144,15 @@ def test_trees():
             hvd.broadcast_parameters({"a": jnp.ones(1)}, root_rank=9 if hvd.rank() == 1 else 0)
 
 
+def test_an_array_that_cannot_be_sent_is_named():
+    """No array of the tree is sent, so the next call works."""
+    for wrong, dtype in ((jax.random.key(hvd.rank()), "key<fry>"), (jnp.ones(2, jnp.float8_e5m2), "float8_e5m2")):
+        with pytest.raises(hpccoll.UnsupportedError, match=rf"\['b'\]: dtype {dtype} is not supported"):
+            hvd.broadcast_parameters({"a": jnp.ones(2), "b": wrong})
+    state = {"a": jnp.ones(2), "b": jax.random.key_data(jax.random.key(hvd.rank()))}
+    assert equal_on_all_ranks(hvd.broadcast_parameters(state))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_memory_stays_as_it_is():
