@@ -116,11 +116,45 @@ def test_no_rank_outlives_its_agent() -> None:
         pid = int(agent.stdout.readline())
         agent.stdin.close()
         assert agent.wait(60) == 1
+    wait_for_the_end_of(pid)
+
+
+def wait_for_the_end_of(pid: int) -> None:
     limit = time.monotonic() + 30
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it may end at any moment
         while "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
-            assert time.monotonic() < limit, "the rank lives on"
+            assert time.monotonic() < limit, "the process lives on"
             time.sleep(0.05)
+
+
+@pytest.mark.parametrize("starts", ["sleep 300 &", "setsid sleep 300 &"])
+@pytest.mark.parametrize(("ends", "status"), [("exit 0", 0), ("kill -KILL $$", 137)])
+def test_a_rank_leaves_no_process_on_its_host(starts: str, ends: str, status: int) -> None:
+    """On another host nobody but the agent can end them; they change nothing in the status of the ranks."""
+    rank = f"{starts} echo $!; {ends}"
+    task = {"command": ["bash", "-c", rank], "folder": os.getcwd(), "variables": {}, "ranks": {"0": {}}, "output": ""}
+    task["input"] = [os.devnull, "0"]
+    command = [sys.executable, "-m", "hpccoll.tools.launch.direct.agent"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as agent:
+        assert agent.stdin and agent.stdout and agent.stderr
+        agent.stdin.write(json.dumps(task) + "\n")
+        agent.stdin.flush()
+        pid = int(agent.stdout.readline())
+        assert agent.wait(60) == status
+        assert "killed 1 processes that outlived the ranks" in agent.stderr.read()
+    wait_for_the_end_of(pid)
+
+
+def test_a_process_that_a_rank_leaves_behind_is_no_failed_rank() -> None:
+    done = run("-np", "2", "bash", "-c", "sleep 300 >/dev/null 2>&1 & exit 0")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_name_of_a_variable_may_have_any_character() -> None:
+    """POSIX: a name has no `=`; it may have all other characters, of which shells use some only."""
+    done = run("-np", "1", "-x", "A,B=1", *program("import os; print(os.environ['A,B'])"))
+    assert done.stdout == "1\n", done.stderr
 
 
 @pytest.fixture

@@ -17,11 +17,15 @@ import time
 from typing import Any
 
 from hpccoll import inherited
+from hpccoll.detect.descendants import descendants
+from hpccoll.tools.kin import adopt_orphans
 from hpccoll.tools.launch import agent_task
 from hpccoll.tools.launch.agent_start import start
+from hpccoll.tools.launch.processes import kill_descendants, say
 
 GRACE = 5.0
-"""Seconds that the ranks have to end by themselves when one of them has failed, and again after SIGTERM."""
+"""Seconds that the ranks have to end by themselves when one of them has failed, and again after SIGTERM, and that their
+processes have after the ranks' regular end."""
 POLL = 0.02
 
 
@@ -56,6 +60,9 @@ class Agent:
     def kill(self) -> None:
         """End this process, and the ranks with it, at once."""
         self.signal(signal.SIGKILL)
+        for process in descendants(os.getpid()):  # those in sessions of their own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         os._exit(1)
 
     def wait(self) -> int:
@@ -96,16 +103,15 @@ def how(status: int) -> str:
     return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def say(text: str) -> None:
-    """Print one line of the launcher itself."""
-    print(f"hpccoll run: {text}", file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    """Read the task, start the ranks and wait for them."""
+    """Read the task, start the ranks, wait for them, and end the processes that they have left behind."""
+    adopt_orphans()
     agent = Agent(agent_task.take())
     threading.Thread(target=agent.obey, daemon=True).start()
-    return agent.wait()
+    status = agent.wait()
+    if left_behind := kill_descendants(0.0 if status else GRACE):
+        say(f"killed {left_behind} processes that outlived the ranks (host {platform.node()})")
+    return status
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def plan(job: Job) -> Plan:
     """Plan a job for hpccoll's launcher. Its arguments name variables; its environment has their values."""
     hosts = ",".join(f"{host.name}:{host.slots}" for host in job.hosts) or f"localhost:{job.ranks}"
     argv = [sys.executable, "-P", "-m", "hpccoll.tools.launch.direct.starter", "--hosts", hosts]
-    argv += ["--export", ",".join(sorted(job.exported))] if job.exported else []
+    argv += [f"--export={name}" for name in sorted(job.exported)]
     argv += ["--output", job.output] if job.output else []
     argv += ["--input", *job.input.words] if job.input and job.local else []
     argv += [f"--ssh-option={word}" for word in job.launcher_options]

@@ -31,7 +31,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the arguments that plan.py has written."""
     parser = argparse.ArgumentParser(prog="hpccoll.tools.launch.direct.starter", allow_abbrev=False)
     parser.add_argument("--hosts", required=True)
-    parser.add_argument("--export", default="")
+    parser.add_argument("--export", action="append", default=[])
     parser.add_argument("--output", default="")
     parser.add_argument("--input", nargs=2, default=[os.devnull, "0"])
     parser.add_argument("--ssh-option", action="append", default=[])
@@ -61,8 +61,7 @@ class Agents:
         self._ended: queue.SimpleQueue[Host] = queue.SimpleQueue()
         self._agents: dict[Host, subprocess.Popen[str]] = {}
         environment = inherited.environment()
-        names = [name for name in arguments.export.split(",") if name]
-        variables = {**{name: environment[name] for name in names}, STORE: store}
+        variables = {**{name: environment[name] for name in arguments.export}, STORE: store}
         hosts = parse_hosts(arguments.hosts)
         for host, ranks in zip(hosts, variables_of(hosts), strict=True):
             task = {
