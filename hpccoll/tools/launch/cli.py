@@ -183,7 +183,8 @@ def execute(job: Job, plan_of: Callable[[Job], Plan], environment: Mapping[str, 
         plan = plan_of(replace(job, exported={**job.exported, LAUNCHER: listener.variable}))
         ending = processes.run(plan.argv, plan.environment_from(environment), timeout, ranks.have_ended, job.ranks)
         unfinished = ranks.unfinished(SETTLED) if needs_ranks(ending) else {}
-    return report(ending, timeout, unfinished)
+        all_well = ranks.have_ended() and not unfinished
+    return report(ending, timeout, unfinished, all_well=all_well)
 
 
 def make_job(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Job:
@@ -316,10 +317,13 @@ def needs_ranks(ending: processes.Ending) -> bool:
     return ending.overdue or not ending.status
 
 
-def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[int, Rank]) -> int:
+def report(
+    ending: processes.Ending, timeout: float | None, unfinished: Mapping[int, Rank], *, all_well: bool = False
+) -> int:
     """Print the launcher's own actions, and the ranks that did not end regularly.
 
     :param unfinished: ranks that did not call shutdown(), of a job that needs_ranks()
+    :param all_well: whether all ranks have ended after shutdown(), so that no process which is left is one of them
     :returns: the exit status of `hpccoll run`
     :raises KeyboardInterrupt: the user has interrupted the job, and it has failed
     """
@@ -334,7 +338,7 @@ def report(ending: processes.Ending, timeout: float | None, unfinished: Mapping[
     if ending.overdue:
         processes.say(f"all ranks had ended, mpirun had not after {processes.OVERDUE:g} s more, and was ended")
         return 1
-    if not ending.status and (ending.left_behind or unfinished):
+    if not ending.status and not all_well and (ending.left_behind or unfinished):
         what = "ranks were still running" if ending.left_behind else "not all ranks had ended well"
         processes.say(f"mpirun ended with status 0, but {what}: Open MPI 5 does so if a node fails")
         return 1

@@ -109,6 +109,19 @@ def test_a_job_that_left_ranks_behind_has_failed(capfd: pytest.CaptureFixture[st
     assert report(Ending(status=0, timed_out=False, left_behind=0), None, {}) == 0
 
 
+def test_a_process_that_a_rank_leaves_behind_is_no_rank() -> None:
+    """Such as the service of a logger, in a session of its own: all ranks have shut down, and ended."""
+    program = """
+import subprocess, hpccoll
+hpccoll.init()
+subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+hpccoll.shutdown()
+"""
+    status, output = run("-np", "2", program=program)
+    assert status == 0 and "killed 2 processes" in output, output
+    assert report(Ending(status=0, timed_out=False, left_behind=2), None, {}, all_well=True) == 0
+
+
 def test_timeout_leaves_nothing_behind() -> None:
     """Ranks that ignore SIGTERM, and children of theirs in sessions of their own; once they were all there in time."""
     for seconds in (3, 12, 60):
