@@ -14,6 +14,7 @@ from typing import Any
 
 from hpccoll import config, inherited
 from hpccoll.channel import new_secret
+from hpccoll.errors import InvalidArgumentError
 from hpccoll.launch_protocol import COORDINATOR, WORKER
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
@@ -137,6 +138,7 @@ class Runner:
         """Prepare it.
 
         :param environment: that of all workers
+        :raises LaunchError: HPCCOLL_PEER_TIMEOUT makes no sense
         """
         self._job, self._discovery = job, discovery
         self._events: queue.SimpleQueue[Event | Cut | CutHost | HostCame | Stop] = queue.SimpleQueue()
@@ -145,7 +147,10 @@ class Runner:
         self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
         peer_timeout = {**defaults, **job.exported, **environment}["HPCCOLL_PEER_TIMEOUT"]
-        seconds = config.read({"HPCCOLL_PEER_TIMEOUT": peer_timeout}).peer_timeout
+        try:
+            seconds = config.read({"HPCCOLL_PEER_TIMEOUT": peer_timeout}).peer_timeout
+        except InvalidArgumentError as error:
+            raise LaunchError(str(error)) from None
         self._membership = Membership(replace(job.limits, peer_timeout=seconds))
         secrets = {COORDINATOR: self._server.listener.variable, inherited.SECRET: new_secret()}
         self._agents: dict[str, AgentProcess] = {}

@@ -53,10 +53,12 @@ def _spelled(name: str) -> str:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Check the numbers.
+    """Check the numbers, and that an elastic job is not to be shown: it has no command that could be printed.
 
-    :raises LaunchError: one of them makes no sense
+    :raises LaunchError: an argument makes no sense
     """
+    if arguments.show and is_asked_for(arguments):
+        raise LaunchError("--show: an elastic job is not one command, as processes are started while it runs")
     for option, least in LEAST.items():
         value = getattr(arguments, option)
         if value is not None and not value >= least:
