@@ -114,7 +114,7 @@ def _begin_loop(base: Base, ranks: Ranks, drivers: Compared[net.Drivers]) -> Non
             background=settings.background and drivers[loop.rank] is net.Drivers.ANY,
             one_thread=drivers[loop.rank] is net.Drivers.MAKER,
             heartbeat=drivers.values == [net.Drivers.ANY] and all(one.background for one in ranks.settings.values),
-            job=allocation.job if (allocation := detect.allocation(inherited.environment())) else "",
+            job=detect.job(inherited.environment()),
             machine_size=len(ranks.machines.like(loop.rank)),
         ),
     )

@@ -7,12 +7,13 @@ module in launchers/.
 
 from hpccoll.detect.hosts import Allocation
 from hpccoll.detect.job_place import Place
-from hpccoll.detect.search import allocation, place, places, started_by
+from hpccoll.detect.search import allocation, job, place, places, started_by
 
 __all__ = [
     "Allocation",
     "Place",
     "allocation",
+    "job",
     "place",
     "places",
     "started_by",

@@ -13,6 +13,7 @@ variables decide.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from hpccoll.detect import launchers
 from hpccoll.detect.hosts import Allocation
 from hpccoll.detect.job_place import Place
 
-__all__ = ["allocation", "place", "places", "started_by"]
+__all__ = ["allocation", "job", "place", "places", "started_by"]
 
 
 @cache
@@ -47,9 +48,19 @@ def place(env: Mapping[str, str]) -> Place | None:
     return next(places(env), None)
 
 
-def allocation(
-    env: Mapping[str, str], read: Callable[[str], str] = lambda path: Path(path).read_text()
-) -> Allocation | None:
+def _text_of(path: str) -> str:
+    """Read a host file.
+
+    :raises OSError: it cannot be read
+    :raises InvalidArgumentError: it is no text
+    """
+    try:
+        return Path(path).read_text()
+    except UnicodeDecodeError as error:
+        raise errors.InvalidArgumentError(f"the host file {path} is no text: {error}") from None
+
+
+def allocation(env: Mapping[str, str], read: Callable[[str], str] = _text_of) -> Allocation | None:
     """Find the allocation of the job that this process is part of.
 
     :param read: reads the host file that a scheduler's variable names
@@ -61,6 +72,17 @@ def allocation(
         if hasattr(module, "allocation") and (found := module.allocation(env, read)):
             return found  # type: ignore[no-any-return]
     return None
+
+
+def job(env: Mapping[str, str]) -> str:
+    """Name the scheduler's job that this process is part of; "" if there is none.
+
+    It reads no host file: that of PBS is on the job's first node only, and a container may lack any.
+    """
+    with contextlib.suppress(errors.InvalidArgumentError):
+        if found := allocation(env, lambda _path: ""):
+            return found.job
+    return ""
 
 
 def started_by(env: Mapping[str, str]) -> str:

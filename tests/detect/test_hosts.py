@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host lists of Slurm are expanded; any other text is refused with a reason."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpccoll
+from hpccoll import detect
 from hpccoll.detect.hosts import expand, expand_counts, of_lines, of_pairs
 
 
@@ -53,6 +58,38 @@ def test_pairs_and_lines():
     for text in ("hostA", "hostA four", "4 hostA"):
         with pytest.raises(hpccoll.InvalidArgumentError):
             of_pairs(text)
+
+
+PBS = {"PBS_JOBID": "12.server", "PBS_NODEFILE": "/var/spool/pbs/aux/12.server"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        (PBS, "12.server"),
+        (PBS | {"PBS_NODEFILE": sys.executable}, "12.server"),
+        ({"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "/nowhere"}, "7"),
+        ({"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "a 1 b"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_job_has_its_name_where_its_hosts_cannot_be_read(variables, job):
+    """PBS Professional's guide: the host file is on the first node; its launcher hands the variable to all ranks."""
+    assert detect.job(variables) == job
+
+
+def test_init_needs_no_host_file(tmp_path):
+    for file in (PBS["PBS_NODEFILE"], str(tmp_path), sys.executable):  # none, a folder, no text
+        rank = [sys.executable, "-P", "-c", "import hpccoll; hpccoll.init(); print(hpccoll.size())"]
+        env = {**os.environ, **PBS, "PBS_NODEFILE": file}
+        done = subprocess.run(rank, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout == "1\n", done.stderr
+        assert "a job of unknown hosts" in done.stderr
+
+
+def test_a_host_file_that_is_no_text():
+    with pytest.raises(hpccoll.InvalidArgumentError, match=f"the host file {sys.executable} is no text"):
+        detect.allocation(PBS | {"PBS_NODEFILE": sys.executable})
 
 
 names = st.from_regex(r"[a-z]{1,4}", fullmatch=True)
