@@ -104,6 +104,7 @@ def _open_closed_outputs() -> None:
             if nowhere != descriptor:
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
+            os.set_inheritable(descriptor, True)  # else a file of a process that this one starts would get its number
             setattr(sys, name, os.fdopen(descriptor, "w", closefd=False))
 
 

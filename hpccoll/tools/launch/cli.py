@@ -139,6 +139,10 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.timeout is not None and not arguments.timeout > 0:
         raise LaunchError(f"--timeout {arguments.timeout:g}: more than 0 seconds")
     elastic.check(arguments)
+    try:
+        os.getcwd()
+    except OSError as error:  # removed since it was entered; the ranks would begin in it
+        raise LaunchError(f"the current folder is not there: {error.strerror}") from None
     if arguments.output and not arguments.show:
         try:
             os.makedirs(arguments.output, exist_ok=True)

@@ -122,6 +122,28 @@ hpccoll.shutdown()
     assert report(Ending(status=0, timed_out=False, left_behind=2), None, {}, all_well=True) == 0
 
 
+@pytest.mark.parametrize("launcher", [(), ("--launcher", "ssh"), ("--min-np", "2")])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_ranks_have_standard_files_where_the_launcher_has_none(launcher: tuple[str, ...], closed: str) -> None:
+    """A program may count on the three: the next files that it opens would have their numbers."""
+    program = "import os; [os.fstat(number) for number in range(3)]; os.write(1, b'1'); os.write(2, b'2')"
+    words = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "2", *launcher, sys.executable, "-c", program]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, timeout=100)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("launcher", [(), ("--launcher", "ssh"), ("--min-np", "2")])
+def test_a_folder_that_is_gone(launcher: tuple[str, ...], tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    words = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "2", *launcher, "true"]
+    done = subprocess.run(["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *words], cwd=folder, capture_output=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"hpccoll run: the current folder is not there: No such file or directory\n",
+    )
+
+
 def test_timeout_leaves_nothing_behind() -> None:
     """Ranks that ignore SIGTERM, and children of theirs in sessions of their own; once they were all there in time."""
     for seconds in (3, 12, 60):

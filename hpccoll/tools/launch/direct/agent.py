@@ -115,6 +115,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stdout.flush()
-    os._exit(status)  # a regular exit would wait for the thread that reads standard input
+    os._exit(main())  # a regular exit would wait for the thread that reads standard input
