@@ -98,6 +98,35 @@ def test_signals_reach_the_ranks() -> None:
         assert running.wait(60) == 0
 
 
+def test_a_second_interrupt_kills_ranks_that_do_not_end() -> None:
+    """One that follows at once is the same, as timeout(1) sends it to the process and to its group."""
+    text = "import os, signal; signal.signal(signal.SIGINT, lambda *_: os.write(1, b'no\\n')); os.write(1, b'up\\n')"
+    rank = program(text + "\nwhile True: signal.pause()")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*RUN, "-np", "1", *rank], stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdout and running.stderr
+        assert running.stdout.readline() == "up\n"
+        for _ in range(2):
+            running.send_signal(signal.SIGINT)
+            assert running.stdout.readline() == "no\n"
+        time.sleep(1.5)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == -signal.SIGINT
+        assert "interrupted again: the ranks are killed" in running.stderr.read()
+
+
+def test_no_rank_outlives_a_killed_launcher() -> None:
+    """Ranks get SIGTERM, with which they may save, and are killed some seconds later."""
+    text = "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'save\\n'))"
+    rank = program(text + "\nos.write(1, b'%d\\n' % os.getpid())\nwhile True: signal.pause()")
+    with subprocess.Popen([*RUN, "-np", "1", *rank], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        pid = int(running.stdout.readline())
+        running.kill()
+        assert running.stdout.readline() == "save\n"
+        wait_for_the_end_of(pid)
+
+
 def test_no_rank_outlives_its_agent() -> None:
     """The end of the agent's standard input, as when ssh has lost its connection, is the end of the ranks."""
     task = {

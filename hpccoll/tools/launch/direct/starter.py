@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 
 from hpccoll import inherited
@@ -25,6 +26,8 @@ from hpccoll.tools.launch.processes import FORWARDED, say
 
 AGENT = "hpccoll.tools.launch.direct.agent"
 SSH_FAILED = 255
+AGAIN = 1.0
+"""Seconds in which a second interrupt is the same: timeout(1) sends a signal to a process, and to its group."""
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -136,8 +139,22 @@ def main() -> int:
     server = StoreServer(addresses_towards(others))
     with server.listener as listener:
         agents = Agents(arguments, listener.variable)
+        interrupted, launcher = float("inf"), os.getppid()
+
+        def forward(number: int, _frame: object) -> None:
+            nonlocal interrupted
+            if number == signal.SIGINT:
+                now = time.monotonic()
+                if now - interrupted > AGAIN:
+                    say("interrupted again: the ranks are killed")
+                    number = signal.SIGKILL
+                interrupted = min(interrupted, now)
+            agents.signal(number)
+            if os.getppid() != launcher:  # `hpccoll run` was killed, and this is the signal of its end
+                threading.Timer(agent.GRACE, agents.signal, (signal.SIGKILL,)).start()
+
         for number in FORWARDED:
-            signal.signal(number, lambda number, _frame: agents.signal(number))
+            signal.signal(number, forward)
         return agents.wait()
 
 
