@@ -159,7 +159,7 @@ def parse(data: bytes, name: str) -> Recording:
     """Read the bytes of a file.
 
     :param name: of the file, for errors
-    :raises TraceError: the bytes are no trace, or a trace of another version of hpccoll
+    :raises TraceError: the bytes are no trace, are cut off or damaged, or a trace of another version of hpccoll
     """
     if len(data) < HEADER.size or not data.startswith(_core.TRACE_MAGIC):
         raise TraceError(f"{name} is not the trace of a rank")
@@ -174,10 +174,13 @@ def parse(data: bytes, name: str) -> Recording:
     (head,) = struct.unpack_from("=Q", data, HEAD_AT)
     (callers,) = struct.unpack_from("=i", data, CALLERS_AT)
     sites_at = header_bytes + nrecords * record_bytes
-    records = [
-        _record(data, header_bytes + slot * record_bytes, sites_at + slot * site_bytes if site_bytes else 0)
-        for slot in range(head - first)
-    ]
+    try:
+        records = [
+            _record(data, header_bytes + slot * record_bytes, sites_at + slot * site_bytes if site_bytes else 0)
+            for slot in range(head - first)
+        ]
+    except (IndexError, struct.error):
+        raise TraceError(f"{name} is damaged: no rank writes what it holds") from None
     return Recording(
         _text(world), rank, size, _text(host), pid, _text(folder), bool(handles), clock, written, callers,
         _text(cause), _text(ended), dict(_sets(data)), records, first,

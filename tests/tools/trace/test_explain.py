@@ -240,6 +240,20 @@ def test_nothing_is_written_where_nothing_is_wanted(job):
     assert not one.traces.exists()
 
 
+@pytest.mark.parametrize("at", [3456, 4096 + 38])  # the number of records; kind and operation of the first one
+def test_a_damaged_file_is_left_out(job, capsys, at):
+    """As after a crash of the file system."""
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 3)
+    one.wait()
+    (file,) = one.traces.glob("*-rank-2.hctrace")
+    with file.open("r+b") as bytes_of_it:
+        bytes_of_it.seek(at)
+        bytes_of_it.write(b"\xff\xff")
+    cli.show(one.traces)
+    said = capsys.readouterr().err
+    assert said == f"hpccoll trace: {file} is damaged: no rank writes what it holds: it is left out\n"
+
+
 def test_a_file_that_is_cut_off_is_left_out(job, capsys):
     """As on a node whose disk is full: the files of the other ranks still say what happened."""
     one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 3)
