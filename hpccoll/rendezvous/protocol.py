@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -17,6 +18,7 @@ __all__ = ["ByAllgather", "Machine", "Rendezvous", "agreed", "gather_bytes", "ra
 T = TypeVar("T")
 Machine = int | str
 """The name of a machine: equal on ranks that can share memory."""
+NAMES_A_RANK = re.compile(r"rank \d+: ")
 
 
 class Rendezvous(Protocol):
@@ -102,7 +104,10 @@ def agreed(compare: Callable[[str], Compared[str]], action: Callable[[], T]) -> 
         results.append(action())
     except (errors.HpccollError, RuntimeError, MemoryError, OSError) as error:
         text = str(error) or type(error).__name__
-    raise_first(compare(text))
+    said = compare(text)
+    if said.alike and NAMES_A_RANK.match(text):  # the step has an exchange of its own, which has found the rank
+        raise errors.StartError(text)
+    raise_first(said)
     return results[0]
 
 

@@ -211,6 +211,7 @@ def test_killed_launcher_takes_the_job_with_it() -> None:
         (("-np", "2", "--min-np", "1", "--show", "true"), "--show: an elastic job is not one command"),
         (("--min-np", "1", "-x", "HPCCOLL_PEER_TIMEOUT=long", "true"), "HPCCOLL_PEER_TIMEOUT='long' is not 0 to 86400"),
         (("--min-np", "1", "-x", "HPCCOLL_PEER_TIMEOUT=-1", "true"), "is -1.0, not 0 to 86400"),
+        (("--min-np", "1", "-x", "HPCCOLL_START_TIMEOUT=0", "true"), "is 0.0, not 0.1 to 86400"),
         (("-np", "2", "-bind-to", "none", "python"), "-bind-to: each rank is bound to its share of the cores"),
         (("-np", "2", "--bind-to=none", "python"), "as --launcher-options='--bind-to ...'"),
         (("-np", "2", "-x", "NO_SUCH_NAME", "python"), "NO_SUCH_NAME is not set here"),

@@ -138,7 +138,7 @@ class Runner:
         """Prepare it.
 
         :param environment: that of all workers
-        :raises LaunchError: HPCCOLL_PEER_TIMEOUT makes no sense
+        :raises LaunchError: HPCCOLL_PEER_TIMEOUT, or HPCCOLL_START_TIMEOUT, makes no sense
         """
         self._job, self._discovery = job, discovery
         self._events: queue.SimpleQueue[Event | Cut | CutHost | HostCame | Stop] = queue.SimpleQueue()
@@ -146,9 +146,10 @@ class Runner:
         addresses = [job.address] if job.address else addresses_towards(others)
         self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
-        peer_timeout = {**defaults, **job.exported, **environment}["HPCCOLL_PEER_TIMEOUT"]
+        given = {**defaults, **job.exported, **environment}
+        waits = {name: given[name] for name in ("HPCCOLL_PEER_TIMEOUT", "HPCCOLL_START_TIMEOUT") if name in given}
         try:
-            seconds = config.read({"HPCCOLL_PEER_TIMEOUT": peer_timeout}).peer_timeout
+            seconds = config.read(waits).peer_timeout
         except InvalidArgumentError as error:
             raise LaunchError(str(error)) from None
         self._membership = Membership(replace(job.limits, peer_timeout=seconds))
