@@ -145,7 +145,9 @@ def _run(command: Sequence[str]) -> tuple[bool, str]:
     if shutil.which(command[0]) is None:
         return False, f"{shown} cannot be run: {command[0]} is not on this node's PATH"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False)
+    except OSError as error:
+        return False, f"{shown} cannot be run: {error.strerror}"
     except subprocess.TimeoutExpired:
         return False, f"{shown} gave no answer within {PATIENCE:g} s"
     output = " ".join((done.stdout + done.stderr).split())

@@ -299,6 +299,15 @@ def test_a_slurm_that_does_not_answer_is_said(monkeypatch, tmp_path):
     assert "failed with status 1: no contact" in answer.text
 
 
+def test_an_answer_that_is_no_text_or_no_program_is_said(monkeypatch, tmp_path):
+    """A scheduler may speak another language in another encoding; requeue() raises nothing."""
+    stand_in(monkeypatch, tmp_path, squeue=r"printf '\273\372' >&2; exit 1")
+    assert "failed with status 1: \N{REPLACEMENT CHARACTER}" in requeue({"SLURM_JOB_ID": "12"}).text
+    (tmp_path / "squeue").write_bytes(b"\x7fELF of another machine")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "cannot be run: Exec format error" in requeue({"SLURM_JOB_ID": "12"}).text
+
+
 @pytest.mark.parametrize(
     ("element", "job"), [({}, "34"), ({"LSB_JOBINDEX": "0"}, "34"), ({"LSB_JOBINDEX": "5"}, "34[5]")]
 )

@@ -229,7 +229,13 @@ def _asked(command: list[str]) -> list[str] | None:
     """Return the words of the scheduler's answer; none: it knows no such job; None: it does not answer now."""
     try:
         done = subprocess.run(
-            command, env=dict(inherited.environment()), capture_output=True, text=True, check=False, timeout=60
+            command,
+            env=dict(inherited.environment()),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=60,
         )
     except FileNotFoundError:
         raise StudyError(f"no {command[0]} on PATH: log in to the cluster") from None

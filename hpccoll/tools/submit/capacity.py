@@ -44,7 +44,7 @@ def _partitions(environment: dict[str, str]) -> list[str]:
     try:
         done = subprocess.run(
             ["sinfo", "--noheader", "--format=%P|%D|%s"],
-            capture_output=True, text=True, timeout=20, check=False, env=environment,
+            capture_output=True, text=True, errors="replace", timeout=20, check=False, env=environment,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnknownError(f"sinfo does not answer ({error})") from None

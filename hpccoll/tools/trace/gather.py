@@ -83,7 +83,9 @@ def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
     :raises TraceError: it is not here, or gives no answer
     """
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=SLURM_PATIENCE, check=False)
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SLURM_PATIENCE, check=False
+        )
     except FileNotFoundError:
         raise TraceError(f"no {command[0]} here that could ask for a Slurm job") from None
     except subprocess.TimeoutExpired:
