@@ -3,7 +3,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,7 +97,7 @@ HOST_NAME = re.compile(r"(?:\w[\w.-]*@)?[A-Za-z0-9](?:[\w.-]*\w)?", re.ASCII)
 
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
-    """Read hosts from `h1:2,h2:2`; a host without a number takes one rank.
+    """Read hosts from `h1:2,h2:2`; a host without a number takes one rank. Each is in the result once.
 
     :raises LaunchError: the text is no list of hosts
     """
@@ -108,7 +108,15 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
         if not HOST_NAME.fullmatch(name) or not re.fullmatch(r"0*[1-9][0-9]{0,8}", slots, re.ASCII):
             raise LaunchError(f"hosts {text!r}: {part!r} is not HOST or HOST:RANKS")
         hosts.append(Host(name, int(slots)))
-    return tuple(hosts)
+    return _each_once(hosts)
+
+
+def _each_once(hosts: Iterable[Host]) -> tuple[Host, ...]:
+    """Give a host that is named several times all its ranks, in its first place: the host file of PBS does so."""
+    slots: dict[str, int] = {}
+    for host in hosts:
+        slots[host.name] = slots.get(host.name, 0) + host.slots
+    return tuple(Host(name, count) for name, count in slots.items())
 
 
 def read_hostfile(path: str) -> tuple[Host, ...]:
@@ -136,7 +144,7 @@ def read_hostfile(path: str) -> tuple[Host, ...]:
         hosts.append(host)
     if not hosts:
         raise LaunchError(f"--hostfile {path}: there is no host in it")
-    return tuple(hosts)
+    return _each_once(hosts)
 
 
 def split_words(option: str, text: str) -> tuple[str, ...]:

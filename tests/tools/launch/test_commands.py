@@ -112,6 +112,14 @@ def test_unknown_launcher_is_named_with_a_remedy() -> None:
         plan(JOB, "/opt/bin/mpirun", "srun 22.05\n")
 
 
+def test_a_host_that_is_named_several_times_has_all_its_ranks(tmp_path: Path) -> None:
+    """mpirun(1) of Open MPI: `--host aa,aa,bb` gives aa two slots. The host file of PBS has a line for each rank."""
+    assert parse_hosts("aa,aa,bb") == (Host("aa", 2), Host("bb", 1))
+    assert parse_hosts("aa:2,bb,aa") == (Host("aa", 3), Host("bb", 1))
+    (tmp_path / "hosts").write_text("n1\nn1\nn2\nn1 slots=2\n")
+    assert read_hostfile(str(tmp_path / "hosts")) == (Host("n1", 4), Host("n2", 1))
+
+
 def test_hosts_are_filled_in_order() -> None:
     assert parse_hosts("me@login-1.site.org:3,10.0.0.1") == (
         Host("me@login-1.site.org", 3),

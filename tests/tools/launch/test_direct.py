@@ -180,6 +180,13 @@ def test_a_process_that_a_rank_leaves_behind_is_no_failed_rank() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_host_that_is_named_twice_is_one_node() -> None:
+    """The ranks of its second mention were killed when those of the first had ended, and the status was 0."""
+    rank = "echo $_HPCCOLL_NODE $_HPCCOLL_LOCAL_RANK; [ $_HPCCOLL_RANK = 0 ] || { sleep 1; exit 5; }"
+    done = run("-H", "localhost,localhost", "bash", "-c", rank)
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (5, ["0 0", "0 1"]), done.stderr
+
+
 def test_the_name_of_a_variable_may_have_any_character() -> None:
     """POSIX: a name has no `=`; it may have all other characters, of which shells use some only."""
     done = run("-np", "1", "-x", "A,B=1", *program("import os; print(os.environ['A,B'])"))
