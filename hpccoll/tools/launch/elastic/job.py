@@ -147,9 +147,9 @@ class Runner:
         self._server = Server(addresses, self._events.put)
         defaults = {"HPCCOLL_PEER_TIMEOUT": PEER_TIMEOUT, "HOROVOD_ELASTIC": "1"}
         given = {**defaults, **job.exported, **environment}
-        waits = {name: given[name] for name in ("HPCCOLL_PEER_TIMEOUT", "HPCCOLL_START_TIMEOUT") if name in given}
+        waits = ("HPCCOLL_PEER_TIMEOUT", "HPCCOLL_START_TIMEOUT")
         try:
-            seconds = config.read(waits).peer_timeout
+            seconds = config.read({name: text for name, text in given.items() if name in waits}).peer_timeout
         except InvalidArgumentError as error:
             raise LaunchError(str(error)) from None
         self._membership = Membership(replace(job.limits, peer_timeout=seconds))
