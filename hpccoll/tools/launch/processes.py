@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,6 +106,7 @@ def wait(
         try:
             return main.wait(min(POLL, max(0.0, limit - time.monotonic()))), ""
         except subprocess.TimeoutExpired:
+            reap_adopted((main.pid,))
             if overdue == float("inf") and ranks_have_ended():
                 overdue = time.monotonic() + OVERDUE
     return ask_to_end(main), "timeout" if time.monotonic() >= limit else "overdue"
@@ -191,6 +192,16 @@ def reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def reap_adopted(own: Container[int]) -> None:
+    """Reap adopted processes that have ended, as process 1 does: each would count as a process of the user.
+
+    :param own: the children that others wait for
+    """
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in own:
+            os.waitpid(ended.si_pid, 0)
 
 
 def say(text: str) -> None:

@@ -122,6 +122,16 @@ hpccoll.shutdown()
     assert report(Ending(status=0, timed_out=False, left_behind=2), None, {}, all_well=True) == 0
 
 
+@pytest.mark.parametrize("launcher", [(), ("--launcher", "ssh")])
+def test_what_a_rank_starts_and_leaves_is_no_zombie_for_long(launcher: tuple[str, ...]) -> None:
+    """A process that has ended counts for the limits of its user until somebody waits for it."""
+    program = "for i in 1 2 3 4 5; do sh -c 'sleep 0 & echo $!'; done; sleep 2; echo; ps -o pid= -e"
+    words = [sys.executable, "-P", "-m", "hpccoll", "run", "-np", "1", *launcher, "sh", "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    started, there = (set(part.split()) for part in done.stdout.split("\n\n"))
+    assert len(started) == 5 and not started & there, done
+
+
 @pytest.mark.parametrize("launcher", [(), ("--launcher", "ssh"), ("--min-np", "2")])
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_ranks_have_standard_files_where_the_launcher_has_none(launcher: tuple[str, ...], closed: str) -> None:

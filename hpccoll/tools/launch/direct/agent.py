@@ -21,7 +21,7 @@ from hpccoll.detect.descendants import descendants
 from hpccoll.tools.kin import adopt_orphans
 from hpccoll.tools.launch import agent_task
 from hpccoll.tools.launch.agent_start import start
-from hpccoll.tools.launch.processes import kill_descendants, say
+from hpccoll.tools.launch.processes import kill_descendants, reap_adopted, say
 
 GRACE = 5.0
 """Seconds that the ranks have to end by themselves when one of them has failed, and again after SIGTERM, and that their
@@ -82,6 +82,7 @@ class Agent:
             if left and time.monotonic() > limit:
                 self.signal(signal.SIGKILL if asked else signal.SIGTERM)
                 asked, limit = True, time.monotonic() + GRACE
+            reap_adopted({rank.pid for rank in left.values()})
             time.sleep(POLL)
         return status
 
