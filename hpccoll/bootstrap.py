@@ -14,7 +14,7 @@ from hpccoll.checks.finding import ERROR, Facts, grouped
 from hpccoll.checks.survey import RankReport, Survey
 from hpccoll.compared import Compared
 from hpccoll.observe.timeline import Timeline, for_rank
-from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed, gather_bytes
+from hpccoll.rendezvous import Machine, Rendezvous, ThreadRendezvous, agreed, gather_bytes, raise_first
 from hpccoll.start_report import Ranks
 from hpccoll.text import some_ranks
 
@@ -58,13 +58,17 @@ class Base:
 
 
 def make(
-    rendezvous: Rendezvous, settings: config.Config, provider: net.NetProvider | None = None
+    rendezvous: Rendezvous,
+    settings: config.Config,
+    wrong: errors.InvalidArgumentError | None = None,
+    provider: net.NetProvider | None = None,
 ) -> tuple[Base, _core.Set]:
     """Make the loop of this rank and the process set of all ranks. All ranks of the rendezvous call this together.
 
+    :param wrong: the error in the settings of this rank, which is an error on all ranks
     :param provider: makes the net, in place of the provider that the knob `net` names
     """
-    _compare_versions(rendezvous)
+    _compare_versions(rendezvous, wrong)
     ranks = start_report.exchange(rendezvous, settings)
     if differing := config.differences(ranks.settings):
         raise errors.StartError(f"the World was not made: {differing}")
@@ -166,16 +170,29 @@ def _first_set(base: Base, ranks: Ranks, *, opens_device: bool) -> _core.Set:
 # ---- exchange and check of the ranks' reports ------------------------------------------------------------
 
 
-def _compare_versions(rendezvous: Rendezvous) -> None:
-    """Fail on all ranks unless all run one version. Plain values: a report of another version may not be readable."""
+WRONG = ": "
+"""Separates the version of a rank from the error in its settings."""
+
+
+def _compare_versions(rendezvous: Rendezvous, wrong: errors.InvalidArgumentError | None) -> None:
+    """Fail on all ranks unless all run one version, and all have right settings.
+
+    Plain values: a report of another version may not be readable.
+
+    :param wrong: see make()
+    """
     mine = f"{_core.VERSION} (messages of version {_core.WIRE_VERSION})"
-    said = rendezvous.compare(mine)
-    if not said.alike:
-        found = "; ".join(f"{version} on {some_ranks(said.ranks(i))}" for i, version in enumerate(said.values))
+    said = rendezvous.compare(f"{mine}{WRONG}{wrong}" if wrong else mine)
+    if wrong:
+        raise wrong
+    versions = said.map(lambda text: text.partition(WRONG)[0])
+    if not versions.alike:
+        found = "; ".join(f"{version} on {some_ranks(versions.ranks(i))}" for i, version in enumerate(versions.values))
         raise errors.StartError(
             f"the World was not made: its ranks run different versions of hpccoll: {found}. Start all of them with one "
             "environment: `hpccoll info` on each host says which one it finds"
         )
+    raise_first(said.map(lambda text: text.partition(WRONG)[2]))
 
 
 def _print_findings(rendezvous: Rendezvous, ranks: Ranks) -> None:

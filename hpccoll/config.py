@@ -269,6 +269,17 @@ def read(env: Mapping[str, str] | None = None, **given: Any) -> Config:
     return Config(**(_site(values.get("site_file", ""), fields) | values))
 
 
+def read_or_default(**given: Any) -> tuple[Config, errors.InvalidArgumentError | None]:
+    """Read the knobs as `read` does; if one is wrong, return the defaults, with which a rank can tell the others.
+
+    :returns: the knobs, and the error
+    """
+    try:
+        return read(**given), None
+    except errors.InvalidArgumentError as error:
+        return Config(), error
+
+
 def _site(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Read the knobs of a site file: TOML, with a table `knobs`.
 

@@ -64,7 +64,7 @@ def make_and_run(n: int, program: Callable[[World], T], *, drivers: Drivers = Dr
 def _make(group: ThreadGroup, rank: int, drivers: Drivers, knobs: dict[str, Any]) -> World:
     settings = config.read(**{"verbose": 0, "check": False, **knobs})
     try:
-        return from_parts(*bootstrap.make(ThreadRendezvous(group, rank), settings, ThreadNet(drivers)))
+        return from_parts(*bootstrap.make(ThreadRendezvous(group, rank), settings, provider=ThreadNet(drivers)))
     except BaseException:
         group.barrier.abort()
         raise

@@ -83,13 +83,14 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         :param comm: an mpi4py communicator (default: MPI.COMM_WORLD, or this process alone where there is no MPI)
         :param rendezvous: in place of a communicator, such as a hpccoll.rendezvous.StoreRendezvous; then no MPI is used
         :param knobs: fields of `hpccoll.config.Config`, which take precedence over the environment
-        :raises StartError: ranks are missing, settings differ, or shared memory or MPI failed
+        :raises StartError: ranks are missing, settings differ, a knob of another rank is wrong, or shared memory or MPI
+            failed
         :raises InvalidArgumentError: a knob is unknown or out of its bounds
         """
-        settings = config.read(**knobs)
         if comm is not None and rendezvous is not None:
             raise errors.InvalidArgumentError("a World is made of a communicator or of a rendezvous, not of both")
-        self.base, self.core = bootstrap.make(rendezvous or default_rendezvous.choose(comm, settings), settings)
+        settings, wrong = config.read_or_default(**knobs)
+        self.base, self.core = bootstrap.make(rendezvous or default_rendezvous.choose(comm, settings), settings, wrong)
         ending.watch(self)
 
     # ---- ranks --------------------------------------------------------------------------------------

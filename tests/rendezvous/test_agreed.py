@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hpccoll import StartError
+from hpccoll import HpccollError, InvalidArgumentError, StartError, World
 from hpccoll.rendezvous import ThreadGroup, ThreadRendezvous
 from hpccoll.rendezvous.protocol import agreed
 
@@ -44,3 +44,18 @@ def test_a_rank_that_the_step_itself_has_found_is_named_once() -> None:
     """As where a net over UCX cannot be made on rank 1: it has exchanged that already."""
     assert error_of(dict.fromkeys(range(RANKS), "rank 1: no interface")) == "rank 1: no interface"
     assert error_of({2: "rank 1: no interface"}) == "rank 2: rank 1: no interface"
+
+
+def test_a_wrong_knob_of_one_rank_is_an_error_on_all() -> None:
+    """As a site file that one host lacks; the others do not wait for that rank."""
+    group = ThreadGroup(RANKS)
+
+    def error_of_rank(rank: int) -> tuple[type[HpccollError], str]:
+        with pytest.raises(HpccollError) as raised:
+            World(rendezvous=ThreadRendezvous(group, rank), site_file="/there/is/none" if rank == 1 else "")
+        return raised.type, str(raised.value)
+
+    with ThreadPoolExecutor(RANKS) as pool:
+        first, wrong, last = pool.map(error_of_rank, range(RANKS))
+    assert wrong[0] is InvalidArgumentError and "HPCCOLL_SITE_FILE=/there/is/none cannot be used" in wrong[1]
+    assert first == last == (StartError, f"rank 1: {wrong[1]}")

@@ -260,7 +260,7 @@ def run(rank: int, size: int, traced: bool) -> dict[str, Any]:
     resident, costs, made = _resident(), dict[str, Any](), list[Any]()
     settings = config.read(verbose=0, net="auto", trace_dir="none")
     virtual = VirtualRanks(rank, size, meter, nonce)
-    costs["init"] = meter.measure(lambda: made.extend(bootstrap.make(virtual, settings, Given(nets))))
+    costs["init"] = meter.measure(lambda: made.extend(bootstrap.make(virtual, settings, provider=Given(nets))))
     for step in costs.values():
         step["resident"] = _resident() - resident
     real: Any = Core(made[1], meter)
