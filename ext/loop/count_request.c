@@ -76,7 +76,10 @@ static int conclude(hc_loop *loop, hc_handle *handle, int32_t rank, int state, c
     else
         hc__counted_off(loop, handle->set);
     hc__equal_settle(handle, rank, state == HC_SHORTCUT_TAKEN ? extremes : NULL);
-    return state < 0 ? HC_SHORTCUT_OFF : state; /* a request says why */
+    if (state >= 0)
+        return state;
+    handle->kind = HC_HANDLE_VOTED; /* ends as its votes have: a new request would come after the failure */
+    return HC_SHORTCUT_OFF;
 }
 
 static void add_rows(const hc_counting *by, hc_handle *handle, hc_shortcut_call *call, hc__extremes extremes) {

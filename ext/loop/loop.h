@@ -225,8 +225,9 @@ typedef struct hc_counting {
 } hc_counting;
 /* Lets the ranks of a set agree on a blocking request without a name by their count, if they come at about the same
  * time. Call it for a checked request that no shortcut has tried, and then submit the request. TAKEN: its kind is
- * HC_HANDLE_COUNTED now. OFF: it is a request as before. OPEN, after about `ns`: other nodes vote, so call
- * hc_loop_count_wait(); a caller that waits no longer submits it as HC_HANDLE_VOTED. */
+ * HC_HANDLE_COUNTED now. OFF: it is a request as before, or one that ends with what has broken the World meanwhile.
+ * OPEN, after about `ns`: other nodes vote, so call hc_loop_count_wait(); a caller that waits no longer submits it as
+ * HC_HANDLE_VOTED. */
 int hc_loop_count(hc_loop *, const hc_counting *, hc_handle *, uint64_t ns);
 int hc_loop_count_wait(hc_loop *, const hc_counting *, hc_handle *, uint64_t ns); /* the same */
 /* The members of a set on several nodes. */

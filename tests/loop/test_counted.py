@@ -16,3 +16,9 @@ def test_batches_have_one_order(build_c, run_c, library, ranks, nodes, backgroun
 def test_results_of_equal_rows_have_one_owner(build_c, run_c, library, how):
     """Under --sanitize=address the memory is freed once."""
     assert run_c(build_c("tests/loop/equal_rows.c", *library), how, timeout=50) == "fine\n"
+
+
+@pytest.mark.timeout(60)
+def test_a_failure_during_the_count_is_that_of_the_request(build_c, run_c, library):
+    """It was once "the World is broken by an earlier failure", of another type than documented."""
+    assert run_c(build_c("tests/loop/count_fails.c", *library), timeout=50).endswith("fine\n")
