@@ -21,6 +21,9 @@
 #include "loop/set_queues.h"
 #include "loop/state.h"
 #include "loop/trace_ring.h"
+#include "loop/watch.h"
+
+#include <stdio.h>
 
 void hc__counted_off(hc_loop *loop, uint32_t set) {
     atomic_store_explicit(&loop->sets.counting[set], 0, memory_order_release);
@@ -82,4 +85,19 @@ void hc__counted_end(hc_loop *loop, const hc__run *b, int status) {
     loop->sets.ncounted--;
     hc__handle_unlink(handle);
     hc__handle_finish(loop, handle, status, status < 0 ? hc_status_text(status) : NULL);
+}
+
+static void describe(hc_loop *loop, const hc_handle *handle, char *text, size_t room) {
+    (void)loop;
+    snprintf(text, room, "%s without a name was called by all ranks, but its data",
+             hc_operation_name(handle->request.operation));
+}
+
+void hc__counted_watch(hc_loop *loop, uint64_t now) {
+    for (uint32_t i = 0; loop->sets.ncounted && i < loop->sets.nqueues && !loop->failure.is_next; i++) {
+        const hc__set_queue *queue = &loop->sets.queues[i];
+        const hc__run *b = queue->running ? queue->head : NULL;
+        if (b && b->number == HC__COUNTED_BATCH && b->started <= now)
+            hc__watch_wait(loop, (hc_handle *)(uintptr_t)b->first, now - b->started, describe);
+    }
 }

@@ -13,6 +13,8 @@
 void hc__counted_take(hc_loop *, hc__set_queue *, hc_handle *);
 /* Ends it with its batch. */
 void hc__counted_end(hc_loop *, const hc__run *, int status);
+/* Reports such batches that run for long, of which the engine knows nothing, and breaks the World at the limit. */
+void hc__counted_watch(hc_loop *, uint64_t now);
 /* 1: keeps back a handle of a set that counts a request on this rank. */
 int hc__counted_keeps(hc_loop *, hc_handle *);
 /* The handles that were kept back and are no longer, in their order; NULL: none. */

@@ -12,6 +12,7 @@
  * neighbours on other nodes directly.
  */
 #include "loop/clock.h"
+#include "loop/counted.h"
 #include "loop/failure.h"
 #include "loop/place.h"
 #include "loop/plan.h"
@@ -267,6 +268,7 @@ void hc__heartbeat(hc_loop *loop, uint64_t now) {
     }
     hc__p2p_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
     hc__plans_watch(loop, now);
+    hc__counted_watch(loop, now);
     hc__votes_watch(loop, now, asks ? watch_and_ask_peer : watch_peer);
     look(loop, now);
 }

@@ -19,6 +19,10 @@ def test_results_of_equal_rows_have_one_owner(build_c, run_c, library, how):
 
 
 @pytest.mark.timeout(60)
-def test_a_failure_during_the_count_is_that_of_the_request(build_c, run_c, library):
-    """It was once "the World is broken by an earlier failure", of another type than documented."""
-    assert run_c(build_c("tests/loop/count_fails.c", *library), timeout=50).endswith("fine\n")
+@pytest.mark.parametrize("how", ["lost", "stalls"])
+def test_a_request_that_is_left_alone_says_why(build_c, run_c, library, how):
+    """It once ended with "an earlier failure", or waited without a report and a limit."""
+    said = run_c(build_c("tests/loop/count_fails.c", *library), how, timeout=50)
+    assert said.endswith("fine\n")
+    if how == "stalls":
+        assert "hpccoll: rank 0: allreduce without a name was called by all ranks, but its data has waited 0.1" in said
