@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * never.c - functions that progress.c names and that no scenario calls; so their types do not matter.
+ * never.c - functions that the explored files name and that no scenario calls; so their types do not matter.
  */
 #include "memory_model/explorer.h"
 
@@ -24,6 +24,7 @@ NEVER(hc__set_queue_remove)
 NEVER(hc__votes_message)
 NEVER(hc__votes_take)
 NEVER(hc__votes_take_request)
+NEVER(hc__watch_wait)
 NEVER(hc_loop_shortcut_end)
 NEVER(hc_loop_shortcut_wait)
 NEVER(hc_loop_vote)
