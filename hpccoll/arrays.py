@@ -22,6 +22,7 @@ __all__ = [
     "NAMES",
     "adopt",
     "adopt_out",
+    "check_unmasked",
     "dtype_code",
     "flat_bytes",
     "has_code",
@@ -112,14 +113,21 @@ def flat_bytes(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1).view(np.uint8)
 
 
+def check_unmasked(x: Any, argument: str) -> None:
+    """Raise UnsupportedError if `x`, which the caller calls `argument`, is a masked array."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise errors.UnsupportedError(
+            f"{argument} is a masked array, and masks do not travel: use {argument}.filled(value)"
+        )
+
+
 def adopt(x: Any) -> tuple[np.ndarray, Restore | None]:
     """Return a NumPy array over the memory of `x`, and a function that converts a result to the type of `x`.
 
     Python numbers and lists are copied. None in place of the function: a result stays a NumPy array.
     Raise UnsupportedError for unknown devices, and for objects that are no arrays.
     """
-    if isinstance(x, np.ma.MaskedArray):
-        raise errors.UnsupportedError("x is a masked array, and masks do not travel: use x.filled(value)")
+    check_unmasked(x, "x")
     if isinstance(x, np.ndarray):
         return np.asarray(x), lambda result: result.view(type(x))
     if isinstance(x, (np.generic, bool, int, float, complex)):

@@ -20,13 +20,14 @@ def check_array(array: np.ndarray, ndim: int) -> None:
     """Raise an error unless this is an array that a halo exchange on `ndim` dimensions can fill.
 
     :raises InvalidArgumentError: it has fewer dimensions, or is read-only
-    :raises UnsupportedError: its elements are references to Python objects
+    :raises UnsupportedError: its elements are references to Python objects, or it has a mask
     """
     if not isinstance(array, np.ndarray) or array.ndim < ndim:
         raise errors.InvalidArgumentError(
             f"array is {arrays.name_of(array)} of {getattr(array, 'ndim', 0)} dimensions: a halo exchange on {ndim} "
             f"takes a NumPy array of at least {ndim}"
         )
+    arrays.check_unmasked(array, "array")
     if not array.flags.writeable:
         raise errors.InvalidArgumentError("array is read-only: a halo exchange writes its halo")
     arrays.has_code(array.dtype)

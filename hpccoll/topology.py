@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, errors
+from hpccoll import _core, arrays, errors
 from hpccoll.halo import PROC_NULL, Halo, check_array, widths_of
 from hpccoll.outside import check_inside
 
@@ -70,6 +70,15 @@ def check_grid(
     except (TypeError, ValueError) as error:  # dims_create raises InvalidArgumentError, which is a ValueError
         return [], [], error
     return extents, around, None
+
+
+def _to_send(x: Any, out: np.ndarray | None) -> np.ndarray:
+    """Return the values of `x`, contiguous: a copy where `out` shares its memory.
+
+    A large array is read when its receiver comes, so what comes in from one side would go out to the other one.
+    """
+    values = np.asarray(arrays.adopt(x)[0], order="C")
+    return values.copy() if out is not None and np.may_share_memory(values, out) else values
 
 
 class Cart:
@@ -131,7 +140,8 @@ class Cart:
         :raises InvalidArgumentError: there is no such rank
         """
         check_inside(self._core, "coords_of")
-        self._core.check_root(rank)
+        if not 0 <= operator.index(rank) < self.size:
+            raise errors.InvalidArgumentError(f"rank is {rank}: the grid has ranks 0 to {self.size - 1}")
         return self._grid.coords(rank)
 
     def rank_of(self, coords: Sequence[int]) -> int:
@@ -165,12 +175,12 @@ class Cart:
         """Give an array to all neighbours, and collect theirs (MPI_Neighbor_allgather).
 
         :param x: an array of the same shape and dtype on all ranks
-        :param out: takes the result, contiguous; None: a new array
+        :param out: takes the result, contiguous; it may share memory with `x`. None: a new array
         :returns: of shape `(2 * len(dims), *x.shape)`, in the order of `neighbours`. Where there is no neighbour the
             values of `out` stay; in a new array they are zeros
         :raises ResultSizeError: `out`, or the array of a neighbour, has another size
         """
-        x = np.asarray(x, order="C")
+        x = _to_send(x, out)
         sides = 2 * len(self.dims)
         return self._with_neighbours(ALLGATHER, [x] * sides, (sides, *x.shape), out)
 
@@ -178,11 +188,11 @@ class Cart:
         """Send a row to each neighbour, and receive a row from each (MPI_Neighbor_alltoall).
 
         :param x: an array of `2 * len(dims)` rows in the order of `neighbours`, of one shape and dtype on all ranks
-        :param out: takes the result, contiguous; None: a new array
+        :param out: takes the result, contiguous; `x` itself: in place; None: a new array
         :returns: of the shape of `x`; rows as for `neighbor_allgather`
         :raises ResultSizeError: `out`, or the row of a neighbour, has another size
         """
-        x = np.asarray(x, order="C")
+        x = _to_send(x, out)
         if not x.ndim or len(x) != 2 * len(self.dims):
             raise errors.InvalidArgumentError(
                 f"x has shape {x.shape}: neighbor_alltoall takes {2 * len(self.dims)} rows, one per neighbour"
@@ -195,6 +205,7 @@ class Cart:
         dtype = rows[0].dtype
         if out is None:
             out = np.zeros(shape, dtype)
+        arrays.adopt_out(out)
         if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
             raise errors.ResultSizeError(
                 f"out has shape {out.shape} and dtype {out.dtype}: it must be contiguous, {shape} of {dtype}"

@@ -178,6 +178,12 @@ cdef int exchange_faces(Set own, list faces) except -1:
         wait_for(own.loop, all_of_them, n)
     finally:
         free(all_of_them)
-    for handle in handles:
-        handle.wait()
+    failed = None
+    for handle in handles:  # all of them, as a handle without a wait() is one that the program has dropped
+        try:
+            handle.wait()
+        except errors.HpccollError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
     return 0

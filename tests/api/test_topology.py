@@ -117,6 +117,56 @@ def test_neighbourhood_collectives(everywhere):
     everywhere(program)
 
 
+@pytest.mark.parametrize("n", [3, 20_000])  # a small message leaves at once, a large one when it is received
+def test_neighbourhood_collectives_in_place(everywhere, n):
+    """A row that came in from one side was sent to the other one."""
+
+    def program(world):
+        cart = world.cart([world.size], periods=[True])
+        below, above = (cart.rank - 1) % cart.size, (cart.rank + 1) % cart.size
+        rows = np.add.outer([2.0 * cart.rank, 2.0 * cart.rank + 1], np.zeros(n))
+        assert cart.neighbor_alltoall(rows, out=rows) is rows
+        assert (rows == np.add.outer([2.0 * below + 1, 2.0 * above], np.zeros(n))).all()
+        rows[:] = cart.rank
+        cart.neighbor_allgather(rows[0], out=rows)
+        assert (rows == np.add.outer([below, above], np.zeros(n))).all()
+        cart.shutdown()
+
+    everywhere(program)
+
+
+def test_arrays_that_neighbours_do_not_exchange(threads):
+    def program(world):
+        cart = world.cart([2], periods=[True])
+        masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+        for call in (cart.neighbor_allgather, cart.neighbor_alltoall, cart.halo_exchange, cart.halo_exchange_init):
+            with pytest.raises(hpccoll.UnsupportedError, match=r"a masked array, and masks do not travel: use \w+.fil"):
+                call(masked)
+        read_only = np.zeros(2)
+        read_only.flags.writeable = False
+        with pytest.raises(hpccoll.InvalidArgumentError, match=r"^out \(a numpy.ndarray\) is read-only"):
+            cart.neighbor_allgather(1.0, out=read_only)
+        with pytest.raises(hpccoll.InvalidArgumentError, match="rank is 2: the grid has ranks 0 to 1"):
+            cart.coords_of(2)
+        cart.shutdown()
+
+    testing.run(threads(2), program)
+
+
+@pytest.mark.filterwarnings("error")
+def test_several_errors_of_neighbours_are_one(threads):
+    """The program has no handle that it could have dropped."""
+
+    def program(world):
+        cart = world.cart([2], periods=[True])
+        with pytest.raises(hpccoll.ResultSizeError, match="a message of"):
+            cart.neighbor_allgather(np.ones(2 + cart.rank))
+        cart.shutdown()
+        assert world.allreduce(1) == 2
+
+    testing.run(threads(2), program)
+
+
 # ---- halos ----------------------------------------------------------------------------------------------
 
 
