@@ -8,13 +8,15 @@ The argument `dumps` makes the bytes of an object, which pickle.loads() must und
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, errors
+from hpccoll import _core, arrays, errors
 from hpccoll.compared import NOBODY, Compared, all_equal, digest, extremes, index
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MIN
@@ -35,7 +37,7 @@ class _Refused(str):
 
 def broadcast(own: _core.Set, value: Any, root: int, name: str | None, dumps: Dumps = pickle.dumps) -> Any:
     """Give the root's object to all ranks of the process set; the root also gets a copy."""
-    _check_root(own, "broadcast", root, name, 1)
+    root = _check_root(own, "broadcast", root, name, 1)
     data = _pack(value, dumps) if own.rank == root else np.empty(0, np.uint8)
     from_root = f"{_PICKLED} from root {root}"  # an allgather has no root that ranks could compare
     received = own.collective("allgather", data, name, None, True, type_name=from_root).wait()
@@ -120,7 +122,7 @@ def _meet(
 
 def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any] | None:
     """Collect one object of each rank of the process set on the root; a joined rank has none. None elsewhere."""
-    _check_root(own, "gather", root, name, 2)
+    root = _check_root(own, "gather", root, name, 2)
     call = _call("gather_object", name)
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
@@ -134,20 +136,13 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
 
 def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str | None) -> Any:
     """Give each rank of the process set one of the root's objects."""
-    _check_root(own, "scatter", root, name, 2)
+    root = _check_root(own, "scatter", root, name, 2)
     call = _call("scatter_object", name)
     parts: list[np.ndarray] = []
     reason = nothing = np.empty(0, np.uint8)
     if own.rank == root:
-        if values is None or len(values) != own.size:
-            what = "None" if values is None else f"{len(values)} objects"
-            error = errors.InvalidArgumentError(
-                f"scatter_object of {what}: the root gives one for each of {own.size} ranks"
-            )
-            if name is None:
-                own.tell_refusal("scatter", None, error, 2)
-            raise error
-        packed = [_try_to_pack(value, pickle.dumps) for value in values]
+        with _telling(own, "scatter", name, 2):
+            packed = [_try_to_pack(value, pickle.dumps) for value in _one_for_each(values, own.size)]
         parts = [part for part, _ in packed]
         reason = next((part for part, refused in packed if refused), nothing)
     said = own.collective("allgather", reason, _other(name), None, False, type_name=_PICKLED)
@@ -176,18 +171,38 @@ def receive(own: _core.Set, source: int, tag: int) -> tuple[Any, _core.Handle]:
     return (_unpack(own, f"recv_object with tag {handle.tag}", data, handle.peer) if len(data) else None), handle
 
 
-def _check_root(own: _core.Set, operation: str, root: int, name: str | None, requests: int) -> None:
-    """Check the root of a call with objects.
+def _check_root(own: _core.Set, operation: str, root: int, name: str | None, requests: int) -> int:
+    """Return the root of a call with objects as a plain number, which has one text on all ranks.
 
     :param requests: those of the call, of which the other ranks must learn if this rank refuses it
     """
     check_inside(own, f"{operation}_object")
-    try:
+    with _telling(own, operation, name, requests):
         own.check_root(root)
-    except errors.InvalidArgumentError as error:
+        return operator.index(root)
+
+
+@contextlib.contextmanager
+def _telling(own: _core.Set, operation: str, name: str | None, requests: int) -> Iterator[None]:
+    """Tell the other ranks if this rank refuses a call without a name here: they have begun its requests."""
+    try:
+        yield
+    except Exception as error:
         if name is None:
             own.tell_refusal(operation, None, error, requests)
         raise
+
+
+def _one_for_each(values: Any, size: int) -> list[Any]:
+    """Return the objects of a root; `values` may be anything, such as a generator."""
+    if not isinstance(values, Iterable):
+        what = "None" if values is None else arrays.name_of(values)
+    else:
+        objects = list(values)
+        if len(objects) == size:
+            return objects
+        what = f"{len(objects)} objects"
+    raise errors.InvalidArgumentError(f"scatter_object of {what}: the root gives one for each of {size} ranks")
 
 
 def _call(operation: str, name: str | None) -> str:
@@ -221,8 +236,16 @@ def _try_to_pack(value: Any, dumps: Dumps) -> tuple[np.ndarray, bool]:
     try:
         return np.frombuffer(dumps(value), np.uint8), False
     except Exception as error:  # noqa: BLE001 - the object's methods may raise any exception
-        reason = _Refused(f"a {type(value).__qualname__} that pickle refuses: {error}")
+        reason = _Refused(f"a {type(value).__qualname__} that pickle refuses: {_text_of(error)}")
         return np.frombuffer(pickle.dumps(reason), np.uint8), True
+
+
+def _text_of(error: Exception) -> str:
+    """The text of an exception, or its type: the object's methods, which raised it, may have made its text, too."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - as above
+        return type(error).__qualname__
 
 
 def _unpack(own: _core.Set, call: str, data: np.ndarray, rank: int) -> Any:
@@ -234,7 +257,8 @@ def _unpack(own: _core.Set, call: str, data: np.ndarray, rank: int) -> Any:
         value = pickle.loads(data.data)
     except Exception as error:
         raise errors.ObjectError(
-            f"{call}: rank {rank} has an object that rank {own.rank} cannot unpickle: {type(error).__name__}: {error}"
+            f"{call}: rank {rank} has an object that rank {own.rank} cannot unpickle: {type(error).__name__}: "
+            f"{_text_of(error)}"
         ) from error
     if isinstance(value, _Refused):
         raise errors.ObjectError(f"{call}: rank {rank} has {value}")

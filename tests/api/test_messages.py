@@ -300,6 +300,6 @@ def test_objects_that_a_rank_cannot_unpickle(everywhere):
 
 def test_scatter_object_wants_one_for_each(threads):
     (world,) = threads(1)
-    for wrong, said in ((None, "None"), ([1, 2], "2 objects")):
+    for wrong, said in ((None, "None"), ([1, 2], "2 objects"), (5, "a builtins.int"), (iter([]), "0 objects")):
         with pytest.raises(hpccoll.InvalidArgumentError, match=f"scatter_object of {said}: .* each of 1 ranks"):
             world.scatter_object(wrong)

@@ -140,6 +140,39 @@ def test_objects_of_a_root(everywhere):
     everywhere(program)
 
 
+class Hostile:
+    """An object whose methods raise: pickle gets an exception that has no text."""
+
+    class Error(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def __reduce__(self):
+        raise self.Error
+
+    def __iter__(self):
+        raise ValueError("no objects")
+
+
+def test_objects_whose_methods_raise(everywhere):
+    """The others waited for a root that had raised what is no error of the library."""
+
+    def program(world):
+        hostile = Hostile() if world.rank == 0 else None
+        for call in (world.broadcast_object, world.allgather_object, world.gather_object):
+            with pytest.raises(hpccoll.ObjectError, match=r"rank 0 has a Hostile that pickle refuses: .*Error$"):
+                call(hostile)
+        with pytest.raises(ValueError if world.rank == 0 else hpccoll.MismatchError, match="no objects"):
+            world.scatter_object(hostile)
+        agrees(world, 0)
+        everybody = iter(range(world.size)) if world.rank == 0 else None
+        assert world.scatter_object(everybody) == world.rank
+        assert world.broadcast_object(world.rank, root=False if world.rank == 0 else 0) == 0
+        agrees(world, 1)
+
+    everywhere(program)
+
+
 def test_a_call_with_a_name_may_be_made_again(everywhere):
     """The name says which call it is: the others wait for it, and know of no error."""
 
