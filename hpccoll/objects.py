@@ -127,10 +127,7 @@ def gather(own: _core.Set, value: Any, root: int, name: str | None) -> list[Any]
     data, refused = _try_to_pack(value, pickle.dumps)
     said = own.collective("allgather", data if refused else data[:0], _other(name), None, False, type_name=_PICKLED)
     handle = own.collective("gather", data, name, None, True, root=root, type_name=_PICKLED)
-    try:
-        received = handle.wait()
-    finally:
-        _raise_refusal(own, call, said)
+    received = _wait(own, call, handle, said)
     return _unpack_rows(own, call, handle, received) if own.rank == root else None
 
 
@@ -149,10 +146,7 @@ def scatter(own: _core.Set, values: Sequence[Any] | None, root: int, name: str |
     splits = [len(part) for part in parts]
     data = np.concatenate([nothing, *parts])
     handle = own.collective("scatter", data, name, None, True, root=root, splits=splits, type_name=_PICKLED)
-    try:
-        received = handle.wait()
-    finally:
-        _raise_refusal(own, call, said)
+    received = _wait(own, call, handle, said)
     return _unpack(own, call, received, root)
 
 
@@ -215,9 +209,20 @@ def _other(name: str | None) -> str | None:
     return None if name is None else f"{name} (refused)"
 
 
-def _raise_refusal(own: _core.Set, call: str, said: _core.Handle) -> None:
-    """Raise the same ObjectError on all ranks: that of the first rank that could not pickle its object."""
+def _wait(own: _core.Set, call: str, handle: _core.Handle, said: _core.Handle) -> np.ndarray:
+    """Wait for the objects and for the refusals, which `said` collects. Ctrl-C ends the first wait without the second.
+
+    :raises ObjectError: that of the first rank that could not pickle its object, on all ranks
+    """
+    received, failed = np.empty(0, np.uint8), None
+    try:
+        received = handle.wait()
+    except errors.HpccollError as error:
+        failed = error
     _unpack_rows(own, call, said, said.wait())
+    if failed:
+        raise failed
+    return received
 
 
 def _unpack_rows(own: _core.Set, call: str, handle: _core.Handle, received: np.ndarray) -> list[Any]:

@@ -71,6 +71,23 @@ def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
     assert output.count("interrupted 0") == 1, output
 
 
+@pytest.mark.parametrize("call", ["gather_object('x')", "scatter_object([7] * size)"])
+def test_rooted_calls_of_objects_are_interrupted(call: str) -> None:
+    """They have two requests: the second one was waited for, however long, before the exception was raised."""
+    script = calls() + (
+        "if rank == 0:\n"
+        f"    interrupted(lambda: hpccoll.{call})\n"
+        "    meet('interrupted', 1)\n"
+        "else:\n"
+        "    meet('interrupted', 2)\n"
+        f"    hpccoll.{call}\n"
+        "check(5)\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status == 0, output
+    assert output.count("interrupted 0") == 1, output
+
+
 IS_STOPPED = """
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat") as stat:
