@@ -169,6 +169,12 @@ cdef class Loop:
         if hc_loop_trace_at_signal(self.c):
             trace_stacks()
 
+    cdef int refuse(self) except -1:
+        """Raise the error of a call that comes after close(), or in a forked process."""
+        if self.forked:
+            raise errors.ForkedError("this process was forked after hpccoll.init(); the World is its parent's")
+        raise errors.ShutDownError("the World has been shut down")
+
     def close(self):
         """Free everything. The World must be stopped, or abandoned."""
         cdef hc_loop *c = self.c

@@ -19,6 +19,8 @@ def agree_on_sets(Loop loop, str name, tuple ranks, int own, list row, bint crow
     cdef hc_sets_call call
     cdef hc_sets_made made
     cdef char why[HC_WHY]
+    if loop.closed or loop.forked:  # the numbers of process sets, which are offered first, are in its memory
+        loop.refuse()
     cdef int32_t *c_ranks = copy_ranks(ranks)
     cdef bytes named = name.encode()
     call.name, call.ranks, call.size, call.own = named, c_ranks, len(ranks), own

@@ -222,9 +222,7 @@ cdef class Set:
         return 0
 
     cdef int refuse(self) except -1:
-        if self.loop.forked:
-            raise errors.ForkedError("this process was forked after hpccoll.init(); the World is its parent's")
-        raise errors.ShutDownError("the World has been shut down")
+        return self.loop.refuse()
 
     cdef Handle hold(self, hc_handle *h, object inputs):
         """Make the Handle of a request. `inputs`: the arrays that must live until it is done."""

@@ -244,6 +244,11 @@ def test_calls_after_shutdown(threads):
         for call in (world.allreduce, world.allgather, world.broadcast_async):
             with pytest.raises(hpccoll.ShutDownError):
                 call(np.ones(2))
+        for call in (world.subset, world.cart, world.shared_array, world.allgather_object):
+            with pytest.raises(hpccoll.ShutDownError):
+                call([1])
+        with pytest.raises(hpccoll.ShutDownError):
+            world.split(0)
         with pytest.raises(hpccoll.ShutDownError):
             world.stats()
         world.shutdown()
