@@ -382,9 +382,13 @@ cdef class Handle:
         gather.
 
         :returns: an int64 array with an entry per rank
-        :raises InvalidArgumentError: this operation, or this rank of it, has no rows from each rank
+        :raises InvalidArgumentError: this operation, or this rank of it, has no rows from each rank; it is not
+            finished, or has failed
         """
         cdef const int64_t *rows = NULL
+        if not hc_handle_done(self.c) or self.final_status() < 0:  # nobody has written them
+            what = "has failed" if hc_handle_done(self.c) else "is not finished"
+            raise errors.InvalidArgumentError(f"{self.describe()} {what}, so it has no rows from each rank")
         if TRAITS[self.operation] & (HC_OP_COUNTS | HC_OP_ROOTED) == HC_OP_COUNTS | HC_OP_ROOTED:
             from_root = np.zeros(self.set.size, np.int64)
             from_root[self.c.request.root] = self.c.pieces[0].out_rows

@@ -59,6 +59,27 @@ def test_wait_may_be_repeated_and_done_follows(everywhere):
     everywhere(program)
 
 
+def test_rows_are_not_there_before_the_end(threads):
+    """They were what the memory held before."""
+
+    def program(world):
+        handle = world.allgather_async(np.ones(1 + world.rank), name="uneven") if world.rank == 0 else None
+        if handle:
+            with pytest.raises(hpccoll.InvalidArgumentError, match="'uneven' is not finished, so it has no rows"):
+                handle.rows()
+        world.barrier()
+        handle = handle or world.allgather_async(np.ones(1 + world.rank), name="uneven")
+        handle.wait()
+        assert handle.rows().tolist() == [1, 2]
+        handle = world.allgather_async(np.ones((1, 1 + world.rank)), name="wrong")
+        with pytest.raises(hpccoll.MismatchError):
+            handle.wait()
+        with pytest.raises(hpccoll.InvalidArgumentError, match="'wrong' has failed, so it has no rows"):
+            handle.rows()
+
+    testing.run(threads(2), program)
+
+
 def test_one_wait_for_many(everywhere):
     """Ranks submit and list them in different orders; a handle that is done already, or listed twice, does no harm."""
 
