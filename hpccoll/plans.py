@@ -323,13 +323,13 @@ def _init(operation: str, x: Any, out: Any, world: Persistent, **options: Any) -
     whole = _propose(world, operation, x, out, options)
     dtypes = whole.dtypes()
     if len(set(dtypes)) < 2:
-        return _agree(world, whole, whole)
+        return _agree(world, operation, whole, whole)
     places = [[i for i, other in enumerate(dtypes) if other == dtype] for dtype in dict.fromkeys(dtypes)]
     parts = []
     for place in places:
         some = [x[i] for i in place]
         to = None if out is None else some if out is x else [out[i] for i in place]
-        parts.append(_agree(world, _propose(world, operation, some, to, options), whole))
+        parts.append(_agree(world, operation, _propose(world, operation, some, to, options), whole))
     return _core.group_plan(parts, places)
 
 
@@ -343,11 +343,28 @@ def _propose(world: Persistent, operation: str, x: Any, out: Any, options: dict[
         raise
 
 
-def _agree(world: Persistent, plan: Plan, whole: Plan) -> Plan:
+def _agree(world: Persistent, operation: str, plan: Plan, whole: Plan) -> Plan:
     """Make a plan with all ranks, which compare `whole`: the group that it is a part of, or the plan itself."""
     own = world.core
     plan.agree(whole)
+    if plan.has_check():
+        _check_function(own, operation, plan)
     nbytes = plan.segment_bytes()
     segment = _core.members_segment(own, plan.name.replace(" ", "-"), nbytes) if nbytes else None
     agreed(lambda text: objects.compare(own, text, "hpccoll.agreed", None), lambda: plan.build(segment))
     return plan
+
+
+def _check_function(own: _core.Set, operation: str, plan: Plan) -> None:
+    """Check the function of a UserReduction. A rank on which it raises tells the others, which would wait for it."""
+    failed = None
+    try:
+        plan.check_function()
+    except Exception as error:  # noqa: BLE001 - the program's function may raise any exception
+        failed = error
+    said = objects.compare(own, f"{type(failed).__name__}: {failed}" if failed else "", "hpccoll.checked", None)
+    if failed:
+        raise failed
+    for i, why in enumerate(said.values):
+        if why:
+            raise errors.MismatchError(f"{operation}_init: rank {said.first(i)} has refused this call: {why}")

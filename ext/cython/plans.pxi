@@ -97,10 +97,16 @@ cdef class Plan:
         :param whole: the plan of the group that has this plan, else the plan itself
         """
         agree_on_plan(self, whole)
-        if self.folding is not None:
-            self.folding.make_steps()
         hc_job_note_generation(&self.set.loop.job, self.terms.generation)
         self.name = f"plan {self.terms.generation}"
+
+    def has_check(self):
+        """Say whether its function must show that it works element by element; the same on all ranks."""
+        return self.folding is not None and self.folding.user.check is not NULL
+
+    def check_function(self):
+        """Check that, with samples of all ranks, after they have agreed. The function may raise on this rank alone."""
+        self.folding.make_steps()
 
     cdef int find_result(self) except -1:
         """Set the result of wait(): `out`, or a new array with the agreed number of rows."""

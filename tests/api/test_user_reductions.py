@@ -402,6 +402,21 @@ def test_the_others_hear_of_a_function_that_fails_on_its_share(threads, name):
     testing.run(threads(3), program)
 
 
+def test_the_others_hear_of_a_function_that_fails_while_a_plan_is_made(threads):
+    """It fails in the check that it works element by element; the others waited for this rank to make the plan."""
+
+    def program(world):
+        def fails(a, b):
+            return 1 // 0 if world.rank == 1 else np.hypot(a, b)
+
+        op, text = UserReduction(fails), r"scan_init: rank 1 has refused this call: ZeroDivisionError"
+        with pytest.raises(ZeroDivisionError) if world.rank == 1 else pytest.raises(hpccoll.MismatchError, match=text):
+            world.scan_init(np.arange(100.0), op)
+        assert world.allreduce(1) == 3
+
+    testing.run(threads(3), program)
+
+
 def test_ranks_that_wait_and_ranks_that_do_not(threads):
     """A small call is the same operation in both forms; a large one divides its work where the caller waits."""
 
