@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import errors, mixing
+from hpccoll import arrays, errors, mixing
 
 __all__ = ["MAXLOC", "MINLOC", "UserReduction", "value_index"]
 
@@ -151,7 +151,10 @@ def value_index(value: Any, index: Any) -> np.ndarray:
     :param index: whole numbers, of the same shape or of one that NumPy broadcasts to it, such as this rank's number
     :returns: a structured array with the fields `value` and `index`; mpi4py's MPI.DOUBLE_INT arrays work as well
     :raises ValueError: the shapes do not fit
+    :raises UnsupportedError: one of them is a masked array
     """
+    arrays.check_unmasked(value, "value")
+    arrays.check_unmasked(index, "index")
     value, index = np.asarray(value), np.asarray(index)
     pairs = np.empty(np.broadcast_shapes(value.shape, index.shape), [("value", value.dtype), ("index", index.dtype)])
     pairs["value"], pairs["index"] = value, index

@@ -447,6 +447,14 @@ def test_memory_in_flight_and_strided_arrays(threads):
     testing.run(threads(2), program)
 
 
+def test_pairs_of_masked_arrays_are_refused():
+    """MINLOC would find a value that the mask hides."""
+    hidden = np.ma.array([1, 2], mask=[True, False])
+    for pair in ((hidden, 0), (0, hidden)):
+        with pytest.raises(hpccoll.UnsupportedError, match="is a masked array"):
+            hpccoll.value_index(*pair)
+
+
 def test_what_is_no_user_reduction():
     for wrong in ("x", 0, None):
         with pytest.raises(hpccoll.InvalidArgumentError, match="UserReduction"):
