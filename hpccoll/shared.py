@@ -68,7 +68,7 @@ def _dtype(asked: Any) -> np.dtype[Any] | str:
     """Return a dtype; a text if there is none."""
     try:
         kind: np.dtype[Any] = np.dtype(asked)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - NumPy parses a text as Python: "1,," is a SyntaxError
         return f"dtype {asked!r}: {error}"
     return kind
 

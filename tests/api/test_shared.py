@@ -72,10 +72,10 @@ def test_what_one_rank_alone_refuses_is_an_error_on_all(threads, leaves_nothing_
 
     def program(world):
         odd = world.rank == 1
-        for shape, dtype in ((-1, "f8"), ((2.5,), "f8"), (None, "f8"), (3, "nope"), (3, object)):
+        for shape, dtype in ((-1, "f8"), ((2.5,), "f8"), (None, "f8"), (3, "nope"), (3, "1,,"), (3, object)):
             with pytest.raises(hpccoll.MismatchError, match=r"shared_array: rank 0 says .*, rank 1 says"):
                 world.shared_array(shape if odd else 3, dtype if odd else "f8")
-        for dtype in ("nope", "f8,?x"):
+        for dtype in ("nope", "f8,?x", "1,,"):
             with pytest.raises(hpccoll.InvalidArgumentError, match=f"shared_array: dtype '{re.escape(dtype)}': "):
                 world.shared_array(3, dtype)
         assert world.allreduce(1) == world.size
