@@ -343,8 +343,10 @@ int hc_folding_take(hc_folding *f, char *result, const int64_t *rows, char why[H
     why[0] = 0;
     if (now == SAY || now == SAY_ALL) {
         status = compare(f, result, rows, why);
-        if (status >= 0)
+        if (status >= 0) {
             status = check(f, result, rows);
+            f->leaves = status < 0 && now == SAY && f->form != HC_FOLDING_PLAN; /* the others go on */
+        }
         if (status >= 0)
             f->phase = after_saying(f, rows);
         if (status >= 0 && now == SAY_ALL)

@@ -381,22 +381,25 @@ def test_wrong_calls(threads):
     testing.run(threads(2), program)
 
 
+@pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("name", [None, "divided"])
-def test_the_others_hear_of_a_function_that_fails_on_its_share(threads, name):
-    """Two ranks wait for the share of the third; the World goes on."""
+def test_the_others_hear_of_a_function_that_fails_on_its_share(threads, name, checked):
+    """Two ranks wait for the share of the third, which fails on it, or in the check before; the World goes on."""
 
     def program(world):
         def fails(a, b):
-            return 1 // 0 if world.rank == 1 and len(a) > 1000 else np.hypot(a, b)
+            return 1 // 0 if world.rank == 1 and (len(a) > 1000 or not checked) else np.hypot(a, b)
 
         op = UserReduction(fails)
-        world.allreduce(np.arange(100.0), op)  # it works element by element
+        if checked:
+            world.allreduce(np.arange(100.0), op)  # it works element by element
+        x = np.arange(30_000.0)
         if world.rank == 1:
             with pytest.raises(ZeroDivisionError):
-                world.allreduce(np.ones(30_000), op, name=name)
+                world.allreduce(x, op, name=name)
         else:
             with pytest.raises(hpccoll.MismatchError, match=r"rank 1 has refused this call: ZeroDivisionError"):
-                world.allreduce(np.ones(30_000), op, name=name)
+                world.allreduce(x, op, name=name)
         assert world.allreduce(1) == 3
 
     testing.run(threads(3), program)
