@@ -65,6 +65,10 @@ class UserReduction:
             raise errors.InvalidArgumentError(
                 f"UserReduction({function!r}): give a callable of two arrays, or a C function's address"
             )
+        if isinstance(function, np.ufunc) and (function.nin, function.nout) != (2, 1):  # np.sqrt(a, b) would write b
+            raise errors.InvalidArgumentError(
+                f"UserReduction({function!r}): it takes {function.nin} and gives {function.nout}, not two and one"
+            )
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self._function = function  # keeps compiled code alive
         self._fold: Fold = function if self.address is None else _calling(self.address)

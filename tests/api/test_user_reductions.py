@@ -458,6 +458,13 @@ def test_pairs_of_masked_arrays_are_refused():
             hpccoll.value_index(*pair)
 
 
+@pytest.mark.parametrize("function", [np.sqrt, np.divmod, np.modf])
+def test_numpy_functions_of_other_than_two_arrays_are_refused(function):
+    """The second argument of np.sqrt is where the result goes: it was the root of one rank's array."""
+    with pytest.raises(hpccoll.InvalidArgumentError, match=r"it takes \d and gives \d, not two and one"):
+        UserReduction(function)
+
+
 def test_what_is_no_user_reduction():
     for wrong in ("x", 0, None):
         with pytest.raises(hpccoll.InvalidArgumentError, match="UserReduction"):
