@@ -39,7 +39,7 @@ def test_ranks_go_on_after_a_loss_and_a_new_one_gets_the_state(program: Path, el
     loss = r"rank [02] of 3 lost 1 of 3, first 1: .*rank 1 \(host \S+, pid \d+\) was lost: its process is gone"
     assert len(re.findall(loss, output)) == 2, output
     assert output.count("fine: rank") == 3 and "0 losses" in output, output
-    assert set(steps_of(output, 3)) <= {0, 10, 15}, output  # the new rank may come at once
+    assert set(steps_of(output, 3)) <= {0, *range(10, 16)}, output  # the new rank comes when it likes
 
 
 @pytest.mark.parametrize("nodes", ["1", "2"])

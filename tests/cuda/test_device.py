@@ -400,7 +400,7 @@ def test_words_of_nccl(run: Run, operation: str, call: str, planted: str, words:
 
 def test_a_device_that_fails(run: Run) -> None:
     with pytest.raises(pytest.fail.Exception, match="exit status 1") as failure:
-        run("0,0", 1, 20, mode="staged", FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:1")
+        run("0,0", 1, 20, "auto", 0, 1, "broadcast", mode="staged", FAKE_CUDA_FAIL="cuMemcpyDtoHAsync_v2:700:1")
     assert "device 0 (0000:4a:00.0): copying tensors: an illegal memory access" in str(failure.value)
 
 

@@ -57,6 +57,19 @@ def test_against_the_definition(nodes):
     testing.run(testing.threads(n, nodes=nodes if "+" in nodes else ""), program)
 
 
+def test_without_a_name_after_a_join():
+    """A rank that had joined does not know what the others have called meanwhile."""
+
+    def program(world: hpccoll.World) -> None:
+        for _ in range(world.rank):
+            adasum.begin(np.ones(3), None, world).wait()
+        world.join()
+        got = adasum.begin(np.eye(2)[world.rank], None, world).wait()
+        np.testing.assert_array_equal(got, np.ones(2))  # orthogonal vectors are added
+
+    testing.run(testing.threads(2), program)
+
+
 def test_zeros_and_extremes():
     """A zero vector is added as it is; squares that float32 cannot hold are summed in float64."""
 
