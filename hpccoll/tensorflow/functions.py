@@ -15,7 +15,7 @@ from hpccoll.frontend.objects import broadcast_object as send_object
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in
 from hpccoll.frontend.variables import compare_variables
 from hpccoll.tensorflow.adapter import tensor_of
-from hpccoll.tensorflow.operations import OPERATIONS
+from hpccoll.tensorflow.dispatch import OPERATIONS
 from hpccoll.tensorflow.own_errors import public
 
 __all__ = [

@@ -12,8 +12,8 @@ from hpccoll import _core, compression
 from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.reductions import Reduction
 from hpccoll.tensorflow import derivatives
+from hpccoll.tensorflow.dispatch import OPERATIONS
 from hpccoll.tensorflow.graph import process_set_of
-from hpccoll.tensorflow.operations import OPERATIONS
 
 __all__: list[str] = []
 

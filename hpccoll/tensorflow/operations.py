@@ -12,7 +12,6 @@ Arguments that many of them share:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -21,173 +20,25 @@ import tensorflow as tf
 
 from hpccoll import errors
 from hpccoll.frontend import names
-from hpccoll.frontend.calls import Allreduce, Reducescatter
 from hpccoll.frontend.compression import Compressor, Compressors, NoneCompressor
-from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set
-from hpccoll.frontend.reductions import Adasum, Average, Op, Sum, choose
+from hpccoll.frontend.reductions import Average, Op, Sum, choose
 from hpccoll.frontend.refused import tells
 from hpccoll.horovod import job
-from hpccoll.horovod.operations import Operations
-from hpccoll.tensorflow import adasum, derivatives, eager, graph, xla
+from hpccoll.tensorflow import graph
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.dispatch import OPERATIONS, name_unnamed
 from hpccoll.tensorflow.facts import ranks_of
-from hpccoll.tensorflow.graph_names import scoped, unique
-from hpccoll.tensorflow.internals import could_possibly_record
+from hpccoll.tensorflow.graph_names import scoped
 from hpccoll.tensorflow.own_errors import public
-from hpccoll.tensorflow.recorded import now, recorded
 
 __all__ = [
-    "OPERATIONS", "Compression", "TensorFlowOperations", "allgather", "allreduce", "alltoall", "barrier", "broadcast",
-    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter", "join", "reducescatter",
+    "Compression", "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather",
+    "grouped_allreduce", "grouped_reducescatter", "join", "reducescatter",
 ]  # fmt: skip
 
 
-def _name_unnamed(operation: str, process_set: ProcessSet) -> str | None:
-    return None if tf.executing_eagerly() else unique(operation, None, graph.number_of(process_set))
-
-
-_tells = functools.partial(tells, name_unnamed=_name_unnamed)
-
-
-class TensorFlowOperations(Operations[Any]):
-    """Operations that a tape records, or that become a part of a graph. See Operations for the methods.
-
-    hpccoll.tensorflow.gradients has the derivatives for graphs. They are missing in two cases: TensorFlow knows no
-    derivative of a custom call of XLA, and it would differentiate the single steps of an Adasum.
-    """
-
-    name_unnamed = staticmethod(_name_unnamed)
-    """See hpccoll.frontend.refused."""
-
-    def run_allreduce(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
-        """See Operations."""
-        if tf.executing_eagerly():
-            return self._allreduce_now(call, tensors)
-        compute = functools.partial(adasum.combine, self) if call.op is Adasum else graph.allreduce
-        if call.op is not Adasum and not xla.compiles():
-            return graph.allreduce(call, tensors)
-        return recorded(
-            lambda *xs: (compute(call, xs), None),
-            lambda gradients, _: derivatives.of_allreduce(self, call, gradients),
-            tensors,
-        )
-
-    def _allreduce_now(self, call: Allreduce, tensors: Sequence[Any]) -> list[Any]:
-        if not could_possibly_record():
-            if eager.can(call):
-                return eager.allreduce(call.name, tensors[0], call.op, call.process_set, call.wire)
-            return super().run_allreduce(call, tensors)
-
-        def compute(*xs: Any) -> Any:
-            handle = self.requests.begin(call, xs, in_place=False)
-            result = handle.wait()
-            return [handle], result if call.group else [result], None
-
-        return now(
-            compute,
-            lambda gradients, _, name: derivatives.of_allreduce(self, dataclasses.replace(call, name=name), gradients),
-            tensors,
-            call.name,
-        )
-
-    def run_allgather(self, tensor: Any, name: str | None, process_set: ProcessSet) -> Any:
-        """See Operations."""
-        if not tf.executing_eagerly():
-            return graph.allgather(tensor, name, process_set)[0]
-        if not could_possibly_record():
-            return super().run_allgather(tensor, name, process_set)
-
-        def compute(x: Any) -> Any:
-            handle = self.requests.allgather(name, x, process_set, with_rows=True)
-            result, rows = handle.wait()
-            return [handle], [result], rows.copy()
-
-        return now(
-            compute,
-            lambda gradients, rows, its: derivatives.of_allgather(self, gradients[0], rows, tensor, its, process_set),
-            [tensor],
-            name,
-        )[0]
-
-    def run_grouped_allgather(self, tensors: Sequence[Any], name: str | None, process_set: ProcessSet) -> list[Any]:
-        """See Operations."""
-        members = names.members(name, len(tensors))
-        if tf.executing_eagerly() and not could_possibly_record():
-            return super().run_grouped_allgather(tensors, name, process_set)
-        return [
-            self.run_allgather(tensor, member, process_set) for tensor, member in zip(tensors, members, strict=True)
-        ]
-
-    def run_broadcast(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
-        """See Operations."""
-        if tf.executing_eagerly():
-            return self._broadcast_now(tensor, root_rank, name, process_set)
-        if not xla.compiles():
-            return graph.broadcast(tensor, root_rank, name, process_set)
-        return recorded(
-            lambda x: ([graph.broadcast(x, root_rank, name, process_set)], None),
-            lambda gradients, _: derivatives.of_broadcast(self, gradients[0], root_rank, name, process_set),
-            [tensor],
-        )[0]
-
-    def _broadcast_now(self, tensor: Any, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
-        if not could_possibly_record():
-            return super().run_broadcast(tensor, root_rank, name, process_set)
-
-        def compute(x: Any) -> Any:
-            handle = self.requests.broadcast(name, x, root_rank, process_set, in_place=False)
-            return [handle], [handle.wait()], None
-
-        return now(
-            compute,
-            lambda gradients, _, its: derivatives.of_broadcast(self, gradients[0], root_rank, its, process_set),
-            [tensor],
-            name,
-        )[0]
-
-    def run_alltoall(self, tensor: Any, splits: Any, name: str | None, process_set: ProcessSet) -> tuple[Any, Any]:
-        """See Operations."""
-        if not tf.executing_eagerly():
-            return graph.alltoall(tensor, splits, name, process_set)
-        if not could_possibly_record():
-            return super().run_alltoall(tensor, splits, name, process_set)
-
-        def compute(x: Any) -> Any:
-            handle = self.requests.alltoall(name, x, splits, process_set)
-            output, rows = handle.wait()
-            return [handle], [output, rows], rows
-
-        output, rows = now(
-            compute,
-            lambda gradients, rows, its: derivatives.of_alltoall(self, gradients[0], rows, its, process_set),
-            [tensor],
-            name,
-        )
-        return output, rows
-
-    def run_reducescatter(self, call: Reducescatter, tensors: Sequence[Any]) -> list[Any]:
-        """See Operations."""
-        if not tf.executing_eagerly():
-            return graph.reducescatter(call, tensors)
-        if not could_possibly_record():
-            return super().run_reducescatter(call, tensors)
-
-        def compute(*xs: Any) -> Any:
-            handles = self.begin_reducescatter(call, xs, waits=False)
-            return handles, wait_for_all(handles), None
-
-        return now(
-            compute,
-            lambda gradients, _, *its: derivatives.of_reducescatter(
-                self, dataclasses.replace(call, names=list(its)), gradients
-            ),
-            tensors,
-            *call.names,
-        )
-
-
-OPERATIONS = TensorFlowOperations(ADAPTER)
+_tells = functools.partial(tells, name_unnamed=name_unnamed)
 Compression = Compressors(ADAPTER)
 
 

@@ -20,8 +20,9 @@ from hpccoll.frontend.gradient_step import GradientStep, Kind, Sent
 from hpccoll.frontend.groups import Variables, check_members
 from hpccoll.tensorflow import eager
 from hpccoll.tensorflow.adapter import ADAPTER, tensor_of
+from hpccoll.tensorflow.dispatch import OPERATIONS
 from hpccoll.tensorflow.facts import ranks_of
-from hpccoll.tensorflow.operations import OPERATIONS, allreduce
+from hpccoll.tensorflow.operations import allreduce
 
 __all__ = ["VARIABLES", "combine", "divided"]
 

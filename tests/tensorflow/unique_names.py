@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+import hpccoll
 import hpccoll.tensorflow as hvd
 
 hvd.init()
@@ -143,6 +144,20 @@ def check_derivatives_after_a_join():
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(operation(v.read_value()))
         assert np.allclose(tape.gradient(loss, v), want)
+
+
+def check_a_group_that_one_rank_refuses():
+    """The group of the others ends as well, whole, and the next call without a name matches."""
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        try:
+            hvd.grouped_allgather([x, object() if rank == size - 1 else x, x])
+        except (ValueError, hpccoll.HpccollError) as error:
+            assert "no tensor" in str(error)
+        else:
+            raise AssertionError("the group has a result")
+        assert np.allclose(hvd.allgather(x + rank), np.concatenate([[1 + r, 2 + r] for r in range(size)]))
 
 
 def check_derivatives_in_other_orders_are_never_mixed():
