@@ -9,7 +9,7 @@
  * ranks wait. After its answer a rank sends its list of silent ranks.
  *
  * A lost leader cuts the tree: the failure that the engine floods ends at its node. So the ranks of its node tell its
- * neighbours on other nodes directly.
+ * neighbours on other nodes directly that it is gone, or stopped: without a thread on every rank nobody else finds out.
  */
 #include "loop/clock.h"
 #include "loop/counted.h"
@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C, IT_IS_GONE = 0xC3 };
-#define GONE_BYTES 4        /* kind of message, rank (3) */
+enum { ARE_YOU_THERE = 0xA5, I_AM = 0x5A, IT_IS_SILENT = 0x3C, IT_IS_GONE = 0xC3, IT_IS_STOPPED = 0x99 };
+#define LOST_BYTES 4        /* kind of message, rank (3) */
 #define SILENT_BYTES 7      /* kind of message, kind of silence, rank (3), age in tenths of a second (2) */
 #define ENGINES_LEAST 8     /* the fewest bytes of a message of the engine */
 #define GAP (1000 * HC__MS) /* after a longer gap this rank itself did not run, so it expects no answers */
@@ -36,7 +36,7 @@ static void send(hc_loop *loop, int32_t peer, const uint8_t *bytes, size_t nbyte
     loop->parts.control->ops->send(loop->parts.control, peer, bytes, nbytes);
 }
 
-/* ---- a process that is gone ------------------------------------------------------------------------ */
+/* ---- a process that is gone, or stopped ------------------------------------------------------------- */
 
 /* Finds the rank's place in the World's tree. NULL, or its children, which the caller frees. */
 static hc_child *place_of(const hc_loop *loop, int32_t rank, hc_set_config *place) {
@@ -59,31 +59,43 @@ static hc_child *place_of(const hc_loop *loop, int32_t rank, hc_set_config *plac
     return children;
 }
 
-static void tell_other_node(hc_loop *loop, int32_t peer, int32_t gone) {
-    uint32_t rank = (uint32_t)gone;
-    uint8_t bytes[GONE_BYTES] = {IT_IS_GONE, (uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16)};
-    if (peer >= 0 && loop->ranks.node_of[peer] != loop->ranks.node_of[gone])
+static void tell_other_node(hc_loop *loop, int32_t peer, int32_t lost, uint8_t kind) {
+    uint32_t rank = (uint32_t)lost;
+    uint8_t bytes[LOST_BYTES] = {kind, (uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16)};
+    if (peer >= 0 && loop->ranks.node_of[peer] != loop->ranks.node_of[lost])
         send(loop, peer, bytes, sizeof bytes);
 }
 
-static void tell_its_neighbours(hc_loop *loop, int32_t gone) {
+static void tell_its_neighbours(hc_loop *loop, int32_t lost, uint8_t kind) {
     hc_set_config place;
-    if (!loop->parts.net || !loop->config.fanout || (uint32_t)gone >> 24 || gone != loop->ranks.locals[0])
+    if (!loop->parts.net || !loop->config.fanout || (uint32_t)lost >> 24 || lost != loop->ranks.locals[0])
         return;
-    hc_child *children = place_of(loop, gone, &place);
+    hc_child *children = place_of(loop, lost, &place);
     if (!children)
         return;
-    tell_other_node(loop, place.parent, gone);
+    tell_other_node(loop, place.parent, lost, kind);
     for (int32_t i = 0; i < place.nchildren; i++)
-        tell_other_node(loop, children[i].rank, gone);
+        tell_other_node(loop, children[i].rank, lost, kind);
     free(children);
+}
+
+static void lose_stopped(hc_loop *loop, int32_t rank) {
+    hc__loop_lose_in_time(loop, rank, "it has been stopped (state T)");
+}
+
+static void look_at_node(hc_loop *loop, uint64_t now) {
+    int32_t stopped = hc__node_look(loop, now);
+    if (stopped < 0)
+        return;
+    tell_its_neighbours(loop, stopped, IT_IS_STOPPED);
+    lose_stopped(loop, stopped);
 }
 
 static void watch_node(hc_loop *loop) {
     int32_t local = hc_node_control_lost(loop->parts.node_control);
     if (local < 0 || local == loop->config.local_rank || loop->failure.is_next)
         return;
-    tell_its_neighbours(loop, loop->ranks.locals[local]);
+    tell_its_neighbours(loop, loop->ranks.locals[local], IT_IS_GONE);
     hc__loop_lose(loop, loop->ranks.locals[local], "its process is gone");
 }
 
@@ -229,7 +241,7 @@ static void look(hc_loop *loop, uint64_t now) {
     if (!loop->watch.watching)
         loop->watch.silent.count = 0;
     else
-        hc__node_look(loop, now);
+        look_at_node(loop, now);
     if (loop->watch.watching && loop->parts.net) {
         look_at_neighbours(loop, now);
         if (!loop->watch.nneighbours)
@@ -309,11 +321,13 @@ static int take_silent(hc_loop *loop, int32_t peer, const uint8_t *bytes, uint64
     return 1;
 }
 
-static int take_gone(hc_loop *loop, const uint8_t *bytes) {
+static int take_lost(hc_loop *loop, const uint8_t *bytes) {
     int32_t rank = bytes[1] | bytes[2] << 8 | bytes[3] << 16;
     if (rank >= loop->config.engine.size)
         return HC_BAD_MESSAGE;
-    if (rank != loop->config.engine.rank)
+    if (rank != loop->config.engine.rank && bytes[0] == IT_IS_STOPPED)
+        lose_stopped(loop, rank);
+    else if (rank != loop->config.engine.rank)
         hc__loop_lose(loop, rank, "its process is gone");
     return 1;
 }
@@ -328,8 +342,8 @@ int hc__heartbeat_message(hc_loop *loop, int32_t peer, const uint8_t *bytes, siz
     uint64_t now = hc__loop_now();
     if (nbytes == SILENT_BYTES && bytes[0] == IT_IS_SILENT)
         return take_silent(loop, peer, bytes, now);
-    if (nbytes == GONE_BYTES && bytes[0] == IT_IS_GONE)
-        return take_gone(loop, bytes);
+    if (nbytes == LOST_BYTES && (bytes[0] == IT_IS_GONE || bytes[0] == IT_IS_STOPPED))
+        return take_lost(loop, bytes);
     if (nbytes != 1 || (bytes[0] != ARE_YOU_THERE && bytes[0] != I_AM))
         return HC_BAD_MESSAGE;
     if (bytes[0] == ARE_YOU_THERE)

@@ -6,14 +6,14 @@
  * process is stopped. Reports show this; a stopped process counts as lost after HPCCOLL_PEER_TIMEOUT.
  */
 #include "loop/clock.h"
-#include "loop/failure.h"
 #include "loop/state.h"
 #include "loop/watch.h"
 
 #define ALL_SPEAK 64 /* ranks of a World */
 #define FRESH (1000 * HC__MS)
 
-static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
+/* 1: its process has been stopped for longer than the peer timeout. */
+static int look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
     hc__local *seen = &loop->watch.local[local];
     int32_t rank = loop->ranks.locals[local];
     hc_local_life life;
@@ -22,19 +22,18 @@ static void look_at_rank(hc_loop *loop, int32_t local, uint64_t now) {
         seen->turns = life.turns;
         seen->moved = now;
         hc__silence_end(loop, rank);
-        return;
+        return 0;
     }
     if (now - seen->moved < loop->watch.ask_every || now - seen->looked < loop->watch.ask_every / 2)
-        return;
+        return 0;
     seen->looked = now;
     char state = hc_node_control_state(loop->parts.node_control, local);
     uint8_t kind = state == 'T' ? HC__STOPPED : state == 't' ? HC__DEBUGGED : life.answers ? HC__SILENT : HC__AWAY;
     if (kind < HC__DEBUGGED && now - seen->moved < loop->watch.patience)
-        return;
+        return 0;
     hc__silence_note(loop, &(hc__silent){.rank = rank, .kind = kind, .since = seen->moved, .from = HC__OWN}, now);
     uint64_t timeout = loop->config.peer_timeout;
-    if (kind == HC__STOPPED && timeout && now - seen->moved > timeout)
-        hc__loop_lose_in_time(loop, rank, "it has been stopped (state T)");
+    return kind == HC__STOPPED && timeout && now - seen->moved > timeout;
 }
 
 /* The leader of a node publishes its list of silent ranks on other nodes in shared memory. A word has rank, kind, and
@@ -87,8 +86,9 @@ void hc__node_begin(hc_loop *loop, uint64_t now) {
     }
 }
 
-void hc__node_look(hc_loop *loop, uint64_t now) {
-    for (int32_t i = 0; i < loop->config.local_size && !loop->failure.is_next; i++)
-        if (i != loop->config.local_rank)
-            look_at_rank(loop, i, now);
+int32_t hc__node_look(hc_loop *loop, uint64_t now) {
+    for (int32_t i = 0; i < loop->config.local_size; i++)
+        if (i != loop->config.local_rank && look_at_rank(loop, i, now))
+            return loop->ranks.locals[i];
+    return -1;
 }

@@ -61,7 +61,8 @@ int hc__heartbeat_message(hc_loop *, int32_t peer, const uint8_t *bytes, size_t 
 
 /* node_life.c */
 void hc__node_begin(hc_loop *, uint64_t now); /* restarts all clocks */
-void hc__node_look(hc_loop *, uint64_t now);
+/* Returns a rank of this node whose process has been stopped for longer than the peer timeout, or -1. */
+int32_t hc__node_look(hc_loop *, uint64_t now);
 void hc__node_publish(hc_loop *, uint64_t now); /* the leader publishes for the ranks of its node */
 int hc__node_reports(hc_loop *);                /* 1: this rank prints the reports of its node */
 void hc__node_read(hc_loop *, uint64_t now);    /* the other ranks read that */

@@ -87,7 +87,7 @@ class Fault:
 
 WHO = r"PeerLostError: VICTIM \(host [^ ]+, pid \d+\) was lost: "
 GONE = WHO + "its process is gone"
-STOPPED = WHO + r"it has been stopped \(state T\) for 3 s"
+STOPPED = WHO + r"it has been stopped \(state T\) for \d+ s"
 LOST = WHO + "(its process is gone|no sign of life for 10 s)"
 ABSENT = r"StartError: the World was not made: no word from VICTIM\b.* within \d+ s \(HPCCOLL_START_TIMEOUT\)"
 ELSEWHERE = r"StartError: subset: not all ranks came within \d s \(HPCCOLL_START_TIMEOUT\): .*VICTIM \(host "
@@ -178,5 +178,8 @@ FAULTS = [
     *(Fault(who, what, "without launcher", bound, NO_LAUNCHER, by="elastic", quick=(who, what) == ("root", "kill -9"))
       for who, what, bound in (("root", "kill -9", 10), ("neighbour", "kill -9", 10), ("root", "stop", 30),
                                ("neighbour", "stop", 30), ("neighbour", "exception", 10))),
+    # Without background threads nobody asks: the rest of a stopped leader's node informs its neighbours in the tree.
+    *(Fault("leader", "stop", when, 60, STOPPED, **MPI, knobs={"background": 0}, quick=when == "agreement")
+      for when in ("agreement", "transfer", "p2p")),
     *(Fault("alone", "stop", when, 60, LOST, **MPI) for when in ("agreement", "transfer", "p2p", "shutdown")),
 ]  # fmt: skip
