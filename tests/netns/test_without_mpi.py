@@ -39,9 +39,11 @@ def path(folder: str) -> str:
     return ":".join([folder, str(Path(__file__).parents[2])])
 
 
-def job(no_mpi: str, hosts: str, *program: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def job(
+    no_mpi: str, hosts: str, *program: str, config: Path = FOLDER / "ssh" / "config", **variables: str
+) -> "subprocess.CompletedProcess[str]":
     """A program, as the text of Python or as a file and its arguments, on two hosts."""
-    options = f"--launcher-options=-F {FOLDER}/ssh/config"
+    options = f"--launcher-options=-F {config}"
     command = ["-P", "-m", "hpccoll", "run", "--launcher", "ssh", options, "-H", hosts, "--timeout", 100]
     words = program if len(program) > 1 else ["-c", *program]
     return python("h1", *command, sys.executable, "-P", *words, PYTHONPATH=path(no_mpi), **variables)
@@ -78,6 +80,16 @@ def test_ranks_over_ssh(no_mpi: str) -> None:
     ], done.stdout
     assert re.search(r"between nodes UCX 1\.\S+ \(\S+\) on tcp/eth0 \(chosen by HPCCOLL_NET=auto", done.stdout)
     assert "authenticated by HPCCOLL_SECRET" in done.stdout
+
+
+def test_a_host_whose_name_only_ssh_knows(no_mpi: str, tmp_path: Path) -> None:
+    """Its address is in ssh's configuration alone: its ranks reach the store all the same."""
+    alias = f"Host hidden\n  HostName 10.78.0.12\n  User root\n  IdentityFile {FOLDER}/ssh/id\n"
+    own = tmp_path / "config"
+    own.write_text(f"{alias}  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
+    done = job(no_mpi, "h1:1,hidden:1", SUMS, config=own)
+    assert done.returncode == 0, done.stdout
+    assert sorted(re.findall(r"rank (\d) (h\d)", done.stdout)) == [("0", "h1"), ("1", "h2")], done.stdout
 
 
 def test_clocks_of_two_hosts_are_synchronised(no_mpi: str, tmp_path: Path) -> None:

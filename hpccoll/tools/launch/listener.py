@@ -112,11 +112,21 @@ class Listener:
 def addresses_towards(hosts: Iterable[str]) -> list[str]:
     """Find the addresses of this machine that the hosts can reach: those of the routes to them.
 
+    A name that this machine cannot resolve may be one that only ssh knows, from its configuration: its host may come
+    through any interface.
+
     :param hosts: names or addresses, with or without a user; none: only this machine
     """
-    found = []
+    found, all_resolved = [], True
     for host in hosts:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host.rpartition("@")[2], DISCARD))  # a datagram socket: chooses a route, sends nothing
-            found.append(str(probe.getsockname()[0]))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((host.rpartition("@")[2], DISCARD))  # a datagram: chooses a route, sends nothing
+                found.append(str(probe.getsockname()[0]))
+            except (OSError, UnicodeError):  # UnicodeError: no name that DNS could have
+                all_resolved = False
+    if not all_resolved:
+        from hpccoll.net.interfaces import interfaces  # which most jobs do not need
+
+        found += [one["address"] for one in interfaces() if one["up"] and not one["address"].startswith("127.")]
     return list(dict.fromkeys(found)) or [LOOPBACK]

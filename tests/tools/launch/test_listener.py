@@ -226,3 +226,9 @@ def test_mangled_greetings(served: Served, count: int) -> None:
 def test_addresses_are_those_of_the_routes() -> None:
     assert addresses_towards([]) == ["127.0.0.1"]
     assert addresses_towards(["me@127.0.0.1", "localhost"]) == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b"])
+def test_a_host_of_unknown_address_may_come_through_any_interface(name: str) -> None:
+    """Only ssh may know the name. The documentation's network 192.0.2.0/24 has the default route, if there is one."""
+    assert set(addresses_towards(["192.0.2.1"])) <= {*addresses_towards([name]), "127.0.0.1"}
