@@ -20,7 +20,7 @@ from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore
 from hpccoll.rendezvous.seal import Seal
 from hpccoll.text import some_ranks
 
-__all__ = ["GRACE", "Members", "Reports", "UnmetError", "find"]
+__all__ = ["GRACE", "Members", "Reports", "UnmetError", "find", "tell"]
 
 GRACE = 5.0
 """Seconds that the other ranks wait longer than rank 0, which knows the missing ranks and reports them."""
@@ -39,6 +39,8 @@ class Members:
     generation: str
     numbers: list[str]
     """The number that each rank has drawn."""
+    unread: float | None = None
+    """On rank 0 what `tell` has returned."""
 
 
 def find(store: PatientStore, seal: Seal, prefix: str, rank: int, size: int) -> Members:
@@ -50,6 +52,19 @@ def find(store: PatientStore, seal: Seal, prefix: str, rank: int, size: int) -> 
     if rank == 0:
         return _Root(store, seal, prefix, size, mine).gather()
     return _Other(store, seal, prefix, rank, mine).come()
+
+
+def tell(store: PatientStore, key: str, record: bytes, marks: list[str], is_last: bool) -> float | None:
+    """Write a record of rank 0, and wait until the others have read it: if this rank ends, the store may end with it.
+
+    :param marks: the keys by which the others say that they have read it
+    :param is_last: no exchange follows, so that all of the time may pass
+    :returns: the time of the record, if not all have read it: since then the others wait for the next one; else None
+    """
+    store.limit += GRACE
+    store.set(key, record)
+    written = time.monotonic()
+    return None if store.wait(marks, store.left if is_last else store.seconds) else written
 
 
 class Reports:
@@ -93,12 +108,11 @@ class _Root:
             verdict += self._why(missing)
         numbers = [self.members.get(rank, "") for rank in range(self.size)]
         key = f"{self.prefix}/{self.generation}/met"
-        self.store.limit += GRACE
-        self.store.set(key, self.seal.close(key, {"verdict": verdict, "numbers": numbers}))
-        self.store.wait([f"{key}/{rank}" for rank in self.members if rank], self.store.left)
+        record = self.seal.close(key, {"verdict": verdict, "numbers": numbers})
+        unread = tell(self.store, key, record, [f"{key}/{rank}" for rank in self.members if rank], bool(verdict))
         if verdict:
             raise UnmetError(verdict)
-        return Members(self.generation, numbers)
+        return Members(self.generation, numbers, unread)
 
     def _awaited(self, rank: int) -> str:
         if rank in self.answered:

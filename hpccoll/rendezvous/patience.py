@@ -48,9 +48,10 @@ class Store(Protocol):
 class PatientStore:
     """A store for one exchange: a context manager whose methods raise SilentStoreError at its time limit."""
 
-    def __init__(self, store: Store, seconds: float) -> None:
+    def __init__(self, store: Store, seconds: float, began: float | None = None) -> None:
+        """Begin an exchange, or go on with one that has begun at a time of the monotonic clock."""
         self.store, self.seconds = store, seconds
-        self.limit = time.monotonic() + seconds
+        self.limit = (time.monotonic() if began is None else began) + seconds
         self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ import numpy as np
 from hpccoll import _core, errors, inherited
 from hpccoll.compared import Compared, from_list
 from hpccoll.rendezvous import codec, generation
-from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError
+from hpccoll.rendezvous.generation import GRACE, Reports, UnmetError, tell
 from hpccoll.rendezvous.patience import REPORT_EVERY, PatientStore, Store
 from hpccoll.rendezvous.protocol import ByAllgather
 from hpccoll.rendezvous.seal import Seal
@@ -65,9 +65,13 @@ class StoreRendezvous(ByAllgather):
         self.host = host or _core.machine_name()
         secret = inherited.secret() if secret is None else secret
         self.authenticated = bool(secret)
+        self.unread: float | None = None
+        """When rank 0 wrote a record that a rank had not read in time: then the others have waited since, and this
+        exchange has begun."""
         with self._patiently() as patient:
             members = generation.find(patient, Seal(secret), prefix, rank, size)
         self.seal = Seal(secret, members.generation, *members.numbers)
+        self.unread = members.unread
         self.prefix = f"{prefix}/{members.generation}"
         self.exchanges = 0
 
@@ -104,10 +108,9 @@ class StoreRendezvous(ByAllgather):
                 said = from_list((self._open(store, key, rank) for rank, key in enumerate(keys)), codec.encode)
             except UnmetError as error:
                 verdict = str(error)
-        store.limit += GRACE
         told = {"verdict": verdict, "values": said.values, "of": None if said.of is None else said.of.tolist()}
-        store.set(f"{at}/all", self.seal.close(f"{at}/all", told))
-        store.wait([f"{at}/{rank}/read" for rank in range(1, self.size) if rank not in missing], store.left)
+        marks = [f"{at}/{rank}/read" for rank in range(1, self.size) if rank not in missing]
+        self.unread = tell(store, f"{at}/all", self.seal.close(f"{at}/all", told), marks, bool(verdict))
         if verdict:
             raise UnmetError(verdict)
         return said
@@ -153,7 +156,7 @@ class StoreRendezvous(ByAllgather):
     def _patiently(self) -> Iterator[PatientStore]:
         """Yield the store for one exchange; turn its errors into StartError."""
         try:
-            with PatientStore(self.store, self.timeout) as patient:
+            with PatientStore(self.store, self.timeout, self.unread) as patient:
                 yield patient
         except UnmetError as error:
             raise errors.StartError(f"the World was not made: {error}") from None

@@ -127,6 +127,33 @@ except hpccoll.StartError as error:
         assert "error the World was not made: no word from rank 2 within 6 s" in one.communicate(timeout=200)[0]
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ranks", STORES, indirect=True)
+@pytest.mark.parametrize("last", ["/come/1/", "/0/1$"])
+def test_a_rank_that_dies_before_it_has_read_an_answer_is_named(ranks, last):
+    """As it was found: rank 0 waited for its mark, and the other ranks for rank 0, which they named in its place."""
+    script = f"""
+import hpccoll, os, re
+real.set(f"ready {{rank}}", b"")
+real.wait([f"ready {{other}}" for other in range(3)], timedelta(seconds=100))
+class Dying(Telling):
+    def set(self, key, value):
+        super().set(key, value)
+        if rank == 1 and re.search("{last}", key):
+            os._exit(0)
+Telling = Dying
+try:
+    found = meet(timeout=6)
+    found.allgather("a")
+    found.allgather("b")
+except hpccoll.StartError as error:
+    print("error", error)
+"""
+    first, _, third = [ranks.rank(rank, 3, script) for rank in range(3)]
+    for one in (first, third):
+        assert "error the World was not made: no word from rank 1 within 6 s" in one.communicate(timeout=200)[0]
+
+
 @pytest.mark.parametrize("ranks", [STORES[1]], indirect=True)
 def test_a_stopped_server_is_a_start_error(ranks):
     """As it was found: torch's methods wait for ever for a server that is stopped, and say nothing."""
