@@ -97,11 +97,24 @@ def _described(name: str, value: Any) -> tuple[np.ndarray, tuple[Any, tuple[int,
 def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
     """The dtype of an array; as a text if it cannot be written, which all ranks refuse together."""
     kind = array.dtype
-    if kind.hasobject or kind.kind in "UMm" or (kind.kind == "V" and not kind.names):
+    if (type(kind) is np.dtypes.VoidDType and not kind.names) or not _has_hdf5(kind):
         return f"HDF5 has no dtype {kind}"
     if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or not _is_utf8(name):
         return "that is no name of an array"
     return kind
+
+
+def _has_hdf5(kind: np.dtype[Any]) -> bool:
+    """Whether HDF5 gives values back as they are: not fields that share bytes, nor a bfloat16, which becomes bytes."""
+    if not kind.names:
+        return not kind.hasobject and kind.kind not in "UMm" and type(kind).__module__ == "numpy.dtypes"
+    fields: Mapping[str, Any] = kind.fields or {}
+    end = 0
+    for field, offset, *_ in sorted((fields[name] for name in kind.names), key=lambda entry: entry[1]):
+        if offset < end or not _has_hdf5(field.base):
+            return False
+        end = offset + field.itemsize
+    return True
 
 
 def _is_utf8(name: str) -> bool:

@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -159,6 +160,39 @@ def test_names_of_files_and_arrays_may_have_any_sign(threads, tmp_path, sign):
         assert io.load(path, name, offset=(0,), shape=(6,), world=world).tolist() == [1, 1, 2, 2, 3, 3]
 
     testing.run(threads(3, nodes="2+1"), program)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        {"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]},
+        [("a", "f4"), ("b", ml_dtypes.bfloat16, (2,))],
+        [("a", [("b", "U3")])],
+        [("a", "M8[s]")],
+    ],
+    ids=["bytes of two fields", "bfloat16", "text", "date"],
+)
+def test_fields_that_hdf5_does_not_give_back_are_refused(threads, tmp_path, dtype):
+    """HDF5 gave any bytes for fields that share some, and a field of bfloat16 became one of bytes."""
+
+    def program(world):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="checkpoint: 'u' of rank 0: HDF5 has no dtype"):
+            io.save(tmp_path / "c.h5", {"u": np.zeros(3, dtype)}, world=world)
+
+    testing.run(threads(2), program)
+
+
+def test_fields_come_back(threads, tmp_path):
+    dtype = np.dtype([("a", "i1"), ("b", "f8", (2,)), ("c", [("re", "f4"), ("is", "?")]), ("d", "V3")], align=True)
+
+    def program(world):
+        u = np.zeros(2, dtype)
+        u["a"], u["b"], u["c"]["re"], u["d"] = world.rank, [[1, 2], [3, 4]], 0.5, b"xyz"
+        io.save(tmp_path / "c.h5", {"u": u}, world=world)
+        found = io.load(tmp_path / "c.h5", "u", world=world)
+        assert all(found[name].tolist() == u[name].tolist() for name in dtype.names)
+
+    testing.run(threads(2), program)
 
 
 def test_names_that_hdf5_would_change_are_refused_on_all_ranks(threads, tmp_path):
