@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyspark
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
@@ -116,7 +117,7 @@ def run_on_dataframe(
     :returns: what the function returned, of all ranks in their order
     :raises InvalidArgumentError: (a ValueError) with `repartition=False`, `df` has another number of partitions
     :raises RankError: the function raised on some rank, or a rank was lost; names the rank that failed first
-    :raises LaunchError: Spark has too few slots, has lost an executor, or is older than 3.5
+    :raises LaunchError: Spark has too few slots, has lost an executor, or is older than 3.5; or `df` has no rows
     """
     what = "hpccoll.spark.run_on_dataframe"
     context = context_of(df.sparkSession)
@@ -192,18 +193,19 @@ def ranks_of(what: str, context: Any, num_proc: int | None) -> int:
     :raises InvalidArgumentError: there is no such number
     :raises LaunchError: Spark has fewer slots: the stage would wait for them, by Spark's default for ten minutes
     """
-    size = num_proc or (context.defaultParallelism if context else 0)
-    if size < 1:
-        raise errors.InvalidArgumentError(f"{what}: num_proc is {num_proc}: say how many ranks")
+    given = (context.defaultParallelism if context else 0) if num_proc is None else num_proc
+    if not isinstance(given, (int, np.integer)) or given < 1:
+        raise errors.InvalidArgumentError(f"{what}: num_proc is {num_proc!r}: say how many ranks")
+    size = int(given)
     if context is None or context.getConf().get("spark.dynamicAllocation.enabled") == "true":
-        return int(size)
+        return size
     local = context.master.startswith("local") and not context.master.startswith("local-cluster")
     limit = time.monotonic() + (0.0 if local else REGISTERING)
     while (slots := _slots(context, size)) < size:
         if time.monotonic() > limit:
             raise LaunchError(f"{what}: {size} ranks need {size} slots at once, and Spark has {slots}")
         time.sleep(0.2)
-    return int(size)
+    return size
 
 
 def _slots(context: Any, otherwise: int) -> int:
@@ -232,6 +234,9 @@ def _run(what: str, size: int, stage: Callable[[], list[Outcome]]) -> list[Any]:
     except Exception as error:
         why = reason(error)
         raise LaunchError(f"{what}: Spark has not run the {size} ranks to their end: {why}") from error
+    if len(outcomes) != size:  # Spark's optimizer makes no tasks for a DataFrame that it knows to be empty
+        why = "" if outcomes else ": the DataFrame has no rows"
+        raise LaunchError(f"{what}: Spark has run {len(outcomes)} tasks for {size} ranks{why}")
     return _results(outcomes)
 
 

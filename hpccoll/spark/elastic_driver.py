@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -82,7 +83,7 @@ def run_elastic(
     context = context_of(SparkSession.getActiveSession())
     if context is None:
         raise LaunchError("hpccoll.spark.run_elastic: there is no SparkContext: SparkSession.builder.getOrCreate()")
-    limits = _limits(num_proc or int(context.defaultParallelism), min_num_proc, max_num_proc)
+    limits = _limits(int(context.defaultParallelism) if num_proc is None else num_proc, min_num_proc, max_num_proc)
     limits = replace(limits, elastic_timeout=elastic_timeout or limits.elastic_timeout, reset_limit=reset_limit)
     interface = nics if isinstance(nics, str) else ",".join(nics or ())
     variables = {"HPCCOLL_START_TIMEOUT": f"{start_timeout:g}"} if start_timeout else {}
@@ -98,8 +99,8 @@ def run_elastic(
 
 
 def _limits(size: int, least: int | None, most: int | None) -> Limits:
-    low, high = least or size, most or size
-    if not 1 <= low <= size <= high:
+    low, high = (size if given is None else given for given in (least, most))
+    if not all(isinstance(number, (int, np.integer)) for number in (low, size, high)) or not 1 <= low <= size <= high:
         raise errors.InvalidArgumentError(
             f"hpccoll.spark.run_elastic: min_num_proc {low}, num_proc {size}, max_num_proc {high}: needs 1 <= min <= "
             "num <= max"

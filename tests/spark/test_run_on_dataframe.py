@@ -55,6 +55,16 @@ def test_a_rank_without_rows_and_partitions_as_they_are(run: Any, spark: Any) ->
         run(rows, df, num_proc=3, repartition=False)
 
 
+def test_a_data_frame_without_rows_is_refused(run: Any, spark: Any) -> None:
+    """Spark's optimizer makes no tasks for it, so no rank ran, and the results were an empty list."""
+    from hpccoll.tools.launch.job import LaunchError
+
+    df = spark.range(0, 100, 1, 2)
+    for empty in (df.limit(0), df.where("false")):
+        with pytest.raises(LaunchError, match="0 tasks for 3 ranks: the DataFrame has no rows"):
+            run(rows, empty, num_proc=3)
+
+
 def test_vectors_are_arrays(run: Any, spark: Any) -> None:
     from pyspark.ml.linalg import Vectors
 

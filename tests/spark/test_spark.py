@@ -151,11 +151,17 @@ def test_an_elastic_job_that_cannot_go_on(run_elastic: Any) -> None:
         run_elastic(raises_on_every_rank, num_proc=2)
     with pytest.raises(hpccoll.InvalidArgumentError, match="1 <= min <= num <= max"):
         run_elastic(mean, args=(1.0,), num_proc=2, min_num_proc=3)
+    for odd in ({"num_proc": 0}, {"num_proc": 2, "min_num_proc": 0}, {"num_proc": 1.5}):
+        with pytest.raises(hpccoll.InvalidArgumentError, match="needs 1 <= min <= num <= max"):
+            run_elastic(mean, args=(1.0,), **odd)
 
 
 def test_no_number_of_ranks(run: Any) -> None:
     with pytest.raises(hpccoll.InvalidArgumentError, match="num_proc"):
         run(mean, args=(1.0,), num_proc=-1)
+    for odd in (0, 1.5, "2"):  # 0 was taken for None, and 1.5 for 1
+        with pytest.raises(hpccoll.InvalidArgumentError, match=f"num_proc is {odd!r}: say how many ranks"):
+            run(mean, args=(1.0,), num_proc=odd)
 
 
 def test_more_ranks_than_slots_are_refused_before_the_job(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
