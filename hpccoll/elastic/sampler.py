@@ -66,7 +66,8 @@ class ElasticSampler:
         """Note that each rank has taken a batch; call it on all ranks after each batch, before the commit.
 
         :param batch_idx: for Horovod's signature; it is not used
-        :param batch_size: samples of a batch of one rank; a rank that runs out of samples has taken fewer
+        :param batch_size: samples of a batch of one rank; a rank that runs out of samples has taken fewer. Where
+            steps() was asked, the samples that this rank has taken are as good, also 0
         """
         del batch_idx
         self._batch = max(self._batch, batch_size)
@@ -82,6 +83,7 @@ class ElasticSampler:
         :param batch_size: samples of a batch of one rank
         """
         self.counted = True
+        self._batch = max(self._batch, batch_size)  # record_batch() may never see a whole batch of this rank
         return -(-max(self._lengths) // batch_size)
 
     def state_dict(self) -> dict[str, Any]:

@@ -208,12 +208,12 @@ def test_each_sample_once_however_the_ranks_change(seed: int) -> None:
         for rank, sampler in enumerate(ranks):
             sampler.epoch, sampler.processed_num = told["epoch"], told["processed_num"]
             sampler.deal(rank, size)
-        steps = ranks[0].steps(batch)
-        for step in range(draw.randint(1, steps)):
+        steps = {sampler.steps(batch) for sampler in ranks}
+        for step in range(draw.randint(1, steps.pop())):
             batches = [list(sampler)[step * batch : (step + 1) * batch] for sampler in ranks]
             taken.update(index for one in batches for index in one)
             for sampler, one in zip(ranks, batches, strict=True):
-                sampler.record_batch(step, draw.choice((batch, len(one) or batch)) if len(one) == batch else batch)
+                sampler.record_batch(step, draw.choice((batch, len(one))))  # a batch may be shorter, or empty
         assert len({sampler.processed_num for sampler in ranks}) == 1
         told = ranks[0].state_dict()
         assert told["processed_num"] == taken.total()
