@@ -25,7 +25,7 @@ from hpccoll.elastic import versions
 from hpccoll.elastic.commit_file import CommitFile
 from hpccoll.elastic.interrupt import HostsUpdatedInterrupt
 from hpccoll.elastic.sampler import ElasticSampler
-from hpccoll.elastic.values import checked_names, copied, form, has_form
+from hpccoll.elastic.values import check_alike, checked_names, copied, form, has_form
 from hpccoll.elastic.versions import NONE, Commit, Report, Version
 from hpccoll.rendezvous import coordinator
 from hpccoll.stopping import is_asked_to_stop
@@ -399,6 +399,7 @@ class ObjectState(State):
 
     def take(self, commit: Any) -> None:
         """See State."""
+        check_alike(commit, self._names)
         self._saved_state = commit
         ObjectState.restore(self)
 
@@ -475,6 +476,7 @@ class ArrayState(ObjectState):
                 raise errors.InvalidArgumentError(
                     f"{name!r} is {array.dtype}{list(array.shape)} there, and {have} here"
                 )
+        check_alike(arrays, self._arrays)
         super().take(objects)
         for name, array in arrays.items():
             self._put(name, array)

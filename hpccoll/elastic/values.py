@@ -9,7 +9,7 @@ from typing import Any
 
 from hpccoll import errors
 
-__all__ = ["checked_names", "copied", "form", "has_form"]
+__all__ = ["check_alike", "checked_names", "copied", "form", "has_form"]
 
 
 def checked_names(state: type, sharded: Iterable[str], values: Iterable[str]) -> tuple[str, ...]:
@@ -24,6 +24,17 @@ def checked_names(state: type, sharded: Iterable[str], values: Iterable[str]) ->
     if missing := [name for name in names if name not in known]:
         raise errors.InvalidArgumentError(f"sharded: the state has no {', '.join(missing)}, only {', '.join(known)}")
     return names
+
+
+def check_alike(there: Iterable[str], here: Iterable[str]) -> None:
+    """Refuse a commit in a file if its values have other names than those of the state: some would begin anew.
+
+    :raises InvalidArgumentError: with the names
+    """
+    old, new = set(there), set(here)
+    sides = ((old - new, "there"), (new - old, "here"))
+    if said := [f"{', '.join(sorted(names))} only {where}" for names, where in sides if names]:
+        raise errors.InvalidArgumentError(f"it has other values: {'; '.join(said)}")
 
 
 def has_form(value: Any) -> bool:

@@ -8,6 +8,7 @@ import resource
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,10 +130,12 @@ def test_the_next_run_begins_with_the_file(tmp_path: Path) -> None:
         ({"weights": np.zeros(3)}, r"'weights' is float64\[2\] there, and float64\[3\] here"),
         ({"weights": np.zeros((3, 2))}, r"'weights' is float64\[2\] there, and float64\[3, 2\] here"),
         ({"weights": np.zeros(2, np.float32)}, r"'weights' is float64\[2\] there, and float32\[2\] here"),
+        ({"weights": np.zeros(2), "momentum": np.zeros(2)}, "it has other values: momentum only here"),
+        ({"weights": np.zeros(2), "seed": 1, "epoch": 0}, "it has other values: epoch, seed only here"),
         ({}, "ValueError"),
     ],
 )
-def test_the_file_of_another_state_is_refused(tmp_path: Path, other: dict[str, np.ndarray], words: str) -> None:
+def test_the_file_of_another_state_is_refused(tmp_path: Path, other: dict[str, Any], words: str) -> None:
     """NumPy would fill an array of 3 rows with the 2 values of the file."""
     path = tmp_path / "commit"
     elastic.run(lambda state: state.commit())(elastic.ArrayState(weights=np.ones(2), step=3, path=path))
@@ -143,6 +146,20 @@ def test_the_file_of_another_state_is_refused(tmp_path: Path, other: dict[str, n
     with pytest.raises(hpccoll.InvalidArgumentError, match=f"the commit in .*commit does not fit this state: {words}"):
         state.begin()
     assert state.step == 0
+
+
+def test_a_file_without_a_value_of_the_state_is_refused(tmp_path: Path) -> None:
+    """The value began anew beside the others of the file, and one that only the file has became a stray attribute."""
+    torch = pytest.importorskip("torch")
+    hvd = pytest.importorskip("hpccoll.torch")
+    net = torch.nn.Linear(2, 1)
+    path = tmp_path / "commit"
+    elastic.run(lambda state: state.commit())(hvd.elastic.TorchState(model=net, step=3, path=path))
+    hpccoll.shutdown()
+    with pytest.raises(hpccoll.InvalidArgumentError, match="it has other values: optimizer only here"):
+        hvd.elastic.TorchState(net, torch.optim.SGD(net.parameters(), 0.1), step=0, path=path).begin()
+    with pytest.raises(hpccoll.InvalidArgumentError, match="it has other values: step only there; epoch only here"):
+        hvd.elastic.TorchState(net, epoch=0, path=path).begin()
 
 
 def test_a_file_that_cannot_be_read_or_counted_is_refused(tmp_path: Path) -> None:

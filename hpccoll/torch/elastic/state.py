@@ -17,7 +17,7 @@ from hpccoll import errors
 from hpccoll.default_world import current
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
-from hpccoll.elastic.values import checked_names
+from hpccoll.elastic.values import check_alike, checked_names
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -232,6 +232,7 @@ class TorchState(ObjectState):
     def take(self, commit: Any) -> None:
         """See State."""
         objects, handled = commit
+        check_alike(handled, self._handlers)
         super().take(objects)
         for name, handler in self._handlers.items():
             handler.take(handled[name])
