@@ -162,6 +162,27 @@ def test_a_file_without_a_value_of_the_state_is_refused(tmp_path: Path) -> None:
         hvd.elastic.TorchState(net, epoch=0, path=path).begin()
 
 
+def test_a_scheduler_of_the_given_optimizer_sets_the_rate_after_a_restore() -> None:
+    """PyTorch makes new groups when it loads, and the scheduler set the rate in the old ones."""
+    torch = pytest.importorskip("torch")
+    hvd = pytest.importorskip("hpccoll.torch")
+    hvd.init()
+    net = torch.nn.Linear(2, 1)
+    given = torch.optim.SGD(net.parameters(), lr=0.5)
+    scheduler = torch.optim.lr_scheduler.StepLR(given, 1, gamma=0.5)
+    optimizer = hvd.DistributedOptimizer(given, net.named_parameters())
+    for kept in (optimizer, given):
+        state = hvd.elastic.TorchState(net, kept)
+        state.restore()
+        rate = given.param_groups[0]["lr"]
+        given.step()
+        scheduler.step()
+        assert optimizer.param_groups[0]["lr"] == rate / 2
+        state.restore()
+        assert optimizer.param_groups[0]["lr"] == given.param_groups[0]["lr"] == rate
+    hvd.shutdown()
+
+
 def test_a_file_that_cannot_be_read_or_counted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hpccoll.InvalidArgumentError, match=f"no commit can be read from {tmp_path}: Is a directory"):
         elastic.ObjectState(path=tmp_path).begin()

@@ -208,6 +208,30 @@ def test_broadcast_of_a_fresh_optimizer_leaves_zero_gradients_and_makes_no_step(
             assert p.grad is None
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler.step")  # PyTorch counts the other one's steps
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum], ids=["average", "adasum"])
+@pytest.mark.parametrize("way", ["broadcast", "broadcast the given one", "load"])
+def test_a_scheduler_of_the_given_optimizer_sets_the_rate_after_a_load(way: str, op: Any) -> None:
+    """PyTorch's load_state_dict() makes new groups, which the scheduler of another object over the old ones misses."""
+    op = hvd.Sum if op is hvd.Adasum and hvd.size().bit_count() > 1 else op  # Adasum is for a power of two of ranks
+    net = model()
+    given = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(given, 1, gamma=0.5)
+    optimizer = hvd.DistributedOptimizer(given, net.named_parameters(), op=op)
+    loaded = given if "given" in way else optimizer
+    if "broadcast" in way:
+        hvd.broadcast_optimizer_state(loaded, root_rank=0)
+    else:
+        loaded.load_state_dict(loaded.state_dict())
+    for step in range(3):
+        weights = trained(net, optimizer, steps=1)
+        scheduler.step()
+        assert optimizer.param_groups[0]["lr"] == given.param_groups[0]["lr"] == 0.1 * 0.5 ** (step + 1)
+    for mine in weights:
+        everybody = hvd.allgather(mine.reshape(1, -1))
+        torch.testing.assert_close(everybody, everybody[:1].expand_as(everybody), rtol=1e-6, atol=1e-7)
+
+
 def test_sparse_gradients_of_a_fresh_optimizer_are_sparse() -> None:
     table = torch.nn.Embedding(6, 2, sparse=True)
     hvd.broadcast_optimizer_state(torch.optim.SparseAdam(table.parameters()), 0)

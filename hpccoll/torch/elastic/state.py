@@ -18,6 +18,7 @@ from hpccoll.default_world import current
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.values import check_alike, checked_names
+from hpccoll.torch.horovod.attributes import loading_in_place
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -115,6 +116,11 @@ class ModelStateHandler(_DictHandler):
 
 class OptimizerStateHandler(_DictHandler):
     """Handles a torch.optim.Optimizer."""
+
+    def restore(self) -> None:
+        """See StateHandler."""
+        with loading_in_place(self.value):
+            super().restore()
 
     def sync(self) -> None:
         """See StateHandler."""

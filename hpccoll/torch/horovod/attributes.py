@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,7 +13,7 @@ from hpccoll.frontend.compression import Compressor
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.frontend.reductions import Reduction
 
-__all__ = ["Attributes", "Given"]
+__all__ = ["Attributes", "Given", "loading_in_place"]
 
 if TYPE_CHECKING:
     _Base = torch.optim.Optimizer
@@ -53,6 +54,11 @@ class Attributes(_Base):
         names = [f"added.{first + at}" for at in range(len(added))]
         self._given.names.update(zip(added, names, strict=True))
         self.reduce_added(added, names, first)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Load as the optimizer does, but in place; see loading_in_place()."""
+        with loading_in_place(self):
+            super().load_state_dict(*args, **kwargs)
 
     def reduce_added(self, parameters: Sequence[torch.Tensor], names: Sequence[str], first: int) -> None:
         """Combine these parameters over the ranks, too.
@@ -116,3 +122,25 @@ class Attributes(_Base):
     @_requires_update.setter
     def _requires_update(self, parameters: Iterable[torch.Tensor]) -> None:
         """Programs assign an empty set. Nothing is reduced here but what each step has changed."""
+
+
+@contextlib.contextmanager
+def loading_in_place(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Let a load_state_dict() inside change the groups and the state themselves, which PyTorch replaces by new ones.
+
+    A DistributedOptimizer shares both with the optimizer that it was made of. That one may have a scheduler, which sets
+    the learning rate in its groups.
+    """
+    groups, state = optimizer.param_groups, optimizer.state
+    owned = list(groups)
+    yield
+    if optimizer.state is not state:
+        loaded, optimizer.state = optimizer.state, state
+        state.clear()
+        state.update(loaded)
+    if optimizer.param_groups is not groups:
+        for group, new in zip(owned, optimizer.param_groups, strict=True):
+            values = dict(new)
+            group.clear()
+            group.update(values)
+        groups[:], optimizer.param_groups = owned, groups

@@ -15,6 +15,7 @@ from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.variables import compare_named
 from hpccoll.torch.adapter import ADAPTER
+from hpccoll.torch.horovod.attributes import loading_in_place
 from hpccoll.torch.horovod.operations import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
@@ -103,7 +104,8 @@ def broadcast_optimizer_state(
         {f"optimizer_state.{i:06}": tensor for i, tensor in enumerate(tensors)}, root_rank, process_set
     )
     if state is not None:
-        optimizer.load_state_dict(state)
+        with loading_in_place(optimizer):
+            optimizer.load_state_dict(state)
 
 
 def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
