@@ -15,7 +15,7 @@ from hpccoll.halo import widths_of
 from hpccoll.topology import Cart
 from hpccoll.worlds import World
 
-__all__ = ["Part", "placed"]
+__all__ = ["Part", "is_utf8", "placed"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _dtype_of(name: str, array: np.ndarray) -> np.dtype[Any] | str:
     kind = array.dtype
     if (type(kind) is np.dtypes.VoidDType and not kind.names) or not _has_hdf5(kind):
         return f"HDF5 has no dtype {kind}"
-    if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or not _is_utf8(name):
+    if not isinstance(name, str) or {"", ".", ".."} & set(name.split("/")) or not is_utf8(name):
         return "that is no name of an array"
     return kind
 
@@ -117,7 +117,7 @@ def _has_hdf5(kind: np.dtype[Any]) -> bool:
     return True
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
     """Whether HDF5 keeps a name as it is: in UTF-8, to the first zero."""
     try:
         return b"\0" not in name.encode()

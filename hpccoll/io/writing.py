@@ -16,7 +16,7 @@ import numpy as np
 from hpccoll import durable, errors, hdf5, objects
 from hpccoll.default_world import current
 from hpccoll.io.agreed import CheckpointError, target_of, together
-from hpccoll.io.layout import Part, placed
+from hpccoll.io.layout import Part, is_utf8, placed
 from hpccoll.io.lock import Lock
 from hpccoll.io.versions import PARTS, Version, check_sizes
 from hpccoll.worlds import World
@@ -125,6 +125,8 @@ def _set_attributes(main: Any, sizes: Mapping[str, int], attrs: Mapping[str, Any
     for key, value in attrs.items():
         if key == PARTS:
             raise OSError(f"attrs has {key!r}, the name of an attribute of the checkpoint itself")
+        if not isinstance(key, str) or not key or not is_utf8(key):
+            raise OSError(f"attrs has {key!r}, which is no name of an attribute")
         try:
             main.attrs[key] = value
         except Exception as error:

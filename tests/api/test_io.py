@@ -200,6 +200,9 @@ def test_names_that_hdf5_would_change_are_refused_on_all_ranks(threads, tmp_path
         for name in ("", "/u", "u/", "a//u", "a/../u", ".", "u\0v", "\udce9"):
             with pytest.raises(hpccoll.InvalidArgumentError, match="of rank 0: that is no name of an array"):
                 io.save(tmp_path / "c.h5", {name: np.ones(2)}, world=world)
+        for name in ("", "a\0b", "\udce9", 3):
+            with pytest.raises(io.CheckpointError, match=r"rank 0 .*: attrs has .*, which is no name of an attribute"):
+                io.save(tmp_path / "c.h5", {"u": np.ones(2)}, attrs={name: 1}, world=world)
         for value in (None, {"a": 1}, 2**70, np.array(["a"]), "a\0b"):
             with pytest.raises(io.CheckpointError, match=r"rank 0 .*: attrs has 'odd': .*, which HDF5 does not take"):
                 io.save(tmp_path / "c.h5", {"u": np.ones(2)}, attrs={"odd": value}, world=world)
