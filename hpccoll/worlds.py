@@ -316,10 +316,10 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         - `evictions` (number): slots that were taken from one signature for another
         - `conflicts` (number): slots that were freed because ranks raised different signatures of one name
 
-        Data:
+        Data; those of shortcuts and plans count among `net_...` only:
 
         - `packed_bytes` (bytes): copied from arrays into the node's shared memory
-        - `reduced_bytes` (bytes): read by this rank's reductions
+        - `reduced_bytes` (bytes): results of this rank's reductions inside the node
         - `spread_bytes` (bytes): copied from the node's shared memory into arrays
         - `net_sent_bytes` (bytes): sent to other nodes
         - `net_sent_messages` (number): messages to other nodes

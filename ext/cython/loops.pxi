@@ -377,9 +377,8 @@ cdef class Loop:
         if self.c is NULL:
             raise errors.ShutDownError("the World has been shut down")
         hc_loop_get_stats(self.c, &s)
-        result = dict(s)
-        result.update(result.pop("engine"))
-        return result
+        figures = dict(s)
+        return figures.pop("engine") | figures  # `batches` of the loop counts also those that are in no log
 
     def write_trace(self, str ended):
         """Write the newest records into this rank's file. `ended`: the exception that ends the process, "" if none."""

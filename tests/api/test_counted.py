@@ -86,6 +86,16 @@ def test_rows_of_any_number(everywhere):
     everywhere(program)
 
 
+def test_each_is_a_batch_in_the_statistics(everywhere):
+    def program(world):
+        before = world.stats()
+        until_counted(world, lambda: world.allreduce(np.ones(MANY)))
+        batches, requests = (world.stats()[name] - before[name] for name in ("batches", "fused_requests"))
+        assert batches == requests > 0
+
+    everywhere(program)
+
+
 def equal_rows(world: hpccoll.World) -> dict[str, tuple[Callable[[], object], Callable[[object], bool]]]:
     """What gives equally many rows to all, and a check of this rank's result."""
     rank, size, root, n = world.rank, world.size, world.size - 1, MANY // 2
