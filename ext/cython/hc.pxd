@@ -164,6 +164,7 @@ cdef extern from "loop/trace.h" nogil:
         uint32_t set, count, tag
         int32_t root
         uint8_t dtype, ndim, reduction, memory
+        uint32_t plan
         int64_t dims[4]
         char name[64]
 

@@ -132,7 +132,7 @@ static void copy_name(char *to, const hc_request *request) {
 
 static int is_request(const hc_handle *handle) {
     return handle->kind == HC_EV_ENQUEUE || handle->kind == HC_HANDLE_COUNTED || handle->kind == HC_EV_JOIN ||
-           handle->kind == HC_HANDLE_P2P;
+           handle->kind == HC_HANDLE_P2P || handle->kind == HC_HANDLE_PLAN;
 }
 
 static void copy_signature(hc_trace_record *record, const hc_request *request) {
@@ -166,6 +166,7 @@ void hc__trace_handle(hc_loop *loop, int kind, const hc_handle *handle, uint64_t
     record->status = (int16_t)handle->status;
     record->batch = batch;
     record->count = 1;
+    record->plan = handle->kind == HC_HANDLE_PLAN;
     if (handle->op) {
         record->peer = handle->op->peer;
         record->tag = handle->op->tag;

@@ -12,7 +12,7 @@
 #include "core/hc.h"
 
 #define HC_TRACE_MAGIC "hctrace"
-#define HC_TRACE_VERSION 1
+#define HC_TRACE_VERSION 2
 #define HC_TRACE_MEMFD "hpccoll-trace" /* the name that /proc/PID/fd shows */
 #define HC_TRACE_ROOM 8192             /* records of the ring; a power of two */
 #define HC_TRACE_KEPT 2048             /* the newest records, in a file */
@@ -46,9 +46,9 @@ typedef struct hc_trace_record {
     uint32_t tag;   /* point-to-point */
     int32_t root;
     uint8_t dtype, ndim, reduction, memory; /* of a request's first tensor */
-    uint32_t reserved;
-    int64_t dims[HC_TRACE_DIMS]; /* ENQUEUE: of the first tensor; the first dimensions */
-    char name[HC_TRACE_NAME];    /* ends in 0; a long name is cut to "~" and its end */
+    uint32_t plan;                          /* 1: the request is a start of a plan, on which the ranks do not agree */
+    int64_t dims[HC_TRACE_DIMS];            /* ENQUEUE: of the first tensor; the first dimensions */
+    char name[HC_TRACE_NAME];               /* ends in 0; a long name is cut to "~" and its end */
 } hc_trace_record;
 
 /* A process set of this rank. Number, wire and lead identify one set of the World. */

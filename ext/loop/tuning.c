@@ -55,7 +55,7 @@ void hc_loop_get_tuning(hc_loop *loop, hc_loop_tuning *out) {
 
 /* 1: a lap has ended. */
 static int look_at(hc_laps *laps, const hc_trace_record *record, hc_lap *lap) {
-    if (record->kind != HC_TRACE_ENQUEUE || record->set != 0)
+    if (record->kind != HC_TRACE_ENQUEUE || record->set != 0 || record->plan)
         return 0;
     int ends = strcmp(record->name, laps->name) == 0;
     *lap = (hc_lap){.begun = laps->begun, .ended = record->time, .bytes = laps->bytes};

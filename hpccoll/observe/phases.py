@@ -61,6 +61,8 @@ class Phases:
     # ---- records ------------------------------------------------------------------------------------
 
     def _on_enqueue(self, record: Event, ts: float) -> None:
+        if record["plan"]:
+            return  # its rows would lack the starts that need no driver
         row = self._row_of(record)
         row.ticket = record["ticket"]
         self._pending[row.ticket] = row

@@ -2,7 +2,8 @@
 """A timeline of a rank for chrome://tracing and https://ui.perfetto.dev, made from the trace ring of its loop.
 
 Each tensor has a row with the pipeline's five words: *enqueue* (a mark), *negotiate*, *fuse* (agreed, but its batch has
-not begun), *reduce*, *complete* (a mark). The batches of each process set have a row, with their bytes.
+not begun), *reduce*, *complete* (a mark). The batches of each process set have a row, with their bytes. Starts
+of plans of collectives are in no row.
 
 The loop always writes its trace into a ring without a lock. A thread here reads the ring a hundred times per second.
 The loop never waits for it: records that were overwritten before they were read are missing, and the timeline says how

@@ -132,6 +132,19 @@ def test_groups_of_several_types_and_long_names(tmp_path):
     assert all(len(name) == 63 and words(rows[name]) == WORDS for name in found)
 
 
+@pytest.mark.parametrize("layout", ["2", "1+1"])
+def test_plans_have_no_rows(tmp_path, layout):
+    """A start that needs no driver leaves no record: rows of the others would tell half of it."""
+
+    def program(world):
+        plan = world.allreduce_init(np.ones(100_000))
+        for _ in range(3):
+            plan.start()
+            plan.wait()
+
+    assert not [name for name in traced(tmp_path, layout, program) if name.startswith("plan")]
+
+
 def test_control_messages_are_marked_on_demand(tmp_path):
     def program(world):
         world.barrier()
@@ -142,7 +155,7 @@ def test_control_messages_are_marked_on_demand(tmp_path):
 
 
 def test_gaps_are_said_and_close_what_was_open():
-    record = {"bytes": 8, "ticket": 7, "batch": 0, "set": 0, "peer": 0, "status": 0, "count": 1, "name": "t"}
+    record = {"bytes": 8, "ticket": 7, "batch": 0, "set": 0, "peer": 0, "status": 0, "count": 1, "name": "t", "plan": 0}
     make = lambda kind, ts: record | {"kind": kind, "time": ts * 1000, "operation": "allreduce"}  # noqa: E731
     phases = Phases(0, 1, False)
     before = phases.events([make("enqueue", 1), make("fuse", 2)], 0)

@@ -36,14 +36,19 @@ class Operation:
         return next((request for _, request in sorted(self.asked.items()) if request.asked), min(self.asked.items())[1])
 
     @property
-    def who(self) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    def who(self) -> tuple[tuple[int, ...], tuple[int, ...], bool, bool]:
         """A key: operations with equal keys have the same reason."""
-        return tuple(sorted(self.asked)), self.lacking, self.agreed
+        return tuple(sorted(self.asked)), self.lacking, self.agreed, self.is_plan
 
     @property
     def agreed(self) -> bool:
         """Whether some rank knows that all ranks had requested it."""
         return any(request.agreed for request in self.asked.values())
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan's start, of which a rank that needs no other rank leaves no record."""
+        return self.example.record.plan
 
 
 def explain(recordings: list[Recording]) -> list[str]:
@@ -134,7 +139,7 @@ def _operations(stories: dict[int, Story], missing: tuple[int, ...]) -> Iterator
 
 def _apart(operations: list[Operation], stories: dict[int, Story]) -> Iterator[str]:
     """Yield one paragraph for all operations that the same ranks requested and the same ranks lack."""
-    alike: dict[tuple[tuple[int, ...], tuple[int, ...], bool], list[Operation]] = {}
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...], bool, bool], list[Operation]] = {}
     for operation in operations:
         if _matters(operation, stories):
             alike.setdefault(operation.who, []).append(operation)
@@ -162,6 +167,8 @@ def _paragraph(group: list[Operation], stories: dict[int, Story]) -> str:
     others = f" and {len(group) - 1} more operations" if len(group) > 1 else ""
     if first.agreed:
         return _moving(first, what + others, stories)
+    if first.is_plan:
+        return _started(first, what + others, stories)
     callers = f"{some_ranks(first.asked)} called{first.example.place}{_since(first, stories)}"
     if first.lacking:
         sentences = [f"{capitalized(some_ranks(first.lacking))} did not call {what}{others}, which {callers}."]
@@ -196,6 +203,18 @@ def _moving(operation: Operation, what: str, stories: dict[int, Story]) -> str:
     if operation.lacking:
         text += f" It is over on {some_ranks(operation.lacking)}."
     return text
+
+
+def _started(operation: Operation, what: str, stories: dict[int, Story]) -> str:
+    since = _since(operation, stories)
+    sentences = [f"{capitalized(some_ranks(operation.asked))} made {what}{operation.example.place}{since}."]
+    if operation.lacking:
+        verb = "has" if len(operation.lacking) == 1 else "have"
+        sentences.append(f"{capitalized(some_ranks(operation.lacking))} {verb} not made it, or {verb} done all of it.")
+        sentences += [_instead(stories[rank], operation) for rank in operation.lacking[:MOST]]
+    if operation.silent:
+        sentences.append(f"Whether {some_ranks(operation.silent)} made it is not known.")
+    return " ".join(sentences)
 
 
 def _instead(story: Story, operation: Operation) -> str:
@@ -245,6 +264,7 @@ def _circle(operations: list[Operation], stories: dict[int, Story]) -> Iterator[
                 and operation.asked.get(rank) is current
                 and operation.lacking
                 and not operation.agreed
+                and not operation.is_plan
             ):
                 waiting = [member for member in operation.lacking if stories[member].waits_for]
                 if waiting:

@@ -39,7 +39,7 @@ def _lags(stories: dict[int, Story]) -> dict[int, list[float]]:
     asked: dict[tuple[int, str, int], dict[int, int]] = {}
     for rank, story in stories.items():
         for request in story.requests:
-            if request.asked and request.status == "OK" and not request.is_message and request.set == 0:
+            if request.asked and request.status == "OK" and request.is_agreed and request.set == 0:
                 key = (request.set, request.key, request.position)
                 asked.setdefault(key, {})[rank] = request.asked + story.recording.clock
     common = [times for times in asked.values() if len(times) == len(stories)]

@@ -44,6 +44,7 @@ class Record(NamedTuple):
     dtype: str
     ndim: int
     reduction: int
+    plan: bool
     dims: tuple[int, ...]
     name: str
     site: str
@@ -199,11 +200,11 @@ OPERATIONS = (*_core.OPERATIONS, *_core.P2P_OPERATIONS)
 
 def _record(data: bytes, at: int, site_at: int) -> Record:
     (time, nbytes, ticket, batch, peer, status, kind, operation, in_set, count, tag, root, dtype, ndim, reduction, _,
-     _, *dims, name) = RECORD.unpack_from(data, at)  # fmt: skip
+     plan, *dims, name) = RECORD.unpack_from(data, at)  # fmt: skip
     site = _text(data[site_at : site_at + _core.TRACE_SITE]) if site_at else ""
     return Record(
         time, nbytes, ticket, batch, peer, status, _core.TRACE_KINDS[kind], OPERATIONS[operation], in_set, count, tag,
-        root, _core.DTYPES[dtype], ndim, reduction, tuple(dims[:ndim]), _text(name), site,
+        root, _core.DTYPES[dtype], ndim, reduction, bool(plan), tuple(dims[:ndim]), _text(name), site,
     )  # fmt: skip
 
 

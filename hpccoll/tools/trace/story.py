@@ -42,6 +42,11 @@ class Request:
         return self.record.operation in _core.P2P_OPERATIONS
 
     @property
+    def is_agreed(self) -> bool:
+        """Whether it has a place in the order of its process set: it is neither a message nor a start of a plan."""
+        return not self.is_message and not self.record.plan
+
+    @property
     def key(self) -> str:
         """Its name, equal on every rank."""
         return self.record.name
@@ -62,6 +67,8 @@ class Request:
         if record.operation == "join":
             return "join()"
         name = record.name.removeprefix("hpccoll.")
+        if record.plan:
+            return f'a start of {record.operation} "{record.name}"'
         if record.name.startswith("unnamed call"):
             return f"{record.operation} ({record.name})"
         return f'hpccoll\'s own {record.operation} "{name}"' if name != record.name else f'{record.operation} "{name}"'

@@ -162,6 +162,33 @@ for n in range(5):
     assert 'Rank 1 is awaited in allreduce "loss" (float64, shape ()), which ranks 0, 2 called' in said
 
 
+@pytest.mark.parametrize("halo", [False, True])
+def test_a_start_of_a_plan_that_is_missing(job, halo):
+    """No rank agrees on it, and the others sleep in it."""
+    program = f"""
+world = init()
+x = np.ones((4, 4), np.float32)
+plan = world.cart([3], periods=[True]).halo_exchange_init(x, width=1) if {halo} else world.allreduce_init(x)
+def step(n):
+    if (rank, n) != (1, 2):
+        plan.start()
+        plan.wait()
+for n in range(3):
+    step(n)
+here(f"waits{{rank}}")
+time.sleep(100)
+"""
+    one = job(program, 3)
+    one.pid("waits1")
+    time.sleep(2.5)
+    said = one.attached()
+    what = 'allgather "halo exchange with rank 1" (' if halo else 'allreduce "plan 1" (float32, shape (4, 4))'
+    assert f"Ranks 0, 2 made a start of {what}" in said
+    assert re.search(r"have awaited for [\d.]+ s. Rank 1 has not made it, or has done all of it. Rank 1 is in", said)
+    assert "rank 0 (" in said and f"waits for a start of {what.split(' (')[0]}" in said
+    assert "No rank waits for another one" not in said
+
+
 def test_a_slow_rank(job):
     program = """
 init()
