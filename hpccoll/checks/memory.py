@@ -27,6 +27,14 @@ def collect() -> Facts:
     return {"free": found.f_bavail * found.f_frsize, "total": found.f_blocks * found.f_frsize}
 
 
+def device() -> str:
+    """Return the number of the file system that holds shared memory, which containers of one host may have each."""
+    try:
+        return str(os.stat(FOLDER).st_dev)
+    except OSError:
+        return "none"
+
+
 def need(local_size: int) -> int:
     """The bytes that a World reserves on a node, by the number of its ranks there."""
     return _core.node_control_bytes(local_size) + _core.node_bytes(local_size)

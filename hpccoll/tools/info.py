@@ -11,7 +11,6 @@ import dataclasses
 import importlib.util
 import json
 import platform
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,8 +19,9 @@ from pathlib import Path
 from types import ModuleType
 
 from hpccoll import _core, config, cuda, detect, errors, inherited, net, node_order, rendezvous
-from hpccoll.checks import proofs
+from hpccoll.checks import memory, proofs
 from hpccoll.checks.finding import Facts
+from hpccoll.text import byte_size
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.job import LaunchError
 
@@ -279,7 +279,6 @@ def device_memory(driver: Facts, nccl: Facts) -> Facts:
 
 def node() -> Facts:
     """Describe the cores and the shared memory of this node."""
-    memory = shutil.disk_usage("/dev/shm")
     return {
         "host": socket.gethostname(),
         "in the network": place_in_network(),
@@ -287,8 +286,16 @@ def node() -> Facts:
         "cores for this process": installed.cores(),
         "waiting ranks": waits(),
         "stores for other ranks": stores(),
-        "shared memory free": f"{memory.free / 2**30:.1f} of {memory.total / 2**30:.1f} GiB (/dev/shm)",
+        "shared memory free": shared_memory(),
     }
+
+
+def shared_memory() -> str:
+    """Say how much of the memory that the ranks of a node share is free."""
+    found = memory.collect()
+    if "error" in found:
+        return f"missing: {found['error']}; ranks of a node share memory there"
+    return f"{byte_size(found['free'])} of {byte_size(found['total'])} ({memory.FOLDER})"
 
 
 def place_in_network() -> str:

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -39,6 +40,15 @@ static int fail_full(char *why, size_t room, const char *name, size_t bytes, int
              "shared memory %s needs %zu bytes but /dev/shm has only %llu bytes left; give it more (in a "
              "container: docker run --shm-size=..., or an emptyDir of medium Memory on /dev/shm)",
              name, bytes, have);
+    return HC_TRANSPORT;
+}
+
+/* The process may not write so large a file, whatever room there is. */
+static int fail_of_limit(char *why, size_t room, const char *name, size_t bytes, const struct rlimit *files) {
+    snprintf(why, room,
+             "shared memory %s needs %zu bytes but a file of this process may have only %llu bytes; raise "
+             "the limit (ulimit -f)",
+             name, bytes, (unsigned long long)files->rlim_cur);
     return HC_TRANSPORT;
 }
 
@@ -84,6 +94,9 @@ int hc_segment_reserve(int fd, off_t from, size_t bytes, const char *name, char 
     do {
         error = posix_fallocate(fd, from, (off_t)bytes);
     } while (error == EINTR);
+    struct rlimit files;
+    if (error == EFBIG && getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < (rlim_t)from + bytes)
+        return fail_of_limit(why, why_room, name, (size_t)from + bytes, &files);
     if (error == ENOSPC || error == EFBIG)
         return fail_full(why, why_room, name, bytes, fd);
     return error != 0 ? fail(why, why_room, "cannot reserve", name, error) : HC_OK;

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -83,7 +82,7 @@ def look() -> RankReport:
         gpus.NAME: gpus.collect(env),
         order.NAME: order.collect(env),
     }
-    node = f"{facts[names.NAME]['network']} {os.stat('/dev/shm').st_dev}"
+    node = f"{facts[names.NAME]['network']} {memory.device()}"
     return RankReport(facts[launcher.NAME]["rank"], socket.gethostname(), node, facts)
 
 

@@ -227,6 +227,17 @@ def test_a_host_with_a_talkative_login(tmp_path: Path) -> None:
     assert json.loads(output)["ranks"] == 1
 
 
+@pytest.mark.parametrize("command", ["info", "doctor"])
+def test_a_machine_without_dev_shm_is_described(needs: Callable[..., None], command: str) -> None:
+    """As in a container or a sandbox with few devices: both ended with a traceback."""
+    needs("root")
+    devices = "mount -t tmpfs none /dev; mknod -m 666 /dev/null c 1 3; mknod -m 444 /dev/urandom c 1 9"
+    script = f"{devices}; exec {sys.executable} -m hpccoll {command}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=170)
+    assert done.returncode == (command == "doctor") and "Traceback" not in done.stderr, done.stderr
+    assert "No such file or directory: '/dev/shm'" in done.stdout
+
+
 SMALL = "mount -t tmpfs -o size=3m tmpfs /dev/shm && exec " + sys.executable + " -m hpccoll run -np 2 --timeout 150 "
 
 

@@ -91,6 +91,13 @@ def test_segments_of_killed_creators_are_removed(run_c: Callable[..., str], cont
             file.unlink(missing_ok=True)
 
 
+def test_a_limit_of_files_is_no_full_dev_shm(contract: Path) -> None:
+    """As Python does, the process ignores the signal that tells of the limit."""
+    script = "trap '' XFSZ; ulimit -f 2; exec \"$0\" segment /hpccoll-test 100000"
+    done = subprocess.run(["bash", "-c", script, contract], capture_output=True, text=True, timeout=60, check=False)
+    assert "needs 100000 bytes but a file of this process may have only 2048 bytes; raise the limit" in done.stdout
+
+
 def test_a_small_dev_shm_is_a_sentence(contract: Path, needs: Callable[..., None]) -> None:
     """In a mount namespace of its own, where /dev/shm has 64 KiB."""
     script = 'mount -t tmpfs -o size=64k none /dev/shm && "$0" segment /hpccoll-test 100000 && ls /dev/shm'
