@@ -56,7 +56,7 @@ static int is_one_of(const char *text, const char *const *words) {
 
 static void put(hc__settings *settings, const knob *k, double value) {
     char *field = (char *)settings + k->offset;
-    uint64_t whole = (uint64_t)(strcmp(k->unit, "s") == 0 && k->size == 8 ? value * 1e9 : value);
+    uint64_t whole = (uint64_t)(strcmp(k->unit, "s") == 0 && k->size == 8 ? value * 1e9 + 0.5 : value);
     memcpy(field, &whole, k->size); /* little-endian, like all supported machines */
 }
 

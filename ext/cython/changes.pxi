@@ -25,7 +25,7 @@ cdef int change_knobs(Set own, uint64_t fusion_threshold, uint64_t raise_bytes, 
     if h is NULL:
         raise errors.OutOfMemoryError("no memory for a request")
     h.rows[0], h.rows[1] = <int64_t>fusion_threshold, <int64_t>raise_bytes
-    h.rows[2] = <int64_t>(raise_window * 1e9)
+    h.rows[2] = <int64_t>nanoseconds(raise_window)
     hc_loop_submit(own.loop.c, h, 0)
     hc_handle_release(h)
     return 0

@@ -84,6 +84,21 @@ def test_only_the_first_rank_proposes():
     assert all(testing.make_and_run(2, program))
 
 
+@pytest.mark.parametrize("window", [0.000065, 0.00026, 0.000489])
+def test_a_window_comes_back_as_it_was_given(window):
+    """The tuner waits until the ranks have it; window * 1e9 is below the number of nanoseconds."""
+
+    def program(world):
+        first = world.base.loop.tuning()["raise_window"]
+        if world.rank == 0:
+            world.core.tune(1 << 20, 1 << 20, 2 * window)
+        world.barrier()
+        step(world)
+        return round(first, 9), round(world.base.loop.tuning()["raise_window"], 9)
+
+    assert testing.make_and_run(2, program, raise_window=window) == [(window, 2 * window)] * 2
+
+
 def test_laps():
     """The trace gives the time from one request of a name to the next, with the bytes between."""
     from hpccoll import _core
