@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data, expected results and bandwidths of each collective, without communication."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
-from hpccoll.tools.bench import collectives, sizes
+from hpccoll.tools.bench import collectives, sizes, training
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,31 @@ def test_right_results_pass_and_a_wrong_one_is_named(name: str, dtype: str) -> N
     last = tasks[0 if name in ("reduce", "gather") else 2]
     last.out[1] += 1
     assert f"rank {last.rank} has " in last.wrong() and "at element 1 (1 of " in last.wrong()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_result_that_is_no_number_is_wrong(dtype: str) -> None:
+    for task in done("allreduce", 300, dtype)[:2]:
+        task.out[1] = np.nan
+        assert "has nan instead of" in task.wrong() and "at element 1 (1 of " in task.wrong()
+
+
+def test_sums_of_many_ranks_wrap_around_in_eight_bits() -> None:
+    tasks = done("allreduce", 64, "uint8")
+    assert (sum(task.x.astype(int) for task in tasks) > 255).any()
+    assert not any(task.wrong() for task in tasks)
+
+
+class Alone:
+    rank, size = 0, 1
+
+
+def test_a_gradient_that_is_no_number_is_wrong() -> None:
+    step = training.Step(training.trace("even:10:2"), 0.0, cast("Any", Alone()))
+    assert not step.wrong(lambda name, x: lambda: None)
+    assert "1 of 5 sums of even:10:2.1 are wrong" in step.wrong(
+        lambda name, x: lambda: x.__setitem__(3, np.nan if name.endswith(".1") else x[3])
+    )
 
 
 @pytest.mark.parametrize(
