@@ -60,8 +60,9 @@ def _waited() -> float:
 def step(items: float = 0) -> Iterator[None]:
     """Time one step of this rank.
 
-    What the rank was blocked for in operations of hpccoll becomes the part `exposed communication`, unless the program
-    reports that part itself.
+    What the rank was blocked for in operations of hpccoll (`waited_ns` of `World.stats()`) becomes the part `exposed
+    communication`, unless the program reports that part itself, as one does that makes thousands of small calls in a
+    step: what those take before they need the driver is left out.
 
     :param items: samples, cells or whatever this rank worked on, for items per second of all ranks
     """

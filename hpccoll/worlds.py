@@ -327,7 +327,8 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
 
         Time:
 
-        - `waited_ns` (ns): callers were blocked, summed over the threads that called
+        - `waited_ns` (ns): callers were blocked, summed over the threads that called; what calls without an agreement
+          and plans of few bytes take before they need the driver (mostly all of their time) is left out
         - `in_flight_ns` (ns): at least one batch was running
         - `wakes` (number): the background thread was woken
         - `sleeps` (number): a driver went to sleep because nothing moved
