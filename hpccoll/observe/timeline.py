@@ -143,10 +143,20 @@ class _Document:
 
     def _write(self, text: bytes) -> None:
         rest, at = memoryview(text + self.END), self._at
-        while rest:
-            written = os.pwrite(self._file, rest, at)
-            rest, at = rest[written:], at + written
+        try:
+            while rest:
+                written = os.pwrite(self._file, rest, at)
+                rest, at = rest[written:], at + written
+        except OSError:
+            self._end()
+            raise
         self._at += len(text)
+
+    def _end(self) -> None:
+        """End the document behind the last whole write, whose closing brackets a full disk still has room for."""
+        if self._at:
+            os.pwrite(self._file, self.END, self._at)
+            os.ftruncate(self._file, self._at + len(self.END))
 
     def close(self) -> None:
         os.close(self._file)

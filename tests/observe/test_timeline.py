@@ -154,6 +154,25 @@ def test_control_messages_are_marked_on_demand(tmp_path):
     assert {"send 1", "receive 1"} <= set(words(marks))
 
 
+def test_a_full_disk_leaves_a_document(tmp_path):
+    """A limit of the process's files stands for the disk: as there, a part of the last write fits."""
+    program = """
+import resource, sys, time, numpy as np, hpccoll
+from hpccoll.observe import timeline
+hpccoll.init(verbose=0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_001, 30_001))
+timeline.start(hpccoll.world(), sys.argv[1])
+writer = hpccoll.world().base.timeline._thread
+while writer.is_alive():
+    hpccoll.allreduce(np.ones(10), name="x")
+hpccoll.shutdown()
+"""
+    path = tmp_path / "timeline.json"
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=100)
+    assert "ends here: File too large" in done.stderr and done.returncode == 0
+    assert len(rows_of(path)["x"]) > 50 and path.stat().st_size <= 30_001
+
+
 def test_gaps_are_said_and_close_what_was_open():
     record = {"bytes": 8, "ticket": 7, "batch": 0, "set": 0, "peer": 0, "status": 0, "count": 1, "name": "t", "plan": 0}
     make = lambda kind, ts: record | {"kind": kind, "time": ts * 1000, "operation": "allreduce"}  # noqa: E731
