@@ -21,8 +21,16 @@ def explain(stories: dict[int, Story]) -> Iterator[str]:
 
     :param stories: by rank
     """
-    lags = _lags(stories)
+    lags, early = _lags(stories)
     if not lags:
+        return
+    apart = max(map(median, early.values()))
+    if apart > LATE:
+        yield (
+            f"The clocks of the hosts differ by {seconds(apart)} or more: by them, operations that all ranks agree on "
+            "ended on a rank before another one asked for them. So times of different hosts do not compare, and which "
+            "rank is slow cannot be told."
+        )
         return
     typical = median(median(of_rank) for of_rank in lags.values())
     for rank, of_rank in lags.items():
@@ -34,15 +42,24 @@ def explain(stories: dict[int, Story]) -> Iterator[str]:
             )
 
 
-def _lags(stories: dict[int, Story]) -> dict[int, list[float]]:
-    """Return, by rank, the delays of its requests after the first rank, for each operation of all ranks."""
+def _lags(stories: dict[int, Story]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+    """Return, by rank, the delays of its requests after the first rank, for each operation of all ranks.
+
+    Requests without a position in the log, which the ranks have counted, cannot be told from others of their name.
+    The second value has the times from the first end of the operation on any rank to this rank's request. By true
+    clocks none is above 0, because no operation ends before all ranks have asked for it.
+    """
     asked: dict[tuple[int, str, int], dict[int, int]] = {}
+    ended: dict[tuple[int, str, int], dict[int, int]] = {}
     for rank, story in stories.items():
         for request in story.requests:
-            if request.asked and request.status == "OK" and request.is_agreed and request.set == 0:
+            if request.asked and request.position and request.status == "OK" and request.is_agreed and not request.set:
                 key = (request.set, request.key, request.position)
                 asked.setdefault(key, {})[rank] = request.asked + story.recording.clock
-    common = [times for times in asked.values() if len(times) == len(stories)]
+                ended.setdefault(key, {})[rank] = request.ended + story.recording.clock
+    common = [key for key, times in asked.items() if len(times) == len(stories)]
     if len(common) < FEWEST or len(stories) < 2:
-        return {}
-    return {rank: [float(times[rank] - min(times.values())) for times in common] for rank in stories}
+        return {}, {}
+    lags = {rank: [float(asked[key][rank] - min(asked[key].values())) for key in common] for rank in stories}
+    early = {rank: [float(asked[key][rank] - min(ended[key].values())) for key in common] for rank in stories}
+    return lags, early

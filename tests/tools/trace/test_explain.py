@@ -4,6 +4,7 @@
 import os
 import re
 import signal
+import struct
 import time
 
 import pytest
@@ -210,6 +211,27 @@ for n in range(100_000):
     said = one.explained()
     assert re.search(r"Rank 1 is slow: it asked for the last \d+ operations \d+\.?\d* ms after the first rank", said)
     assert "did not call" not in said
+
+
+def test_clocks_that_differ_make_no_rank_slow(job):
+    """The clock of rank 1's host is 0.4 s ahead: its header says so."""
+    program = """
+init()
+for n in range(20):
+    hpccoll.allreduce(1.0, name="loss")
+here(f"ended{rank}")
+raise ValueError
+"""
+    one = job(program, 3)
+    one.wait()
+    (file,) = one.traces.glob("*-rank-1.hctrace")
+    assert "The clocks of" not in one.explained()
+    at = recording.FIRST_AT + 8
+    data = bytearray(file.read_bytes())
+    struct.pack_into("=Q", data, at, struct.unpack_from("=Q", data, at)[0] + 400_000_000)
+    file.write_bytes(data)
+    said = one.explained()
+    assert "The clocks of the hosts differ by " in said and "Rank 1 is slow" not in said
 
 
 @pytest.mark.slow
