@@ -48,7 +48,7 @@ def main_collect(arguments: argparse.Namespace) -> int:
     """
     try:
         pids = gather.processes_of(arguments.job)
-        print(f"folder {gather.collect(pids, f'job {arguments.job}')}")
+        print(f"folder {gather.collect(pids, f'job {arguments.job}', shared=True)}")
     except (TraceError, OSError) as error:
         print(f"hpccoll trace: {error}", file=sys.stderr)
         return 2

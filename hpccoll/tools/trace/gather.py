@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,12 +138,13 @@ def of_slurm_job(job: str) -> set[int]:
     return found
 
 
-def collect(pids: set[int], what: str) -> Path:
+def collect(pids: set[int], what: str, shared: bool = False) -> Path:
     """Write the traces of the ranks among these processes.
 
     :param what: a description of the processes, for errors
-    :returns: the folder of the newest World
-    :raises TraceError: none is a rank
+    :param shared: other hosts write theirs, too, so that a folder of this host will not do
+    :returns: the folder of the newest World; another one if the job writes no traces or that folder takes none
+    :raises TraceError: none is a rank, or no folder takes the traces
     """
     ranks = [rank for pid in sorted(pids) for rank in _rings(pid)]
     if not ranks:
@@ -152,9 +154,17 @@ def collect(pids: set[int], what: str) -> Path:
     deadline = time.monotonic() + PATIENCE
     while any(not _is_new(_file(rank, ".stack"), began) for rank in signalled) and time.monotonic() < deadline:
         time.sleep(0.02)
-    for rank in ranks:
-        _write(rank)
-    return Path(max(ranks, key=lambda rank: rank.recording.written).recording.folder)
+    newest = max(ranks, key=lambda rank: rank.recording.written).recording.folder
+    try:
+        if newest:
+            _write(ranks)
+            return Path(newest)
+        why = "the job writes no traces (HPCCOLL_TRACE_DIR=none)"
+    except OSError as error:
+        why = f"the traces cannot be written to {newest}: {error.strerror}"
+    if shared:
+        raise TraceError(f"{what}: {why}, and its hosts need a folder that all of them see")
+    return _write_elsewhere(ranks, what, why)
 
 
 def _rings(pid: int) -> Iterator[Rank]:
@@ -187,10 +197,25 @@ def _ask_for_stacks(rank: Rank) -> bool:
     return False
 
 
-def _write(rank: Rank) -> None:
-    """Write the content of the ring, and the state of its process."""
-    file = _file(rank, ENDING)
-    file.parent.mkdir(exist_ok=True)
-    with durable.replacing(file) as fresh:
-        fresh.write_bytes(rank.data)
-    durable.write_text(_file(rank, ".state"), f"{rank.state}\n")
+def _write(ranks: list[Rank], folder: str = "") -> None:
+    """Write the contents of the rings, and the states of the processes.
+
+    :param folder: "": each into that of its job
+    :raises OSError: a folder takes no file
+    """
+    for rank in ranks:
+        file = Path(folder or rank.recording.folder, _file(rank, ENDING).name)
+        file.parent.mkdir(exist_ok=True)
+        with durable.replacing(file) as fresh:
+            fresh.write_bytes(rank.data)
+        durable.write_text(file.with_suffix(".state"), f"{rank.state}\n")
+
+
+def _write_elsewhere(ranks: list[Rank], what: str, why: str) -> Path:
+    """Write into a new folder of this host."""
+    try:
+        folder = tempfile.mkdtemp(prefix="hpccoll-trace-")
+        _write(ranks, folder)
+    except OSError as error:
+        raise TraceError(f"{what}: {why}, nor to {tempfile.gettempdir()}: {error.strerror}") from None
+    return Path(folder)

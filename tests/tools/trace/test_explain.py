@@ -95,6 +95,33 @@ for n in range(5):
     assert "World broke" not in said
 
 
+@pytest.mark.parametrize("folder", ["none", "/proc/nowhere"])
+def test_a_job_without_a_folder_for_traces(job, tmp_path, monkeypatch, capsys, folder):
+    """They go into a folder of their own, and not into that in which the command runs."""
+    program = """
+init()
+hpccoll.barrier()
+here(f"begins{rank}")
+if rank == 1:
+    time.sleep(100)
+hpccoll.allreduce(1.0, name="loss")
+"""
+    one = job(program, 2, HPCCOLL_TRACE_DIR=folder)
+    one.pid("begins0")
+    one.pid("begins1")
+    time.sleep(2.0)
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "spare").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spare"))
+    assert main(["doctor", "--attach", str(one.shell.pid)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert 'Rank 1 did not call allreduce "loss"' in said and f"are in {tmp_path}/spare/hpccoll-trace-" in said
+    assert not list((tmp_path / "cwd").iterdir())
+    assert main(["trace", "collect", str(one.shell.pid)]) == 2
+    assert "need a folder that all of them see" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("big", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_stopped_rank(job, big):
     """Nothing in it runs: its memory is read from outside. Big ones are mostly stopped in a transfer."""
