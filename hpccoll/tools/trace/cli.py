@@ -35,6 +35,8 @@ def main_explain(arguments: argparse.Namespace) -> int:
     """
     try:
         show(arguments.folder)
+    except BrokenPipeError:  # as of `| head`: the end of all commands is the same
+        raise
     except (TraceError, OSError) as error:
         print(f"hpccoll trace: {error}", file=sys.stderr)
         return 2

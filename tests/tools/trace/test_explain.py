@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
 
-from hpccoll.__main__ import main
+from hpccoll.__main__ import READER_LEFT, main
 from hpccoll.tools.trace import cli, gather, recording
 from hpccoll.tools.trace.recording import TraceError
 
@@ -340,6 +342,18 @@ def test_a_file_that_is_cut_off_is_left_out(job, capsys):
     said = capsys.readouterr()
     assert said.err == f"hpccoll trace: {file} is cut off after 4100 bytes: it is left out\n"
     assert "of 3 ranks, 1 of them recorded" in said.out and "rank 0" in said.out
+
+
+def test_a_reader_that_leaves_is_no_error(job):
+    """As `| head` does."""
+    one = job("init()\nif rank == 1: os._exit(1)\nhpccoll.barrier()\n", 2)
+    one.wait()
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "hpccoll", "trace", "explain", one.traces]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (READER_LEFT, "")
 
 
 def test_a_folder_that_cannot_be_written_is_named(job):
