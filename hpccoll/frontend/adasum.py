@@ -34,8 +34,8 @@ __all__ = ["Procedure", "begin", "combine"]
 TINY = np.sqrt(sys.float_info.min)
 """A squared length below this counts as zero: such a vector is added as it is."""
 
-_unnamed: weakref.WeakKeyDictionary[World, list[Handle]] = weakref.WeakKeyDictionary()
-"""The first requests of each World's Adasums without a name that were in flight when the last one began."""
+_unnamed: weakref.WeakKeyDictionary[World, weakref.WeakSet[Handle]] = weakref.WeakKeyDictionary()
+"""The first requests of each World's Adasums without a name. They end with their Adasums, and so do their arrays."""
 
 
 class Procedure:
@@ -97,7 +97,7 @@ def begin(x: np.ndarray, name: str | None, world: World) -> Procedure:
     first = world.alltoall_async(shares, name=None if name is None else f"adasum.{name}.shares")
     earlier = [one for one in _unnamed.get(world, ()) if name is None and not one.done()]
     if name is None:
-        _unnamed[world] = [*earlier, first]
+        _unnamed.setdefault(world, weakref.WeakSet()).add(first)
     run = _run(first, earlier, shares, x.shape, name, world)
     if world.base.loop.background:
         return Procedure(asyncio.run_coroutine_threadsafe(run, _reactor()), first, world.rank)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adasum beside its definition in NumPy: on threads here, and under MPI as an operation of front ends."""
 
+import gc
+import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -92,6 +95,20 @@ def test_many_without_names_at_once():
             begun = [adasum.begin(k * np.eye(2)[world.rank], None, world) for k in range(8)]
             for k in sorted(range(8), reverse=world.rank == 1):
                 assert begun[k].wait().tolist() == [k, k]
+
+    testing.run(testing.threads(2), program)
+
+
+def test_without_a_name_nothing_is_kept():
+    def program(world: hpccoll.World) -> None:
+        procedure = adasum.begin(np.ones(1000), None, world)
+        first, limit = weakref.ref(procedure._first), time.monotonic() + 20
+        procedure.wait()
+        del procedure
+        while first() is not None:  # its other thread may still be in its last step
+            assert time.monotonic() < limit, "the request, which has the arrays, is kept"
+            gc.collect()
+            time.sleep(0.01)
 
     testing.run(testing.threads(2), program)
 
