@@ -69,6 +69,12 @@ static int find_folder(const hc_job *job, const hc_loop_words *words, char folde
                : hc__refuse(why, HC_INVALID, "HPCCOLL_TRACE_DIR is %.400s: at most %d bytes", folder, FOLDER_MOST);
 }
 
+static int refuse_crowd(int32_t ranks, char why[HC_WHY]) {
+    return hc__refuse(why, HC_UNSUPPORTED,
+                      "a node has %d ranks, of which at most %d share memory: set HPCCOLL_NODES=%d", (int)ranks,
+                      HC_NODE_RANKS, (int)((ranks + HC_NODE_RANKS - 1) / HC_NODE_RANKS));
+}
+
 static void fill_in(const hc_job *job, const hc_loop_words *words, const int32_t *locals, hc_loop_config *config) {
     config->engine.rank = job->rank;
     config->engine.size = job->size;
@@ -100,6 +106,8 @@ int hc_job_make_loop(hc_job *job, const hc_loop_words *words, hc_segment *memory
     char folder[PATH_BYTES];
     hc_loop_parts parts = {.net = job->net};
     why[0] = 0;
+    if (job->local_size > HC_NODE_RANKS)
+        return refuse_crowd(job->local_size, why);
     int status = find_folder(job, words, folder, why);
     if (status < 0)
         return status;

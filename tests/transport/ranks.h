@@ -28,7 +28,7 @@
         }                                                                   \
     } while (0)
 
-#define RANKS_MAX 64
+#define RANKS_MAX 320
 
 static inline uint64_t mix(uint64_t x) {
     x ^= x >> 33;

@@ -300,10 +300,11 @@ static int pull_ring(control *control, int32_t local) {
 
 static int pull_rings(control *control) {
     hc__mask news;
+    int words = hc__node_control_words(control->node_control);
     if (hc__node_control_take_dirty(control->node_control, &news))
-        for (int w = 0; w < HC__MASK_WORDS; w++)
+        for (int w = 0; w < words; w++)
             control->dirty.word[w] |= news.word[w];
-    for (int w = 0; w < HC__MASK_WORDS; w++) {
+    for (int w = 0; w < words; w++) {
         uint64_t bits = control->dirty.word[w];
         if (bits == 0)
             continue;

@@ -68,7 +68,7 @@ struct hc_node_control {
     int fd;
     int32_t *world_ranks;
     atomic_int stores, measured;  /* enum hc_stores */
-    uint8_t reads[HC__LOCAL_MAX]; /* enum reads, of each local rank's memory */
+    uint8_t reads[HC_NODE_RANKS]; /* enum reads, of each local rank's memory */
 };
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static void sign_in(hc_node_control *node_control) {
 
 int hc_node_control_new(hc_segment *segment, int32_t local_rank, int32_t local_size, const int32_t *world_rank_of,
                         hc_node_control **out) {
-    if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
+    if (local_size < 1 || local_size > HC_NODE_RANKS || local_rank < 0 || local_rank >= local_size ||
         segment->bytes < hc_node_control_bytes(local_size))
         return HC_INVALID;
     hc_node_control *node_control = calloc(1, sizeof *node_control);
@@ -165,6 +165,10 @@ int32_t hc__node_control_size(const hc_node_control *node_control) {
     return node_control->size;
 }
 
+int hc__node_control_words(const hc_node_control *node_control) {
+    return (node_control->size + 63) / 64;
+}
+
 int32_t hc__node_control_world_rank(const hc_node_control *node_control, int32_t local_rank) {
     return node_control->world_ranks[local_rank];
 }
@@ -209,7 +213,7 @@ static void wake(hc_node_control *node_control, int32_t rank) {
 
 void hc__doorbells_ring(hc_node_control *node_control, const hc__mask *mask) {
     atomic_thread_fence(memory_order_seq_cst);
-    for (int w = 0; w * 64 < node_control->size; w++) {
+    for (int w = 0; w < hc__node_control_words(node_control); w++) {
         uint64_t listeners = atomic_load_explicit(&node_control->head->listening[w], memory_order_relaxed) &
                              mask->word[w];
         for (; listeners != 0; listeners &= listeners - 1)
@@ -218,9 +222,10 @@ void hc__doorbells_ring(hc_node_control *node_control, const hc__mask *mask) {
 }
 
 void hc_doorbell_ring(hc_node_control *node_control, int32_t local_rank) {
-    hc__mask single = {{0}};
-    hc__mask_add(&single, local_rank);
-    hc__doorbells_ring(node_control, &single);
+    _Atomic uint64_t *listening = &node_control->head->listening[local_rank / 64];
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(listening, memory_order_relaxed) >> (local_rank % 64) & 1)
+        wake(node_control, local_rank);
 }
 
 void hc_doorbell_ring_all(hc_node_control *node_control) {
@@ -255,7 +260,7 @@ void hc_node_control_mark_lost(hc_node_control *node_control, int32_t local_rank
 }
 
 int hc_node_control_crowd(hc_node_control *node_control, int32_t machine, hc_crowd *crowd) {
-    const hc_cores *cores[HC__LOCAL_MAX];
+    const hc_cores *cores[HC_NODE_RANKS];
     for (int32_t rank = 0; rank < node_control->size; rank++) {
         const rank_slot *slot = &node_control->head->slots[rank];
         if (atomic_load_explicit(&slot->presence, memory_order_acquire) == NOT_YET)
@@ -444,7 +449,7 @@ void hc__node_control_mark_dirty(hc_node_control *node_control, int32_t to) {
 int hc__node_control_take_dirty(hc_node_control *node_control, hc__mask *from) {
     _Atomic uint64_t *dirty = node_control->head->slots[node_control->rank].dirty;
     uint64_t any = 0;
-    for (int w = 0; w < HC__MASK_WORDS; w++) {
+    for (int w = 0; w < hc__node_control_words(node_control); w++) {
         from->word[w] = atomic_load_explicit(&dirty[w], memory_order_relaxed);
         if (from->word[w] != 0)
             from->word[w] = atomic_exchange_explicit(&dirty[w], 0, memory_order_acquire);

@@ -67,8 +67,7 @@ uint64_t hc_node_control_published(hc_node_control *, uint64_t words[HC_NODE_WOR
 
 /* ---- for ext/transport only ------------------------------------------------------------------------ */
 
-#define HC__LOCAL_MAX 256
-#define HC__MASK_WORDS (HC__LOCAL_MAX / 64)
+#define HC__MASK_WORDS (HC_NODE_RANKS / 64)
 
 /* A set of local ranks. */
 typedef struct hc__mask {
@@ -81,6 +80,7 @@ static inline void hc__mask_add(hc__mask *mask, int32_t rank) {
 
 int32_t hc__node_control_rank(const hc_node_control *);
 int32_t hc__node_control_size(const hc_node_control *);
+int hc__node_control_words(const hc_node_control *); /* of a mask, that have ranks of this node */
 int32_t hc__node_control_world_rank(const hc_node_control *, int32_t local_rank);
 
 /* Wakes the ranks in `mask` that sleep or are about to sleep. They see all that the caller published before. [any

@@ -213,7 +213,7 @@ static int allocate(hc__flat *flat, const hc_flat_config *config, const int32_t 
 
 int hc_flat_new(const hc_flat_config *config, hc_segment segment, hc_node_control *node_control, const int32_t *locals,
                 int32_t local_rank, int32_t local_size, hc_data **data) {
-    if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
+    if (local_size < 1 || local_size > HC_NODE_RANKS || local_rank < 0 || local_rank >= local_size ||
         (local_size > 1 && segment.bytes < hc_flat_bytes(local_size, config->slot_bytes)))
         return HC_INVALID;
     hc__flat *flat = calloc(1, sizeof *flat);

@@ -12,6 +12,8 @@
 
 #include <sys/types.h>
 
+#define HC_NODE_RANKS 1024 /* that share memory, at most */
+
 typedef struct hc_segment hc_segment;
 
 /* A part of another segment's file: slices.h. */

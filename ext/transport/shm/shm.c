@@ -52,7 +52,7 @@ static const struct hc_node_ops shm_ops = {
 
 int hc_shm_node_new(hc_segment segment, hc_node_control *node_control, const int32_t *locals, int32_t local_rank,
                     int32_t local_size, hc_node **out) {
-    if (local_size < 1 || local_size > HC__LOCAL_MAX || local_rank < 0 || local_rank >= local_size ||
+    if (local_size < 1 || local_size > HC_NODE_RANKS || local_rank < 0 || local_rank >= local_size ||
         segment.bytes < hc_shm_bytes_for(local_size, &(int64_t){0}))
         return HC_INVALID;
     hc__shm *shm = calloc(1, sizeof *shm);

@@ -16,7 +16,7 @@
 
 #include "transport/ranks.h"
 
-#define BYTES 4096
+#define BYTES (64 << 10)
 
 static int turns;
 

@@ -28,7 +28,7 @@ def contract(build_c: Callable[..., Path]) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["threads", "processes"])
-@pytest.mark.parametrize(("size", "turns"), [(2, 10000), (5, 2000)])
+@pytest.mark.parametrize(("size", "turns"), [(2, 10000), (5, 2000), (300, 4)])
 def test_no_ring_is_lost(run_c: Callable[..., str], contract: Path, mode: str, size: int, turns: int) -> None:
     run_c(contract, "ping", mode, size, turns)
 
