@@ -183,6 +183,44 @@ def test_a_scheduler_of_the_given_optimizer_sets_the_rate_after_a_restore() -> N
     hvd.shutdown()
 
 
+def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened() -> None:
+    """Fused optimizers go through a parameter and its state as they lie in memory: a copy keeps that order."""
+    torch = pytest.importorskip("torch")
+    hvd = pytest.importorskip("hpccoll.torch")
+
+    def steps(before: int, after: int) -> Any:
+        torch.manual_seed(1)
+        net = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, fused=True)
+        state = hvd.elastic.TorchState(net, optimizer)
+        for step in range(before + after):
+            if step == before:
+                state.save()
+                state.save()  # into the memory of the first one
+                state.restore()
+            x = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(step))
+            optimizer.zero_grad()
+            net(x.to(memory_format=torch.channels_last)).square().mean().backward()
+            optimizer.step()
+        return [p.detach() for p in net.parameters()]
+
+    torch.testing.assert_close(steps(2, 2), steps(4, 0), rtol=1e-6, atol=1e-7)
+
+
+def test_a_restored_optimizer_keeps_the_types_of_its_state() -> None:
+    torch = pytest.importorskip("torch")
+    hvd = pytest.importorskip("hpccoll.torch")
+    net = torch.nn.Linear(2, 1).bfloat16()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    exact = torch.tensor([[0.1, 0.2]])  # as a float32 copy of bfloat16 weights
+    optimizer.state[net.weight]["copy"] = exact.clone()
+    state = hvd.elastic.TorchState(net, optimizer)
+    for _ in range(2):
+        state.restore()
+        torch.testing.assert_close(optimizer.state[net.weight]["copy"], exact, rtol=0, atol=0)
+        optimizer.state[net.weight]["copy"].zero_()  # what was restored is not what is kept
+
+
 def test_a_file_that_cannot_be_read_or_counted_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hpccoll.InvalidArgumentError, match=f"no commit can be read from {tmp_path}: Is a directory"):
         elastic.ObjectState(path=tmp_path).begin()

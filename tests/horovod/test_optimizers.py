@@ -232,6 +232,60 @@ def test_a_scheduler_of_the_given_optimizer_sets_the_rate_after_a_load(way: str,
         torch.testing.assert_close(everybody, everybody[:1].expand_as(everybody), rtol=1e-6, atol=1e-7)
 
 
+class WithCopies(torch.optim.Optimizer):
+    """SGD of bfloat16 parameters that steps float32 copies, as libraries for mixed precision have."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 2.0**-10})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        del closure
+        for p in (p for group in self.param_groups for p in group["params"]):
+            state = self.state[p]
+            copies = state.setdefault("copies", [p.float()])
+            state["steps"] = state.get("steps", torch.zeros(1, dtype=torch.int64)) + 1
+            copies[0] -= self.param_groups[0]["lr"] * p.grad.float()
+            p.copy_(copies[0])
+
+
+def test_a_broadcast_state_keeps_its_types() -> None:
+    """PyTorch's load_state_dict() casts the state of a parameter to the parameter's type, on all ranks but the root."""
+    torch.manual_seed(hvd.rank())
+    net = torch.nn.Linear(3, 2).bfloat16()
+    optimizer = WithCopies(net.parameters())
+    for step in range(3):
+        optimizer.zero_grad()
+        net(batch(hvd.rank(), step).bfloat16()).sum().backward()
+        optimizer.step()
+    roots = hvd.broadcast_object([optimizer.state[p]["copies"][0] for p in net.parameters()], root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for p, copy in zip(net.parameters(), roots, strict=True):
+        torch.testing.assert_close(optimizer.state[p]["copies"][0], copy, rtol=0, atol=0)  # checks the type, too
+        torch.testing.assert_close(optimizer.state[p]["steps"], torch.tensor([3]))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_a_broadcast_state_keeps_the_order_of_its_dimensions(kind: Any) -> None:
+    """Fused optimizers go through a parameter and its state as they lie in memory."""
+
+    def steps(before: int, after: int) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        net: Any = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        options = {"momentum": 0.9} if kind is torch.optim.SGD else {}
+        optimizer = kind(net.parameters(), lr=0.01, fused=True, **options)
+        for step in range(before + after):
+            if step == before:
+                hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            x = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(step))
+            optimizer.zero_grad()
+            net(x.to(memory_format=torch.channels_last)).square().mean().backward()
+            optimizer.step()
+        return [p.detach() for p in net.parameters()]
+
+    torch.testing.assert_close(steps(2, 2), steps(4, 0), rtol=1e-6, atol=1e-7)
+
+
 def test_sparse_gradients_of_a_fresh_optimizer_are_sparse() -> None:
     table = torch.nn.Embedding(6, 2, sparse=True)
     hvd.broadcast_optimizer_state(torch.optim.SparseAdam(table.parameters()), 0)

@@ -18,7 +18,7 @@ from hpccoll.default_world import current
 from hpccoll.elastic import ObjectState
 from hpccoll.elastic.sampler import ElasticSampler
 from hpccoll.elastic.values import check_alike, checked_names
-from hpccoll.torch.horovod.attributes import loading_in_place
+from hpccoll.torch.horovod.attributes import load_exactly
 from hpccoll.torch.horovod.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
@@ -119,8 +119,7 @@ class OptimizerStateHandler(_DictHandler):
 
     def restore(self) -> None:
         """See StateHandler."""
-        with loading_in_place(self.value):
-            super().restore()
+        load_exactly(self.value, copy.deepcopy(self._saved))
 
     def sync(self) -> None:
         """See StateHandler."""
@@ -254,9 +253,13 @@ def _handler(value: Any) -> StateHandler | None:
 def _copied(value: Any, old: Any) -> Any:
     """Return a copy in host memory; it reuses the memory of `old` if that has the same form."""
     if isinstance(value, torch.Tensor):
-        fits = isinstance(old, torch.Tensor) and old.shape == value.shape and old.dtype == value.dtype
-        into = old if fits else torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
-        return into.copy_(value.detach()) if value.layout is torch.strided else value.detach().cpu().clone()
+        value = value.detach()
+        if value.layout is not torch.strided:
+            return value.cpu().clone()
+        fits = isinstance(old, torch.Tensor) and (old.shape, old.dtype) == (value.shape, value.dtype)
+        if not fits or old.stride() != value.stride():  # fused optimizers need their state's order in memory
+            old = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda)
+        return old.copy_(value)
     if isinstance(value, dict):
         olds = old if isinstance(old, dict) else {}
         made = type(value)() if type(value).__module__ == "collections" else {}

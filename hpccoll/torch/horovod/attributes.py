@@ -13,7 +13,7 @@ from hpccoll.frontend.compression import Compressor
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.frontend.reductions import Reduction
 
-__all__ = ["Attributes", "Given", "loading_in_place"]
+__all__ = ["Attributes", "Given", "load_exactly", "loading_in_place"]
 
 if TYPE_CHECKING:
     _Base = torch.optim.Optimizer
@@ -144,3 +144,28 @@ def loading_in_place(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             group.clear()
             group.update(values)
         groups[:], optimizer.param_groups = owned, groups
+
+
+def load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a state_dict() in place, and keep the types of its tensors.
+
+    PyTorch casts the state of a parameter to the parameter's type. It would round the float32 copies of bfloat16
+    parameters, so the ranks that load would not go on from the values of the rank that does not.
+
+    :param state: a state_dict() of the same optimizer, on this rank or another
+    """
+    with loading_in_place(optimizer):
+        optimizer.load_state_dict(state)
+    _keep_types(optimizer.state_dict()["state"], state["state"])
+
+
+def _keep_types(loaded: Any, exact: Any) -> Any:
+    """Replace the tensors in `loaded` that have another type than those of `exact`; return it, or its replacement."""
+    if isinstance(loaded, torch.Tensor) and isinstance(exact, torch.Tensor):
+        return loaded if loaded.dtype == exact.dtype else exact.to(loaded.device, copy=True)
+    if isinstance(loaded, dict) and isinstance(exact, dict):
+        for key in loaded.keys() & exact.keys():
+            loaded[key] = _keep_types(loaded[key], exact[key])
+    elif isinstance(loaded, list) and isinstance(exact, list) and len(loaded) == len(exact):
+        loaded[:] = map(_keep_types, loaded, exact)
+    return loaded

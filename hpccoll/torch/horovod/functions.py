@@ -15,7 +15,7 @@ from hpccoll.frontend.handles import wait_for_all
 from hpccoll.frontend.process_sets import ProcessSet, global_process_set, root_in, world_of
 from hpccoll.frontend.variables import compare_named
 from hpccoll.torch.adapter import ADAPTER
-from hpccoll.torch.horovod.attributes import loading_in_place
+from hpccoll.torch.horovod.attributes import load_exactly
 from hpccoll.torch.horovod.operations import broadcast_async_
 
 __all__ = ["broadcast_optimizer_state", "broadcast_parameters"]
@@ -104,8 +104,7 @@ def broadcast_optimizer_state(
         {f"optimizer_state.{i:06}": tensor for i, tensor in enumerate(tensors)}, root_rank, process_set
     )
     if state is not None:
-        with loading_in_place(optimizer):
-            optimizer.load_state_dict(state)
+        load_exactly(optimizer, state)
 
 
 def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
@@ -128,7 +127,9 @@ def _form(state: Any, tensors: list[torch.Tensor]) -> bytes:
             if not isinstance(obj, torch.Tensor):
                 return None
             tensors.append(obj.detach())
-            return tuple(obj.shape), obj.dtype, obj.device.type
+            strided = obj.layout is torch.strided
+            order = torch.empty_like(obj, device="meta").stride() if strided else None  # dense, also for a view
+            return tuple(obj.shape), obj.dtype, obj.device.type, order
 
     data = io.BytesIO()
     Pickler(data).dump(state)
@@ -136,12 +137,16 @@ def _form(state: Any, tensors: list[torch.Tensor]) -> bytes:
 
 
 def _fill(form: bytes, tensors: list[torch.Tensor]) -> Any:
-    """Undo _form() with new tensors, without values, in the same order."""
+    """Undo _form() with new tensors, without values, in the same order.
+
+    Their dimensions have the root's order in memory: fused optimizers go through a parameter's state in that order.
+    """
 
     class Unpickler(pickle.Unpickler):
         def persistent_load(self, pid: Any) -> torch.Tensor:
-            shape, dtype, device = pid
-            tensors.append(torch.empty(shape, dtype=dtype, device=device))
+            shape, dtype, device, order = pid
+            made = torch.empty(shape, dtype=dtype, device=device)
+            tensors.append(made if order is None else made.as_strided(shape, order))
             return tensors[-1]
 
     return Unpickler(io.BytesIO(form)).load()
