@@ -34,7 +34,7 @@ T = TypeVar("T")
 class _Pending:
     """A bucket whose reduction is in flight."""
 
-    __slots__ = ("absent", "bucket", "buffers", "handles", "layout")
+    __slots__ = ("absent", "bucket", "buffers", "handles", "layout", "unwanted")
 
     def __init__(
         self,
@@ -43,14 +43,16 @@ class _Pending:
         buffers: Sequence[GradientBuffer[Any, Any]],
         absent: bool,
         layout: SparseLayout | None = None,
+        unwanted: Sequence[int] = (),
     ) -> None:
         """
         :param buffers: the gradients' memory, unless the gradient is sparse
         :param absent: this rank had no gradient (buckets of one gradient)
         :param layout: of a sparse gradient
+        :param unwanted: members of a group that have no gradient and shall get none, as they are frozen
         """  # noqa: D205, D212
         self.bucket, self.handles, self.buffers, self.absent = bucket, handles, buffers, absent
-        self.layout = layout
+        self.layout, self.unwanted = layout, unwanted
 
 
 class Gradients(Generic[P, T]):
@@ -235,10 +237,13 @@ class Gradients(Generic[P, T]):
 
     def _start_group(self, bucket: Bucket) -> _Pending:
         caches = [self._caches[member] for member in bucket.members]
+        unwanted = [
+            m for m in bucket.members if self.adapter.gradient(self.parameters[m]) is None and not self._wanted(m)
+        ]
         gradients = [self._dense(m, self.adapter.gradient(self.parameters[m])) for m in bucket.members]
         buffers = [cache.describe(gradient) for cache, gradient in zip(caches, gradients, strict=True)]
         entries = [BucketEntry(b.memory, cache.narrows) for b, cache in zip(buffers, caches, strict=True)]
-        return _Pending(bucket, self.spec.start(bucket.name, entries), buffers, False)
+        return _Pending(bucket, self.spec.start(bucket.name, entries), buffers, False, unwanted=unwanted)
 
     def _finish(self, pending: _Pending) -> None:
         """Store the result, or raise the error; after the first mismatch start the bucket again."""
@@ -252,6 +257,8 @@ class Gradients(Generic[P, T]):
             return
         for buffer in pending.buffers:
             buffer.finish()
+        for member in pending.unwanted:  # zeros, which momentum and weight decay would turn into a change
+            self.adapter.set_gradient(self.parameters[member], None)
         for member in self._made_dense.keys() & set(pending.bucket.members) if self._made_dense else ():
             self._make_sparse_again(member)
 

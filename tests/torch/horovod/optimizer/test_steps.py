@@ -194,6 +194,25 @@ def test_frozen_parameters_stay_and_thawed_ones_are_reduced(pair):
     both.assert_equal(**EXACT)
 
 
+@pytest.mark.parametrize("groups", [None, 1, "lists"])
+def test_parameters_frozen_in_the_course_of_a_training_stay(pair, groups):
+    """A parameter without a gradient is left alone; one with zeros goes on with its momentum, and decays."""
+
+    def make(parameters):
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.1)
+
+    both = pair(make=make)
+    if groups == "lists":
+        groups = [[both.model.convolution.weight, both.model.head.weight], [both.model.convolution.bias]]
+    both.optimizer = DistributedOptimizer(make(both.model.parameters()), both.model.named_parameters(), groups=groups)
+    for frozen in (False, True, False):
+        for model in (both.model, both.alone):
+            model.convolution.requires_grad_(not frozen)
+        both.train(2)
+        assert (both.model.convolution.weight.grad is None) == frozen
+    both.assert_equal(**EXACT)
+
+
 # ---- the gradient scaler ---------------------------------------------------------------------------------
 
 
