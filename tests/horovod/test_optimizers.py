@@ -286,6 +286,29 @@ def test_a_broadcast_state_keeps_the_order_of_its_dimensions(kind: Any) -> None:
     torch.testing.assert_close(steps(2, 2), steps(4, 0), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["wrapped", "given"])
+def test_a_rate_in_a_tensor_of_the_program_is_still_the_rate_after_a_broadcast(given: bool) -> None:
+    """PyTorch's load_state_dict() puts another tensor in its place, on all ranks but the root."""
+    net, rate = model(), torch.tensor(0.1 * (1 + hvd.rank()))
+    plain = torch.optim.Adam([{"params": net[0].parameters()}, {"params": net[1].parameters()}], lr=rate)
+    optimizer = hvd.DistributedOptimizer(plain, net.named_parameters())
+    hvd.broadcast_optimizer_state(plain if given else optimizer, root_rank=0)
+    assert float(rate) == pytest.approx(0.1)
+    for step in range(2):
+        trained(net, optimizer, steps=1)
+        rate.mul_(0.5)
+        assert [float(group["lr"]) for group in optimizer.param_groups] == pytest.approx([0.1 * 0.5 ** (step + 1)] * 2)
+
+
+def test_different_rates_of_the_root_replace_a_tensor_that_groups_share() -> None:
+    net = model()
+    rates = [torch.tensor(0.1), torch.tensor(0.2)] if hvd.rank() == 0 else [torch.tensor(0.3)] * 2
+    groups = [{"params": layer.parameters(), "lr": rate} for layer, rate in zip(net, rates, strict=True)]
+    optimizer = torch.optim.Adam(groups)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert [float(group["lr"]) for group in optimizer.param_groups] == pytest.approx([0.1, 0.2])
+
+
 def test_sparse_gradients_of_a_fresh_optimizer_are_sparse() -> None:
     table = torch.nn.Embedding(6, 2, sparse=True)
     hvd.broadcast_optimizer_state(torch.optim.SparseAdam(table.parameters()), 0)

@@ -12,6 +12,7 @@ import torch
 from hpccoll.frontend.compression import Compressor
 from hpccoll.frontend.process_sets import ProcessSet
 from hpccoll.frontend.reductions import Reduction
+from hpccoll.torch.adapter import ADAPTER
 
 __all__ = ["Attributes", "Given", "load_exactly", "loading_in_place"]
 
@@ -147,16 +148,35 @@ def loading_in_place(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 
 def load_exactly(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a state_dict() in place, and keep the types of its tensors.
+    """Load a state_dict() in place, and keep the types of its tensors, and the tensors of options.
 
     PyTorch casts the state of a parameter to the parameter's type. It would round the float32 copies of bfloat16
-    parameters, so the ranks that load would not go on from the values of the rank that does not.
+    parameters, so the ranks that load would not go on from the values of the rank that does not. A learning rate may be
+    a tensor that the program changes, which goes on to set the rate on that rank.
 
     :param state: a state_dict() of the same optimizer, on this rank or another
     """
+    given = [dict(group) for group in optimizer.param_groups]
     with loading_in_place(optimizer):
         optimizer.load_state_dict(state)
+    _keep_options(optimizer.param_groups, given)
     _keep_types(optimizer.state_dict()["state"], state["state"])
+
+
+def _keep_options(groups: list[dict[str, Any]], given: list[dict[str, Any]]) -> None:
+    """Put the values of options that were loaded into the tensors that were there; groups may share one."""
+    places: dict[torch.Tensor, list[tuple[dict[str, Any], str]]] = {}
+    for group, before in zip(groups, given, strict=True):
+        for name, tensor in before.items():
+            if isinstance(tensor, torch.Tensor):
+                places.setdefault(tensor, []).append((group, name))
+    for tensor, where in places.items():
+        values = [torch.as_tensor(group[name]) for group, name in where if name in group]
+        same = all(value.dtype == tensor.dtype and torch.equal(value, values[0]) for value in values)
+        if same and len(values) == len(where) and values[0].shape == tensor.shape:
+            ADAPTER.overwrite(tensor, values[0])
+            for group, name in where:
+                group[name] = tensor
 
 
 def _keep_types(loaded: Any, exact: Any) -> Any:
