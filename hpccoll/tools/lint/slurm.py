@@ -53,7 +53,7 @@ srun = Grammar("srun", _SHARED + _options(SRUN, "yes") + _options(SRUN_FLAGS, "n
 
 def number(text: str | None) -> int | None:
     """Read `4`, or the first number of `2-4`; None for anything else, as for a variable that only the job knows."""
-    found = re.fullmatch(r"(\d+)(?:-\d+)?", text or "")
+    found = re.fullmatch(r"([0-9]+)(?:-[0-9]+)?", text or "")
     return int(found[1]) if found else None
 
 
@@ -64,7 +64,7 @@ def time_limit(text: str) -> float | None:
     """
     if text.lower() in ("infinite", "unlimited"):
         return math.inf
-    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text, re.ASCII)
     if not found:
         return None
     days, first, second, third = (int(part or 0) for part in found.groups())

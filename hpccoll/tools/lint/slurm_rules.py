@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems of jobs under Slurm: one small function per rule."""
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -12,6 +13,8 @@ from hpccoll.tools.lint.script_rules import missing_folder
 from hpccoll.tools.lint.slurm import number
 
 RULES: list[Rule] = []
+SIGNAL_SECONDS = 60
+"""Seconds before the end of a job at which --signal without a number is sent, as `man sbatch` says."""
 LONG = 8 * 60
 """A job of more minutes than this should save its state before it is ended."""
 
@@ -246,6 +249,24 @@ def no_warning_signal(script: Script) -> Iterator[Problem]:
     if "signal" not in script.options and (long or "requeue" in script.options):
         line = script.line_of("requeue" if "requeue" in script.options else "time")
         yield Problem(line, "nothing tells the job that its time ends", "#SBATCH --signal=USR1@120")
+
+
+@rule(RULES, "signal-at-once", "error")
+def signal_at_once(script: Script) -> Iterator[Problem]:
+    """--signal=...@S with no less than --time: the job is within S seconds of its end when it starts."""
+    limit = slurm.time_limit(script.options.get("time") or "")
+    _, at, text = (script.options.get("signal") or "").partition("@")
+    seconds = number(text) if at else SIGNAL_SECONDS
+    if "signal" not in script.options or seconds is None or not limit or limit == math.inf:
+        return  # --time=0 is no limit, too
+    minutes = math.ceil(limit)  # as Slurm rounds it
+    if seconds >= minutes * 60:
+        yield Problem(
+            script.line_of("signal"),
+            f"the signal is to come {seconds} s before the end of a job of {minutes} min: Slurm sends it at the "
+            "start, and a job that requeues itself then does so for ever",
+            "a smaller number after @, or more --time",
+        )
 
 
 @rule(RULES, "signal-kills-script", "error")

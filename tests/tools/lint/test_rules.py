@@ -91,6 +91,15 @@ FAULTS = {  # rule -> scripts with that fault: (what is taken out, what is put i
                 6,
             ),
         ],
+        "signal-at-once": [
+            ("USR1@120", "USR1@3600", 9),
+            ("1:00:00", "0:01:30", 9),
+            (
+                "1:00:00\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@120\n",
+                "1\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1\n",
+                9,
+            ),
+        ],
         "signal-kills-script": [("--signal=USR1", "--signal=B:USR1", 9)],
         "trap-too-late": [("--signal=USR1@120\nset -e\n", f"--signal=B:USR1@120\nset -e\n{TRAP}", 14)],
         "no-wait": [("train.py", "train.py &", 13), ("train.py", "a.py & wait $!\nsrun nvidia-smi &", 14)],
