@@ -245,12 +245,20 @@ def one_line(words: Sequence[str]) -> str:
 def node_counts(text: str) -> list[int]:
     """Read numbers of nodes: `4`, or `1,2,4`.
 
-    :raises RequestError: the text is no list of numbers
+    :raises RequestError: the text is no list of numbers, or has one twice
     """
     words = text.split(",")
-    if not all(word.isdecimal() and int(word) for word in words):
+    if not all(is_number(word) and int(word) for word in words):
         raise RequestError(f"--nodes {text}: a number, or several as in 1,2,4")
-    return [int(word) for word in words]
+    counts = [int(word) for word in words]
+    if len(set(counts)) < len(counts):
+        raise RequestError(f"--nodes {text}: a number twice would be the same job twice; --repeat N repeats a job")
+    return counts
+
+
+def is_number(word: str) -> bool:
+    """Return whether a word is a number as Slurm and LSF read them, in ASCII."""
+    return word.isascii() and word.isdecimal() and len(word) < 10
 
 
 def minutes(text: str) -> int:
@@ -260,7 +268,7 @@ def minutes(text: str) -> int:
     :raises RequestError: the text is no time limit
     """
     words = text.split(":")
-    if len(words) > 3 or not all(map(str.isdecimal, words)) or any(int(word) > 59 for word in words[1:]):
+    if len(words) > 3 or not all(map(is_number, words)) or any(int(word) > 59 for word in words[1:]):
         raise RequestError(f"--time {text}: minutes, H:MM or H:MM:SS")
     numbers = [int(word) for word in words]
     if len(numbers) == 1:

@@ -190,5 +190,9 @@ def test_words() -> None:
     assert program(["./solver", "x"]) == ("./solver", "x")
     names = {"python train.py": "train", "python -m hpccoll doctor": "hpccoll", "./solver -m": "solver"}
     assert {words: default_name(tuple(words.split())) for words in names} == names
-    with pytest.raises(RequestError):
-        node_counts("1,,2")
+    for wrong in ("1,,2", "1,1", "\u0662", "0"):  # Arabic-Indic 2
+        with pytest.raises(RequestError, match=f"--nodes {wrong}: a number"):
+            node_counts(wrong)
+    for wrong in ("\u0662:00", "1:60", "1h", "9" * 5000):
+        with pytest.raises(RequestError, match="minutes, H:MM or H:MM:SS"):
+            minutes(wrong)
