@@ -35,14 +35,16 @@ const char *hc__shut_down_text(hc__set *s) {
     return hc__scratch_text(s->engine, buffer);
 }
 
-/* This rank, which says what it has done: `verb`, then `n` bytes of `why`; NULL: it ends in order. */
+/* This rank, which says what it has done: `verb`, then `n` bytes of `why`; NULL: it ends in order. A set names it by its
+ * rank in the World: its other ranks, too, are known to users by those. */
 static hc__leaver this_rank(const hc__set *s, char said[HC__WHY + 1], const char *verb, const char *why, size_t n) {
     hc__text text = hc__text_on(said, HC__WHY + 1);
     if (why) {
         hc__put(&text, verb);
         hc__put_some(&text, why, n);
     }
-    return (hc__leaver){.rank = s->set_rank, .nwhy = (uint8_t)text.len, .why = (const uint8_t *)said};
+    const int32_t rank = s->id ? HC__OF_WORLD(s->engine->config.rank) : s->set_rank;
+    return (hc__leaver){.rank = rank, .nwhy = (uint8_t)text.len, .why = (const uint8_t *)said};
 }
 
 /* Keeps the first leaver that is known here, until the log has the agreed one. */

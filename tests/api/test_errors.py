@@ -311,6 +311,23 @@ def test_who_has_left_is_named_at_once(threads, leaver, wait):
     testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("leaves", ["the set", "the World"])
+def test_who_has_left_a_set_is_named_by_its_rank_in_the_world(threads, leaves):
+    """World rank 1 read that rank 1 had left, which was the set's name of World rank 2."""
+
+    def program(world):
+        part = world.split(0 if world.rank else 1)
+        if world.rank == 2:
+            (part if leaves == "the set" else world).shutdown(wait=False)
+        elif world.rank == 1:
+            with pytest.raises(hpccoll.ShutDownError) as error:
+                part.allreduce(np.ones(2))
+            assert str(error.value) == left_by("2 of the World that it was made from")
+
+    testing.run(threads(3, nodes="2+1", stop_timeout=3600), program)
+
+
 @pytest.mark.parametrize("leaver", [0, 1, 2])
 @pytest.mark.parametrize(
     ("error", "named"),
@@ -356,7 +373,7 @@ def test_sets_without_the_rank_that_left_go_on(threads):
             world.shutdown()
             return
         if world.rank == 1:
-            with pytest.raises(hpccoll.ShutDownError, match=re.escape(left_by(1))):  # World rank 2
+            with pytest.raises(hpccoll.ShutDownError, match="rank 2 of the World that it was made from has called"):
                 other.barrier()
         assert pair.allreduce(np.ones(2))[0] == 2
         world.shutdown()
