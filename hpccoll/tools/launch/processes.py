@@ -8,6 +8,7 @@ launcher adopts orphans itself (Linux: child subreaper), and kills all its desce
 import contextlib
 import os
 import resource
+import selectors
 import signal
 import subprocess
 import sys
@@ -26,8 +27,14 @@ POLL = 0.25
 """Seconds between two looks at the ranks."""
 FILES, FILES_PER_RANK = 256, 8
 """How many files mpirun may open: Open MPI 5 was seen to need 5 per rank, and fails or hangs without them."""
+LARGEST_ANSWER = 4 << 20
+"""Bytes that a command which is asked something may print: a list of a hundred thousand hosts, and no endless one."""
 OVERDUE = 8.0
 """Seconds that mpirun may live on after its last rank, for the rest of the output."""
+
+
+class EndlessAnswerError(Exception):
+    """A command has printed more than its answer can have."""
 
 
 @dataclass(frozen=True)
@@ -115,24 +122,50 @@ def wait(
 def answer_of(
     command: str | Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and return its output; after the time limit kill it and all its processes.
+    """Run a command and return its output; after a limit of time or length kill it and all its processes.
 
     It is not enough to kill the command: mpirun may be a script, and processes of a shell keep the pipe open.
 
     :param command: words, or one line for a shell
     :raises subprocess.TimeoutExpired: it has not ended, or its processes have kept the pipe open
+    :raises EndlessAnswerError: it has printed more than any answer has
     """
     pipe, shell = subprocess.PIPE, isinstance(command, str)
     with subprocess.Popen(
-        command, shell=shell, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        command, shell=shell, env=environment, stdout=pipe, stderr=pipe, start_new_session=True
     ) as asked:
         try:
-            output, errors = asked.communicate(timeout=seconds)
+            output, errors = _printed_by(asked, seconds)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(asked.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, asked.returncode, output, errors)
+
+
+def _printed_by(asked: subprocess.Popen[bytes], seconds: float) -> list[str]:
+    """Wait for the end of a command, and return what it has printed on each of its two pipes; see answer_of.
+
+    Popen.communicate() would collect the output of a command that prints without end until the time limit.
+    """
+    limit = time.monotonic() + seconds
+    printed = {pipe.fileno(): bytearray() for pipe in (asked.stdout, asked.stderr) if pipe}
+    with selectors.DefaultSelector() as selector:
+        for pipe in printed:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(0.0, limit - time.monotonic()))
+            if time.monotonic() >= limit:
+                raise subprocess.TimeoutExpired(asked.args, seconds)
+            for key, _ in ready:
+                part = os.read(key.fd, 1 << 16)
+                printed[key.fd] += part
+                if not part:
+                    selector.unregister(key.fd)
+                if len(printed[key.fd]) > LARGEST_ANSWER:
+                    raise EndlessAnswerError(f"it has printed more than {LARGEST_ANSWER >> 20} MiB")
+    asked.wait(max(0.0, limit - time.monotonic()))
+    return [text.decode() for text in printed.values()]
 
 
 @contextlib.contextmanager

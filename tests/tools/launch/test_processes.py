@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hpccoll.tools.launch import installed
 from hpccoll.tools.launch.elastic import discovery
 from hpccoll.tools.launch.job import LaunchError
-from hpccoll.tools.launch.processes import answer_of
+from hpccoll.tools.launch.processes import LARGEST_ANSWER, EndlessAnswerError, answer_of
 
 KEEPS_THE_PIPE = "#!/bin/sh\nsleep 600 &\necho $! > {file}\nwait\n"
 """A script that has started something, as Intel's mpirun has."""
@@ -46,6 +47,31 @@ def test_what_a_command_prints() -> None:
     answered = answer_of("echo out; echo err >&2; echo $WORD; exit 3", 60, {**os.environ, "WORD": "word"})
     assert (answered.returncode, answered.stdout, answered.stderr) == (3, "out\nword\n", "err\n")
     assert answer_of(["echo", "a b"], 60).stdout == "a b\n"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_a_command_that_prints_without_end(where: str) -> None:
+    """All of it was kept, for as long as the command might take."""
+    assert len(answer_of(f"head -c {LARGEST_ANSWER} /dev/zero", 60).stdout) == LARGEST_ANSWER
+    with pytest.raises(EndlessAnswerError, match="more than 4 MiB"):
+        answer_of(f"yes{where}", 3600)
+    with pytest.raises(LaunchError, match=r"--host-discovery-script yes.*: it has printed more than 4 MiB"):
+        discovery.ask(f"yes{where}", 1)
+
+
+@pytest.mark.timeout(120)
+def test_a_launcher_that_prints_without_end(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"is no launcher of an MPI \(--version: it has printed more than"):
+        installed.banner_of(script(tmp_path, "#!/bin/sh\nyes\n"), dict(os.environ))
+
+
+@pytest.mark.timeout(120)
+def test_the_first_call_of_a_discovery_script_is_within_the_time_of_the_job() -> None:
+    command = ["run", "--timeout", "2", "--host-discovery-script", "sleep 600", "-np", "2", "true"]
+    done = subprocess.run([sys.executable, "-m", "hpccoll", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 124, done.stderr
+    assert "--host-discovery-script sleep 600: it has not ended after 2 s (--timeout)" in done.stderr
 
 
 @pytest.mark.timeout(120)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from hpccoll.tools.launch.job import LaunchError, parse_hosts
-from hpccoll.tools.launch.processes import answer_of, say
+from hpccoll.tools.launch.processes import EndlessAnswerError, answer_of, say
 
 EVERY = 1.0
 """Seconds between two calls of the script."""
@@ -14,18 +14,23 @@ LONGEST = 60.0
 """Seconds that a call may take."""
 
 
-def ask(script: str, slots: int) -> dict[str, int]:
+class TooSlowError(LaunchError):
+    """The script has not ended in time."""
+
+
+def ask(script: str, slots: int, seconds: float = float("inf")) -> dict[str, int]:
     """Call the script.
 
     :param slots: of a host without a number
+    :param seconds: that it may take, if that is less than LONGEST
     :returns: the slots of each host, in the order of the lines
     :raises LaunchError: the script failed, or printed something else
     """
     try:
-        done = answer_of(script, LONGEST)
-    except subprocess.TimeoutExpired:
-        raise LaunchError(f"--host-discovery-script {script}: it has not ended after {LONGEST:g} s") from None
-    except UnicodeDecodeError as error:
+        done = answer_of(script, min(LONGEST, seconds))
+    except subprocess.TimeoutExpired as slow:
+        raise TooSlowError(f"--host-discovery-script {script}: it has not ended after {slow.timeout:g} s") from None
+    except (UnicodeDecodeError, EndlessAnswerError) as error:
         raise LaunchError(f"--host-discovery-script {script}: {error}") from None
     if done.returncode:
         raise LaunchError(
@@ -43,14 +48,17 @@ def ask(script: str, slots: int) -> dict[str, int]:
 class Discovery:
     """Calls the script each second, in a thread."""
 
-    def __init__(self, script: str, slots: int, changed: Callable[[dict[str, int]], None]) -> None:
+    def __init__(
+        self, script: str, slots: int, changed: Callable[[dict[str, int]], None], seconds: float = float("inf")
+    ) -> None:
         """Call it the first time.
 
         :param changed: called with the hosts when they differ from the last ones
+        :param seconds: that the first call may take
         :raises LaunchError: the first call failed
         """
         self._script, self._slots, self._changed = script, slots, changed
-        self.hosts = ask(script, slots)
+        self.hosts = ask(script, slots, seconds)
         self._stop = threading.Event()
 
     def begin(self) -> None:

@@ -19,7 +19,7 @@ from hpccoll.launch_protocol import COORDINATOR, WORKER
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import AgentName
-from hpccoll.tools.launch.elastic.discovery import Discovery
+from hpccoll.tools.launch.elastic.discovery import Discovery, TooSlowError
 from hpccoll.tools.launch.elastic.events import (
     Action,
     Answer,
@@ -134,10 +134,13 @@ def make(
 class Runner:
     """Runs one job."""
 
-    def __init__(self, job: Elastic, environment: Mapping[str, str], discovery: Discovery | None) -> None:
+    def __init__(
+        self, job: Elastic, environment: Mapping[str, str], discovery: Discovery | None, limit: float = float("inf")
+    ) -> None:
         """Prepare it.
 
         :param environment: that of all workers
+        :param limit: the time (time.monotonic) at which the job is ended
         :raises LaunchError: HPCCOLL_PEER_TIMEOUT, or HPCCOLL_START_TIMEOUT, makes no sense
         """
         self._job, self._discovery = job, discovery
@@ -165,7 +168,7 @@ class Runner:
             "peer_timeout": seconds,
         }
         self._task_here = {**self._task, "variables": {**defaults, **environment, **secrets}}
-        self._limit = time.monotonic() + (job.timeout or FOREVER)
+        self._limit = min(limit, time.monotonic() + FOREVER)
         self._cut: dict[int, float] = {}
         self._farewell: int = signal.SIGTERM
         """The signal that ends the workers which are left at the end."""
@@ -347,11 +350,16 @@ def run(
     :returns: the exit status of `hpccoll run`
     :raises LaunchError: the job cannot be started as asked
     """
-    discovery = None
-    if arguments.host_discovery_script:
-        discovery = Discovery(
-            arguments.host_discovery_script, arguments.slots_per_host, lambda found: runner.discovered(found)
-        )
+    discovery, script, seconds = None, arguments.host_discovery_script, arguments.timeout or FOREVER
+    limit = time.monotonic() + seconds
+    if script:
+        try:
+            discovery = Discovery(script, arguments.slots_per_host, lambda found: runner.discovered(found), seconds)
+        except TooSlowError as error:
+            if time.monotonic() < limit:
+                raise
+            say(f"{error} (--timeout)")
+            return TIMED_OUT
     job = make(arguments, command, hosts, discovery.hosts if discovery else {}, exported, way)
-    runner = Runner(job, environment, discovery)
+    runner = Runner(job, environment, discovery, limit)
     return runner.run()
