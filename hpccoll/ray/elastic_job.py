@@ -44,7 +44,8 @@ class ElasticWorkers:
         """Call a method of all workers, also of those that join later.
 
         :returns: the results of the ranks of the last generation, by rank
-        :raises LaunchError: the job cannot continue; chained to the last exception of a rank
+        :raises LaunchError: the job cannot continue, chained to the last exception of a rank; or a rank has ended
+            before the function returned
         """
         found = slots(self._layout)
         low, high = self._layout.min_workers, self._layout.max_workers or 10**6
@@ -59,8 +60,9 @@ class ElasticWorkers:
         )
         runner = _RayRunner(Elastic((), limits, found), self._layout, self._variables, (self._making, method, args))
         status = runner.run()
-        if status:
-            raise LaunchError(f"RayExecutor: the job has ended: {runner.why or f'status {status}'}") from runner.raised
+        why = (runner.why or f"status {status}") if status else runner.missing()
+        if why:
+            raise LaunchError(f"RayExecutor: the job has ended: {why}") from runner.raised
         return runner.values()
 
     def end(self) -> None:
@@ -119,13 +121,14 @@ class _RayAgent:
         threading.Thread(target=self._watch, args=(worker, actor, reference), daemon=True).start()
 
     def _watch(self, worker: int, actor: Any, reference: Any) -> None:
-        value, error = None, None
+        results: list[Any] = []
+        error = None
         try:
-            value = ray.get(reference)
+            results = ray.get(reference)
         except Exception as raised:  # noqa: BLE001 - Ray reraises any exception of the function
             error = raised
             ray.kill(actor)  # a worker that raised is still in its World
-        self._tell(worker, value, error)
+        self._tell(worker, results, error)
 
     def signal(self, worker: int, _number: int) -> None:
         """See LocalAgent: the only signal is SIGKILL."""
@@ -158,6 +161,10 @@ class _RayRunner(Runner):
         """The results of the last members, by rank."""
         return [self._values[member] for member in self._membership.members if member in self._values]
 
+    def missing(self) -> str:
+        """Say which ranks have no result; "": none."""
+        return self.without_result(self._values)
+
     def _agent_of(self, host: str) -> Any:
         agents: dict[str, Any] = self._agents
         if host not in agents:
@@ -165,9 +172,10 @@ class _RayRunner(Runner):
             agents[host] = _RayAgent(node, self._layout, self._common, self._call, self._answered)
         return agents[host]
 
-    def _answered(self, worker: int, value: Any, error: Exception | None) -> None:
+    def _answered(self, worker: int, results: list[Any], error: Exception | None) -> None:
         if error is None:
-            self._values[worker] = value
+            if results:
+                self._values[worker] = results[0]
             self._ended(worker, 0, "exit status 0")
             return
         self.raised = error

@@ -75,17 +75,23 @@ class Worker:
         """Call a function."""
         return function(*args, **kwargs)
 
-    def serve(self, variables: Mapping[str, str], making: Sequence[Any], method: str, args: Sequence[Any]) -> Any:
-        """Call a method as a worker of an elastic job, and shut the World down."""
+    def serve(self, variables: Mapping[str, str], making: Sequence[Any], method: str, args: Sequence[Any]) -> list[Any]:
+        """Call a method as a worker of an elastic job, and shut the World down.
+
+        :returns: its result, in a list; [] if the job has released this worker, or the function has called sys.exit(0)
+        """
         prepare(variables)
         if making:
             self.make(*making)
         try:
             result = getattr(self, method)(*args)
-            shutdown()
-        except SystemExit:  # the job has released this worker
-            return None
-        return result
+        except SystemExit as end:
+            if end.code:
+                raise RuntimeError(f"the function has called sys.exit({end.code!r})") from end
+            shutdown()  # this process lives on, and the other ranks would wait for it
+            return []
+        shutdown()
+        return [result]
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
         """Call a function with the object."""

@@ -76,8 +76,8 @@ def run_elastic(
     :param executable: the Python of the ranks; None: that of the executors
     :param verbose: Horovod's, without effect
     :returns: what the function returned on the ranks that were there at the end, in their order
-    :raises LaunchError: the job cannot go on, with the reason, chained to what a rank has raised last; or there is no
-        SparkContext, as with Spark Connect
+    :raises LaunchError: the job cannot go on, with the reason, chained to what a rank has raised last; a rank has
+        ended before the function returned; or there is no SparkContext, as with Spark Connect
     """
     del verbose
     context = context_of(SparkSession.getActiveSession())
@@ -186,7 +186,7 @@ class _SparkRunner(Runner):
     def values(self, results: Results, status: int) -> list[Any]:
         """Give the results of the last members, by rank.
 
-        :raises LaunchError: the job has failed
+        :raises LaunchError: the job has failed, or a rank has ended without a result
         """
         values = []
         for member in self._membership.members:
@@ -195,7 +195,9 @@ class _SparkRunner(Runner):
                 self._why, status = f"{self._why}\n{problem[1]}", status or 1
             values.append((bool(results.answer(member)), value, problem))
         if not status:
-            return [value for there, value, _ in values if there]
+            self._why = self.without_result([member for member in self._membership.members if results.answer(member)])
+            if not self._why:
+                return [value for there, value, _ in values if there]
         cause = None
         for _, _, problem in values:
             with contextlib.suppress(Exception):  # its class may refuse to be unpickled

@@ -36,6 +36,25 @@ def steps(folder: str) -> tuple[int, int, float]:
     return hpccoll.rank(), state.step, float(state.total[0])
 
 
+def ends_on_rank_1(status: int) -> int:
+    """Rank 1 ends in the training, which the others have not finished."""
+    import sys
+
+    import numpy as np
+
+    import hpccoll
+    from hpccoll import elastic
+
+    @elastic.run
+    def train(state: Any) -> None:
+        hpccoll.allreduce(state.total)
+        if hpccoll.rank() == 1:
+            sys.exit(status)
+
+    train(elastic.ArrayState(total=np.zeros(1)))
+    return hpccoll.rank()
+
+
 def test_the_others_go_on(cluster: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from hpccoll.ray import RayExecutor
 
@@ -46,4 +65,20 @@ def test_the_others_go_on(cluster: Any, tmp_path: Path, capfd: pytest.CaptureFix
     assert len(results) in (2, 3)
     assert results == [(rank, STEPS, float(STEPS)) for rank in range(len(results))]
     assert "was lost" in capfd.readouterr().err
+    executor.shutdown()
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_rank_that_ends_itself_is_no_result(cluster: Any, capfd: pytest.CaptureFixture[str], status: int) -> None:
+    """Its result was None."""
+    from hpccoll.ray import RayExecutor
+    from hpccoll.tools.launch.job import LaunchError
+
+    limits = {"min_workers": 3, "max_workers": 3, "elastic_timeout": 60, "reset_limit": 1}
+    executor = RayExecutor(RayExecutor.create_settings(timeout_s=120), **limits)
+    executor.start()
+    why = "the job has ended" if status else "rank 1 has ended with status 0 before the function returned"
+    with pytest.raises(LaunchError, match=why):
+        executor.run(ends_on_rank_1, args=[status])
+    assert ("was lost: RuntimeError: the function has called sys.exit(3)" in capfd.readouterr().err) == bool(status)
     executor.shutdown()

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def goes_on(deed: str, mark: str) -> tuple[int, int, int, float]:
     return hpccoll.rank(), hpccoll.size(), turns, float(state.weights[0]) - state.step
 
 
+def ends_on_rank_1(how: str) -> int:
+    """Rank 1 ends with status 0 after the training, and gives no result."""
+    from hpccoll import elastic
+
+    state = elastic.ArrayState(weights=np.zeros(3), step=0)
+    elastic.run(lambda state: hpccoll.allreduce(state.weights))(state)
+    rank = hpccoll.rank()
+    if rank == 1:
+        hpccoll.shutdown()
+        sys.exit(0) if how == "sys.exit" else os._exit(0)
+    return rank
+
+
 @pytest.fixture
 def run(by_value: Any) -> Any:
     import hpccoll.spark
@@ -142,6 +156,15 @@ def test_an_elastic_job_goes_on(run_elastic: Any, tmp_path: Path, deed: str) -> 
     assert sorted(rank for rank, *_ in results) == list(range(len(results)))
     assert {wrong for *_, wrong in results} == {0.0}, results
     assert max(turns for _, _, turns, _ in results) >= 2, results  # a survivor; newcomers have fewer turns
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "os._exit"])
+def test_an_elastic_job_does_not_leave_a_rank_out_of_its_results(run_elastic: Any, how: str) -> None:
+    """The list had two results for three ranks."""
+    from hpccoll.tools.launch.job import LaunchError
+
+    with pytest.raises(LaunchError, match="rank 1 has ended with status 0 before the function returned"):
+        run_elastic(ends_on_rank_1, args=(how,), num_proc=3, min_num_proc=1)
 
 
 def test_an_elastic_job_that_cannot_go_on(run_elastic: Any) -> None:

@@ -8,7 +8,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from hpccoll import config, inherited
 from hpccoll.channel import new_secret
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.launch_protocol import COORDINATOR, WORKER
+from hpccoll.text import some_ranks
 from hpccoll.tools.launch.agent_start import THIS_MACHINE
 from hpccoll.tools.launch.elastic.agent_process import HERE, AgentProcess
 from hpccoll.tools.launch.elastic.agents import AgentName
@@ -172,6 +173,8 @@ class Runner:
         self._cut: dict[int, float] = {}
         self._farewell: int = signal.SIGTERM
         """The signal that ends the workers which are left at the end."""
+        self._released: set[int] = set()
+        """The workers that were told to end, before their program had come to its end."""
 
     def run(self) -> int:
         """Run it.
@@ -198,6 +201,19 @@ class Runner:
     def discovered(self, hosts: Mapping[str, int]) -> None:
         """Take the current hosts, in any thread."""
         self._events.put(Discovered(hosts))
+
+    def without_result(self, there: Container[int]) -> str:
+        """Say which ranks of the last generation have ended without a result, though no one had released them.
+
+        :param there: the workers that have a result
+        :returns: a sentence; "": all ranks have one
+        """
+        members = enumerate(self._membership.members)
+        missing = [rank for rank, worker in members if worker not in there and worker not in self._released]
+        if not missing:
+            return ""
+        verb = "has" if len(missing) == 1 else "have"
+        return f"{some_ranks(missing)} {verb} ended with status 0 before the function returned, and so without a result"
 
     # ---- events ---------------------------------------------------------------------------------------
 
@@ -276,6 +292,7 @@ class Runner:
                 for member in members:
                     self._server.send(member, {"change": generation, "adds_only": adds_only})
             case Release(worker, why):
+                self._released.add(worker)
                 self._server.send(worker, {"release": why})
             case Say(text):
                 say(text)
