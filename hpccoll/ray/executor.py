@@ -10,6 +10,7 @@ from hpccoll import errors
 from hpccoll.ray.elastic_job import ElasticWorkers
 from hpccoll.ray.settings import ElasticLayout, Layout, Settings
 from hpccoll.ray.workers import Workers
+from hpccoll.tools.launch.function import checked_variables
 from hpccoll.tools.launch.job import LaunchError
 
 __all__ = ["RayExecutor"]
@@ -120,10 +121,11 @@ class RayExecutor:
         :param extra_env_vars: variables to set in the ranks
         :raises LaunchError: Ray has not found the resources in time, or the ranks run already
         :raises RankError: the class raised on a rank
+        :raises InvalidArgumentError: (a ValueError) `extra_env_vars` has what is no variable
         """
         if self._workers is not None:
             raise LaunchError("RayExecutor: it has been started; call shutdown() before start()")
-        variables = extra_env_vars or {}
+        variables = checked_variables("RayExecutor.start: extra_env_vars", extra_env_vars)
         if isinstance(self._layout, Layout):
             self._workers = Workers(self._settings, self._layout, variables)
         else:

@@ -21,6 +21,7 @@ from hpccoll.spark.columns import without_vectors
 from hpccoll.spark.spool import on_rank
 from hpccoll.spark.task import Outcome, Task, in_arrow, in_barrier
 from hpccoll.tools.launch.blame import Failure, error_of
+from hpccoll.tools.launch.function import checked_variables
 from hpccoll.tools.launch.job import LaunchError
 
 __all__ = [
@@ -67,6 +68,7 @@ def run(
     :param verbose: Horovod's, without effect
     :returns: what the function returned, of all ranks in their order
     :raises RankError: the function raised on some rank, or a rank was lost; names the rank that failed first
+    :raises InvalidArgumentError: (a ValueError) `env` has what is no variable
     :raises LaunchError: there is no Spark session, Spark has too few slots, or it has lost an executor
     """
     del use_gloo, verbose
@@ -144,7 +146,7 @@ def start_ranks(
     :param what: the caller's name, for errors
     :param session: that of Spark; None: that of the process
     """
-    task = _task((fn, *arguments), *settings)
+    task = _task(what, (fn, *arguments), *settings)
     context = context_of(session)
 
     def stage() -> list[Outcome]:
@@ -173,7 +175,7 @@ def start_on_rows(
     :param mask: a column of booleans: rows where it is true are for validation; "": there is none
     """
     check_version(what, frame.sparkSession)
-    task = _task((fn, *arguments), *settings)
+    task = _task(what, (fn, *arguments), *settings)
     return _run(what, size, lambda: _over_frame(frame, task, mask))
 
 
@@ -216,16 +218,18 @@ def _slots(context: Any, otherwise: int) -> int:
 
 
 def _task(
+    what: str,
     call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
     start_timeout: float | None,
     env: Mapping[str, str] | None,
     nics: str | Sequence[str] | None,
     executable: str | None,
 ) -> Task:
+    env = checked_variables(f"{what}: env", env)
     interface = nics if isinstance(nics, str) else ",".join(nics or ())
     variables = {"HPCCOLL_START_TIMEOUT": f"{start_timeout:g}"} if start_timeout else {}
     variables |= {"HPCCOLL_INTERFACE": interface} if interface else {}
-    return Task(cloudpickle.dumps(call), new_secret(), {**variables, **(env or {})}, executable or "")
+    return Task(cloudpickle.dumps(call), new_secret(), {**variables, **env}, executable or "")
 
 
 def _run(what: str, size: int, stage: Callable[[], list[Outcome]]) -> list[Any]:

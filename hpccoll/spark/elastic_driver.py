@@ -30,7 +30,7 @@ from hpccoll.tools.launch.elastic.events import Action, Discovered, End
 from hpccoll.tools.launch.elastic.job import Elastic, Runner, Stop
 from hpccoll.tools.launch.elastic.membership import Limits
 from hpccoll.tools.launch.elastic.server import CutHost, HostCame
-from hpccoll.tools.launch.function import CALLER, Results
+from hpccoll.tools.launch.function import CALLER, Results, checked_variables
 from hpccoll.tools.launch.job import LaunchError
 from hpccoll.tools.launch.listener import Listener
 
@@ -83,6 +83,7 @@ def run_elastic(
     context = context_of(SparkSession.getActiveSession())
     if context is None:
         raise LaunchError("hpccoll.spark.run_elastic: there is no SparkContext: SparkSession.builder.getOrCreate()")
+    env = checked_variables("hpccoll.spark.run_elastic: env", env)
     limits = _limits(int(context.defaultParallelism) if num_proc is None else num_proc, min_num_proc, max_num_proc)
     limits = replace(limits, elastic_timeout=elastic_timeout or limits.elastic_timeout, reset_limit=reset_limit)
     interface = nics if isinstance(nics, str) else ",".join(nics or ())
@@ -91,7 +92,7 @@ def run_elastic(
     results = Results(cloudpickle.dumps((fn, tuple(args), dict(kwargs or {}))))
     address = socket.gethostbyname(context.getConf().get("spark.driver.host"))
     with Listener([address], results.serve) as listener:
-        common = {**variables, **(env or {}), CALLER: listener.variable}
+        common = {**variables, **env, CALLER: listener.variable}
         job = Elastic((), limits, {}, exported=common, address=address)
         runner = _SparkRunner(job, context, executable or "")
         status = runner.run()

@@ -187,6 +187,13 @@ def test_no_number_of_ranks(run: Any) -> None:
             run(mean, args=(1.0,), num_proc=odd)
 
 
+@pytest.mark.parametrize("elastic", [False, True])
+def test_what_is_no_variable_is_refused_before_the_job(run: Any, run_elastic: Any, elastic: bool) -> None:
+    """It was a long error of Spark, from its tasks."""
+    with pytest.raises(hpccoll.InvalidArgumentError, match="env: the value of A is 1, which is no text"):
+        (run_elastic if elastic else run)(mean, args=(1.0,), num_proc=2, env={"A": 1})
+
+
 def test_more_ranks_than_slots_are_refused_before_the_job(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from hpccoll.spark import driver
     from hpccoll.tools.launch.job import LaunchError

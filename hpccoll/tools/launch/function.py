@@ -22,7 +22,7 @@ from hpccoll.text import some_ranks
 from hpccoll.tools.launch.allocation import allocation_of
 from hpccoll.tools.launch.job import LaunchError, parse_hosts, read_hostfile
 
-__all__ = ["CALLER", "LARGEST", "Results", "pickler", "run"]
+__all__ = ["CALLER", "LARGEST", "Results", "checked_variables", "pickler", "run"]
 
 CALLER = "_HPCCOLL_CALLER"
 """The variable that holds the secret and the addresses of the process that calls `run`."""
@@ -64,7 +64,9 @@ def run(
     :raises RankError: the function raised on some rank; the error names the rank, has its traceback, and is chained to
         the exception itself if that can be pickled
     :raises LaunchError: the job could not be started, or ended without the results of all ranks
+    :raises InvalidArgumentError: (a ValueError) `env` has what is no variable
     """
+    env = checked_variables("hpccoll.run: env", env)
     from hpccoll.tools.launch.listener import Listener, addresses_towards  # a server, which no rank needs
 
     job = Results(pickler().dumps((function, tuple(args), dict(kwargs or {}))))
@@ -72,14 +74,14 @@ def run(
     command = [sys.executable, "-m", "hpccoll", "run"]
     command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
     command += ["--timeout", str(timeout)] if timeout is not None else []
-    command += [word for name in env or {} for word in ("-x", name)]  # any user of a machine can read arguments
+    command += [word for name in env for word in ("-x", name)]  # any user of a machine can read arguments
     listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts) if hosts else ()
     allocation = None if listed else allocation_of(inherited.environment())
     reached = allocation.hosts if allocation else [host.name for host in listed]
     with Listener(addresses_towards(reached), job.serve) as listener:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         command += ["-x", CALLER, "-x", "PYTHONPATH", executable or sys.executable, "-m", "hpccoll.tools.launch.call"]
-        variables = {**inherited.environment(), **(env or {}), CALLER: listener.variable, "PYTHONPATH": path}
+        variables = {**inherited.environment(), **env, CALLER: listener.variable, "PYTHONPATH": path}
         status = subprocess.run(command, env=variables, check=False).returncode
     return job.results(status)
 
@@ -130,6 +132,23 @@ class Results:
             who = f"; no result came from {some_ranks(missing)}" if missing else ""
             raise LaunchError(f"hpccoll.run: the job ended with status {status}{who}")
         return [value for _, (value, _) in sorted(outcomes.items())]
+
+
+def checked_variables(what: str, env: Mapping[str, str] | None) -> dict[str, str]:
+    """Check variables for the ranks, before processes are started which would fail of them.
+
+    :param what: the argument, for errors
+    :returns: them; {} for None
+    :raises InvalidArgumentError: names the variable
+    """
+    if env is not None and not isinstance(env, Mapping):
+        raise errors.InvalidArgumentError(f"{what} is a {type(env).__name__}: give a dict of variables")
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise errors.InvalidArgumentError(f"{what}: {name!r} is no name of a variable")
+        if not isinstance(value, str) or "\0" in value:
+            raise errors.InvalidArgumentError(f"{what}: the value of {name} is {value!r}, which is no text")
+    return dict(env or {})
 
 
 def pickler() -> ModuleType:

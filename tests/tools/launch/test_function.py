@@ -120,3 +120,18 @@ def test_the_job_ends_with_the_process_that_called_run(number: int, tmp_path: Pa
             time.sleep(0.05)
     finally:
         caller.kill()
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"A": 1}, "hpccoll.run: env: the value of A is 1, which is no text"),
+        ({"A": "a\0b"}, "the value of A is"),
+        ({"A=B": "1"}, "'A=B' is no name of a variable"),
+        ({1: "a"}, "1 is no name of a variable"),
+        (["A"], "hpccoll.run: env is a list: give a dict of variables"),
+    ],
+)
+def test_what_is_no_variable_is_refused_at_once(env: Any, says: str) -> None:
+    with pytest.raises(hpccoll.InvalidArgumentError, match=says):
+        hpccoll.run(half_fails, np=2, env=env)
