@@ -254,9 +254,15 @@ def _dlpack_code(x: Any, kind: int, bits: int, lanes: int) -> int:
 
 
 def _check_contiguous(x: Any, shape: tuple[int, ...], strides: Any, size: int) -> None:
-    """Raise UnsupportedError unless the elements lie one after another."""
+    """Raise UnsupportedError unless the elements lie one after another; strides None: they do."""
+    if strides is None:
+        return
+    if len(strides) != len(shape):
+        raise errors.InvalidArgumentError(
+            f"{arrays.name_of(x)} has shape {shape} and strides {tuple(strides)}: a stride for each dimension, please"
+        )
     expected = size
-    for n, stride in zip(reversed(shape), reversed(strides or ()), strict=False):
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
         if n > 1 and stride != expected and 0 not in shape:
             raise errors.UnsupportedError(
                 f"{arrays.name_of(x)} of shape {shape} is not contiguous (strides {tuple(strides)} bytes): make a "
