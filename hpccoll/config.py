@@ -112,8 +112,8 @@ class Config(_KnobsOfC):
         "what other packages bring), mpi, ucx, or the name of another package's net", agreed=True,
     )  # fmt: skip
     interface: str = _knob(
-        "", "network interfaces of the net over UCX, by name or network (eth0,10.1.0.0/16); empty: those that lead to "
-        "all hosts of the job, and the InfiniBand adapters"
+        "", "network interfaces of the net over UCX, by name, network or address (eth0,10.1.0.0/16); empty: those that "
+        "lead to all hosts of the job, and the InfiniBand adapters"
     )  # fmt: skip
     ucx_library: str = _knob(
         "", "file of UCX (libucp.so.0); empty: the one in the process, in Python's packages, or the system's"

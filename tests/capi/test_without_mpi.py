@@ -127,6 +127,14 @@ def test_an_interface_that_is_not_there_is_one_error(program: Path, run: Run) ->
     assert output.count("rank 1: HPCCOLL_INTERFACE=eth77 is no interface here that is up; there are ") == 2, output
 
 
+@pytest.mark.parametrize("wanted", ["127.0.0.0/33", "lo,127.0.0.0/x"])
+def test_an_interface_that_is_no_network_is_one_error(program: Path, run: Run, wanted: str) -> None:
+    status, output = run(2, *by_rank(program, f"export HPCCOLL_INTERFACE={wanted}"), options=("--nodes", 2))
+    assert status != 0
+    said = f"HPCCOLL_INTERFACE: {wanted.rpartition(',')[2]} is no network: write it as 10.1.0.0/16"
+    assert output.count(said) == 2, output
+
+
 def test_a_process_that_does_not_know_the_secret_is_refused(program: Path, run: Run) -> None:
     """It changes the first digits of the secret."""
     wrong = by_rank(program, "export _HPCCOLL_STORE=0000${_HPCCOLL_STORE:4}")

@@ -7,6 +7,7 @@
 #include "core/hc.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -54,28 +55,47 @@ int hc_interfaces_read(hc_interface **found) {
 
 /* ---- names and networks ------------------------------------------------------------------------------------ */
 
-/* "10.1.0.0/16" */
+/* "10.1.0.0/16", or one address, as "10.1.2.3" */
 static int read_network(const char *word, uint32_t *address, uint32_t *mask) {
     char text[64], *slash, *end;
     struct in_addr ip;
+    long bits = 32;
     snprintf(text, sizeof text, "%s", word);
-    if (!(slash = strchr(text, '/')))
-        return 0;
-    *slash = 0;
-    long bits = strtol(slash + 1, &end, 10);
-    if (end == slash + 1 || *end || bits < 0 || bits > 32 || inet_pton(AF_INET, text, &ip) != 1)
+    if ((slash = strchr(text, '/'))) {
+        *slash = 0;
+        bits = isdigit((unsigned char)slash[1]) ? strtol(slash + 1, &end, 10) : -1;
+        if (bits < 0 || bits > 32 || *end)
+            return 0;
+    }
+    if (inet_pton(AF_INET, text, &ip) != 1)
         return 0;
     *address = ntohl(ip.s_addr);
     *mask = bits ? ~0u << (32 - bits) : 0;
     return 1;
 }
 
+/* Reads the next word of a list, and returns the place behind it; NULL: the list has ended. */
+static const char *next_word(const char *at, char word[64]) {
+    if (!*at)
+        return NULL;
+    at += strspn(at, " ");
+    snprintf(word, 64, "%.*s", (int)strcspn(at, ", "), at);
+    at += strcspn(at, ",");
+    return at + (*at == ',');
+}
+
+int hc_interfaces_no_network(const char *wanted, char word[64]) {
+    uint32_t address, mask;
+    for (const char *at = wanted; (at = next_word(at, word));)
+        if (strchr(word, '/') && !read_network(word, &address, &mask))
+            return 1;
+    return 0;
+}
+
 static int is_wanted(const hc_interface *one, const char *wanted) {
     uint32_t address, mask;
-    for (const char *at = wanted; *at; at += strcspn(at, ","), at += *at == ',') {
-        char word[64];
-        at += strspn(at, " ");
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ", "), at);
+    char word[64];
+    for (const char *at = wanted; (at = next_word(at, word));) {
         if (strcmp(word, one->name) == 0)
             return 1;
         if (read_network(word, &address, &mask) && ((one->address ^ address) & mask) == 0)

@@ -64,7 +64,8 @@ def test_a_network_is_its_address_and_its_prefix(two: Choose) -> None:
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [("ib0", "ib0"), ("10.9.0.0/16", "ib0"), ("10.9.7.7/16,lo", "lo,ib0"), (" eth0 , ib0 ", "eth0,ib0"),
-     ("eth", ""), ("10.9.0.0/33", ""), ("10.9.0.0/x", ""), ("10.9.0.1", ""), ("0.0.0.0/0", "lo,eth0,ib0")],
+     ("eth", ""), ("10.9.0.0/33", ""), ("10.9.0.0/x", ""), ("10.9.0.1", "ib0"), ("10.9.0.2", ""),
+     ("10.9.0.0/-1", ""), ("10.9.0.0/", ""), ("0.0.0.0/0", "lo,eth0,ib0")],
 )  # fmt: skip
 def test_the_user_names_interfaces_or_networks(choose: Choose, wanted: str, names: str) -> None:
     machines = [[LOOPBACK, device("eth0", "10.0.0.1/24"), device("ib0", "10.9.0.1/16")]]
