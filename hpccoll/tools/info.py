@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from hpccoll import _core, config, cuda, detect, errors, inherited, net, node_order, rendezvous
-from hpccoll.checks import memory, proofs
+from hpccoll.checks import cgroups, memory, proofs
 from hpccoll.checks.finding import Facts
 from hpccoll.text import byte_size
 from hpccoll.tools.launch import installed
@@ -284,10 +284,20 @@ def node() -> Facts:
         "in the network": place_in_network(),
         "machine": f"{platform.machine()}, Linux {platform.release()}",
         "cores for this process": installed.cores(),
+        **quota(),
         "waiting ranks": waits(),
         "stores for other ranks": stores(),
         "shared memory free": shared_memory(),
     }
+
+
+def quota() -> Facts:
+    """Say how much CPU time the control group grants, if that is less than the process's cores could take."""
+    granted = cgroups.quota()
+    if granted is None or granted >= installed.cores():
+        return {}
+    cores = "1 core" if granted == 1 else f"{granted:g} cores"
+    return {"CPU time for this process": f"that of {cores} (the quota of its control group)"}
 
 
 def shared_memory() -> str:
