@@ -43,6 +43,8 @@ class _Step:
     seconds: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
     items: float = 0.0
+    inside: float = 0.0
+    """Seconds, without those blocked, of the parts that have ended inside the part that is open."""
 
 
 _steps: list[_Step] = []
@@ -65,8 +67,11 @@ def step(items: float = 0) -> Iterator[None]:
     step: what those take before they need the driver is left out.
 
     :param items: samples, cells or whatever this rank worked on, for items per second of all ranks
+    :raises InvalidArgumentError: another step is open, whose time would count twice
     """
     global _current, _load
+    if _current is not None:
+        raise InvalidArgumentError("study.step inside a step: end that one first; study.part names a part of a step")
     _load = os.getloadavg()[0] if _load is None else _load
     this = _current = _Step(items=items)
     waited, began = _waited(), time.perf_counter()
@@ -81,7 +86,7 @@ def step(items: float = 0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def part(name: str) -> Iterator[None]:
-    """Time a part of the step around it; parts of one name are added.
+    """Time a part of the step around it; parts of one name are added. A part inside a part counts for itself alone.
 
     :param name: `compute`, `input`, `control plane` or any other; what no part names is `other`. The time that the rank
         is blocked in a part counts for the part alone if the program times it as `exposed communication`
@@ -90,10 +95,18 @@ def part(name: str) -> Iterator[None]:
     if not isinstance(name, str) or name in ("", ".") or "\0" in name:
         raise InvalidArgumentError(f"study.part: {name!r} is no name of a part")
     this, waited, began = _current, _waited(), time.perf_counter()
-    yield
-    if this is not None:
-        blocked = 0.0 if name == EXPOSED else _waited() - waited
-        this.parts[name] = this.parts.get(name, 0.0) + time.perf_counter() - began - blocked
+    if this is None:
+        yield
+        return
+    before, this.inside = this.inside, 0.0
+    try:
+        yield
+        took, blocked = time.perf_counter() - began, _waited() - waited
+        own = took - this.inside - (0.0 if name == EXPOSED else blocked)
+        this.parts[name] = this.parts.get(name, 0.0) + own
+        before += took - blocked
+    finally:
+        this.inside = before
 
 
 def finish(warmup: int = 5, name: str = "") -> None:

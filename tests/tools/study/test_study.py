@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real studies on this machine: from a TOML file to a report, resumed, and with programs that report their steps."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpccoll import detect
+from hpccoll import detect, study
 from hpccoll.errors import InvalidArgumentError
 from hpccoll.study import part
 from hpccoll.tools.bench import control, files
@@ -110,6 +111,35 @@ def test_a_program_reports_its_steps(tmp_path: Path) -> None:
 def test_a_part_that_no_file_can_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"study.part: .* is no name of a part"), part(name):
         pass
+
+
+def test_a_part_inside_a_part_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time was in both, and the parts of a step took longer than the step. Here time passes by hand."""
+    now, waited = [0.0], [0.0]
+
+    def passes(seconds: float, blocked: float = 0.0) -> None:
+        now[0] += seconds
+        waited[0] += blocked
+
+    monkeypatch.setattr(study.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(study, "_waited", lambda: waited[0])
+    monkeypatch.setattr(study, "_steps", [])
+    with study.step():
+        with study.part("compute"):
+            passes(1)
+            with study.part("input"):
+                passes(2, blocked=0.5)
+                with study.part("compute"):
+                    passes(4)
+            with contextlib.suppress(KeyError), study.part("input"):
+                raise KeyError
+            passes(8, blocked=2)
+        with study.part("exposed communication"), study.part("input"):
+            passes(16)
+            with pytest.raises(InvalidArgumentError, match="inside a step"), study.step():
+                pass
+    (one,) = study._steps
+    assert one.seconds == 31 and one.parts == {"compute": 1 + 4 + 6, "input": 1.5 + 16, "exposed communication": 0}
 
 
 @pytest.mark.slow
