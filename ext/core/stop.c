@@ -35,8 +35,8 @@ const char *hc__shut_down_text(hc__set *s) {
     return hc__scratch_text(s->engine, buffer);
 }
 
-/* This rank, which says what it has done: `verb`, then `n` bytes of `why`; NULL: it ends in order. A set names it by its
- * rank in the World: its other ranks, too, are known to users by those. */
+/* This rank, which says what it has done: `verb`, then `n` bytes of `why`; NULL: it ends in order. A set names it by
+ * its rank in the World, by which users know ranks. */
 static hc__leaver this_rank(const hc__set *s, char said[HC__WHY + 1], const char *verb, const char *why, size_t n) {
     hc__text text = hc__text_on(said, HC__WHY + 1);
     if (why) {

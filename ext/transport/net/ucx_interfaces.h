@@ -23,9 +23,9 @@ typedef struct hc_interface {
  */
 int hc_interfaces_read(hc_interface **found);
 /* Chooses those of the machine `mine` that are up: the names, networks or addresses in `wanted`
- * ("eth0,10.1.0.0/16,10.2.0.1"); if it is "", those of networks that all machines share, else those of the routes to the other machines; all where there is
- * one machine. Decoys and loopbacks are left out. Writes "eth0,eth1" to `names`, "" if there is none. OK, or a status.
- * `all`: of all machines, in any order, the same on all of them. */
+ * ("eth0,10.1.0.0/16,10.2.0.1"); if it is "", those of networks that all machines share, else those of the routes to
+ * the other machines; all where there is one machine. Decoys and loopbacks are left out. Writes "eth0,eth1" to `names`,
+ * "" if there is none. OK, or a status. `all`: of all machines, in any order, the same on all of them. */
 int hc_interfaces_choose(const hc_interface *all, int n, uint32_t mine, const char *wanted, char *names, size_t space);
 /* Whether `wanted` has a word with a slash that is no network, as "10.1.0.0/33"; it is written to `word`. */
 int hc_interfaces_no_network(const char *wanted, char word[64]);
