@@ -114,7 +114,10 @@ class Preemption:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         name, again = signal.Signals(number), number in self._seen
         self._seen.add(number)
-        if name in self._before and callable(before := self._before[name].python):
+        before = self._before[name].python if name in self._before else None
+        if before is signal.default_int_handler and not again:
+            before = None  # Python's own, which would raise at the first Ctrl-C
+        if callable(before):
             before(number, frame)
         if name is signal.SIGTERM and again:
             signal.signal(number, signal.SIG_DFL)
@@ -189,7 +192,7 @@ def preemption(
     """Wait for the end of the job in a `with` block: for a signal on any rank, or for the end of the job's time.
 
     Inside the block, Python handlers that were installed before are still called; after it, all handlers are restored.
-    A second SIGTERM on a rank ends it at once.
+    A second SIGTERM on a rank ends it at once, and a second SIGINT is a KeyboardInterrupt.
 
     :param signals: the signals; default: SIGUSR1 and SIGTERM, and under LSF SIGUSR2, which it sends at the run limit;
         (): none
@@ -238,7 +241,10 @@ def _deadline(world: World, end: float | datetime.datetime | None, margin: float
     end = _seconds("end", end)
     if margin is None:
         margin = min(settings.preempt_margin, max(0.0, (end - time.time()) / 10))
-    return end - _seconds("margin", margin)
+    margin = _seconds("margin", margin)
+    if margin < 0 or math.isinf(margin):
+        raise errors.InvalidArgumentError(f"preemption: margin is {margin}: give a number of seconds, 0 or more")
+    return end - margin
 
 
 def _seconds(name: str, value: Any) -> float:

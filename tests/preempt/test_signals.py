@@ -57,6 +57,20 @@ def test_what_was_installed_before_is_called_and_restored(world):
         signal.signal(USR2, before)
 
 
+def test_the_first_ctrl_c_asks_and_the_second_interrupts(world):
+    """Python's own handler raised KeyboardInterrupt at the first one, so that SIGINT could ask for nothing."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with hpccoll.preemption([signal.SIGINT], world=world) as p:
+            signal.raise_signal(signal.SIGINT)
+            assert stops(p, world) and p.reason == "SIGINT"
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_handler_that_came_later_stays(world):
     before, later = signal.getsignal(USR2), lambda number, frame: None
     try:
@@ -86,6 +100,8 @@ def test_the_default_signals_know_lsf(world, monkeypatch):
         ({"end": float("nan")}, "end is nan"),
         ({"margin": "5"}, "margin is '5'"),
         ({"margin": float("nan"), "end": 1e12}, "margin is nan"),
+        ({"margin": -5, "end": 1e12}, "margin is -5"),
+        ({"margin": float("inf"), "end": float("inf")}, "margin is inf"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(world, knobs, said):
