@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.errors import InvalidArgumentError
 
-__all__ = ["check_columns", "is_scalar", "to_array", "without_vectors"]
+__all__ = ["check_columns", "is_scalar", "is_vector", "to_array", "without_vectors"]
 
 SCALARS = {"tinyint", "smallint", "int", "bigint", "float", "double", "boolean"}
 """Spark's types that NumPy has, as `simpleString()` writes them."""

@@ -233,6 +233,32 @@ class Two(torch.nn.Module):
         return self.inner(a), image.mean((1, 2, 3))
 
 
+class Filled(torch.nn.Module):
+    """The sum of the inputs, where NaN counts as 100."""
+
+    def forward(self, *inputs: Any) -> Any:
+        return sum(torch.nan_to_num(each.reshape(len(each), -1), 100.0).sum(1, keepdim=True) for each in inputs)
+
+
+def test_nan_is_a_value_in_predictions_and_null_is_none(by_value: Any) -> None:
+    """pandas has one sign for both: a row with NaN, with which the training had worked, was one 'without a value'."""
+    from pyspark.ml.linalg import Vectors
+
+    from hpccoll.spark.torch import TorchModel
+
+    kinds = {"labels": {"y": "double"}, "widths": {"y": 1}}
+    model = TorchModel(model=Filled(), feature_columns=["x", "a", "v"], label_columns=["y"], _metadata=kinds)
+    nan, columns = float("nan"), ["x", "a", "v"]
+    rows = [(1.0, [2.0, 3.0], Vectors.dense(4.0)), (nan, [nan, 3.0], Vectors.dense(nan))]
+    found = model.transform(by_value.createDataFrame(rows, columns)).collect()
+    assert [row.y__output for row in found] == [10.0, 303.0]
+    for lacking in ((None, [2.0, 3.0]), (1.0, None), (1.0, [None, 3.0])):
+        frame = by_value.createDataFrame([(1.0, [2.0, 3.0]), lacking], "x double, a array<double>")
+        plain = model.copy()._set(feature_columns=["x", "a"])
+        with pytest.raises(Exception, match=r"column [xa] has rows without a value \(null\)"):
+            plain.transform(frame).collect()
+
+
 def test_several_inputs_outputs_and_shapes(by_value: Any) -> None:
     from pyspark.ml.linalg import Vectors
     from pyspark.sql import functions

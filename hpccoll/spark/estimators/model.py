@@ -13,7 +13,7 @@ from pyspark.ml import Model
 from pyspark.ml.param.shared import HasOutputCols
 
 from hpccoll.errors import InvalidArgumentError
-from hpccoll.spark.columns import to_array, without_vectors
+from hpccoll.spark.columns import is_vector, to_array, without_vectors
 from hpccoll.spark.estimators.parameters import Parameter
 from hpccoll.spark.estimators.params import Saved
 from hpccoll.spark.estimators.rows import Arrays
@@ -68,7 +68,7 @@ class FrameModel(Model, HasOutputCols, Saved):
         arrays = without_vectors(df.select(features))
         schema = ", ".join(f"c{at} array<double>" for at in range(len(outputs)))
         predicted = functions.pandas_udf(_on_frames(self._predictor(), features), schema)
-        inputs = functions.struct(*(_as_array(df, name, arrays) for name in features))
+        inputs = functions.struct(*(_without_nulls(df, name, _as_array(df, name, arrays)) for name in features))
         together = df.withColumn(PREDICTED, predicted(inputs))
         kinds, widths = (self.getOrDefault("_metadata").get(name, {}) for name in ("labels", "widths"))
         for at, (label, output) in enumerate(zip(labels, outputs, strict=True)):
@@ -88,7 +88,22 @@ def _as_array(df: Any, name: str, arrays: Any) -> Any:
         return df[name]
     from pyspark.ml.functions import vector_to_array
 
-    return vector_to_array(df[name]).alias(name)
+    return vector_to_array(df[name])
+
+
+def _without_nulls(df: Any, name: str, column: Any) -> Any:
+    """Let a missing value of a column be an error, before pandas makes it NaN, which is a value."""
+    from pyspark.sql import functions
+
+    def lacks(value: Any, kind: str) -> Any:
+        if not kind.startswith("array<"):
+            return value.isNull()
+        return value.isNull() | functions.exists(value, lambda each: lacks(each, kind[len("array<") : -1]))
+
+    kind = "array<double>" if is_vector(df.schema[name]) else df.schema[name].dataType.simpleString()
+    said = functions.raise_error(functions.lit(f"column {name} has rows without a value (null)"))
+    lacking = functions.coalesce(lacks(column, kind), functions.lit(True))
+    return functions.when(lacking, said).otherwise(column).alias(name)
 
 
 def _on_frames(predictor: Predictor, features: list[str]) -> Callable[..., Any]:
@@ -98,7 +113,7 @@ def _on_frames(predictor: Predictor, features: list[str]) -> Callable[..., Any]:
 
     def predict(frames):  # type: ignore[no-untyped-def]
         for frame in frames:
-            columns = {name: to_array(pyarrow.Array.from_pandas(frame[name]), name) for name in features}
+            columns = {name: to_array(pyarrow.array(frame[name], from_pandas=False), name) for name in features}
             outputs = (np.asarray(output, np.float64) for output in predictor(columns))
             rows = (output.reshape(len(frame), int(np.prod(output.shape[1:]))) for output in outputs)
             yield pandas.DataFrame({f"c{at}": list(each) for at, each in enumerate(rows)})
