@@ -41,6 +41,8 @@ cdef class Handle:
     cdef str text            # of the error
     cdef int operation
     cdef bint group, has_result, unnamed, voted, built
+    cdef unsigned long builder  # the thread that makes the result; 0: none
+    cdef object unbuilt      # why there is no result
     cdef object call         # device memory: its DeviceCall, the arrays and their order
 
     @classmethod
@@ -285,9 +287,24 @@ cdef class Handle:
             self.set.loop.note_raised(status)
             raise error_of(status, self.text)
         if not self.built:
-            self.built = True
-            self.build()
+            self.build_once()
+        if self.unbuilt is not None:
+            raise self.unbuilt
         return self.result
+
+    cdef int build_once(self) except -1:
+        """Call build() in one thread. Others that wait for the handle may use the result only when it is made."""
+        cdef unsigned long me = PyThread_get_thread_ident()
+        if self.builder == 0:
+            self.builder = me
+            try:
+                self.build()
+            except BaseException as error:
+                self.unbuilt = error
+            self.built = True
+        while not self.built and self.builder != me:  # a handler of a signal cannot wait for the thread that it is in
+            time.sleep(0.00005)
+        return 0
 
     cdef int leave_order(self) except -1:
         """Call it when the program has waited for an unnamed call: the numbers of such calls may restart."""
@@ -302,7 +319,7 @@ cdef class Handle:
         return 0
 
     cdef int build(self) except -1:
-        """Make `result` from what the data plane left, once."""
+        """Make `result` from what the data plane left; call it only once."""
         if self.c.op is not NULL:
             self.result = self.take_bytes_received() if self.c.op.flags & HC_P2P_ALLOCATES else \
                 self.peer if self.c.op.receives else None

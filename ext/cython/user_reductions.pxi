@@ -185,17 +185,6 @@ cdef class Folding:
 cdef class UserHandle(Handle):
     """One operation of such a call; the last one has the result."""
     cdef Folding folding
-    cdef object failure
-
-    cdef object outcome(self):
-        if self.failure is not None:
-            raise self.failure
-        try:
-            return Handle.outcome(self)
-        except Exception as error:
-            if self.built:
-                self.failure = error
-            raise
 
     cdef int build(self) except -1:
         self.folding.take(self)
