@@ -202,12 +202,19 @@ cdef class Handle:
 
     cdef int check_signals(self) except -1:
         """PyErr_CheckSignals(). If it raises an exception, the request goes on."""
+        global failures_known
         try:
             PyErr_CheckSignals()
         except BaseException:
+            if self.ends_call():
+                failures_known += 1  # this rank does not refuse the call
             self.note_interrupted()
             raise
         return 0
+
+    cdef bint ends_call(self) noexcept:
+        """Whether the other ranks need no later request of this call."""
+        return True
 
     cdef int note_interrupted(self) except -1:
         if self.unnamed:

@@ -360,6 +360,7 @@ cdef extern from "world/user_reduction.h" nogil:
     int hc_folding_next(hc_folding *, hc_folding_step *)
     int hc_folding_take(hc_folding *, char *, const int64_t *, char *)
     int hc_folding_leaves(const hc_folding *)
+    int hc_folding_is_last(const hc_folding *)
     int hc_folding_found(const hc_folding *)
     void hc_folding_plan(hc_folding *, hc_folding_step *)
     int hc_folding_take_start(hc_folding *, char *)

@@ -186,6 +186,9 @@ cdef class UserHandle(Handle):
     """One operation of such a call; the last one has the result."""
     cdef Folding folding
 
+    cdef bint ends_call(self) noexcept:
+        return hc_folding_is_last(self.folding.c)
+
     cdef int build(self) except -1:
         self.folding.take(self)
         self.result = self.folding.result()

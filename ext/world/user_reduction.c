@@ -165,6 +165,10 @@ int hc_folding_leaves(const hc_folding *f) {
     return f->leaves;
 }
 
+int hc_folding_is_last(const hc_folding *f) {
+    return f->phase == SAY_ALL || f->phase == RESULT;
+}
+
 int hc_folding_found(const hc_folding *f) {
     return f->found;
 }

@@ -65,6 +65,8 @@ int hc_folding_next(hc_folding *, hc_folding_step *);
 int hc_folding_take(hc_folding *, char *result, const int64_t *rows, char why[HC_WHY]);
 /* 1: after an error, the other ranks have begun another operation of the call, which this rank must refuse. */
 int hc_folding_leaves(const hc_folding *);
+/* Whether the operation that hc_folding_next() has described is the last one, unless a rank has joined. */
+int hc_folding_is_last(const hc_folding *);
 /* 1: `out` has the result. 0: no rank is before this one in an exscan, and nobody knows what changes nothing; or the
  * result is the root's. */
 int hc_folding_found(const hc_folding *);

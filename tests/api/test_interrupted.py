@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A signal whose handler raises ends a wait; the call goes on, and the calls after it are those of the other ranks."""
 
+from pathlib import Path
+
 import pytest
 from test_jobs import INIT, job
 
 pytestmark = pytest.mark.timeout(180)
+FRONT_END = str(Path(__file__).parents[1] / "frontend")
 CALLS = (
     INIT
     + """
@@ -27,6 +30,13 @@ def check(begin):
 )
 
 
+CALLERS = {
+    "user reduction": "op = hpccoll.UserReduction(np.add)\n"
+    "def call(x): return hpccoll.allreduce(np.full(9, 1.0 * x), op)",
+    "front end": f"sys.path.insert(0, {FRONT_END!r})\nimport numpy_front_end as front\n"
+    "import hpccoll.horovod as hvd\nhvd.init()\n"
+    "def call(x): return front.OPERATIONS.allreduce(np.full(9, 1.0 * x), op=hvd.Sum)",
+}
 KINDS = ["base", pytest.param("exception", marks=pytest.mark.slow)]
 
 
@@ -81,6 +91,50 @@ def test_rooted_calls_of_objects_are_interrupted(call: str) -> None:
         "else:\n"
         "    meet('interrupted', 2)\n"
         f"    hpccoll.{call}\n"
+        "check(5)\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status == 0, output
+    assert output.count("interrupted 0") == 1, output
+
+
+@pytest.mark.parametrize("kind", ["base", "exception"])
+@pytest.mark.parametrize("caller", CALLERS)
+def test_the_call_of_a_caller_that_waits_inside_goes_on(caller: str, kind: str) -> None:
+    """It was refused a second time, which the other rank heard in its next call, and later calls were mixed up."""
+    script = calls(kind) + (
+        f"{CALLERS[caller]}\n"
+        "if rank == 0:\n"
+        "    interrupted(lambda: call(1))\n"
+        "    meet('interrupted', 1)\n"
+        "else:\n"
+        "    meet('interrupted', 2)\n"
+        "    assert call(1)[0] == 2\n"
+        "for i in range(2, 5): assert call(i)[0] == 2 * i\n"
+        "check(5)\n"
+    )
+    status, output = job(2, script, stall_limit=20)
+    assert status == 0, output
+    assert output.count("interrupted 0") == 1, output
+
+
+def test_a_call_of_several_steps_is_told_to_the_other_rank() -> None:
+    """A large array of a UserReduction needs further steps, in which the interrupted rank takes no part."""
+    script = calls("exception") + (
+        "op = hpccoll.UserReduction(np.add)\n"
+        "def call(x): return hpccoll.allreduce(np.full(300_000, float(x)), op)\n"
+        "call(0)\n"
+        "if rank == 0:\n"
+        "    interrupted(lambda: call(1))\n"
+        "else:\n"
+        "    time.sleep(1)\n"
+        "    try:\n"
+        "        call(1)\n"
+        "    except hpccoll.MismatchError as error:\n"
+        "        assert 'rank 0 has refused this call: Interrupted' in str(error)\n"
+        "    else:\n"
+        "        sys.exit('no error')\n"
+        "for i in range(2, 5): assert (call(i) == 2 * i).all()\n"
         "check(5)\n"
     )
     status, output = job(2, script, stall_limit=20)
