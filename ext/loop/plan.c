@@ -142,7 +142,18 @@ int hc_plan_start(hc_plan *plan, int waits) {
     return HC_OK;
 }
 
+/* In the child of a fork() the partners, and the memory that they share, are the parent's: ends a start FORKED. */
+static void end_if_forked(hc_plan *plan) {
+    if (!atomic_load_explicit(&plan->loop->forked, memory_order_relaxed))
+        return;
+    if (plan->state == HC__WITH_CALLER)
+        hand_over(plan, 1);
+    else if (plan->state == HC__WITH_LOOP && !hc_handle_done(plan->handle))
+        hc__handle_finish(plan->loop, plan->handle, HC_FORKED, hc_status_text(HC_FORKED));
+}
+
 int hc_plan_test(hc_plan *plan) {
+    end_if_forked(plan);
     if (plan->state == HC__WITH_CALLER && !look(plan))
         return 0;
     if (plan->state == HC__WITH_LOOP && hc_handle_done(plan->handle))
@@ -151,6 +162,7 @@ int hc_plan_test(hc_plan *plan) {
 }
 
 int hc_plan_poll(hc_plan *plan) {
+    end_if_forked(plan);
     if (plan->state == HC__WITH_LOOP && plan->handle->op && hc__drive_briefly(plan->loop, plan->handle))
         plan->state = HC__OVER;
     for (int i = 0; i < HC__LOOKS && plan->state == HC__WITH_CALLER; i++)
@@ -170,6 +182,7 @@ static int await_partners(hc_plan *plan, uint64_t ns) {
 }
 
 int hc_plan_wait(hc_plan *plan, uint64_t ns) {
+    end_if_forked(plan);
     if (plan->state == HC__WITH_CALLER && !await_partners(plan, ns))
         hand_over(plan, 1);
     if (plan->state == HC__WITH_LOOP && hc_loop_wait(plan->loop, &plan->handle, 1, ns))
