@@ -96,11 +96,6 @@ static int exchange_interfaces(const hc_exchange *exchange, int32_t rank, surrou
 }
 
 static void say_what_is_there(const surroundings *s, const char *wanted, char why[HC_EXCHANGE_WHY]) {
-    char word[64];
-    if (hc_interfaces_no_network(wanted, word)) {
-        snprintf(why, HC_EXCHANGE_WHY, "HPCCOLL_INTERFACE: %s is no network: write it as 10.1.0.0/16", word);
-        return;
-    }
     size_t at = *wanted ? (size_t)snprintf(why, HC_EXCHANGE_WHY,
                                            "HPCCOLL_INTERFACE=%.64s is no interface here that is up", wanted)
                         : (size_t)snprintf(why, HC_EXCHANGE_WHY,
@@ -115,12 +110,15 @@ static void say_what_is_there(const surroundings *s, const char *wanted, char wh
 /* "eth0,mlx5_0:1" */
 static int choose_devices(const surroundings *s, const char *wanted, char names[NAMES_BYTES],
                           char why[HC_EXCHANGE_WHY]) {
-    char adapters[NAMES_BYTES];
-    char odd[64];
+    char adapters[NAMES_BYTES], word[64];
+    if (hc_interfaces_no_network(wanted, word)) {
+        snprintf(why, HC_EXCHANGE_WHY, "HPCCOLL_INTERFACE: %s is no network: write it as 10.1.0.0/16", word);
+        return HC_UNSUPPORTED;
+    }
     int status = hc_interfaces_choose(s->all, s->n, s->mine, wanted, names, NAMES_BYTES);
     if (status < 0)
         return status;
-    if (!*names || hc_interfaces_no_network(wanted, odd)) {
+    if (!*names) {
         say_what_is_there(s, wanted, why);
         return HC_UNSUPPORTED;
     }
