@@ -84,7 +84,7 @@ static void lose_stopped(hc_loop *loop, int32_t rank) {
 }
 
 static void look_at_node(hc_loop *loop, uint64_t now) {
-    int32_t stopped = hc__node_look(loop, now);
+    int32_t stopped = loop->failure.is_next ? -1 : hc__node_look(loop, now);
     if (stopped < 0)
         return;
     tell_its_neighbours(loop, stopped, IT_IS_STOPPED);
