@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import operator
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, arrays, errors
+from hpccoll import _core, agreements, arrays, errors
 from hpccoll.compared import NOBODY, Compared, all_equal, digest, extremes, index
 from hpccoll.outside import check_inside
 from hpccoll.reductions import MIN
@@ -64,6 +65,11 @@ def compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Com
     :param seconds: time limit for the other ranks (HPCCOLL_START_TIMEOUT); None: no limit
     :raises StartError: a rank has not called this in time; the text names it, if a report of the wait does
     """
+    with agreements.whole():
+        return _compare(own, value, name, seconds)
+
+
+def _compare(own: _core.Set, value: Any, name: str, seconds: float | None) -> Compared[Any]:
     mine = digest(repr(value).encode())  # pickles of equal values may differ
     least = _meet(own, "allreduce", extremes(mine), name, seconds, op=MIN).wait()
     if all_equal(least):
@@ -107,9 +113,12 @@ def _meet(
 ) -> _core.Handle:
     """Run an operation to its end, or raise a StartError that names the missing ranks."""
     handle = own.collective(operation, data, name, None, True, **options)
+    limit = None if seconds is None else time.monotonic() + seconds
     try:
         handle.wait(seconds)
     except TimeoutError:
+        if limit is None or time.monotonic() < limit:  # a signal's handler has raised it
+            raise
         report = own.loop.last_report()
         who = report if repr(name) in report else "no report yet: HPCCOLL_STALL_WARNING is longer than that"
         what = name.removeprefix("hpccoll.")

@@ -23,7 +23,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
-from hpccoll import _core, bootstrap, errors, objects
+from hpccoll import _core, agreements, bootstrap, errors, objects
 from hpccoll.array_types import Array, Op, T, Values
 from hpccoll.compression import Compression
 from hpccoll.outside import check_inside
@@ -320,6 +320,11 @@ def _name() -> str:
 def _init(operation: str, x: Any, out: Any, world: Persistent, **options: Any) -> Plan:
     """Agree on a plan with all ranks of the World, and make it: for a group it combines a plan per dtype."""
     check_inside(world.core, f"{operation}_init")
+    with agreements.whole():
+        return _agree_on_all(operation, x, out, world, options)
+
+
+def _agree_on_all(operation: str, x: Any, out: Any, world: Persistent, options: dict[str, Any]) -> Plan:
     whole = _propose(world, operation, x, out, options)
     dtypes = whole.dtypes()
     if len(set(dtypes)) < 2:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hpccoll import _core, objects
+from hpccoll import _core, agreements, objects
 from hpccoll.compared import digest
 from hpccoll.outside import check_inside
 
@@ -36,7 +36,8 @@ def turn(world: Any, what: str) -> Iterator[bool]:
     if waited:
         lock.acquire()
     try:
-        yield waited
+        with agreements.whole():
+            yield waited
     finally:
         lock.release()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll import _core, arrays, errors
+from hpccoll import _core, agreements, arrays, errors
 from hpccoll.halo import PROC_NULL, Halo, check_array, widths_of
 from hpccoll.outside import check_inside
 
@@ -270,7 +270,8 @@ class Cart:
             said = str((array.dtype, widths, corners))
         except (errors.InvalidArgumentError, errors.UnsupportedError) as error:
             refused, said = error, str(error)
-        plan = _core.halo_plan(self._core, self._grid, array, widths, corners, number, said, refused is not None)
+        with agreements.whole():
+            plan = _core.halo_plan(self._core, self._grid, array, widths, corners, number, said, refused is not None)
         if refused:
             raise refused
         assert plan is not None

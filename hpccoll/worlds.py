@@ -16,6 +16,7 @@ import numpy as np
 
 from hpccoll import (
     _core,
+    agreements,
     bootstrap,
     colors,
     config,
@@ -266,7 +267,8 @@ class World(Collectives, Rooted, Prefix, Messages, Persistent, ForC):
         extents = colors.numbers([shape] if isinstance(shape, int | np.integer) else shape)
         check_inside(self.core, "shared_array")
         who = f"rank {self.rank} (host {platform.node()}, pid {os.getpid()})"
-        return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)
+        with agreements.whole():
+            return shared.make(self._compare, who, self.rank, self._nodes, extents, dtype, read_only)
 
     def _compare(self, what: str, value: Any) -> Compared[Any]:
         """Compare `value` with that of the other ranks, by operations of this World under a name of their own."""

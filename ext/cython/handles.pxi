@@ -205,7 +205,10 @@ cdef class Handle:
         global failures_known
         try:
             PyErr_CheckSignals()
-        except BaseException:
+            check_kept()
+        except BaseException as error:
+            if keeps(error):
+                return 0
             if self.ends_call():
                 failures_known += 1  # this rank does not refuse the call
             self.note_interrupted()

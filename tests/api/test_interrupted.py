@@ -44,6 +44,12 @@ def calls(kind: str = "base") -> str:
     return CALLS.replace("KIND", repr(kind))
 
 
+def succeeds(ranks: int, script: str, interrupted: int, **options: object) -> None:
+    status, output = job(ranks, script, **options)
+    assert status == 0, output
+    assert output.count(f"interrupted {interrupted}") == 1, output
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elements", [3, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_calls_without_a_name_match_behind_an_interrupted_one(elements: int, kind: str) -> None:
@@ -58,9 +64,7 @@ def test_calls_without_a_name_match_behind_an_interrupted_one(elements: int, kin
         "    assert (hpccoll.allreduce(x) == 3).all()\n"
         "check(5)\n"
     )
-    status, output = job(2, script, stall_limit=20)
-    assert status == 0, output
-    assert output.count("interrupted 0") == 1, output
+    succeeds(2, script, interrupted=0, stall_limit=20)
 
 
 def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
@@ -76,9 +80,7 @@ def test_handles_without_a_name_are_dropped_behind_an_interrupt() -> None:
         "    call()\n"
         "check(5)\n"
     )
-    status, output = job(2, script, stall_limit=20)
-    assert status == 0, output
-    assert output.count("interrupted 0") == 1, output
+    succeeds(2, script, interrupted=0, stall_limit=20)
 
 
 @pytest.mark.parametrize("call", ["gather_object('x')", "scatter_object([7] * size)"])
@@ -93,9 +95,7 @@ def test_rooted_calls_of_objects_are_interrupted(call: str) -> None:
         f"    hpccoll.{call}\n"
         "check(5)\n"
     )
-    status, output = job(2, script, stall_limit=20)
-    assert status == 0, output
-    assert output.count("interrupted 0") == 1, output
+    succeeds(2, script, interrupted=0, stall_limit=20)
 
 
 @pytest.mark.parametrize("kind", ["base", "exception"])
@@ -113,9 +113,7 @@ def test_the_call_of_a_caller_that_waits_inside_goes_on(caller: str, kind: str) 
         "for i in range(2, 5): assert call(i)[0] == 2 * i\n"
         "check(5)\n"
     )
-    status, output = job(2, script, stall_limit=20)
-    assert status == 0, output
-    assert output.count("interrupted 0") == 1, output
+    succeeds(2, script, interrupted=0, stall_limit=20)
 
 
 def test_a_call_of_several_steps_is_told_to_the_other_rank() -> None:
@@ -137,9 +135,7 @@ def test_a_call_of_several_steps_is_told_to_the_other_rank() -> None:
         "for i in range(2, 5): assert (call(i) == 2 * i).all()\n"
         "check(5)\n"
     )
-    status, output = job(2, script, stall_limit=20)
-    assert status == 0, output
-    assert output.count("interrupted 0") == 1, output
+    succeeds(2, script, interrupted=0, stall_limit=20)
 
 
 IS_STOPPED = """
@@ -211,26 +207,20 @@ def stopped(late: int, call: str, kind: str = "base") -> str:
 @pytest.mark.parametrize(("ranks", "late"), [(2, 0), pytest.param(4, 0, marks=pytest.mark.slow), (4, 1)])
 def test_a_vote_of_nodes_is_interrupted(ranks: int, late: int, kind: str) -> None:
     """The other node is stopped before it votes, so the wait would end only with the limit of stalls."""
-    status, output = job(ranks, stopped(late, REDUCING, kind), nodes="2", stall_limit=20)
-    assert status == 0, output
-    assert output.count(f"interrupted {late}") == 1, output
+    succeeds(ranks, stopped(late, REDUCING, kind), interrupted=late, nodes="2", stall_limit=20)
 
 
 @pytest.mark.parametrize("operation", GATHERING)
 @pytest.mark.parametrize(("ranks", "late"), [(2, 0), (4, 1)])
 def test_a_vote_that_gathers_is_interrupted(ranks: int, late: int, operation: str) -> None:
     """The result is written into `out`, if there is one, when the votes are complete."""
-    status, output = job(ranks, stopped(late, GATHERING[operation]), nodes="2", stall_limit=20)
-    assert status == 0, output
-    assert output.count(f"interrupted {late}") == 1, output
+    succeeds(ranks, stopped(late, GATHERING[operation]), interrupted=late, nodes="2", stall_limit=20)
 
 
 @pytest.mark.parametrize("operation", COUNTED)
 @pytest.mark.parametrize(("ranks", "late"), [(2, 0), pytest.param(4, 1, marks=pytest.mark.slow)])
 def test_a_count_of_nodes_is_interrupted(ranks: int, late: int, operation: str) -> None:
-    status, output = job(ranks, stopped(late, COUNTED[operation]), nodes="2", stall_limit=20)
-    assert status == 0, output
-    assert output.count(f"interrupted {late}") == 1, output
+    succeeds(ranks, stopped(late, COUNTED[operation]), interrupted=late, nodes="2", stall_limit=20)
 
 
 def test_the_end_of_a_world_is_interrupted() -> None:
@@ -248,9 +238,7 @@ def test_the_end_of_a_world_is_interrupted() -> None:
         "world.shutdown(wait=False)\n"
         "check(3)\n"
     )
-    status, output = job(2, script, stop_timeout=20)
-    assert status == 0, output
-    assert output.count("interrupted 1") == 1, output
+    succeeds(2, script, interrupted=1, stop_timeout=20)
 
 
 @pytest.mark.parametrize("call", ["hpccoll.barrier()", "hpccoll.barrier(name='b')", "plan()"])
@@ -270,3 +258,58 @@ def test_an_interrupt_goes_before_the_error_of_a_rank_that_it_has_ended(call: st
     status, output = job(2, script, stall_limit=20)
     assert status != 0, output
     assert "lost sys.stderr" not in output and "ShutDownError" not in output, output
+
+
+AGREEMENTS = {
+    "split": ("hpccoll.world().split(0)", "got.size == 2"),
+    "subset": ("hpccoll.world().subset([1, 0])", "got.rank == 1 - rank"),
+    "cart": ("hpccoll.world().cart([2])", "got.dims == (2,)"),
+    "halo": ("cart.halo_exchange_init(np.zeros(9))", "got"),
+    "plan": ("hpccoll.allreduce_init(np.ones(100_000))", "got"),
+    "group": ("hpccoll.allreduce_init([np.ones(9), np.ones(9, int)])", "got"),
+    "shared": ("hpccoll.world().shared_array(9)", "got.shape == (9,)"),
+}
+SLOW = [
+    pytest.param(agreement, kind, marks=pytest.mark.slow)
+    for agreement in AGREEMENTS
+    for kind in ("base", "exception")
+    if kind == "exception" or agreement in ("subset", "cart", "halo", "group")
+]
+
+
+@pytest.mark.parametrize(("agreement", "kind"), [("split", "base"), ("plan", "base"), ("shared", "base"), *SLOW])
+def test_an_agreement_takes_its_further_steps(agreement: str, kind: str) -> None:
+    """The other rank comes a moment later, and waited in the second step for the interrupted one."""
+    call, right = AGREEMENTS[agreement]
+    script = calls(kind) + (
+        "cart = hpccoll.world().cart([2])\n"
+        "if rank == 0:\n"
+        f"    interrupted(lambda: {call})\n"
+        "else:\n"
+        "    time.sleep(0.9)\n"
+        f"    got = {call}\n"
+        f"    assert {right}\n"
+        "check(5)\n"
+        f"got = {call}\n"
+        f"assert {right}\n"
+        "check(8)\n"
+    )
+    succeeds(2, script, interrupted=0, stall_limit=20)
+
+
+def test_an_agreement_to_which_others_do_not_come_is_interrupted() -> None:
+    script = calls() + (
+        "if rank == 0:\n"
+        "    interrupted(lambda: hpccoll.world().split(0))\n"
+        "    meet('interrupted', 1)\n"
+        "else:\n"
+        "    meet('interrupted', 2)\n"
+        "    try:\n"
+        "        hpccoll.world().split(0)\n"
+        "    except hpccoll.StartError as error:\n"
+        "        assert 'not all ranks came' in str(error) and 'rank 0' in str(error), error\n"
+        "    else:\n"
+        "        sys.exit('no error')\n"
+        "check(5)\n"
+    )
+    succeeds(2, script, interrupted=0, stall_limit=20, start_timeout=5, stall_warning=1)
