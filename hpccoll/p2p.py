@@ -48,9 +48,10 @@ class Status:
         """Give the number of elements of the message.
 
         :param dtype: what NumPy takes for a dtype
-        :returns: the whole elements of this dtype that the message has
+        :returns: the whole elements of this dtype that the message has; 0 of a dtype without bytes (as MPI_Get_count)
         """
-        return self.nbytes // int(np.dtype(dtype).itemsize)
+        size = int(np.dtype(dtype).itemsize)
+        return self.nbytes // size if size else 0
 
     def take(self, handle: Handle) -> None:
         """Copy the facts about its message from a finished receive or a probe."""

@@ -22,6 +22,7 @@ def test_a_shorter_message_fills_the_beginning(everywhere, sent, capacity):
         x, status = np.full(capacity, -7), Status()
         assert world.recv(x, left, tag=9, status=status) == left
         assert (status.source, status.tag, status.nbytes, status.count(np.int64)) == (left, 9, 8 * sent, sent)
+        assert status.count("V0") == 0
         assert (x[:sent] == np.arange(sent) + left).all()
         assert (x[sent:] == -7).all()
         handle.wait(20)
