@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 from hpccoll import _core, bootstrap, default_rendezvous, errors
@@ -67,6 +68,8 @@ class _Default(World):
 
 
 default = _Default()
+when_made: list[Callable[[World], object]] = []
+"""Functions of front ends whose compiled programs contain the rank and the size; init() calls them with a new World."""
 _making = threading.RLock()
 """Held while init() makes the World: threads that call it at once get one World."""
 
@@ -99,6 +102,8 @@ def init(comm: Any = None, **knobs: Any) -> World:
             world = World(**{**knobs, **newcomer.KNOBS, "rendezvous": alone}) if alone else World(comm, **knobs)
             default.become(world)
             world.core.open_gate(is_world=True)
+            for made in when_made:
+                made(world)
             return world
         if comm is not None or knobs:
             raise errors.InvalidArgumentError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpccoll import _core, compression, errors, stopping
 from hpccoll.collectives import Handle, Reduction
-from hpccoll.default_world import current
+from hpccoll.default_world import current, is_initialized, when_made
 from hpccoll.jax import names, threads
 from hpccoll.jax.call import MESSAGES, Call
 from hpccoll.jax.internals import wait_for_programs
@@ -25,6 +25,25 @@ __all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_tra
 
 _sets: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
 stopping.before_asked.append(wait_for_programs)
+
+
+class _Traced:
+    """The rank and the size of the last default World, which programs contain."""
+
+    place: tuple[int, int] | None = None
+
+
+def _forget_programs(world: World) -> None:
+    """Make JAX trace all programs again if rank or size have changed: the factor of a mean, shapes and roots follow."""
+    place = world.rank, world.size
+    if _Traced.place not in (None, place):
+        jax.clear_caches()
+    _Traced.place = place
+
+
+when_made.append(_forget_programs)
+if is_initialized():
+    _forget_programs(current())
 
 
 def open_gate(world: World) -> int:

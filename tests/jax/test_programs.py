@@ -12,6 +12,7 @@ from jax import lax
 
 import hpccoll
 import hpccoll.jax as hvd
+from hpccoll.rendezvous import SingleProcess
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
 
@@ -199,3 +200,21 @@ def test_programs_outlive_worlds():
         jax.block_until_ready(program(1.0))
     hvd.init()
     assert float(program(1.0)) == 1.0
+
+
+def test_programs_are_traced_anew_for_another_size():
+    """A mean over n ranks has the derivative 1 / n, and an allgather n rows; programs contain both."""
+    mean = jax.jit(jax.grad(lambda x: hvd.allreduce(x, name="other size")))
+    rows = jax.jit(lambda x: hvd.allgather(x, name="rows of another size"))
+    mine = jnp.ones((1, 2)) * (hvd.rank() + 1)
+    before = hvd.size()
+    assert float(mean(1.0)) == pytest.approx(1 / before)
+    assert rows(mine).shape == (before, 2)
+    hvd.shutdown()
+    hpccoll.init(rendezvous=SingleProcess())
+    assert float(mean(1.0)) == 1.0
+    np.testing.assert_array_equal(rows(mine), mine)
+    hvd.shutdown()
+    hvd.init()
+    assert float(mean(1.0)) == pytest.approx(1 / before)
+    assert rows(mine).shape == (before, 2)
