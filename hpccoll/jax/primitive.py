@@ -9,6 +9,7 @@ maps between the ranks: the transpose of an allgather is a reducescatter, and so
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,14 +98,18 @@ def _refuse(call: Call) -> None:
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call) -> tuple[list[Any], list[Any]]:
     arrays, _ = _split(primals, call)
-    if not any(jnp.issubdtype(array.dtype, jnp.inexact) for array in arrays):
+    differentiated = [bool(jnp.issubdtype(array.dtype, jnp.inexact)) for array in arrays]
+    if not any(differentiated):
         results = bind(call, *primals)
         return results, [_no_tangent(result) for result in results]
     *results, ticket = bind(dataclasses.replace(call, tells=call.tells + 1), *primals)
     _refuse(call)
-    whole = [ad.instantiate_zeros(tangent) for tangent in tangents[: len(arrays)]]
+    # the integers of a group have no tangents that could be sent
+    whole = [ad.instantiate_zeros(tangent) for tangent in itertools.compress(tangents, differentiated)]
     which = f"tangent {call.tells + 1}" if call.tells else "tangent"  # a second derivative needs another name
-    pushed = bind(call.also(which, follows=call.name, back=False), *whole, ticket)
+    sent = iter(bind(call.also(which, follows=call.name, back=False), *whole, ticket))
+    pairs = zip(results, differentiated, strict=True)
+    pushed = [next(sent) if has_tangent else _no_tangent(result) for result, has_tangent in pairs]
     return ([*results, ticket], [*pushed, _no_tangent(ticket)]) if call.tells else (results, pushed)
 
 

@@ -263,3 +263,24 @@ def test_second_derivatives_of_what_ranks_give_to_each_other():
         both = jax.jit(lambda x, first=first: (first(x), jax.grad(lambda x: first(x).sum())(x)))
         for found, expected in zip(both(jnp.asarray(x)), (3 * s * x**2, 6 * s * x), strict=True):
             np.testing.assert_allclose(found, there * expected, rtol=1e-6, err_msg=kind)
+
+
+@pytest.mark.parametrize("form", [lambda f: f, jax.jit, jax.checkpoint], ids=["eager", "jit", "checkpoint"])
+def test_a_group_with_integers_has_derivatives_of_the_rest(form):
+    """Integers have no tangent. Those of the floats are summed, as the floats are: each rank pushes the same ones."""
+    size, x, counts = hvd.size(), jnp.arange(3.0) + hvd.rank(), jnp.arange(2)
+
+    def group(x):
+        first, total, last = hvd.grouped_allreduce([x, counts, 2 * x], op=hvd.Sum, name="group with integers")
+        return first + last, total
+
+    def squares(x):
+        return (group(x)[0] ** 2).sum()
+
+    (_, total), (pushed, none) = form(lambda x: jax.jvp(group, (x,), (jnp.ones(3),)))(x)
+    np.testing.assert_array_equal(total, size * np.arange(2))
+    np.testing.assert_array_equal(pushed, np.full(3, 3.0 * size))
+    assert none.dtype == jax.dtypes.float0
+    sums = 3 * (np.arange(3.0) * size + sum(range(size)))
+    np.testing.assert_allclose(form(jax.grad(squares))(x), 2 * sums * 3)
+    np.testing.assert_allclose(form(jax.jacfwd(jax.grad(squares)))(x), 2 * 3 * 3 * size * np.eye(3))
