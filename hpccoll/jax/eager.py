@@ -18,7 +18,7 @@ from hpccoll.collectives import Handle, Reduction
 from hpccoll.default_world import current, is_initialized, when_made
 from hpccoll.jax import names, threads
 from hpccoll.jax.call import MESSAGES, Call
-from hpccoll.jax.internals import wait_for_programs
+from hpccoll.jax.internals import enable_x64, wait_for_programs
 from hpccoll.worlds import World
 
 __all__ = ["Begun", "begin", "open_gate", "refuse_other_thread", "run", "run_traced"]
@@ -73,6 +73,18 @@ def _host(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
+def _given_back(values: np.ndarray) -> jax.Array:
+    """Return values as an array of JAX of their dtype.
+
+    A program may have arrays of 64 bits that it made while jax_enable_x64 was on. Where it is off, jax.numpy would cut
+    them to 32 bits without a word.
+    """
+    if jax.dtypes.canonicalize_dtype(values.dtype) == values.dtype:
+        return jnp.asarray(values)
+    with enable_x64(True):
+        return jnp.asarray(values)
+
+
 @dataclasses.dataclass
 class Begun:
     """An operation in flight."""
@@ -85,11 +97,11 @@ class Begun:
         """Wait for the operation; return its results on this rank."""
         results = [handle.wait() for handle in self.handles]
         if self.received is not None:
-            return [jnp.asarray(self.received)]
+            return [_given_back(self.received)]
         result = results[0][0] if self.call.operation == "alltoall" else results[0]
         if result is None:
             return []
-        return [jnp.asarray(array) for array in (result if self.call.group else [result])]
+        return [_given_back(array) for array in (result if self.call.group else [result])]
 
     @property
     def ticket(self) -> jax.Array:

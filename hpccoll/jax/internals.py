@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import experimental
 from jax.interpreters import mlir
 
 from hpccoll import errors
@@ -36,6 +37,7 @@ try:
     from jax.extend.mlir.dialects import stablehlo
 
     EvalTrace = jax_core.EvalTrace
+    enable_x64 = vars(jax if hasattr(jax, "enable_x64") else experimental)["enable_x64"]
     jit_primitive = vars(pjit)["jit_p" if hasattr(pjit, "jit_p") else "pjit_p"]
 except (ImportError, AttributeError, KeyError) as error:
     raise errors.UnsupportedError(
@@ -45,7 +47,7 @@ except (ImportError, AttributeError, KeyError) as error:
 
 __all__ = [
     "NAME", "OLDEST", "ORDERED", "UNORDERED", "EvalTrace", "Primitive", "TokenSet", "count_call", "custom_call",
-    "has_calls", "ir", "is_kept_argument", "jax_core", "jax_loops", "jit_primitive", "partial_eval",
+    "enable_x64", "has_calls", "ir", "is_kept_argument", "jax_core", "jax_loops", "jit_primitive", "partial_eval",
     "register_lowering", "stablehlo", "trace_ctx", "wait_for_programs", "when_lowered",
 ]  # fmt: skip
 

@@ -32,7 +32,9 @@ def _leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
             raise errors.UnsupportedError(
                 f"{jax.tree_util.keystr(path)} is sparse, whose indices differ between ranks: use leaf.todense()"
             )
-    return [(jax.tree_util.keystr(path), jnp.asarray(leaf)) for path, leaf in pairs], form
+    # jnp.asarray() would cut an array of 64 bits to 32 where jax_enable_x64 is off
+    arrays = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for _, leaf in pairs]
+    return [(jax.tree_util.keystr(path), x) for (path, _), x in zip(pairs, arrays, strict=True)], form
 
 
 def allreduce_gradients(

@@ -9,6 +9,7 @@ from jax.experimental.sparse import BCOO
 
 import hpccoll
 import hpccoll.jax as hvd
+from hpccoll.jax.internals import enable_x64
 
 pytestmark = [pytest.mark.mpi, pytest.mark.usefixtures("job")]
 
@@ -48,6 +49,21 @@ def test_dtypes(dtype):
     result = both(lambda x: hvd.allreduce(x, op), x)
     assert result.dtype == x.dtype
     np.testing.assert_array_equal(np.asarray(result, complex), 1 if dtype == "bool" else hvd.size())
+
+
+def test_arrays_of_64_bits_stay_so_where_jax_makes_no_others():
+    """A program has such arrays from `enable_x64`; jax.numpy cuts them to 32 bits without a word, 2**40 to 0."""
+    rank, size = hvd.rank(), hvd.size()
+    with enable_x64(True):
+        x = jnp.asarray([2**40 + rank])
+        y = jnp.asarray([1 + 2.0**-40])
+    np.testing.assert_array_equal(both(lambda x: hvd.broadcast(x, 0), x), [2**40])
+    np.testing.assert_array_equal(both(lambda x: hvd.allgather(x), x), 2**40 + np.arange(size))
+    assert float(both(lambda y: hvd.allreduce(y, hvd.Sum), y)[0]) == size * (1 + 2.0**-40)
+    np.testing.assert_array_equal(hvd.broadcast_parameters({"x": x})["x"], [2**40])
+    np.testing.assert_array_equal(hvd.allreduce_gradients({"x": x}, hvd.Max)["x"], [2**40 + size - 1])
+    right, left = (rank + 1) % size, (rank - 1) % size
+    np.testing.assert_array_equal(both(lambda x: hvd.sendrecv(x, right, left), x), [2**40 + left])
 
 
 def test_rows():
