@@ -134,11 +134,20 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
         """  # noqa: D205, D212
         super().__init__()
         self.state, self.batches_per_commit = state, batches_per_commit
+        self._made = 0
+        """The steps of this epoch that the callback was told of: with steps_per_execution it is not told of each."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See keras.callbacks.Callback."""
+        del epoch, logs
+        self._made = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See keras.callbacks.Callback."""
         del logs
-        if (batch + 1) % self.batches_per_commit == 0 and batch + 1 != self.params.get("steps"):
+        before, self._made = self._made, batch + 1
+        is_due = self._made // self.batches_per_commit > before // self.batches_per_commit
+        if is_due and self._made != self.params.get("steps"):
             self._commit()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -50,3 +50,18 @@ def test_a_state_with_sharded_values_goes_back_to_the_commit_before(values: Any)
     state.restore()
     assert state.mine == 1
     assert all((value == 1).all() for value in values(model.weights))
+
+
+def test_a_commit_is_not_left_out_where_fit_makes_several_steps_at_once() -> None:
+    """With steps_per_execution=4, Keras tells callbacks of every fourth step: 5 steps have passed at 8, 12, 16, ..."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    state, committed = elastic.KerasState(model, batch=0), []
+    commits = elastic.CommitStateCallback(state, batches_per_commit=5)
+    commits.set_model(model)
+    commits.set_params({"steps": 24})
+    commits._commit = lambda: committed.append(commits._made)  # type: ignore[method-assign]
+    for epoch in range(2):
+        commits.on_epoch_begin(epoch)
+        for last in range(3, 24, 4):
+            commits.on_train_batch_end(last)
+    assert committed == 2 * [8, 12, 16, 20]
