@@ -171,7 +171,7 @@ class TensorFlowKerasState(TensorFlowState):
         **objects: Any,
     ) -> None:
         """
-        :param model: built; its variables are committed in host memory
+        :param model: built; its weights are committed in host memory. States of random numbers stay each rank's own
         :param optimizer: the model's; default: that of compile(). It is built here if it is not built yet
         :param backend: has no effect; Horovod has this parameter
         :param path: see hpccoll.elastic.State
@@ -190,7 +190,8 @@ class TensorFlowKerasState(TensorFlowState):
 
     def _variables(self) -> list[Any]:
         others = [] if self.optimizer is None else list(self.optimizer.variables)
-        return [*self.model.variables, *others]
+        # the `variables` of Keras 3 have states of random numbers, too, which differ between ranks, as Dropout must
+        return [*getattr(self.model, "weights", self.model.variables), *others]
 
     def reset(self) -> None:
         """See State: compiled steps contain the number of ranks, so they are compiled again."""

@@ -27,8 +27,13 @@ def with_variables():
     return elastic.TensorFlowState(variables=variables, step=0), write, lambda: [one.numpy() for one in variables]
 
 
+dropout = tf.keras.layers.Dropout(0.5)
+
+
 def with_keras():
+    tf.keras.utils.set_random_seed(hvd.rank())
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1), tf.keras.layers.BatchNormalization()])
+    model.add(dropout)
     state = elastic.TensorFlowKerasState(model, tf.keras.optimizers.SGD(0.1, momentum=0.1), step=0)
 
     def write(number):
@@ -63,6 +68,11 @@ def read():
 
 
 sequences.check(state, hvd.rank(), hvd.size(), write, read)
+
+if KIND == "keras":
+    state.sync()
+    masks = hvd.allgather_object(dropout(np.ones((1, 64), "f4"), training=True).numpy().tolist())
+    assert masks[0] != masks[1], "after sync() all ranks drop the same values"
 
 state.sharded = ("step",)  # two commits are kept of all values then
 for number in (5, 6):
