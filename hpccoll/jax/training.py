@@ -134,33 +134,46 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
     init, several = own.init, update
     if backward_passes_per_step > 1:
-        init, several = _added_up(own.init, update, backward_passes_per_step)
+        init, several = _added_up(own, update, backward_passes_per_step)
     vars(several)["hpccoll_distributed"] = True
     return optax.GradientTransformationExtraArgs(init, several)
 
 
-def _added_up(start: Any, step: Any, passes: int) -> tuple[Any, Any]:
+def _added_up(own: Any, step: Any, passes: int) -> tuple[Any, Any]:
     """Make the functions of an optimizer that calls `step` once per so many passes, with the mean of their gradients.
 
-    optax.MultiSteps calls it in every pass, and would communicate in every pass.
+    optax.MultiSteps calls it in every pass, and would communicate in every pass. As there, gradients of few bits are
+    added up in float32, in which a sum of many does not stand still, and the state keeps its dtypes.
+
+    :param own: the optimizer that `step` calls with the gradients of all ranks
     """
 
     def init(params: Any) -> Any:
-        return start(params), jax.tree.map(jnp.zeros_like, params), jnp.zeros((), jnp.int32)
+        zeros = jax.tree.map(lambda x: jnp.zeros_like(x, jnp.promote_types(x.dtype, jnp.float32)), params)
+        return own.init(params), zeros, jnp.zeros((), jnp.int32)
 
     def update(gradients: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        inner, total, count = state
-        total = jax.tree.map(jnp.add, total, gradients)
-        zeros = jax.tree.map(jnp.zeros_like, total)
+        inner, before, count = state
+        total = jax.tree.map(lambda so_far, x: (so_far + x).astype(so_far.dtype), before, gradients)
+        mean = jax.tree.map(lambda x, like: (x / passes).astype(jnp.result_type(like)), total, gradients)
+        form, _ = jax.eval_shape(lambda: own.update(mean, inner, params, **extra))
 
         def now() -> Any:
-            updates, stepped = step(jax.tree.map(lambda x: x / passes, total), inner, params, **extra)
-            return updates, stepped, zeros
+            updates, stepped = step(mean, inner, params, **extra)
+            return updates, jax.tree.map(_as_before, inner, stepped), jax.tree.map(jnp.zeros_like, total)
 
-        updates, inner, total = jax.lax.cond(count + 1 == passes, now, lambda: (zeros, inner, total))
+        def later() -> Any:
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), form), inner, total
+
+        updates, inner, total = jax.lax.cond(count + 1 == passes, now, later)
         return updates, (inner, total, (count + 1) % passes)
 
     return init, update
+
+
+def _as_before(before: Any, now: Any) -> Any:
+    """Return a new value of an optimizer's state in the dtype of the old one."""
+    return now if jnp.result_type(now) == jnp.result_type(before) else now.astype(jnp.result_type(before))
 
 
 def broadcast_parameters(

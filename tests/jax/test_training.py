@@ -99,6 +99,34 @@ def test_gradients_of_several_passes_are_combined_once():
         hvd.DistributedOptimizer(optimizer)
 
 
+def test_gradients_of_few_bits_are_added_up_as_in_optax():
+    """Sums of bfloat16 stand still at 256, and float16 has no 80000; optax.MultiSteps adds up in float32."""
+    for dtype, value, passes in ((jnp.bfloat16, 1.0, 300), (jnp.float16, 40000.0, 2)):
+        optimizer = hvd.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=passes)
+        params = {"w": jnp.zeros(2, dtype)}
+        step = jax.jit(lambda g, state, optimizer=optimizer, params=params: optimizer.update(g, state, params))
+        state = optimizer.init(params)
+        for _ in range(passes):
+            updates, state = step({"w": jnp.full(2, value, dtype)}, state)
+        assert updates["w"].dtype == dtype
+        np.testing.assert_array_equal(np.asarray(updates["w"], float), -value)
+
+
+def test_an_optimizer_with_a_state_of_other_dtypes_makes_several_passes():
+    """Adam with a float32 moment of bfloat16 weights, whose updates are float32; and its state keeps its dtypes."""
+    optimizer = hvd.DistributedOptimizer(optax.adam(0.1, mu_dtype=jnp.float32), backward_passes_per_step=2)
+    alone = optax.MultiSteps(optax.adam(0.1, mu_dtype=jnp.float32), 2)
+    params = {"w": jnp.zeros(3, jnp.bfloat16)}
+    mine, whole = optimizer.init(params), alone.init(params)
+    dtypes = jax.tree.map(lambda x: x.dtype, mine)
+    for i in range(4):
+        mean = (hvd.size() - 1) / 2 + i
+        updates, mine = optimizer.update({"w": jnp.full(3, hvd.rank() + i, jnp.bfloat16)}, mine, params)
+        expected, whole = alone.update({"w": jnp.full(3, mean, jnp.bfloat16)}, whole, params)
+        np.testing.assert_allclose(np.asarray(updates["w"], float), np.asarray(expected["w"], float), rtol=0.02)
+    assert jax.tree.map(lambda x: x.dtype, mine) == dtypes
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
