@@ -73,7 +73,7 @@ def allreduce_gradients(
         name, choose(op), groups=groups, process_set=process_set, prescale=prescale_factor, postscale=postscale_factor,
         key=int,
     )  # fmt: skip
-    xs = [x for _, x in pairs]
+    xs = [_known(path, x) for path, x in pairs]
     plan = step.plan(range(len(xs)), [Kind.DENSE] * len(xs), lambda places: [f"{name}{pairs[at][0]}" for at in places])
     calls = []
     for members, call, *_ in plan.sent:

@@ -177,6 +177,8 @@ def test_an_array_that_cannot_be_sent_is_named():
     for wrong, dtype in ((jax.random.key(hvd.rank()), "key<fry>"), (jnp.ones(2, jnp.float8_e5m2), "float8_e5m2")):
         with pytest.raises(hpccoll.UnsupportedError, match=rf"\['b'\]: dtype {dtype} is not supported"):
             hvd.broadcast_parameters({"a": jnp.ones(2), "b": wrong})
+        with pytest.raises(hpccoll.UnsupportedError, match=rf"\['b'\]: dtype {dtype} is not supported"):
+            hvd.allreduce_gradients({"a": jnp.ones(2), "b": wrong})
     state = {"a": jnp.ones(2), "b": jax.random.key_data(jax.random.key(hvd.rank()))}
     assert equal_on_all_ranks(hvd.broadcast_parameters(state))
 
