@@ -37,6 +37,8 @@ class Job:
     minutes: int = 0
     name: str = ""
     """The job's unique name at the scheduler."""
+    asked: list[list[str]] = field(default_factory=list)
+    """What each of its runs measures, see launches.asked."""
 
     @property
     def node_hours(self) -> float:

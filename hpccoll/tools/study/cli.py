@@ -104,6 +104,7 @@ def run_study(arguments: argparse.Namespace) -> int:
     files.check_h5py()
     if arguments.report:
         page.check_packages()
+    launches.refuse_changed(study, folder)
     if arguments.dry_run:
         return dry_run(study, folder, made_by)
     with book.alone(folder, say):

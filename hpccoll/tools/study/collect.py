@@ -25,7 +25,9 @@ def collect(study: Study, folder: Path, mixed: bool = False, others: Sequence[Pa
     :param others: files of `hpccoll bench` that are added as they are
     :param mixed: accept results of different versions or revisions
     :raises ResultsError: there is none, or one cannot be believed
+    :raises StudyError: the study's file was changed since they ran
     """
+    launches.refuse_changed(study, folder)
     several = []
     for run in plan.runs(study):
         file = launches.result(folder, run)

@@ -80,6 +80,7 @@ def run_local(study: Study, folder: Path, say: Say) -> list[str]:
         book.save()
     for run in missing(study, folder):
         job = Job(run.scaling, run.nodes, [run.stem], "", "running", time.time(), 0.0, study.minutes)
+        job.asked = [launches.asked(study, run)]
         if study.node_hours and book.spent() + job.node_hours > study.node_hours:
             say(f"left out: {run.stem}: the budget of {study.node_hours:g} node hours")
             failed.append(run.stem)
@@ -145,7 +146,9 @@ def scripts(study: Study, folder: Path, made_by: str) -> Iterator[tuple[Job, str
         errors = [str(found) for found in check(text) if found.severity == "error"]
         if errors:
             raise StudyError(f"the script for {nodes} nodes: {errors[0]}")
-        yield Job(scaling, nodes, [run.stem for run in several], "", "waiting", minutes=study.minutes, name=name), text
+        job = Job(scaling, nodes, [run.stem for run in several], "", "waiting", minutes=study.minutes, name=name)
+        job.asked = [launches.asked(study, run) for run in several]
+        yield job, text
 
 
 def submit_missing(study: Study, folder: Path, made_by: str, say: Say) -> None:

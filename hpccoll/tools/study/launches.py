@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that each rank of a run executes."""
+"""The command that each rank of a run executes, and whether the study's file still describes it."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from hpccoll import config
+from hpccoll.tools.study import plan
+from hpccoll.tools.study.book import Book
 from hpccoll.tools.study.plan import DEFAULT, Arm, Run, Study, StudyError
 
 FILE = config.variable("study")
@@ -60,3 +63,30 @@ def filled(study: Study, run: Run) -> list[str]:
             text = f"command: {word!r} has something else in braces; there are {known}, and {{{{ and }}}} for braces"
             raise StudyError(text) from None
     return filled_in
+
+
+def asked(study: Study, run: Run) -> list[str]:
+    """Return what a run measures, in words: its variables, its command, and what is read in its log."""
+    variables = study.arms.get(run.arm, Arm()).variables
+    log = [study.what.log, f"warmup={study.what.warmup}"] if study.what.log else []
+    return [*(f"{name}={value}" for name, value in sorted(variables.items())), *filled(study, run), *log]
+
+
+def refuse_changed(study: Study, folder: Path) -> None:
+    """Refuse a file that describes runs otherwise than when they ran: their results would count as what it says now.
+
+    :raises StudyError: with the first of these runs, what it measured, and what the file describes
+    """
+    ran = {stem: words for job in Book.open(folder).jobs for stem, words in zip(job.runs, job.asked, strict=False)}
+    changed = [
+        run
+        for run in plan.runs(study)
+        if ran.get(run.stem, asked(study, run)) != asked(study, run) and result(folder, run).exists()
+    ]
+    if changed:
+        first = changed[0]
+        raise StudyError(
+            f"{len(changed)} runs have measured something else than the study's file describes now, the first "
+            f"{first.stem}: `{shlex.join(ran[first.stem])}` and not `{shlex.join(asked(study, first))}`: give the "
+            f"study another name, or remove the results of these runs in {folder / 'runs'} to measure them again"
+        )

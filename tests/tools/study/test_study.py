@@ -207,6 +207,24 @@ def test_a_program_without_steps_is_told_so(tmp_path: Path) -> None:
     assert status == 1 and "weak-1-nodes-default-1: ended with status 0 and has reported no steps" in out
 
 
+def test_results_of_a_file_that_has_changed_since_are_refused(tmp_path: Path) -> None:
+    """They counted as what the file says now: half of the work, measured on one node, as that of two nodes."""
+    file, text = tmp_path / "p.toml", (
+        'name = "p"\nnodes = [1]\nrepetitions = 1\n[program]\nwarmup = 0\nlog = \'took (?P<seconds>\\S+) s\'\n'
+        'command = ["printf", "%s took 1.5 s\\\\n", "{size}", "1", "2", "3", "4", "5"]\nsize = 100\n'
+    )  # fmt: skip
+    file.write_text(text)
+    assert hpccoll("run", file) == (0, "weak-1-nodes-default-1: done\nall 1 runs are done\n")
+    file.write_text(text.replace("size = 100", "size = 50"))
+    for action in ("run", "collect", "report"):
+        status, out = hpccoll(action, file)
+        assert status == 1 and out.startswith("hpccoll study: 1 runs have measured something else than"), out
+        assert "took 1.5 s\\n' 100 1 2 3 4 5" in out and "took 1.5 s\\n' 50 1 2 3 4 5" in out
+    file.write_text(text.replace("nodes = [1]", "nodes = [1, 2]").replace("repetitions = 1", "repetitions = 2"))
+    status, out = hpccoll("run", file, "--dry-run")  # more of the same is no change
+    assert status == 0 and out.count("hpccoll run -np ") == 3, out
+
+
 def test_the_status_of_a_folder_that_one_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text('name = "p"\nnodes = [1]\n[program]\ncommand = ["true"]\n')
     status, out = hpccoll("status", tmp_path / "p.toml")
