@@ -95,6 +95,22 @@ def text(compared: list[Compared]) -> str:
     return "\n".join(lines)
 
 
+def left_out(first: Results, second: Results) -> str:
+    """Return a warning for each file that has cases which the other one has not, and which are not compared."""
+    lines = []
+    for place, one, other in (("first", first, second), ("second", second, first)):
+        if alone := [key for key in one.cases if key not in other.cases]:
+            lines.append(
+                f"# warning: {len(alone)} of {len(one.cases)} cases of the {place} file are not in the other one, and "
+                f"not compared, as {_name(alone[0])}, {sizes.short(alone[0].bytes)} bytes, {alone[0].contestant}"
+            )
+    return "\n".join(lines)
+
+
+def _name(key: Key) -> str:
+    return f"{key.what} {key.dtype} {key.ranks}x{key.nodes}"
+
+
 def _line(one: Compared) -> str:
     key, ratio = one.key, one.difference.ratio
     launches = "+".join(map(str, one.difference.launches))
@@ -103,6 +119,6 @@ def _line(one: Compared) -> str:
     if any(one.missing):
         verdict += f": {one.missing[0]} and {one.missing[1]} launches are missing"
     return (
-        f"{f'{key.what} {key.dtype} {key.ranks}x{key.nodes}':<26} {sizes.short(key.bytes):>8} {key.contestant:<18} "
+        f"{_name(key):<26} {sizes.short(key.bytes):>8} {key.contestant:<18} "
         f"{launches:>8} {ratio.middle:>7.3f} {bounds:>18} {p:>9}  {verdict}"
     )

@@ -171,6 +171,22 @@ def test_few_launches_are_compared_without_a_verdict(tmp_path: Path, capsys: pyt
     assert "a verdict on 4 cases needs 6 launches in each file" in out
 
 
+def test_cases_that_only_one_file_has_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They were left out without a word, and a gate passed that compared half of what it had compared before."""
+    names, several = [str(tmp_path / name) for name in ("a.h5", "b.h5")], [results(), results(seed=2)]
+    del several[1].cases[next(key for key in several[1].cases if key.bytes == 1024)]
+    for name, made in zip(names, several, strict=True):
+        files.write(Path(name), made)
+    told = (
+        "# warning: 1 of 4 cases of the {} file are not in the other one, and not compared, as allreduce float32 2x1, "
+    )
+    for order, place in ((names, "first"), (names[::-1], "second")):
+        assert main(["bench", "compare", *order]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == told.format(place) + "1K bytes, hpccoll"
+    assert main(["bench", "compare", names[0], names[0]]) == 0
+    assert "not compared" not in capsys.readouterr().out
+
+
 def test_many_cases_need_more_launches() -> None:
     """6 launches of each side have at best p = 2/924, which 24 cases make 0.052."""
     several = [results(), results(2.0)]
