@@ -26,6 +26,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import results
+
 CHECK = 20
 """Steps between two checks whether the tuner has ended."""
 SETTLED = 25
@@ -146,14 +148,12 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300, help="seconds that a tuner may take")
     parser.add_argument("--launches", type=int, default=3, help="jobs with the tuner, and as many without")
     parser.add_argument("--horovod", help="a Python that has Horovod")
-    parser.add_argument("--out", type=Path, help="folder of the results")
+    parser.add_argument("--out", type=results.folder, help="folder of the results")
     parser.add_argument("--library", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.library:
         job(options)
         return
-    import results
-
     facts = results.facts("autotuned")
     pythons = {"hpccoll": sys.executable} | ({"horovod": options.horovod} if options.horovod else {})
     found: list[dict[str, Any]] = []

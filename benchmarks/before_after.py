@@ -193,7 +193,8 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=10, help="of both trees")
     parser.add_argument("--pairs", type=int, default=60, help="pairs of bursts per case and launch")
     parser.add_argument("--seconds", type=float, default=0.003, help="of a burst")
-    parser.add_argument("--out", type=Path, default=results.LOCAL, help="folder for the JSON Lines")
+    folder = {"type": results.folder, "default": str(results.LOCAL)}
+    parser.add_argument("--out", **folder, help="folder for the JSON Lines")
     parser.add_argument("--timeout", type=float, default=600, help="seconds of a launch")
     options, passed = parser.parse_known_args()
     options.before, options.after = options.before.resolve(), options.after.resolve()

@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,7 +150,9 @@ def arguments(text: str, rounds: int, parts: Sequence[str] = PARTS) -> argparse.
     parser.add_argument("--rounds", type=int, default=rounds, help="turns of each contestant (%(default)s)")
     parser.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: as a test")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="default: all parts")
-    parser.add_argument("--out", type=Path, help="the file of the results (default: in benchmarks/results/local)")
+    parser.add_argument(
+        "--out", type=results.file, help="the file of the results (default: in benchmarks/results/local)"
+    )
     return parser.parse_args()
 
 

@@ -8,7 +8,6 @@ of one chunk passes node, network and node one after the other. The floor is the
 import argparse
 import statistics
 import subprocess
-from pathlib import Path
 
 import native
 import results
@@ -23,7 +22,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10, help="of each case in each round, at most 1000")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compiler", default="gcc")
-    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
+    parser.add_argument("--out", type=results.file, help="file for the results, as JSON Lines")
     options = parser.parse_args()
     tests = f"-I{native.ROOT / 'tests'}"
     program = native.build(options.compiler, "net_chunks", "transport/*/*.c core/reserve.c core/status.c", tests)

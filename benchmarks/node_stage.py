@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--most", type=int, default=64 << 20, help="bytes of the largest array")
     parser.add_argument("--compiler", default="gcc")
-    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
+    parser.add_argument("--out", type=results.file, help="file for the results, as JSON Lines")
     arguments = parser.parse_args()
     program = native.build(arguments.compiler, "node_stage", SOURCES)
     rows = []

@@ -4,11 +4,13 @@
 A file has the latest run of a question at one place (benchmarks/results/allreduce-2-ranks.jsonl).
 """
 
+import argparse
 import json
 import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +36,26 @@ def machine() -> Record:
             found["processor"] = line.split(":", 1)[1].strip()
             break
     return found | {"load average before": os.getloadavg()[0]}
+
+
+def folder(text: str) -> Path:
+    """Read the name of a folder for results, which can be written: an error now loses no measurement, later it does.
+
+    :raises ArgumentTypeError: it cannot be written
+    """
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"results cannot be written into {path}: {error.strerror}") from None
+    return path
+
+
+def file(text: str) -> Path:
+    """Read the name of a file for results, whose folder can be written; see `folder`."""
+    return folder(str(Path(text).parent)) / Path(text).name
 
 
 def write(path: Path, facts: Record, cases: Sequence[Record]) -> None:

@@ -25,6 +25,7 @@ import results
 from questions import QUESTIONS
 
 from hpccoll.tools.bench import distance
+from hpccoll.tools.numbers import whole
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -117,7 +118,10 @@ def ask_all(question: str, libraries: Sequence[str], place: Place, options: argp
         for contestant in CONTESTANTS:
             if contestant.library not in (options.libraries or libraries):
                 continue
-            if not contestant.reason_missing:
+            if contestant.library not in libraries:
+                if number == 0:
+                    print(f"{contestant.library} left out: {question} is not for it", file=sys.stderr)
+            elif not contestant.reason_missing:
                 answers += ask(question, contestant, place, options.passed_on, options.timeout)
             elif number == 0:
                 print(f"{contestant.library} left out: {contestant.reason_missing}", file=sys.stderr)
@@ -213,9 +217,11 @@ def save(stem: str, cases: list[Result], folder: Path, facts: dict[str, object])
 
 def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each library")
-    parser.add_argument("--libraries", nargs="+", help="only these")
-    parser.add_argument("--out", type=Path, default=results.LOCAL, help="folder for JSON Lines and HDF5")
+    parser.add_argument("--rounds", type=whole(1), default=3, help="turns of each library")
+    names = dict.fromkeys(contestant.library for contestant in CONTESTANTS)
+    parser.add_argument("--libraries", nargs="+", choices=[*names], help="only these; mpi: all MPIs")
+    folder = {"type": results.folder, "default": str(results.LOCAL)}
+    parser.add_argument("--out", **folder, help="folder for JSON Lines and HDF5")
     parser.add_argument("--timeout", type=float, default=600, help="seconds a run")
     return parser
 

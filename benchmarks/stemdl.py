@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--wire", nargs="+", default=["fp32", "fp16"])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="file for the results, as JSON Lines")
+    parser.add_argument("--out", type=results.file, help="file for the results, as JSON Lines")
     options, more = parser.parse_known_args()
     facts, measured = results.facts("stemdl"), []
     for place in itertools.product(options.ranks, options.nodes, options.wire):

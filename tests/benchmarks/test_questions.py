@@ -135,13 +135,42 @@ def test_a_library_that_has_no_answer_is_named(program: str, library: str, reaso
 
 def test_nothing_measured_is_an_error(tmp_path: Path) -> None:
     """Asked over a net and on this machine: a library that is not there leaves no empty table."""
-    over = "import run, hosts; options = run.arguments('').parse_args(['--libraries', 'none', '--rounds', '1'])"
-    over += "; options.nets = ['mpi']; hosts.ask_nets('small', ['hpccoll'], run.Place(2), options)"
-    here = [ROOT / "benchmarks" / "run.py", "small", "--libraries", "none", "--out", tmp_path]
+    over = "import run, hosts; options = run.arguments('').parse_args(['--libraries', 'gloo', '--rounds', '1'])"
+    over += "; run.CONTESTANTS = (); options.nets = ['mpi']"
+    over += "; hosts.ask_nets('small', ['hpccoll'], run.Place(2), options)"
+    here = [ROOT / "benchmarks" / "run.py", "idle", "--libraries", "gloo", "--out", tmp_path]
     for words in (["-c", over], here):
         done = subprocess.run(
             [sys.executable, *map(str, words)], cwd=ROOT / "benchmarks", timeout=60, text=True, check=False,
             capture_output=True,
         )  # fmt: skip
-        assert done.returncode == 1 and "small: nothing was measured: none of the libraries" in done.stderr, done.stderr
+        assert done.returncode == 1 and ": nothing was measured: none of the libraries" in done.stderr, done.stderr
+    assert "gloo left out: idle is not for it" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run.py", "small", "--libraries", "hpccoll", "horvod"], "--libraries: invalid choice: 'horvod'"),
+        (["run.py", "small", "--rounds", "0"], "--rounds: '0': a whole number of 1 or more"),
+        (["run.py", "small", "--out", "{}/file/x"], "--out: results cannot be written into {}/file/x: Not a directory"),
+        (
+            ["before_after.py", "small", "--before", ".", "--out", "{}/file"],
+            "cannot be written into {}/file: File exists",
+        ),
+        (
+            ["simulation.py", "--size", "tiny", "--out", "{}/file/x.jsonl"],
+            "cannot be written into {}/file: File exists",
+        ),
+    ],
+)
+def test_what_a_measurement_could_not_use_is_told_before_it(words: list[str], said: str, tmp_path: Path) -> None:
+    """A library of another name was left out without a word; a folder that cannot be written lost what was measured."""
+    (tmp_path / "file").touch()
+    program, *options = (word.format(tmp_path) for word in words)
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / program, *options], capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and said.format(tmp_path) in done.stderr, done.stderr
