@@ -101,6 +101,28 @@ def test_each_row_is_changed(arrow: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_row_that_is_changed_in_place_is_changed_once(arrow: Any) -> None:
+    """On a rank with fewer rows than steps a row came again behind a step without rows, changed already."""
+    table = arrow.table({"x": [[1.0], [2.0], [3.0], [4.0]]})
+
+    def tenfold(row: dict[str, Any]) -> dict[str, Any]:
+        row["x"] *= 10
+        return row
+
+    steps = batches([Chunk(4, lambda: table)], Cut.of([9, 4], 1), 1, PLAIN, change=tenfold)
+    assert [batch.columns["x"].tolist() for batch in steps if batch.rows] == [[[10]], [[20]], [[30]], [[40]]]
+
+
+@pytest.mark.slow
+def test_arrays_of_other_lengths_in_other_chunks_are_named(arrow: Any) -> None:
+    tables = [arrow.table({"v": [[1.0] * length] * 2}) for length in (2, 1)]
+    for window in (65536, 2):
+        pieces = [Chunk(2, lambda table=table: table) for table in tables]
+        with pytest.raises(InvalidArgumentError, match=r"the arrays of column v have the shapes \(2,\), \(1,\)"):
+            list(batches(pieces, Cut.of([4], 3), 0, [Order(None, window)]))
+
+
+@pytest.mark.slow
 def test_columns_become_arrays(arrow: Any) -> None:
     pyarrow = arrow
     assert to_array(pyarrow.array([1.5, 2.5]), "a").tolist() == [1.5, 2.5]

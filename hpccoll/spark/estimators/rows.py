@@ -145,10 +145,8 @@ def _pieces(chunk: Chunk, most: int) -> Iterator[Any]:
 
 
 def _window(pieces: Sequence[Any], generator: np.random.Generator | None) -> Arrays:
-    arrays = {
-        name: np.concatenate([to_array(piece.column(name), name) for piece in pieces])
-        for name in pieces[0].schema.names
-    }
+    names = pieces[0].schema.names
+    arrays = {name: _together(name, [to_array(piece.column(name), name) for piece in pieces]) for name in names}
     if generator is None:
         return arrays
     order = generator.permutation(_length(arrays))
@@ -160,11 +158,24 @@ def _length(arrays: Arrays) -> int:
 
 
 def _joined(first: Arrays, second: Arrays) -> Arrays:
-    if not _length(first):
+    if not first:
         return second
-    return {name: np.concatenate([values, second[name]]) for name, values in first.items()}
+    return {name: _together(name, [values, second[name]]) for name, values in first.items()}
+
+
+def _together(name: str, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Put rows of a column one behind the other.
+
+    :raises InvalidArgumentError: their values have different shapes
+    """
+    try:
+        return np.concatenate(arrays)
+    except ValueError:
+        shapes = ", ".join(dict.fromkeys(str(array.shape[1:]) for array in arrays))
+        raise InvalidArgumentError(f"the arrays of column {name} have the shapes {shapes}") from None
 
 
 def _changed(columns: Arrays, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Arrays:
-    rows = [change({name: values[at] for name, values in columns.items()}) for at in range(_length(columns))]
+    own = {name: values.copy() for name, values in columns.items()}  # a row that does not count comes again
+    rows = [change({name: values[at] for name, values in own.items()}) for at in range(_length(own))]
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
