@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpccoll import durable
+from hpccoll import config, durable
 from hpccoll.errors import HpccollError
 from hpccoll.tools.bench import start, statistics, training
 from hpccoll.tools.bench.results import Results, ResultsError
@@ -72,6 +72,9 @@ def main(arguments: argparse.Namespace) -> int:
         _tell(f"{', '.join(left_out)}: not measured, as they have an effect on several nodes only: --nodes N")
     if not knobs:
         return 2
+    if reason := _no_defaults(knobs):
+        print(f"hpccoll tune: {reason}", file=sys.stderr)
+        return 2
     try:
         durable.check(arguments.out)
     except OSError as error:
@@ -94,6 +97,21 @@ def main(arguments: argparse.Namespace) -> int:
         return 1
     print(f"{arguments.out} is written: export HPCCOLL_SITE_FILE={arguments.out.resolve()}")
     return 0
+
+
+def _no_defaults(knobs: Sequence[str]) -> str:
+    """Return why the jobs would not have the defaults of these knobs, which candidates are compared with; "": none."""
+    try:
+        mine, defaults = config.read(), config.Config()
+    except HpccollError as error:
+        return str(error)
+    changed = [knob for knob in knobs if getattr(mine, knob) != getattr(defaults, knob)]
+    if not changed:
+        return ""
+    return (
+        f"{changed[0]} is {getattr(mine, changed[0])} here and not the default, {getattr(defaults, changed[0])}: unset "
+        f"{config.variable(changed[0])}, or {config.variable('site_file')}, whose choices the new file would lack"
+    )
 
 
 def tuned(knobs: Sequence[str], measure: Measure, tell: Callable[[str], None]) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hpccoll
-from hpccoll import config
+from hpccoll import config, inherited
 from hpccoll.__main__ import main
 from hpccoll.tools.bench.results import Case, Key, Results
 from hpccoll.tools.tune import cli
@@ -70,6 +70,18 @@ def test_choices_that_spoil_each_other_are_dropped_until_the_rest_gains() -> Non
 def test_few_launches_are_no_ground_for_a_choice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--launches", "4", "--out", "site.toml"]) == 2
     assert "--launches 4: a choice needs intervals, which 5 launches have" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("variable", "value"), [("HPCCOLL_CHUNK_BYTES", "64K"), ("HPCCOLL_SITE_FILE", "{}/site.toml")])
+def test_other_values_than_the_defaults_are_refused(
+    variable: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were measured as the defaults: a second tuning saw no gain, or wrote a file without the first one's."""
+    (tmp_path / "site.toml").write_text("[knobs]\nchunk_bytes = 65536\n")
+    monkeypatch.setattr(inherited, "environment", lambda: {variable: value.format(tmp_path)})
+    assert main(["tune", "--knobs", "chunk_bytes", "--out", str(tmp_path / "site.toml")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hpccoll tune: chunk_bytes is 65536 here and not the default, ") and variable in said
 
 
 def test_knobs_without_an_effect_on_one_node_are_named(capsys: pytest.CaptureFixture[str]) -> None:
