@@ -131,6 +131,50 @@ def test_validation_callbacks_history_and_predictions(by_value: Any, tmp_path: P
     np.testing.assert_allclose(rows["z"], want, rtol=1e-6, atol=1e-6)  # float32 in batches of other sizes
 
 
+class Late(Linear):
+    """Logs at the end of an epoch, on rank 0 alone, and not in each epoch; a part of it is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normal = torch.nn.BatchNorm1d(2).eval()
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(self.normal(x))
+
+    def on_train_epoch_end(self) -> None:
+        self.log("late", 10.0 * self.current_epoch)
+        if self.current_epoch == 1:
+            self.log("once", 1.0)
+        if self.trainer.is_global_zero:
+            self.log("zero", 7.0 + self.current_epoch, rank_zero_only=True)
+
+
+@pytest.fixture(scope="module")
+def late(spark: Any) -> Any:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    arguments = {"check_val_every_n_epoch": 2, "enable_checkpointing": False}
+    own = estimator(model=Late(), epochs=4, batch_size=5, validation="held", trainer_args=arguments)
+    yield own.fit(table(spark, 40))
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_the_history_has_what_an_epoch_has_logged_and_no_more(late: Any) -> None:
+    """It lacked what the module logs at the end of an epoch, and repeated it, or a validation, in later epochs."""
+    history = late.getHistory()
+    assert [set(entry) - {"epoch", "loss", "late", "zero"} for entry in history] == [
+        set(), {"val_loss", "once"}, set(), {"val_loss"}
+    ]  # fmt: skip
+    assert [(entry["late"], entry["zero"]) for entry in history] == [(10.0 * at, 7.0 + at) for at in range(4)]
+
+
+def test_a_frozen_part_of_a_module_stays_frozen(late: Any) -> None:
+    """Lightning keeps the modes of parts of a module; here all were in the mode of training."""
+    normal = late.getModel().normal
+    assert normal.num_batches_tracked == 0 and torch.equal(normal.running_mean, torch.zeros(2))
+
+
 def test_a_run_resumes(by_value: Any, tmp_path: Path) -> None:
     """Two epochs and then two more are four epochs at once, with the optimizer's and the schedule's state."""
     from hpccoll.spark.common.store import Store

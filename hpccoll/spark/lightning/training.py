@@ -61,10 +61,12 @@ def _widths(model: Any, feed: Feed, job: Job) -> dict[str, int]:
     :raises InvalidArgumentError: there are other numbers of outputs and labels
     """
     columns = next(feed.training(0)).columns
+    modes = [(module, module.training) for module in model.modules()]  # a frozen part stays in the mode of evaluation
     model.eval()
     with torch.no_grad():
         results = outputs(model(*inputs(model, columns, job.features, job["input_shapes"], "cpu")))
-    model.train()
+    for module, mode in modes:
+        module.training = mode
     if len(results) != len(job.labels):
         raise InvalidArgumentError(f"the model has {len(results)} outputs, and there are {len(job.labels)} labels")
     return {name: out[0].numel() if out.ndim else 1 for name, out in zip(job.labels, results, strict=True)}
@@ -127,16 +129,20 @@ def _fit(model: Any, feed: Feed, job: Job) -> list[Any]:
 def _trainer(lightning: Any, job: Job, epochs: Any, folder: str) -> Any:
     """Make the Trainer, which sees as many nodes of one device as there are ranks."""
     gpu = job["use_gpu"] and torch.cuda.is_available()
-    callbacks = [*(job["callbacks"] or []), epochs]
+    callbacks, given = [*(job["callbacks"] or []), epochs], dict(job["trainer_args"] or {})
+    if given.pop("enable_checkpointing", False) and not any(
+        isinstance(one, lightning.callbacks.ModelCheckpoint) for one in callbacks
+    ):
+        callbacks.insert(0, lightning.callbacks.ModelCheckpoint())  # which the Trainer adds where there is no `epochs`
     settings = {
         "accumulate_grad_batches": job["backward_passes_per_step"],
         "default_root_dir": folder,
-        "enable_checkpointing": any(isinstance(one, lightning.callbacks.ModelCheckpoint) for one in callbacks),
+        "enable_checkpointing": True,  # of the callbacks
         "enable_model_summary": False,
         "enable_progress_bar": False,
         "num_sanity_val_steps": 0,
         "use_distributed_sampler": False,
-        **(job["trainer_args"] or {}),
+        **given,
     }
     return lightning.Trainer(
         accelerator="gpu" if gpu else "cpu",
@@ -191,18 +197,29 @@ def _strategy(lightning: Any, scale: int) -> Any:
     return Strategy(cluster_environment=Ranks(), process_group_backend="hpccoll")
 
 
+def _means(everywhere: list[dict[str, float]]) -> dict[str, float]:
+    """Return the means of what the ranks have logged, over the ranks that have logged it."""
+    names = dict.fromkeys(name for one in everywhere for name in one)
+    found = {name: [one[name] for one in everywhere if name in one] for name in names}
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
 def _epochs(lightning: Any, job: Job, training: _Loader, history: list[Any], folder: Path) -> Any:
     """Make the callback that keeps the history, and saves the state of the Trainer after each epoch."""
 
-    class Epochs(lightning.Callback):
+    class Epochs(lightning.callbacks.Checkpoint):
+        """Lightning calls a Checkpoint behind the module's own on_train_epoch_end(), which may log, too."""
+
+        def on_train_epoch_start(self, trainer: Any, _module: Any) -> None:
+            self._before = dict(trainer.callback_metrics)  # what earlier epochs have logged stays there
+
         def on_train_batch_start(self, trainer: Any, _module: Any, _batch: Any, batch_idx: int) -> None:
             trainer.strategy.factor = training.factors[batch_idx]
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-            mine = {name: float(value) for name, value in trainer.callback_metrics.items()}
-            everywhere = current().allgather_object(mine)
-            means = {name: sum(one[name] for one in everywhere) / len(everywhere) for name in mine}
-            history.append({"epoch": trainer.current_epoch, **means})
+            metrics, before = trainer.callback_metrics, self._before
+            new = {name: float(value) for name, value in metrics.items() if value is not before.get(name)}
+            history.append({"epoch": trainer.current_epoch, **_means(current().allgather_object(new))})
             if hvd.rank() == 0 and job["verbose"]:
                 print(history[-1], flush=True)
             if job["store"] is None or not job["store"].saving_runs():
