@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def without_vectors(df: Any) -> Any:
 
 
 def check_columns(
-    what: str, schema: Any, features: Sequence[str], labels: Sequence[str], others: Iterable[str]
+    what: str, schema: Any, features: Sequence[str], labels: Sequence[str], others: Sequence[str]
 ) -> None:
     """Check that a DataFrame has the columns of an estimator, with types that NumPy has.
 
@@ -68,6 +68,10 @@ def check_columns(
             inner = inner[len("array<") : -1]
         if inner not in SCALARS and not is_vector(fields[name]):
             raise InvalidArgumentError(f"{what}: column {name} is of type {kind}, which is no number, vector or array")
+    for name in others:
+        if not is_scalar(fields[name]):
+            kind = "vector" if is_vector(fields[name]) else fields[name].dataType.simpleString()
+            raise InvalidArgumentError(f"{what}: column {name} is of type {kind}: a weight or a mark is one number")
 
 
 def to_array(column: Any, name: str) -> NDArray[Any]:

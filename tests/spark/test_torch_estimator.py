@@ -282,16 +282,23 @@ def test_several_inputs_outputs_and_shapes(by_value: Any) -> None:
 def test_wrong_parameters_are_refused_before_the_job(by_value: Any) -> None:
     from pyspark.sql import functions
 
-    df = table(by_value, 8).withColumn("s", functions.lit("x"))
+    df = table(by_value, 8).withColumn("s", functions.lit("x")).withColumn("v", functions.array("w"))
     other, _ = linear()
     lock = __import__("threading").Lock()
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"feature_cols": ["a", "c"]}, "there is no column c; the DataFrame has a, b, y, w, held, s"),
+        ({"feature_cols": ["a", "c"]}, "there is no column c; the DataFrame has a, b, y, w, held, s, v"),
         ({"label_cols": ["a"]}, "column a is a label and a feature"),
         ({"feature_cols": ["a", "s"]}, "column s is of type string, which is no number"),
         ({"validation": "x"}, "there is no column x"),
         ({"validation": 1.5}, "validation is 1.5: a fraction"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"sample_weight_col": "v"}, "column v is of type array<double>: a weight or a mark is one number"),
+        ({"validation": "v"}, "column v is of type array<double>: a weight or a mark is one number"),
+        ({"batch_size": 0}, "batch_size is 0; it is at least 1"),
+        ({"val_batch_size": -5}, "val_batch_size is -5; it is at least 1"),
+        ({"train_steps_per_epoch": 0}, "train_steps_per_epoch is 0; it is at least 1"),
+        ({"validation_steps_per_epoch": 0}, "validation_steps_per_epoch is 0; it is at least 1"),
+        ({"shuffle_buffer_size": -1}, "shuffle_buffer_size is -1; it is at least 0"),
+        ({"random_seed": -1}, "random_seed is -1; it is at least 0"),
         ({"train_reader_num_workers": 3}, r"TorchEstimator\(train_reader_num_workers=\): there is no Petastorm"),
         ({"epoch": 3}, "has no parameter epoch"),
         ({"model": other}, "the optimizer has parameters that the model has not"),

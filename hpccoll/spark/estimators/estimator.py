@@ -27,6 +27,11 @@ HELD = "hpccoll_held"
 """The column of booleans that says which rows come from the files for validation."""
 MASK = "hpccoll_validation"
 """The column of booleans that says which rows are for validation."""
+LEAST = {"random_seed": 0, "shuffle_buffer_size": 0} | dict.fromkeys(
+    ("batch_size", "val_batch_size", "epochs", "train_steps_per_epoch", "validation_steps_per_epoch",
+     "backward_passes_per_step"), 1,
+)  # fmt: skip
+"""The smallest values of parameters."""
 
 
 class FrameEstimator(Estimator, Saved):
@@ -118,9 +123,9 @@ class FrameEstimator(Estimator, Saved):
                 raise InvalidArgumentError(f"{what}: {name} is required")
         if self.getOrDefault("backend") is not None and self.getOrDefault("num_proc") is not None:
             raise InvalidArgumentError(f"{what}: give backend or num_proc, not both")
-        for name in ("batch_size", "epochs", "backward_passes_per_step"):
-            if self.getOrDefault(name) < 1:
-                raise InvalidArgumentError(f"{what}: {name} is {self.getOrDefault(name)}; it is at least 1")
+        for name, least in LEAST.items():
+            if (value := self.getOrDefault(name)) is not None and value < least:
+                raise InvalidArgumentError(f"{what}: {name} is {value}; it is at least {least}")
         features, labels, validation = map(self.getOrDefault, ("feature_cols", "label_cols", "validation"))
         if not isinstance(validation, str | None) and not 0 <= validation < 1:
             raise InvalidArgumentError(f"{what}: validation is {validation}: a fraction is at least 0 and less than 1")
