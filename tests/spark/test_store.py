@@ -77,6 +77,8 @@ def test_a_text_is_written_as_utf_8(store: Any) -> None:
         ("file:/dbfs/user/me", DBFSLocalStore, "/dbfs/user/me"),
         ("/dbfs2/me", FilesystemStore, "/dbfs2/me"),
         ("dbfs://me", FilesystemStore, "dbfs://me"),
+        ("file:/scratch/me", FilesystemStore, "file:///scratch/me"),  # Hadoop's form
+        ("me/", FilesystemStore, f"{Path.cwd()}/me"),
     ],
 )
 def test_a_path_has_the_class_of_horovods(path: str, kind: type[Store], prefix: str) -> None:
@@ -103,6 +105,8 @@ def test_the_folders_of_a_run() -> None:
         ("hdfs://name:1/me", "/data/a", "hdfs://name:1/data/a"),
         ("hdfs:///me", "hdfs://other/a", "hdfs://other/a"),
         ("dbfs:/me", "dbfs:/a", "/dbfs/a"),
+        ("me", "data/../a", f"{Path.cwd()}/a"),
+        ("file:/me", "file:/a", "file:///a"),
     ],
 )
 def test_the_folders_of_data(prefix: str, given: str, full: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,7 +71,7 @@ class Store:
         :param options: further ones of `storage_options`
         :raises InvalidArgumentError: (a ValueError) there are options for the local file system
         """
-        self.prefix_path = str(prefix_path).rstrip("/")
+        self.prefix_path = self._full(prefix_path)
         given = {"train": train_path, "val": val_path, "test": test_path}
         self._data = {
             kind: self._full(path) if path else f"{self.prefix_path}/intermediate_{kind}_data"
@@ -118,8 +119,9 @@ class Store:
         return self._data[kind] if idx is None else f"{self._data[kind]}.{idx}"
 
     def _full(self, path: str) -> str:
-        """Return the path of a folder that is given beside `prefix_path`."""
-        return str(path).rstrip("/")
+        """Return the URL or the absolute path of a folder: executors and ranks have other working directories."""
+        path = re.sub("^file:(?!//)", "file://", str(path))
+        return (path if "://" in path else os.path.abspath(path)).rstrip("/")
 
     def saving_runs(self) -> bool:
         """Return whether the states of runs are saved."""
