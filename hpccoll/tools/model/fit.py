@@ -279,8 +279,8 @@ def fit(results: Results, most_nodes: int = 0, arm: str | None = None, source: s
     if len(chosen) < 3:
         raise ResultsError(
             f"{len(chosen)} cases that the model knows (allreduce, barrier or training of hpccoll, in host memory, as "
-            "many ranks on each node): it needs 3 at least, better on one node and on two: hpccoll bench barrier "
-            "allreduce --sizes 8:4M:8"
+            "many ranks on each node; small calls with a name only): it needs 3 at least, better on one node and on "
+            "two: hpccoll bench barrier allreduce --named --sizes 8:4M:8"
         )
     cases, predictors = [case for case, _ in chosen], [found for _, found in chosen]
     medians, errors = _observed(cases)

@@ -401,7 +401,7 @@ def test_the_choice_between_nodes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_refusals(tmp_path: Path) -> None:
     few = made(TRUE, (1,))
     few.cases = dict(list(few.cases.items())[:2])
-    with pytest.raises(ResultsError, match=r"2 cases that the model knows .* needs 3 at least"):
+    with pytest.raises(ResultsError, match=r"2 cases that the model knows .* needs 3 at least.* --named "):
         fit.fit(few)
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ResultsError, match="not a file of this version's `hpccoll model fit`"):
